@@ -67,8 +67,8 @@ def add_convolved(
         total.add_(convolved(x, weight, bias, 1, padding, dilation))
     else:
         rectifier, slope = ("relu", None) if slope == 0 else (None, slope)
-        how = padding, (1, 1), (dilation, dilation), 1, "add", None, rectifier, [], ""
-        torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how)
+        how = padding, (1, 1), (dilation, dilation), 1, "add", None, rectifier
+        torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how, [], "")
     return total if slope is None else F.leaky_relu_(total, slope)
 
 

@@ -159,13 +159,6 @@ def winograd(layer: nn.Conv2d) -> Winograd | None:
     return layer.winograd  # type: ignore[return-value]
 
 
-def make_ready(network: nn.Module) -> None:
-    """Make all layers of a network ready that `eight_bits` does not compute."""
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d) and not hasattr(layer, "run"):
-            winograd(layer)
-
-
 def can_run(layer: nn.Conv2d) -> bool:
     """Whether a layer's convolution is one that `winograd.c` computes."""
     return (

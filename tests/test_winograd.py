@@ -16,9 +16,8 @@ from random_networks import normalised, pasmnet2, picture_pair
 from torch import nn
 
 from pamcli import winograd as module
-from pamcli.streaming.pasmnet2 import StreamedPASMnet2
-from pamcli.streaming.rolling import folded
-from pamcli.winograd import available, make_ready, winograd
+from pamcli.networks.blocks import fold_batch_norms
+from pamcli.winograd import available, winograd
 
 ROOT = Path(__file__).parents[1]
 
@@ -114,27 +113,24 @@ def test_a_network_finds_the_same_with_and_without_it(monkeypatch: pytest.Monkey
     found = []
     for library in (module._library, lambda: None):
         monkeypatch.setattr(module, "_library", library)
-        network = folded(pasmnet2())
-        make_ready(network)
+        network = pasmnet2().prepared(torch.float32)
         ready = [each for each in network.modules() if getattr(each, "winograd", None) is not None]
         assert len(ready) == (0 if found else 27)
-        streamed = StreamedPASMnet2(network)
         with torch.inference_mode():
-            found.append(streamed.match(lambda first, last: pair[:, :, first:last], 96, 160).disparity)
+            found.append(network(pair[:1], pair[1:]).disparity)
     assert found[0].max() > 1
     assert 0 < (found[0] - found[1]).abs().max() < 1e-3
 
 
 @compiled
 def test_a_copy_in_another_precision_and_with_other_weights_is_made_ready_anew() -> None:
-    network = folded(pasmnet2())
-    make_ready(network)
+    network = pasmnet2().prepared(torch.float32)
     block = network.E1.body[1].body
     assert winograd(block[0]) is not None
-    assert winograd(folded(network).to(torch.bfloat16).E1.body[1].body[0]) is None
+    assert winograd(fold_batch_norms(network).to(torch.bfloat16).E1.body[1].body[0]) is None
     with torch.no_grad():
         block[0].weight.mul_(2)
-    copy = folded(network).E1.body[1].body[0]
+    copy = fold_batch_norms(network).E1.body[1].body[0]
     again, before = winograd(copy), winograd(block[0])
     assert again is not None
     assert before is not None

@@ -54,6 +54,6 @@ def load_upscaler(
 
 def _say(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Path, does: str) -> None:
     """Log what a network is, and where one runs that is not pam's own: it may be where nobody expected it."""
-    if (foreign := network.foreign) is not None:
-        LOG.info("%s (%s)", foreign.runner.says, foreign.spec.architecture)
+    if network.model.says is not None:
+        LOG.info("%s", network.model.says)
     LOG.debug("%s: %s, %s, %s", weights, path, ", ".join(network.compute.describe().values()), does)

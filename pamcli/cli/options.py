@@ -12,10 +12,8 @@ from pamcli.cli.groups import OptionGroup, argument, flag, option, result
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import PackedLayout
 
-Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
-PRECISION = (
-    "Compute in this precision; auto: bf16 or int8 for disparity on CPUs that are faster in it, else fp32."
-)
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+PRECISION = "Compute in this precision. auto: 16 bits where the device is faster in them, else fp32."
 
 
 def data_sets() -> Iterable[str]:

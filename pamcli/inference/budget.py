@@ -130,5 +130,6 @@ class MemoryBudget:
             limits.append(max(least, int(COMFORTABLE * free)))
         if not limits or held + need(height, width) <= min(limits):
             return height + self.model.multiple
-        step = max(need(height, width) / height, 1)  # memory grows with the rows
-        return max(fewest, int((min(limits) - held) / step) // self.model.multiple * self.model.multiple)
+        step: float = max(need(height, width) / height, 1)  # memory grows with the rows
+        rows = int((min(limits) - held) / step) // self.model.multiple * self.model.multiple
+        return max(fewest, rows)

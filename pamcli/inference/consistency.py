@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 
 from pamcli.networks.parallax import consistent
 
-
 ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
 
 

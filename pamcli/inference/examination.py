@@ -91,7 +91,7 @@ def processor() -> dict[str, str]:
 
 
 def devices() -> dict[str, str]:
-    """What `auto` chooses for networks that have no int8, and the GPUs."""
+    """Return what `auto` chooses, and the GPUs."""
     import torch
 
     from pamcli.inference.device import Compute

@@ -44,16 +44,35 @@ class Match:
 class StereoModel(Protocol):
     """A network for stereo matching or for super-resolution, ready to run on a device."""
 
-    spec: ModelSpec | Description
-    compute: Compute
-    size: tuple[int, int] | None
-    """Rows and columns that images are padded to; None: any size is taken."""
-    multiple: int
-    """Sides of images are padded to a multiple of this."""
-    halo: int
-    """Rows above and below of which the result of a row depends noticeably."""
-    has_confidence: bool
-    """It says by itself how sure it is of a disparity."""
+    @property
+    def spec(self) -> ModelSpec | Description:
+        """What the network is."""
+        ...
+
+    @property
+    def compute(self) -> Compute:
+        """Device and precision."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Rows and columns that images are padded to; None: any size is taken."""
+        ...
+
+    @property
+    def multiple(self) -> int:
+        """Sides of images are padded to a multiple of this."""
+        ...
+
+    @property
+    def halo(self) -> int:
+        """Rows above and below on which the result of a row depends noticeably."""
+        ...
+
+    @property
+    def has_confidence(self) -> bool:
+        """It says by itself how sure it is of a disparity."""
+        ...
 
     def match(
         self,

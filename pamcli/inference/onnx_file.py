@@ -150,7 +150,7 @@ class OnnxModel:
         progress: Progress | None = None,
     ) -> Match:
         """Match a pair, see `model.StereoModel`."""
-        above, beside = padding(*left.shape[:2], self.multiple, self.size)
+        above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
         disparity, received, sure = self._run(left, right, above, beside)
         inside = slice(above, None), slice(left.shape[1])
         valid = None
@@ -163,7 +163,7 @@ class OnnxModel:
         self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
     ) -> tuple[Pixels, ...]:
         """Upscale a pair, see `model.StereoModel`."""
-        above, beside = padding(*left.shape[:2], self.multiple, self.size)
+        above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
         scale = self.spec.scale or 1
         found = self._run(left, right, above, beside)[: 2 if both else 1]
         images = zip(found, (left, right), strict=False)

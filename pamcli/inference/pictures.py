@@ -59,7 +59,7 @@ def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
 
     Edges are repeated at the top and at the right, as the authors do.
     """
-    planes = image.permute(2, 0, 1)[None].to(torch.float32, memory_format=torch.contiguous_format)
+    planes = image.permute(2, 0, 1)[None].float().contiguous()
     if image.dtype == torch.uint8:
         planes = planes / 255
     return F.pad(planes, (0, beside, above, 0), mode="replicate") if above or beside else planes

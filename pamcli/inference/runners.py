@@ -122,8 +122,6 @@ class Module:
             raise UsageError(f"`network_from` {source!r} is no place of a network", "MODULE:FUNCTION")
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-        if compute.precision == "int8":
-            raise UsageError("`precision` int8 is for networks of pam", "auto, fp32, bf16 or fp16")
         try:
             home = importlib.import_module(module)
         except ModuleNotFoundError as error:

@@ -97,7 +97,7 @@ class Runtime:
     ) -> _Graph | None:
         """Record a program; None where it cannot be, which is tried once."""
         try:
-            side = torch.cuda.Stream()
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(WARM_UPS):

@@ -6,6 +6,7 @@ its own rows depend on. Networks of others that take one size alone are given ti
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -108,7 +109,8 @@ def join(
     for number, part in enumerate(parts):
         place = tuple(slice(scale * side.start, scale * side.stop) for side in (part.rows, part.columns))
         weights = part.weights.repeat(scale, 0).repeat(scale, 1) if scale > 1 else part.weights
-        found = compute(part.rows, part.columns, lambda share, n=number: tell((n + share) / len(parts)))
+        begun = partial(_tell_part, tell, number, len(parts))
+        found = compute(part.rows, part.columns, begun)
         for name, values in found.items():
             if name not in joined:
                 joined[name] = np.zeros((scale * height, scale * width, *values.shape[2:]), values.dtype)
@@ -119,3 +121,8 @@ def join(
                 np.copyto(joined[name][place], values, where=counts >= 0.5)
         tell((number + 1) / len(parts))
     return joined
+
+
+def _tell_part(tell: Progress, number: int, count: int, share: float) -> None:
+    """Tell what the share of one part is of all."""
+    tell((number + share) / count)

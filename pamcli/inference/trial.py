@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError
 from pamcli.imaging.resize import imresize
-from pamcli.inference.foreign import ForeignNetwork
+from pamcli.inference.foreign import ForeignModel
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.runners import Runner, Session
 from pamcli.inference.sample_pair import sample_pair
@@ -218,15 +218,15 @@ class Trial:
     def _run(self, described: Description) -> tuple[NDArray[Any], ...]:
         plain = described.with_values(sign=1, unit="pixels", larger="tiles")
         if (key := repr(plain)) not in self.runs:
-            network = ForeignNetwork(plain, self.runner, self.initial)
+            network = ForeignModel(plain, self.runner, self.initial)
             network.signed = True
             if described.task == "disparity":
                 pair = sample_pair()
-                matcher = StereoMatcher(network, plain, network.compute, match_size="auto")
+                matcher = StereoMatcher(network, match_size="auto")
                 found = matcher(pair.left, pair.right, extras=())
                 self.runs[key] = (found.disparity,)
             else:
-                larger = StereoUpscaler(network, plain, network.compute)
+                larger = StereoUpscaler(network)
                 self.runs[key] = larger(*reduced(described.scale or 1))
         return self.runs[key]
 

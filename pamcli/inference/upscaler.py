@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to

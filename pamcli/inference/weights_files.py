@@ -21,10 +21,10 @@ def weights_facts(path: Path) -> dict[str, Any]:
 
 
 def _exported(path: Path) -> dict[str, Any]:
-    from pamcli.inference.onnx_file import OnnxNetwork, is_exported
+    from pamcli.inference.onnx_file import OnnxModel, is_exported
 
     if is_exported(path):
-        network = OnnxNetwork(path, "cpu")
+        network = OnnxModel(path, "cpu")
         names = {"size": "size", "precision": "precision", "exported_from": "name"}
         names["weights_sha256"] = "weights_sha256"
         return asdict(network.spec) | {key: network.said.get(name) for key, name in names.items()}
@@ -46,9 +46,9 @@ def require_whole(path: Path) -> None:
         _exported(path)
         require_as_sealed(path)
     elif path.suffix == ".toml":
-        from pamcli.inference.foreign import ForeignNetwork
+        from pamcli.inference.foreign import ForeignModel
 
-        ForeignNetwork.load(path, "cpu", "auto", None)
+        ForeignModel.load(path, "cpu", "auto", None)
     else:
         from pamcli.registry.load import load_network
 

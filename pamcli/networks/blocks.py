@@ -29,8 +29,9 @@ class Convolutions(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """Compute (B, C, H, W) to (B, C', H', W')."""
         if not is_inference():
-            out: Tensor = super().forward(x)
-            return out
+            for layer in self:
+                x = layer(x)
+            return x
         layers = [layer for layer in self if not isinstance(layer, nn.Identity)]
         is_fused = False
         for layer, behind in zip(layers, [*layers[1:], None], strict=True):
@@ -176,8 +177,11 @@ class ResidualBlock(nn.Module):
         """Compute (B, C, H, W) to the same shape."""
         if not is_folded(self.body):
             return F.leaky_relu(x + self.body(x), SLOPE)
-        x = x.to(self.body[0].weight.dtype)
-        return convolve(convolve(x, self.body[0], SLOPE), self.body[3], SLOPE, add_to=x)
+        first, second = self.body[0], self.body[3]
+        assert isinstance(first, nn.Conv2d)
+        assert isinstance(second, nn.Conv2d)
+        x = x.to(first.weight.dtype)
+        return convolve(convolve(x, first, SLOPE), second, SLOPE, add_to=x)
 
 
 class Encoder(nn.Module):
@@ -204,6 +208,7 @@ class Decoder(nn.Module):
     def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
         """Compute (B, C, H/2, W/2) and the skip connection (B, C'', H, W) to (B, C', H, W)."""
         unit, residual = self.body
+        assert isinstance(unit, nn.Sequential)
         out: Tensor = residual(upsample_and_join(unit, deeper, skip))
         return out
 
@@ -222,7 +227,9 @@ def upsample_and_join(
         x = upsample(pointwise(deeper, layer.weight, layer.bias))
     else:
         sizes = [deeper.shape[1], skip.shape[1]]
-        deep, beside = layer.weight.split(sizes[::-1] if skip_first else sizes, 1)[:: -1 if skip_first else 1]
+        deep, beside = torch.split(layer.weight, sizes[::-1] if skip_first else sizes, 1)
+        if skip_first:
+            deep, beside = beside, deep
         x = upsample(pointwise(deeper, deep, layer.bias))
         x = add_convolved(x, skip, beside) if is_inference() else x + pointwise(skip, beside)
     for behind in list(unit)[1:]:

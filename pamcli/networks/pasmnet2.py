@@ -181,11 +181,11 @@ class PASMnet2(nn.Module):
 
         limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
         v1, features = self.st1(F1)
-        attention1 = attend(*features, None, limits[0])
+        attention1 = attend(features, None, limits[0])
         v2, features = self.st2(upsample_and_join(self.b2, v1, F2))
-        attention2 = attend(*features, attention1.cost, limits[1])
+        attention2 = attend(features, attention1.cost, limits[1])
         v3, features = self.st3(upsample_and_join(self.b3, v2, F3))
-        attention3 = attend(*features, attention2.cost, limits[2], finest=True)
+        attention3 = attend(features, attention2.cost, limits[2], finest=True)
 
         for attention in (attention1, attention2):
             attention.mask_columns()
@@ -224,7 +224,8 @@ class Stage(nn.Module):
             "Sequence[ParallaxAttentionBlock]",
             nn.ModuleList(ParallaxAttentionBlock(width) for _ in range(blocks)),
         )
-        self.products: nn.ParameterList | None = None
+        self.products: Sequence[Tensor] | None = None
+        """Inference: weight and bias of each block's merged convolution, see `merge_products`."""
 
     def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute (2B, C, h, w) to features (2B, C, h, w), and left and right features of the cost."""
@@ -251,14 +252,17 @@ class Stage(nn.Module):
         merged = []
         for block in self.blocks:
             query, key = block.query[0], block.key[0]
+            assert isinstance(query, nn.Conv2d) and isinstance(key, nn.Conv2d)  # noqa: PT018
+            assert query.bias is not None and key.bias is not None  # noqa: PT018
             W, V = (layer.weight[:, :, 0, 0].double() for layer in (query, key))
             w, v = query.bias.double(), key.bias.double()
             vector = (W.T @ v + V.T @ w)[None]
             weight = torch.cat((W.T @ V + V.T @ W, vector))[..., None, None]
             bias = torch.cat((vector[0], 2 * (w @ v)[None]))
             merged += [(each / (2 * self.width)).float() for each in (weight, bias)]
-            block.query, block.key = nn.Identity(), nn.Identity()
-        self.products = nn.ParameterList(nn.Parameter(each, False) for each in merged)
+            block.query, block.key = Convolutions(), Convolutions()
+        products = nn.ParameterList(nn.Parameter(each, False) for each in merged)
+        self.products = cast("Sequence[Tensor]", products)
 
 
 class Scale(nn.Module):
@@ -340,14 +344,18 @@ class Update(nn.Module):
 
         A convolution of a concatenation is the sum of its parts, of which this one stays the same.
         """
-        return pointwise(context, self.mix[0].weight[:, -2 * WIDTH : -WIDTH], self.mix[0].bias)
+        layer = self.mix[0]
+        assert isinstance(layer, nn.Conv2d)
+        return pointwise(context, layer.weight[:, -2 * WIDTH : -WIDTH], layer.bias)
 
     def forward(self, seen: Sequence[Tensor], context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the new hidden state (B, 48, h, w) and the mixing weights, their last channel a correction.
 
         `seen` (B, 36 or 57, h, w), in parts; `context`: of `context_part`.
         """
-        of_seen, _, of_hidden = self.mix[0].weight.split((40, WIDTH, WIDTH), 1)
+        layer, last = self.mix[0], self.b[0]
+        assert isinstance(layer, nn.Conv2d) and isinstance(last, nn.Conv2d)  # noqa: PT018
+        of_seen, _, of_hidden = torch.split(layer.weight, [40, WIDTH, WIDTH], 1)
         if not is_folded(self.mix):
             x = (
                 context
@@ -359,7 +367,7 @@ class Update(nn.Module):
             return hidden, self.out(hidden)
         x = add_convolved(context.clone(), self.enc(join(seen, self.out.weight.dtype)), of_seen)
         x = add_convolved(x, hidden, of_hidden, slope=0)
-        hidden = convolve(self.a(x), self.b[0], add_to=x, slope=0)
+        hidden = convolve(self.a(x), last, add_to=x, slope=0)
         return hidden, convolve(hidden, self.out)
 
 

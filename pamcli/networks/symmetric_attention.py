@@ -105,8 +105,7 @@ class SymmetricAttention:
 
 
 def attend(
-    left: Tensor,
-    right: Tensor,
+    features: tuple[Tensor, Tensor],
     coarse: Tensor | None = None,
     max_disparity: int | None = None,
     *,
@@ -115,18 +114,19 @@ def attend(
     """Compute the attention of a scale: c = left . right + upsampled `coarse`, in float32.
 
     Args:
-        left: (B, C, h, w), features whose products with `right` are the cost.
-        right: (B, C, h, w).
+        features: Of the left and the right image, (B, C, h, w) each; their products are the cost.
         coarse: The cost of the coarser scale (B, h/2, w/2, w/2).
         max_disparity: In pixels of this scale; only disparities below it are kept.
         finest: No finer scale needs the cost: in inference it is -inf where columns cannot match.
     """
+    left, right = features
     with torch.autocast(left.device.type, enabled=False):
         if not is_inference():
             cost = matching_cost(left, right)
             if coarse is not None:
                 cost = cost + upsample_cost(coarse)
-            return SymmetricAttention(cost, *_summarise(cost + _mask(cost, max_disparity)), max_disparity)
+            found = _summarise(cost + _mask(cost, max_disparity))
+            return SymmetricAttention(cost, *found, max_disparity=max_disparity)
         return _attend_in_blocks(left, right, coarse, max_disparity, finest=finest)
 
 
@@ -159,7 +159,8 @@ def _attend_in_blocks(
                 values.copy_(new)
             if finest:
                 _fill_edges(padded[image, first:last])
-    return SymmetricAttention(cost, *found, max_disparity, padded)
+    normaliser, initial, mass, received = found
+    return SymmetricAttention(cost, normaliser, initial, mass, received, max_disparity, padded)
 
 
 def _mask(cost: Tensor, max_disparity: int | None) -> Tensor:

@@ -136,8 +136,8 @@ class Description:
         return Architecture(
             name=self.architecture,
             task=self.task,
-            plain="",
-            streamed="",
+            network="",
+            memory=(0.0, 0.0),
             parts=(),
             match_size="auto" if self.larger == "reduce" else 1.0,
         )

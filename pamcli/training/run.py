@@ -21,6 +21,7 @@ from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import keep_freed_memory, without_denormals
+from pamcli.inference.model import TorchModel
 from pamcli.registry.architectures import Task
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
@@ -337,7 +338,7 @@ def _labelled(
     if missing := sum(each.unlabelled() for _, *both in own for each in both if each is not None):
         observer.informed(f"finding labels first, of {missing} pairs, by the network and block matching")
     spec = model_spec(recipe, "")
-    matcher = StereoMatcher(network, spec, compute, spec.max_disparity)
+    matcher = StereoMatcher(TorchModel(network, spec, compute), spec.max_disparity)
     going = True
 
     def go_on() -> bool:

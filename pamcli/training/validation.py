@@ -23,6 +23,7 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import eight_bits, write_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.load import empty_network, halved
 from pamcli.registry.spec import ModelSpec
@@ -125,10 +126,14 @@ class Validator:
             if spec.row.task == "disparity":
                 # Pairs that are kept aside are in their size already.
                 size = 1.0 if isinstance(source, OwnPairs) else spec.row.match_size
-                matcher = StereoMatcher(network, spec, exactly, spec.max_disparity, match_size=size)
+                matcher = StereoMatcher(
+                    TorchModel(network, spec, exactly), spec.max_disparity, match_size=size
+                )
                 found[label], shown = _disparity(matcher, source, advance)
             else:
-                found[label], shown = _superres(StereoUpscaler(network, spec, exactly), source, advance)
+                found[label], shown = _superres(
+                    StereoUpscaler(TorchModel(network, spec, exactly)), source, advance
+                )
             pictures |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(shown)}
         main = "D1" if self.scale is None else "PSNR"
         figure = sum(figures[main] for figures in found.values()) / len(found)

@@ -91,9 +91,9 @@ def onnx_file() -> bytes:
 
 
 def run_onnx(path: Path) -> None:
-    from pamcli.inference.onnx_file import OnnxNetwork
+    from pamcli.inference.onnx_file import OnnxModel
 
-    OnnxNetwork(path, device="cpu")
+    OnnxModel(path, device="cpu")
 
 
 def recipe(path: Path) -> None:

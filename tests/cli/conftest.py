@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import eval_trees
 import numpy as np
@@ -58,34 +56,14 @@ def load_once() -> Callable[[Path], object]:
     return functools.cache(load_network)
 
 
-@pytest.fixture(scope="session")
-def folded_once() -> Callable[[Any], Any]:
-    """Copy a network for inference once, which only a lower precision changes."""
-    from pamcli.networks.blocks import fold_batch_norms as folded
-
-    return functools.cache(folded)
-
-
 @pytest.fixture
-def networks(
-    load_once: Callable[[Path], object], folded_once: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Networks stay loaded from test to test; every machine is one without a GPU, bf16 and int8."""
+def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks stay loaded from test to test; every machine is one without a GPU and without bf16."""
     import torch
 
     from pamcli.inference import device, loading
 
-    streamed = loading._streamed
-
-    def streamed_copy(network: Any, spec: Any, compute: Any) -> Any:
-        exact = compute.precision == "fp32"
-        return streamed(network if exact else copy.deepcopy(network), spec, compute)
-
-    monkeypatch.setattr(loading, "folded", folded_once)
-    monkeypatch.setattr(loading, "_streamed", streamed_copy)
-
-    for of_precision in ("processor_has_bf16", "processor_has_int8"):
-        monkeypatch.setattr(device, of_precision, lambda: False)
+    monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     monkeypatch.setattr(loading, "load_network", load_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

@@ -10,7 +10,7 @@ import pytest
 from pam_program import pam, refuse, unchanged
 
 from pamcli.errors import UsageError
-from pamcli.inference.foreign import ForeignNetwork
+from pamcli.inference.foreign import ForeignModel
 from pamcli.registry.description import Description
 
 for package in ("onnx", "onnxruntime"):
@@ -22,7 +22,7 @@ SUPERRES = ["superres", "left.png", "right.png", "-o", "x.tif", "--output-right"
 
 
 def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
-    network = object.__new__(ForeignNetwork)
+    network = object.__new__(ForeignModel)
     network.spec = Description(
         task="superres",
         inputs={"l": "left", "r": "right"},

@@ -173,7 +173,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*arguments: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("pamcli.streaming.pasmnet2.StreamedPASMnet2.match", exhausted)
+    monkeypatch.setattr("pamcli.networks.pasmnet2.PASMnet2.forward", exhausted)
     with unchanged():
         run = pam(*COMMANDS["disparity"], "--match-size", "1")
         refuse(run, 5, "left.png", "not enough memory", "96 x 64")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,19 +13,18 @@ from numpy.typing import NDArray
 from sample_cut import Cut
 
 from pamcli.errors import InputError, ModelError, UsageError
-from pamcli.inference.device import Compute
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
+from pamcli.inference.model import Match
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import StreamedMatching
 
 
 @pytest.fixture(scope="module")
 def result(matcher: StereoMatcher, large: Cut) -> StereoResult:
-    return matcher(large.left, large.right)
+    return matcher(large.left, large.right, extras=EXTRAS)
 
 
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 33), (40, 100), (61, 90)])
@@ -31,7 +32,7 @@ def test_every_size_gives_maps_of_its_size(
     matcher: StereoMatcher, large: Cut, height: int, width: int
 ) -> None:
     cut = large[:height, 100 : 100 + width]
-    found = matcher(cut.left, cut.right)
+    found = matcher(cut.left, cut.right, extras=EXTRAS)
     assert found.right_disparity is not None
     assert found.visible is not None
     assert found.confidence is not None
@@ -51,15 +52,15 @@ def test_every_size_gives_maps_of_its_size(
 
 @pytest.mark.parametrize(("height", "width"), [(15, 40), (40, 15)])
 def test_a_picture_below_16_px_is_refused(matcher: StereoMatcher, height: int, width: int) -> None:
-    with pytest.raises(InputError, match=f"{width} x {height} pixels .both sides must have at least 16"):
+    with pytest.raises(InputError, match=f"{width}x{height}: both sides must be at least 16 px"):
         matcher(np.zeros((height, width, 3), np.uint8), np.zeros((height, width, 3), np.uint8))
 
 
 def test_what_is_no_picture_is_an_input_error(matcher: StereoMatcher) -> None:
-    with pytest.raises(InputError, match=r"has shape \(5,\)"):
+    with pytest.raises(InputError, match=r"must be \(height, width, 3\), got \(5,\)"):
         matcher(np.zeros(5), np.zeros(5))
-    shifted = StereoMatcher(matcher.network, matcher.spec, matcher.compute, min_disparity=-8)
-    with pytest.raises(InputError, match="the left picture is of type str, not a NumPy array"):
+    shifted = StereoMatcher(matcher.model, min_disparity=-8)
+    with pytest.raises(InputError, match="the left image must be a NumPy array, got str"):
         shifted("left.png", "right.png")  # type: ignore[arg-type]
 
 
@@ -87,25 +88,11 @@ def test_the_disparity_is_the_plain_networks(matcher: StereoMatcher, large: Cut)
     assert np.abs(found.disparity - plain.disparity[0, 0].numpy()).max() < 1e-3
 
 
-def test_the_height_of_the_strips_does_not_matter(
-    matcher: StereoMatcher, large: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut = large[:150, :200]
-    found = []
-    for strip in (32, 160):
-        monkeypatch.setattr("pamcli.inference.loading.choose_strip", lambda *_, strip=strip, **__: strip)
-        found.append(matcher(cut.left, cut.right))
-    for name in ("disparity", "right_disparity", "confidence"):
-        difference = np.abs(getattr(found[0], name) - getattr(found[1], name))
-        assert difference.max() < 1e-3
-    assert (found[0].visible != found[1].visible).mean() < 1e-3
-
-
 def test_the_right_disparity_is_that_of_the_mirrored_exchanged_pair(
     matcher: StereoMatcher, small: Cut
 ) -> None:
-    found = matcher(small.left, small.right)
-    mirrored = matcher(small.right[:, ::-1], small.left[:, ::-1])
+    found = matcher(small.left, small.right, extras=EXTRAS)
+    mirrored = matcher(small.right[:, ::-1], small.left[:, ::-1], extras=EXTRAS)
     assert found.right_disparity is not None
     assert mirrored.right_disparity is not None
     assert np.array_equal(found.right_disparity, mirrored.disparity[:, ::-1])
@@ -148,22 +135,26 @@ def test_visible_takes_away_what_is_wrong_or_hidden(result: StereoResult, large:
 def test_visible_is_what_both_the_disparities_and_the_attention_say(
     matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mask = torch.rand(1, 16, 24, generator=torch.Generator().manual_seed(0)) < 0.5
+    mask = np.random.default_rng(0).random(small.left.shape[:2]) < 0.5
+    match = matcher.model.match
 
-    def visible_with(valid: torch.Tensor) -> NDArray[np.bool_]:
-        monkeypatch.setattr(StreamedMatching, "valid_left", valid)
+    def visible_with(attended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        def answered(*arguments: Any, **named: Any) -> Match:
+            found = match(*arguments, **named)
+            return replace(found, attended=None if found.attended is None else attended)
+
+        monkeypatch.setattr(matcher.model, "match", answered)
         visible = matcher(small.left, small.right, extras={"visible"}).visible
         assert visible is not None
         return visible
 
-    consistent = visible_with(torch.ones_like(mask))
+    consistent = visible_with(np.ones_like(mask))
     assert 0.2 < consistent.mean() < 0.9
-    attended = mask[0].numpy().repeat(4, 0).repeat(4, 1)[3:, :90]  # 61 x 90 px in 64 x 96
-    assert np.array_equal(visible_with(mask), consistent & attended)
+    assert np.array_equal(visible_with(mask), consistent & mask)
 
 
 def test_bf16_is_close_to_fp32(matcher: StereoMatcher, result: StereoResult, large: Cut) -> None:
-    half = StereoMatcher(matcher.network, matcher.spec, Compute.choose("cpu", "bf16"))
+    half = StereoMatcher.load("pasmnet", device="cpu", precision="bf16")
     found = half(large.left, large.right, extras=())
     assert found.disparity.dtype == np.float32
     difference = np.abs(found.disparity - result.disparity)
@@ -179,16 +170,18 @@ def test_only_what_is_asked_for_is_computed(
     matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = 0
-    run = matcher.streamed.match
+    run = matcher.model.match
 
-    def counted(*arguments: object, **named: object) -> object:
+    def counted(*arguments: Any, **named: Any) -> Match:
         nonlocal passes
         passes += 1
-        return run(*arguments, **named)  # type: ignore[arg-type]
+        return run(*arguments, **named)
 
-    monkeypatch.setattr(matcher.streamed, "match", counted)
-    everything = matcher(small.left, small.right)
+    monkeypatch.setattr(matcher.model, "match", counted)
+    everything = matcher(small.left, small.right, extras=EXTRAS)
     assert passes == 2
+    assert matcher(small.left, small.right).confidence is None
+    assert passes == 3
     for extras in ((), ("confidence",), ("visible",), ("right_disparity",), EXTRAS):
         passes = 0
         found = matcher(small.left, small.right, extras=extras)
@@ -248,19 +241,19 @@ def test_what_was_not_computed_cannot_be_asked_about() -> None:
 def test_a_maximum_disparity_is_rounded_up(
     matcher: StereoMatcher, given: int | None, used: int | None
 ) -> None:
-    limited = StereoMatcher(matcher.network, matcher.spec, matcher.compute, given)
+    limited = StereoMatcher(matcher.model, given)
     assert limited.max_disparity == used
 
 
 @pytest.mark.parametrize("given", [0, -16])
 def test_a_maximum_disparity_that_leaves_nothing_is_refused(matcher: StereoMatcher, given: int) -> None:
     with pytest.raises(UsageError, match="leaves nothing to search"):
-        StereoMatcher(matcher.network, matcher.spec, matcher.compute, given)
+        StereoMatcher(matcher.model, given)
 
 
 def test_the_search_ends_below_the_maximum(matcher: StereoMatcher, large: Cut) -> None:
     """The scene has disparities up to 60 px; with 16 the attention considers 0, 4, 8 and 12 px."""
-    limited = StereoMatcher(matcher.network, matcher.spec, matcher.compute, 16)
+    limited = StereoMatcher(matcher.model, 16)
     free = matcher(large.left, large.right, extras=())
     found = limited(large.left, large.right, extras=())
     assert np.quantile(free.disparity, 0.9) > 30
@@ -271,10 +264,10 @@ def test_the_search_ends_below_the_maximum(matcher: StereoMatcher, large: Cut) -
 
 
 def test_loading_takes_the_stored_prior_unless_told_otherwise(
-    matcher: StereoMatcher, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spec = ModelSpec("pasmnet", max_disparity=192)
-    monkeypatch.setattr("pamcli.inference.loading.load_network", lambda path: (matcher.network, spec))
+    monkeypatch.setattr("pamcli.inference.loading.load_network", lambda path: (PASMnet(), spec))
     assert StereoMatcher.load("pasmnet", device="cpu").max_disparity == 192
     assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=None).max_disparity is None
     assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=100).max_disparity == 112

@@ -113,12 +113,11 @@ def test_a_pair_too_large_is_refused_with_both_figures(
     def must_not_run(*_: object, **__: object) -> None:
         raise AssertionError("the network was run")
 
-    run = "match" if isinstance(loaded, StereoMatcher) else "enlarge"
-    monkeypatch.setattr(loaded.streamed, run, must_not_run)
+    monkeypatch.setattr(
+        loaded.model, "match" if isinstance(loaded, StereoMatcher) else "upscale", must_not_run
+    )
     view = np.broadcast_to(np.uint8(0), (6000, 8000, 3))
-    with pytest.raises(
-        DeviceError, match=r"8000 x 6000 pixels needs at least \d+\.\d\dGB .*, 1\.02GB are free"
-    ):
+    with pytest.raises(DeviceError, match=r"8000x6000 needs \d+\.\d\dGB of memory, 1\.02GB are free"):
         loaded(view, view)
 
 
@@ -129,7 +128,7 @@ def test_a_limit_below_what_is_needed_is_refused_with_what_would_do(
     loaded = network.load(device="cpu", max_memory=10_000_000)
     view = np.zeros((64, 64, 3), np.uint8)
     with pytest.raises(
-        DeviceError, match=r"does not fit into 10MB of memory \(`max_memory` .*B is the least"
+        DeviceError, match=r"does not fit into `max_memory` 10MB .*`max_memory` .*B is the least"
     ):
         loaded(view, view)
 
@@ -150,22 +149,13 @@ info = ctypes.CDLL(None).mallinfo2
 info.restype = Info
 def mapped():
     before = info().hblks
-    block = torch.empty(20_000_000, dtype=torch.uint8)
+    block = torch.empty(200_000_000, dtype=torch.uint8)
     return info().hblks - before
 torch.empty(1_000_000, dtype=torch.uint8)
 first = mapped()
 keep_freed_memory()
 print(first, mapped())
 """
-
-
-TRAINED = MAPPED.replace("keep_freed_memory", "keep_all_memory").replace("20_000_000", "200_000_000")
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
-def test_in_training_blocks_of_any_size_are_kept() -> None:
-    counts = subprocess.check_output([sys.executable, "-c", TRAINED], text=True)
-    assert counts.split() == ["1", "0"]
 
 
 def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> None:
@@ -178,35 +168,7 @@ def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> No
     assert float((tiny * 1.0).sum()) > 0
 
 
-@pytest.mark.parametrize(
-    ("allowed", "kept"), [(None, 2**26), (100_000_000, 2**26), (10**9, 10**8), (10**11, 2**29)]
-)
-def test_what_is_kept_is_a_share_of_what_is_allowed(
-    allowed: int | None, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "_told", {})
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: None)  # nothing is told to the allocator here
-    memory.keep_freed_memory(allowed)
-    assert memory._told[memory._TRIM_THRESHOLD] == kept
-    memory.keep_all_memory()
-    memory.keep_freed_memory(allowed)
-    assert memory._told[memory._TRIM_THRESHOLD] == 2**31 - 1
-
-
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
 def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed() -> None:
     counts = subprocess.check_output([sys.executable, "-c", MAPPED], text=True)
     assert counts.split() == ["1", "0"]
-
-
-def test_on_the_way_down_a_large_pair_freed_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares: list[float] = []
-    given_back: list[float] = []
-    monkeypatch.setattr(memory, "give_back_freed_memory", lambda: given_back.append(shares[-1]))
-    steps = [step / 20 for step in range(21)]
-    for pixels, expected in ((3_000_000, []), (4_500_000, [0.25, 0.5, 0.75, 1.0])):
-        told = memory.GivingBack(shares.append, pixels)
-        for share in steps:
-            told(share)
-        assert given_back == expected
-    assert shares == 2 * steps

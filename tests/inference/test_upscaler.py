@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 from sample_cut import Cut
+from torch import Tensor
 
 from pamcli.errors import InputError, ModelError
-from pamcli.inference import loading
+from pamcli.inference.budget import MemoryBudget
 from pamcli.inference.device import Compute
+from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet import PASSRnet, SuperResolution
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.passrnet import Write
 
 
 @pytest.fixture(scope="session")
@@ -82,21 +83,18 @@ def test_detail_comes_from_the_other_view(upscaler: StereoUpscaler, tiny: Cut) -
     assert not np.array_equal(upscaler.left_only(tiny.left, tiny.right), other)
 
 
-def test_what_leaves_the_range_is_clamped(monkeypatch: pytest.MonkeyPatch) -> None:
-    upscaler = StereoUpscaler(PASSRnet(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
-    picture = torch.linspace(-1, 2, 16 * 16).view(1, 16, 16).expand(3, 16, 16)
+@pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1)])
+def test_what_leaves_the_range_is_clamped(dtype: type, largest: int) -> None:
+    class Overshooting(PASSRnet):
+        def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
+            image = torch.linspace(-1, 2, 16 * 16).view(1, 1, 16, 16).expand(1, 3, 16, 16)
+            return SuperResolution(image, image, None)
 
-    def overshoot(rows: object, height: int, width: int, write: Write, **options: object) -> None:
-        for view in (0, 1):
-            for first in range(0, 16, 4):
-                write(view, first, picture[:, first : first + 4])
-
-    monkeypatch.setattr(upscaler.streamed, "enlarge", overshoot)
-    for dtype, largest in ((np.uint8, 255), (np.uint16, 65535), (np.float32, 1)):
-        pair = (np.zeros((8, 8, 3), dtype),) * 2
-        for view in upscaler(*pair):
-            assert (view.min(), view.max()) == (0, largest)
-            assert np.all(np.diff(view[..., 0].ravel().astype(float)) >= 0)
+    model = TorchModel(Overshooting(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
+    for image in StereoUpscaler(model)(*(np.zeros((8, 8, 3), dtype),) * 2):
+        assert image.dtype == dtype
+        assert (image.min(), image.max()) == (0, largest)
+        assert np.all(np.diff(image[..., 0].ravel().astype(float)) >= 0)
 
 
 def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) -> None:
@@ -111,22 +109,10 @@ def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) 
         assert np.abs(ours - theirs[0].clamp(0, 1).permute(1, 2, 0).numpy()).max() < 1e-5
 
 
-def test_the_height_of_the_strips_does_not_matter(
-    upscaler: StereoUpscaler, tiny: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    floats = tiny.left / 255, tiny.right / 255
-    found = []
-    for strip in (2, 40):
-        monkeypatch.setattr("pamcli.inference.loading.choose_strip", lambda *_, strip=strip, **__: strip)
-        found.append(upscaler(*floats))
-    for thin, thick in zip(*found, strict=True):
-        assert np.abs(thin - thick).max() < 1e-5
-
-
 def test_a_picture_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
     pair = (np.zeros((7, 20, 3), np.uint8),) * 2
     for call in (upscaler, upscaler.left_only):
-        with pytest.raises(InputError, match=r"20 x 7 pixels .both sides must have at least 8"):
+        with pytest.raises(InputError, match=r"20x7: both sides must be at least 8 px"):
             call(*pair)
 
 
@@ -136,7 +122,7 @@ def test_a_network_of_the_other_kind_is_refused() -> None:
 
 
 def test_bf16_is_close_to_fp32(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    half = StereoUpscaler(upscaler.network, upscaler.spec, Compute.choose("cpu", "bf16"))
+    half = StereoUpscaler.load(f"passrnet-x{upscaler.scale:g}", device="cpu", precision="bf16")
     exact, rough = (u.left_only(tiny.left / 255, tiny.right / 255) for u in (upscaler, half))
     difference = np.abs(exact.astype(np.float64) - rough.astype(np.float64))
     assert 0 < difference.mean() < 0.005
@@ -174,8 +160,8 @@ def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
 
 
 @pytest.mark.parametrize("network", ["passrnet-x2", "passrnet2-x2"])
-def test_progress_rises_strip_by_strip(network: str, large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "choose_strip", lambda *given, **more: 16)
+def test_progress_rises_band_by_band(network: str, large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryBudget, "_rows", lambda *given: 120)
     for ensemble, both in ((False, False), (False, True), (True, True)):
         told = [0.0]
         upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
@@ -184,4 +170,4 @@ def test_progress_rises_strip_by_strip(network: str, large: Cut, monkeypatch: py
         run(cut.left, cut.right, progress=told.append)
         assert told == sorted(told)
         assert told[-1] == 1
-        assert max(np.diff(told)) < 0.3
+        assert max(np.diff(told)) <= 0.5

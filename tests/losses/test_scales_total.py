@@ -19,7 +19,7 @@ def example_matching() -> PASMnet2Matching:
     for stride, updates in ((16, 3), (8, 2), (4, 2)):
         h, w = HEIGHT // stride, WIDTH // stride
         d = [torch.rand(1, h, w) * 36 / stride for _ in range(updates)]
-        attention = attend(*(torch.randn(1, 1, h, w) for _ in range(2)))
+        attention = attend((torch.randn(1, 1, h, w), torch.randn(1, 1, h, w)))
         scales.append(ScaleResult(attention, tuple(d), torch.zeros(1, 48, h, w)))
     return PASMnet2Matching(36 * torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), torch.randn(1, h, w))
 

@@ -34,7 +34,7 @@ def random_attention(
     random = torch.Generator().manual_seed(0)
     left, right = (2 * torch.randn(2, 6, height, width, generator=random) for _ in range(2))
     with torch.set_grad_enabled(not inference):
-        return attend(left, right, None, limit, finest=True)
+        return attend((left, right), None, limit, finest=True)
 
 
 def disturbed() -> PASMnet2:
@@ -93,13 +93,17 @@ def test_inference_a_few_rows_at_a_time_is_training(
     found = []
     for gradients in (True, False):
         with torch.set_grad_enabled(gradients):
-            coarse = attend(*features[:2], None, limit)
-            fine = attend(*features[2:], coarse.cost, None if limit is None else 2 * limit, finest=True)
+            coarse = attend((features[0], features[1]), None, limit)
+            fine = attend(
+                (features[2], features[3]), coarse.cost, None if limit is None else 2 * limit, finest=True
+            )
             coarse.mask_columns()
         half = d[:, ::2, ::2] / 2
         found.append(
-            [fine.lookup(d, REACH), coarse.lookup(half, 1), fine.near(d), fine.normaliser, fine.initial]
-            + [fine.mass, fine.received, coarse.received]
+            [
+                *(fine.lookup(d, REACH), coarse.lookup(half, 1), fine.near(d), fine.normaliser),
+                *(fine.initial, fine.mass, fine.received, coarse.received),
+            ]
         )
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
@@ -116,7 +120,7 @@ def test_the_cost_takes_the_queries_and_keys_of_both_images() -> None:
         for y, left, right in ((y, left, right) for y in range(3) for left in range(5) for right in range(5)):
             there, back = q[0, :, y, left] @ k[1, :, y, right], k[0, :, y, left] @ q[1, :, y, right]
             expected[0, y, left, right] += (there + back) / 16
-    assert torch.allclose(attend(*of_cost).cost, expected, atol=1e-5)
+    assert torch.allclose(attend(of_cost).cost, expected, atol=1e-5)
     assert torch.equal(features, x)
 
 
@@ -184,7 +188,7 @@ def test_a_window_around_the_peak_takes_no_notice_of_another_mode() -> None:
     attention[0, 0, 10, torch.tensor([3, 4, 9])] = torch.tensor([0.4, 0.2, 0.3])
     attention[0, 0, 1, :2] = 0.5
     eye = torch.eye(12).view(1, 12, 1, 12)  # the product of these features is the cost
-    found = attend(attention.log()[:, 0].mT[:, :, None], eye)
+    found = attend((attention.log()[:, 0].mT[:, :, None], eye))
     assert torch.isclose(found.initial[0, 0, 10], torch.tensor(10 - (3 * 0.4 + 4 * 0.2) / 0.6))
     assert torch.isclose(found.mass[0, 0, 10], torch.tensor(0.6 / 0.9))
     assert torch.isclose(found.initial[0, 0, 1], torch.tensor(0.5))

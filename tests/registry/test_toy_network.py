@@ -1,4 +1,4 @@
-"""A network is added in three files: its plain form, its streamed form, its row."""
+"""A network is added by one file and one row."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[2] / "pamcli"
 
 BY_NAME = ("architectures.py", "protocols.py")
 
-PLAIN = '''
+NETWORK = '''
 """A matcher whose stages have one block each."""
 
 from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
@@ -30,21 +30,11 @@ class Toy(PASMnet):
         super().__init__(cas_pam=CascadedParallaxAttention(blocks=1))
 '''
 
-STREAMED = '''
-"""The toy row by row."""
-
-from pamcli.streaming.pasmnet import StreamedPASMnet
-
-
-class StreamedToy(StreamedPASMnet):
-    pass
-'''
-
 ROW = """    Architecture(
         name="toy",
         task="disparity",
-        plain="pamcli.networks.toy:Toy",
-        streamed="pamcli.streaming.toy:StreamedToy",
+        network="pamcli.networks.toy:Toy",
+        memory=(200.0, 0.2),
         parts=("hourglass", "cas_pam", "refine"),
         other_terms=("updates", *OF_PICTURES),
         recipe="scenes",
@@ -59,12 +49,11 @@ ARCHITECTURES:"""
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the toy, added in three files."""
+    """A copy of the package with the toy, added by one file and one row."""
     root = tmp_path_factory.mktemp("house")
     shutil.copytree(PACKAGE, root / "pamcli")
     os.symlink(PACKAGE.parent / "weights", root / "weights")
-    (root / "pamcli/networks/toy.py").write_text(PLAIN)
-    (root / "pamcli/streaming/toy.py").write_text(STREAMED)
+    (root / "pamcli/networks/toy.py").write_text(NETWORK)
     rows = root / "pamcli/registry/architectures.py"
     text = rows.read_text()
     assert text.count(")\n\nARCHITECTURES:") == 1
@@ -82,7 +71,7 @@ def toy_pam(house: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_a_network_is_added_in_three_files(house: Path) -> None:
+def test_a_network_is_added_by_one_file_and_one_row(house: Path) -> None:
     for side in ("left", "right", "disparity"):
         (house / "mine" / side).mkdir(parents=True)
     for side in ("left", "right"):

@@ -1,0 +1,137 @@
+"""Tiles and bands: over all of them each pixel counts once, and results are joined without a seam."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pamcli.errors import DeviceError
+from pamcli.inference import budget
+from pamcli.inference.budget import MemoryBudget
+from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.tiles import Progress, bands, join, shares, spans, tiles
+from pamcli.inference.upscaler import StereoUpscaler
+
+
+@pytest.mark.parametrize("shared", [(0, 0), (0, 32), (5, 1), (16, 32)])
+@pytest.mark.parametrize("middle", [0.5, 0.75])
+@pytest.mark.parametrize("side", [(32, 64), (64, 128), (71, 150)])
+def test_the_weights_of_tiles_add_up_to_one(
+    side: tuple[int, int], shared: tuple[int, int], middle: float
+) -> None:
+    total = np.zeros(side, np.float32)
+    for tile in tiles(*side, (32, 64), shared, middle):
+        total[tile.rows, tile.columns] += tile.weights
+    np.testing.assert_allclose(total, 1, atol=1e-6)
+
+
+def test_one_part_gives_way_to_the_next_between_pixels() -> None:
+    """The middle of what two parts share counts half of each: a ramp from pixel edges, not from centres."""
+    first, second = shares([(0, 12), (4, 16)])
+    np.testing.assert_allclose(first[4:], [1, 1, 1, 0.75, 0.25, 0, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(second[:8], 1 - first[4:], atol=1e-6)
+    (odd, _) = shares([(0, 9), (4, 13)])
+    assert odd[6] == 0.5
+
+
+@pytest.mark.parametrize("height", [40, 101, 203, 640])
+@pytest.mark.parametrize(("halo", "multiple"), [(10, 1), (20, 32), (0, 8)])
+def test_bands_cover_an_image_on_the_grid_of_its_padding(height: int, halo: int, multiple: int) -> None:
+    cut = bands(height, 7, 128, halo, multiple)
+    total = sum(np.pad(b.weights, ((b.rows.start, height - b.rows.stop), (0, 0))) for b in cut)
+    np.testing.assert_allclose(total, 1, atol=1e-6)
+    assert cut[0].rows.start == 0
+    assert cut[-1].rows.stop == height
+    for band in cut:
+        assert band.rows.stop - band.rows.start <= 128
+        assert (height - band.rows.stop) % multiple == 0
+    for one, other in zip(cut, cut[1:], strict=False):
+        assert one.rows.stop - other.rows.start >= 2 * halo
+
+
+def test_parts_are_blended_or_chosen_and_progress_rises() -> None:
+    told: list[float] = []
+
+    def compute(rows: slice, columns: slice, progress: Progress) -> dict[str, NDArray[np.generic]]:
+        progress(0.5)
+        number = np.full((2 * (rows.stop - rows.start), 8), rows.start, np.float32)
+        return {"blended": number, "chosen": (number[..., None] > 0).repeat(3, 2)}
+
+    found = join(bands(30, 4, 20, 5), compute, scale=2, progress=told.append)
+    assert found["blended"].shape == (60, 8)
+    assert found["chosen"].shape == (60, 8, 3)
+    assert 0 < found["blended"][30, 0] < 10
+    assert not found["chosen"][:30].any()
+    assert found["chosen"][30:].all()
+    assert told == sorted(told)
+    assert told[-1] == 1
+
+
+def test_spans_share_what_is_asked_for() -> None:
+    assert spans(10, 12, 3) == [(0, 10)]
+    for begin, end in (pieces := spans(100, 30, 11)):
+        assert end - begin == 30
+    assert min(one[1] - other[0] for one, other in zip(pieces, pieces[1:], strict=False)) >= 11
+
+
+def test_bands_of_super_resolution_are_the_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", precision="fp32")
+    pair = [np.random.default_rng(seed).random((210, 24, 3), np.float32) for seed in (0, 1)]
+    whole = upscaler(*pair)
+    monkeypatch.setattr(MemoryBudget, "_rows", lambda *_: 2 * upscaler.model.halo + 30)
+    for found, expected in zip(upscaler(*pair), whole, strict=True):
+        assert np.abs(found - expected).max() < 1e-4
+
+
+def test_bands_of_matching_show_no_seam(large, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    matcher = StereoMatcher.load(device="cpu", precision="fp32")
+    pair = [np.concatenate([view, view[::-1], view])[:, :160] for view in (large.left, large.right)]
+    whole = matcher(*pair, extras=EXTRAS)
+    monkeypatch.setattr(MemoryBudget, "_rows", lambda *_: 2 * matcher.model.halo + 128)
+    found = matcher(*pair, extras=EXTRAS)
+    apart = np.abs(found.disparity - whole.disparity)
+    assert 0 < apart.mean() < 0.02
+    assert apart.mean(1).max() < 0.5  # of a row
+    assert found.confidence is not None
+    assert np.abs(found.confidence - whole.confidence).mean() < 0.005
+    assert (found.visible != whole.visible).mean() < 0.005
+
+
+def test_without_enough_memory_bands_become_smaller_and_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", precision="fp32")
+    run, tried = upscaler.model.upscale, []
+
+    def short(left, right, **more):  # type: ignore[no-untyped-def]
+        tried.append(len(left))
+        if len(left) > 200:
+            raise MemoryError
+        return run(left, right, **more)
+
+    monkeypatch.setattr(upscaler.model, "upscale", short)
+    image = np.zeros((300, 8, 3), np.uint8)
+    assert upscaler(image, image)[0].shape == (600, 16, 3)
+    assert tried[0] == 300
+    assert max(tried[1:]) <= 200
+    assert [record.message for record in caplog.records] == [
+        "not enough memory for 8x300 at once: continuing in bands of 150 rows"
+    ]
+
+
+def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher = StereoMatcher.load(device="cpu", max_memory=3_000_000_000)
+    image = np.broadcast_to(np.uint8(0), (2000, 1000, 3))
+    monkeypatch.setattr(budget, "free_memory", lambda _: 10**12)
+    need = matcher.model.memory
+    for allowed in (10**12, 10**9, 6 * 10**8):
+        matcher._budget.max_memory = matcher._budget._taken + 3 * 2 * image.nbytes + allowed
+        rows = matcher._budget._rows(image, image, 0, (image, image))
+        assert (rows >= 2000) == (need(2000, 1000) <= allowed)
+        assert rows >= 2000 or need(rows, 1000) <= allowed < need(rows + 64, 1000)
+        assert rows % 32 == 0 or rows >= 2000
+    matcher._budget.max_memory = matcher._budget._taken + 6 * image.nbytes + 10**6
+    with pytest.raises(DeviceError, match="1000x2000 does not fit into `max_memory`") as caught:
+        matcher._budget._rows(image, image, 0, (image, image))
+    assert "is the least that would do" in caught.value.hint
