@@ -172,12 +172,14 @@ class PASMnet2(nn.Module):
         x0 = self.E0(torch.cat((left, right)))  # (2B, 32, H/2, W/2)
         if is_inference():
             x0 = x0.to(self.x2[0].weight.dtype)
-        x1 = self.E1(x0)  # 1/4
+        half, x1 = self.x2(x0[: len(left)]), self.E1(x0)  # 1/4
+        del x0  # what is not needed any more is half of the memory
         x2 = self.E2(x1)  # 1/8
         x3 = self.E3(x2)  # 1/16
         F1 = self.D1(self.D0(self.E4(x3)), x3)
         F2 = self.D2(F1, x2)
         F3 = upsample_and_join(self.D3, F2, x1)
+        x1, x2, x3 = (_first(each, len(left)) for each in (x1, x2, x3))
 
         limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
         v1, features = self.st1(F1)
@@ -185,16 +187,18 @@ class PASMnet2(nn.Module):
         v2, features = self.st2(upsample_and_join(self.b2, v1, F2))
         attention2 = attend(features, attention1.cost, limits[1])
         v3, features = self.st3(upsample_and_join(self.b3, v2, F3))
+        v1, v2, v3 = (_first(each, len(left)) for each in (v1, v2, v3))
+        del F1, F2, F3
         attention3 = attend(features, attention2.cost, limits[2], finest=True)
-
+        del features
         for attention in (attention1, attention2):
             attention.mask_columns()
-        only = slice(len(left))  # the left image of both
-        coarse = self.s1(torch.cat((v1[only], x3[only]), 1), attention1)
-        middle = self.s2(torch.cat((v2[only], x2[only]), 1), attention2, coarse)
-        fine = self.s3(torch.cat((v3[only], x1[only]), 1), attention3, middle)
 
-        mixture = self.mask(torch.cat((fine.hidden, v3[only], self.x2(x0[only])), 1))
+        coarse = self.s1(torch.cat((v1, x3), 1), attention1)
+        middle = self.s2(torch.cat((v2, x2), 1), attention2, coarse)
+        fine = self.s3(torch.cat((v3, x1), 1), attention3, middle)
+
+        mixture = self.mask(torch.cat((fine.hidden, v3, half), 1))
         disparity = convex_upsample(edged(fine.disparity, 1), mixture)
         error_scale = self._expected_error(coarse, middle, fine) if confidence else None
         return PASMnet2Matching(disparity, (coarse, middle, fine), error_scale)
@@ -208,6 +212,11 @@ class PASMnet2(nn.Module):
         return with_surroundings(
             edged(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS)
         )
+
+
+def _first(views: Tensor, count: int) -> Tensor:
+    """Return features of the left images alone; in inference a copy, which lets go of the right ones."""
+    return views[:count].clone() if is_inference() else views[:count]
 
 
 class Stage(nn.Module):

@@ -98,7 +98,7 @@ _ROWS = (
         name="pasmnet2",
         task="disparity",
         network="pamcli.networks.pasmnet2:PASMnet2",
-        memory=(110.0, 0.09),
+        memory=(310.0, 0.076),
         parts=("features", "stages", "head"),
         members={
             **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
