@@ -1,47 +1,76 @@
 """PASSRnet, the stereo super-resolution network (Section 5.1, Figure 13).
 
-Shapes: B batch, C channels (64 throughout), H rows, W columns of the low-resolution pictures; `views`
-holds both views joined in the batch, left first: (2B, C, H, W). Attribute names are those of the authors'
-checkpoints.
+Shapes: B batch, C channels (64 throughout), H rows, W columns of the low-resolution images, V columns of the
+other image; `views` holds the features of both images joined in the batch, left first: (2B, C, H, W).
+Attribute names are those of the authors' checkpoints.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import product as combinations
 
 import torch
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, conv
-from pamcli.networks.parallax import ParallaxMaps, gather_features, matching_cost, parallax_maps
+from pamcli.networks.blocks import (
+    SLOPE,
+    Convolutions,
+    conv,
+    convolve,
+    is_inference,
+    prepare_winograd,
+)
+from pamcli.networks.parallax import (
+    CLOSING_RADIUS,
+    SMALLEST_INVALID_REGION,
+    SMALLEST_VALID_HOLE,
+    ParallaxMaps,
+    gather_features,
+    matching_cost,
+    parallax_maps,
+    received_mass,
+    valid_mask,
+)
+from pamcli.onednn import add_convolved, convolved, product
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)
 
+MAP_BYTES = 1_500_000  # of attention that is computed at a time in inference on CPUs: it stays in the cache
+
 
 @dataclass(frozen=True)
 class SuperResolution:
-    """Enlarged views of a batch of pairs, not clamped."""
+    """Upscaled images of a batch of pairs, not clamped."""
 
     left: Tensor
     """(B, 3, scale H, scale W), RGB, about [0, 1]."""
     right: Tensor | None
-    """The right picture alike, if it was asked for."""
-    maps: ParallaxMaps | None
-    """Attention over the whole row and valid masks, at low resolution; None: of a variant without any."""
+    """The right image likewise, if it was asked for."""
+    attention: Callable[[], ParallaxMaps] | None = None
+    """Computes `maps`; None for a variant without attention."""
+
+    @cached_property
+    def maps(self) -> ParallaxMaps | None:
+        """Attention over whole rows and valid masks at low resolution, computed when it is asked for."""
+        return None if self.attention is None else self.attention()
 
 
 class PASSRnet(nn.Module):
-    """Enlarges the left view (and the right) of a rectified pair by `scale`, with detail from the other."""
+    """Upscales the left image (and the right) of a rectified pair by `scale`, with detail from the other."""
 
     def __init__(
         self, scale: int, pyramid: type[ResidualASPP] | None = None, pam: ParallaxAttention | None = None
     ) -> None:
-        """The published network; parts that are given take the place of its own (see `variants`)."""
+        """Make the published network; given parts take the place of its own (see `variants`)."""
         super().__init__()
         self.scale = scale
         pyramid = ResidualASPP if pyramid is None else pyramid
-        self.init_feature = nn.Sequential(
+        self.init_feature = Convolutions(
             conv(3, WIDTH),
             nn.LeakyReLU(SLOPE),
             ResidualBlock(),
@@ -51,7 +80,7 @@ class PASSRnet(nn.Module):
             ResidualBlock(),
         )
         self.pam = ParallaxAttention() if pam is None else pam
-        self.upscale = nn.Sequential(
+        self.upscale = Convolutions(
             ResidualBlock(),
             ResidualBlock(),
             ResidualBlock(),
@@ -62,26 +91,79 @@ class PASSRnet(nn.Module):
             conv(3, 3),
         )
 
-    def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        """`left`, `right` (B, 3, H, W), RGB in [0, 1], any size.
+    @property
+    def HALO(self) -> int:  # noqa: N802
+        """Rows above and below a band that its result depends on: dilations, and the clean-up of masks."""
+        blocks = sum(2 for module in self.modules() if isinstance(module, ResidualBlock))
+        pyramids = sum(3 * max(each.dilations) for each in self.modules() if isinstance(each, ResidualASPP))
+        cleaning = SMALLEST_INVALID_REGION + SMALLEST_VALID_HOLE + 2 * CLOSING_RADIUS
+        return 1 + blocks + pyramids + cleaning + 2  # the first layer, and the last two of upscaled pixels
 
-        With `both` the right view is enlarged too; it equals the left result of the exchanged pair, for the
-        two directions of the attention are computed either way.
+    def prepared(self, dtype: torch.dtype) -> PASSRnet:
+        """Return a copy for inference whose features are in `dtype`; attention and results stay float32."""
+        network = copy.deepcopy(self).cpu().eval().requires_grad_(False)
+        *blocks, spread, shuffle, blend, last = network.upscale
+        network.upscale = Convolutions(*blocks, _joined_layers(spread, blend, self.scale), shuffle, last)
+        if dtype == torch.float32:
+            prepare_winograd(network)
+        for layer in network.modules():
+            if isinstance(layer, nn.Conv2d):
+                layer.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
+
+    def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
+        """Upscale a batch of pairs.
+
+        Args:
+            left: left images (B, 3, H, W), RGB in [0, 1], of any size.
+            right: right images of the same shape.
+            both: upscale the right images, too. They equal the left result of the exchanged pair.
+
+        Returns:
+            The upscaled images, and the attention that they were made with.
         """
-        views = self.init_feature(torch.cat((left, right)))  # (2B, C, H, W)
-        fused, maps = self.pam(views, both=both)
-        pictures = self.upscale(fused).float().chunk(2 if both else 1)
-        return SuperResolution(pictures[0], pictures[1] if both else None, maps)
+        views = self.init_feature(self._joined(left, right))  # (2B, C, H, W)
+        fused, attention = self.pam(views, both=both)
+        images = self.upscale(fused).float().chunk(2 if both else 1)
+        return SuperResolution(images[0], images[1] if both else None, attention)
+
+    def _joined(self, *images: Tensor) -> Tensor:
+        first = self.init_feature[0]
+        assert isinstance(first, nn.Conv2d)
+        return torch.cat(images).to(first.weight.dtype)
+
+
+def _joined_layers(spread: nn.Module, blend: nn.Module, scale: int) -> nn.Conv2d:
+    """Join the 1x1 convolution to `scale`^2 pixels of 64 channels and the 3x3 one behind it.
+
+    Nothing stands between them, so they are one 3x3 convolution of the small pixels to `scale`^2 pixels of 3
+    channels, with a fifth of the work at x4. A neighbor of an upscaled pixel lies in the same small pixel or
+    in one beside it, whose weights get the product.
+    """
+    assert isinstance(spread, nn.Conv2d)
+    assert isinstance(blend, nn.Conv2d)
+    places = spread.weight[:, :, 0, 0].double().view(WIDTH, scale, scale, WIDTH)  # channel, row, column, from
+    weight = places.new_zeros((3, scale, scale, WIDTH, 3, 3))
+    for row, column, down, right in combinations(range(scale), range(scale), (0, 1, 2), (0, 1, 2)):
+        (y, row_there), (x, column_there) = divmod(row + down - 1, scale), divmod(column + right - 1, scale)
+        there = blend.weight[:, :, down, right].double() @ places[:, row_there, column_there]
+        weight[:, row, column, :, y + 1, x + 1] += there
+    layer = conv(WIDTH, 3 * scale**2)
+    layer.weight = nn.Parameter(weight.flatten(0, 2).float(), False)
+    return layer
 
 
 class ResidualBlock(nn.Module):
+    """Two convolutions whose result is added to what they read."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv(WIDTH, WIDTH), nn.LeakyReLU(SLOPE), conv(WIDTH, WIDTH))
+        self.body = Convolutions(conv(WIDTH, WIDTH), nn.LeakyReLU(SLOPE), conv(WIDTH, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = x + self.body(x)
-        return out
+        """Compute (B, C, H, W) to the same shape."""
+        body: Tensor = self.body(x)
+        return body.add_(x) if is_inference() else x + body
 
 
 class ResidualASPP(nn.Module):
@@ -97,10 +179,11 @@ class ResidualASPP(nn.Module):
         for group in (1, 2, 3):
             for rank, dilation in enumerate(self.dilations, 1):
                 branch = nn.Conv2d(WIDTH, WIDTH, 3, padding=dilation, dilation=dilation, bias=False)
-                self.add_module(f"conv{rank}_{group}", nn.Sequential(branch, nn.LeakyReLU(SLOPE)))
+                self.add_module(f"conv{rank}_{group}", Convolutions(branch, nn.LeakyReLU(SLOPE)))
             self.add_module(f"b_{group}", conv(WIDTH * len(DILATIONS), WIDTH, 1))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute (B, C, H, W) to the same shape."""
         out, inner = x, x
         for group in (1, 2, 3):
             inner = self.group(inner, group)
@@ -108,9 +191,22 @@ class ResidualASPP(nn.Module):
         return out
 
     def group(self, x: Tensor, group: int) -> Tensor:
+        """Compute the three branches of a group, joined."""
         branches = [getattr(self, f"conv{rank}_{group}")(x) for rank in (1, 2, 3)]
-        joined: Tensor = getattr(self, f"b_{group}")(torch.cat(branches, 1))
+        return convolve_joined(getattr(self, f"b_{group}"), *branches)
+
+
+def convolve_joined(layer: nn.Conv2d, *parts: Tensor) -> Tensor:
+    """Convolve the concatenation of parts by a 1x1 layer: in inference as a sum, without a copy."""
+    if not is_inference() or torch.is_autocast_enabled(parts[0].device.type):
+        joined: Tensor = layer(torch.cat(parts, 1))
         return joined
+    sizes = [part.shape[1] for part in parts]
+    weights = [weight.contiguous() for weight in torch.split(layer.weight, sizes, 1)]
+    total = convolved(parts[0], weights[0], layer.bias)
+    for part, weight in zip(parts[1:], weights[1:], strict=True):
+        add_convolved(total, part, weight)
+    return total
 
 
 class ParallaxAttention(nn.Module):
@@ -124,28 +220,65 @@ class ParallaxAttention(nn.Module):
         self.b3 = conv(WIDTH, WIDTH, 1, bias=True)
         self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
 
-    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps | None]:
-        """(2B, C, H, W) to fused features of the left view, or of both, joined in the batch, and the maps."""
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
+        """Fuse features (2B, C, H, W) of the left view, or of both, and return what computes the maps."""
         adapted = self.rb(views)
-        query_left, query_right = self.b1(adapted).chunk(2)
-        key_left, key_right = self.b2(adapted).chunk(2)
-        maps = parallax_maps(
-            matching_cost(query_left, key_right),
-            matching_cost(query_right, key_left),
-            ordered=False,
-            pad_closing=True,
-        )
-        return self.fused(views, maps, both=both), maps
+        if is_inference():
+            queries, keys = convolve(adapted, self.b1), convolve(adapted, self.b2)
+            values = convolve(views, self.b3)
+            with torch.autocast(views.device.type, enabled=False):
+                gathered, received = _gather(queries, keys, values, both=both)
+            valid = valid_mask(received[: len(gathered)], pad_closing=True)
+            return self._fuse(views, gathered, valid), partial(_parallax_maps, queries, keys)
+        maps = _parallax_maps(self.b1(adapted), self.b2(adapted))
+        return self.fused(views, maps, both=both), lambda: maps
 
     def fused(self, views: Tensor, maps: ParallaxMaps, *, both: bool) -> Tensor:
-        """Features of a view with those that its attention gathers from the other."""
-        left, right = views.chunk(2)
-        fused = self._fuse(left, right, maps.right_to_left, maps.valid_left)
+        """Fuse features of a view, or of both, with those that its attention gathers from the other."""
+        left, right = self.b3(views).chunk(2)
+        gathered, valid = gather_features(maps.right_to_left, right), maps.valid_left  # Equation 1
         if both:
-            fused = torch.cat((fused, self._fuse(right, left, maps.left_to_right, maps.valid_right)))
-        return fused
+            gathered = torch.cat((gathered, gather_features(maps.left_to_right, left)))
+            valid = torch.cat((valid, maps.valid_right))
+        return self._fuse(views, gathered, valid)
 
-    def _fuse(self, own: Tensor, other: Tensor, attention: Tensor, valid: Tensor) -> Tensor:
-        gathered = gather_features(attention, self.b3(other))
-        fused: Tensor = self.fusion(torch.cat((gathered, own, valid[:, None].to(own.dtype)), 1))
-        return fused
+    def _fuse(self, views: Tensor, gathered: Tensor, valid: Tensor) -> Tensor:
+        """Fuse `gathered` features (N, C, H, W) with those of the first N views and their masks (N, H, W)."""
+        return convolve_joined(self.fusion, gathered, views[: len(gathered)], valid[:, None].to(views.dtype))
+
+
+def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:
+    """Compute both maps and masks from queries and keys of both views (2B, C, H, W)."""
+    (left, right), (key_left, key_right) = queries.chunk(2), keys.chunk(2)
+    costs = matching_cost(left, key_right), matching_cost(right, key_left)
+    return parallax_maps(*costs, ordered=False, pad_closing=True)
+
+
+def _gather(queries: Tensor, keys: Tensor, values: Tensor, *, both: bool) -> tuple[Tensor, Tensor]:
+    """Gather the other view's values by attention, without whole maps on CPUs, for inference.
+
+    Args:
+        queries: of both views (2B, C, H, W).
+        keys: of both views (2B, C, H, W).
+        values: of both views (2B, C, H, W).
+        both: gather for the right view, too.
+
+    Returns:
+        Gathered values (B or 2B, C, H, W), and the attention that pixels of both views receive (2B, H, W).
+    """
+    (_, _, height, width), count = queries.shape, len(queries) // 2
+    q, k, v = (each.permute(0, 2, 3, 1).chunk(2) for each in (queries, keys, values))  # (B, H, W, C)
+    gathered = torch.empty_like(values if both else values[:count])
+    places = gathered.permute(0, 2, 3, 1).chunk(2 if both else 1)
+    received = queries.new_empty((2 * count, height, width), dtype=torch.float32)
+    receivers = received.chunk(2)
+    rows = max(1, MAP_BYTES // (4 * count * width**2)) if queries.device.type == "cpu" else height
+    for first in range(0, height, rows):
+        at = slice(first, first + rows)
+        for view, other in ((0, 1), (1, 0)):
+            cost = product(q[view][:, at].float(), k[other][:, at].float().mT)
+            attention = cost.softmax(-1)  # (B, rows, W, V)
+            receivers[other][:, at] = received_mass(attention)  # Equation 4
+            if view == 0 or both:
+                places[view][:, at] = product(attention, v[other][:, at].float())  # Equation 1
+    return gathered, received

@@ -1,16 +1,20 @@
 """PASSRnet 2: the parallax attention of PASSRnet between gated blocks of today, at several depths.
 
-Shapes: B batch, C channels (`WIDTH`), H rows, W columns of the low-resolution pictures; `views` holds both
-views joined in the batch, left first: (2B, C, H, W). Whatever happens to a view happens to both, with the
-same weights, so both are enlarged in one pass. Every layer but the 3x3 convolutions works on pixels or on
-rows alone, so that the network can run in strips.
+Shapes: B batch, C channels (`WIDTH`), H rows, W columns of the low-resolution images; `views` holds the
+features of both images joined in the batch, left first: (2B, C, H, W). Both images are upscaled in one pass,
+with the same weights. Only 3x3 convolutions look at other rows: bands of rows with a halo give the same
+result.
 """
+
+import copy
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import conv, learns_on_cpu, pointwise_dilation
+from pamcli.networks.blocks import conv, is_inference, learns_on_cpu, pointwise_dilation
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
@@ -20,20 +24,31 @@ from pamcli.networks.parallax import (
     received_mass,
 )
 from pamcli.networks.passrnet import SuperResolution
+from pamcli.onednn import add_convolved, convolved, product, times_convolved
 
 WIDTH = 64
 BLOCKS = 16
 EXCHANGES = 4  # times that the views exchange features, behind equal numbers of blocks
-PHASES = 4  # positions between two pixels that `SubpixelDetail` tells apart
+PHASES = 4  # positions between two pixels that `SubpixelDetail` distinguishes
 DETAIL_GAIN = 10.0
-"""What is left of colours in [0, 1] beyond interpolation is small: brought to the size of features."""
+"""Brings what colors in [0, 1] have beyond interpolation, which is little, to the size of features."""
+
+EPSILON = 1e-6  # of the variance that a norm divides by
+MEAN_SCALE = 2.0**-8
+"""Factor of the mean of the channels in a prepared network: it hardly counts in the length of a pixel."""
+
+MAP_BYTES = 1_500_000  # of the exponentials of costs that an exchange computes at a time on a CPU
+SMALLEST_SUM = 1e-30
+"""Lower bound of a sum of exponentials: a pixel that fits nowhere gathers nothing, instead of NaN."""
+
+CUBIC_REACH = 2  # rows and columns on each side that bicubic upscaling looks at
 
 
 class PASSRnet2(nn.Module):
-    """Enlarges both views of a rectified pair by `scale`: their bicubic enlargement, and what is learned."""
+    """Upscales both images of a rectified pair by `scale`: bicubic upscaling plus a learned difference."""
 
     def __init__(self, scale: int, blocks: int = BLOCKS) -> None:
-        """blocks: a multiple of `EXCHANGES`."""
+        """Make a network of `blocks` blocks, a multiple of `EXCHANGES`."""
         super().__init__()
         self.scale = scale
         self.first = conv(3, WIDTH, bias=True)
@@ -45,27 +60,120 @@ class PASSRnet2(nn.Module):
         self.exchanges = nn.ModuleDict({str(depth): Exchange() for depth in self.exchange_behind})
         self.detail = SubpixelDetail()
         self.last = conv(WIDTH, 3 * scale**2, bias=True)
-        for parameter in self.last.parameters():  # it begins as bicubic enlargement
+        for parameter in self.last.parameters():  # it begins as bicubic upscaling
             nn.init.zeros_(parameter)
 
+    @property
+    def HALO(self) -> int:  # noqa: N802
+        """Rows above and below a band that its result depends on: one for each 3x3 convolution."""
+        return len(self.blocks) + 2
+
+    def prepared(self, dtype: torch.dtype) -> "PASSRnet2":
+        """Return a copy for inference whose features are in `dtype`: fp32, bf16 or fp16.
+
+        Norms, scales and means become part of the 1x1 convolutions beside them (`Stream`).
+        """
+        network = copy.deepcopy(self).cpu().eval().requires_grad_(False)
+        stream = Stream()
+        stream.writes(network.first)
+        for block in network.blocks:
+            assert isinstance(block, GatedBlock)
+            block.fold(stream)
+        for exchange in network.exchanges.values():
+            assert isinstance(exchange, Exchange)
+            exchange.fold(stream)
+        stream.writes(network.detail.join)
+        stream.reads(network.last)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for part in (network.blocks, network.exchanges, network.last):
+            part.to(dtype)
+        return network
+
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        """`left`, `right` (B, 3, H, W), RGB in [0, 1], any size. The maps are those of the last exchange."""
-        pictures = torch.cat((left, right))
-        views = self.first(pictures)  # (2B, C, H, W)
+        """Upscale a batch of pairs.
+
+        Args:
+            left: left images (B, 3, H, W), RGB in [0, 1], of any size.
+            right: right images of the same shape.
+            both: return the right images, too. They are computed in any case.
+
+        Returns:
+            The upscaled images, and the attention of the last exchange.
+        """
+        images = torch.cat((left, right))  # (2B, 3, H, W)
+        views = self.first(images.to(self.first.weight.dtype))  # (2B, C, H, W)
+        if self.last.weight.dtype != self.first.weight.dtype:  # of a network prepared in 16 bits
+            views = views.to(self.last.weight.dtype)
         for depth, block in enumerate(self.blocks):
             views = block(views)
             if depth in self.exchange_behind:
-                views, maps = self.exchanges[str(depth)](views)
-            if depth == self.detail_behind:
-                views = views + self.detail(pictures, maps)
-        learned = F.pixel_shuffle(self.last(views).float(), self.scale)
-        enlarged = (learned + bicubic(pictures.float(), self.scale)).chunk(2)
-        return SuperResolution(enlarged[0], enlarged[1] if both else None, _with_masks(*maps))
+                exchange = self.exchanges[str(depth)]
+                views, described, attended = exchange(views, find_attended=depth == self.detail_behind)
+                if attended is not None:
+                    views = views + self.detail(images, attended).to(views.dtype)
+        learned = self.last(views).float()  # (2B, 3 scale^2, H, W)
+        left, right = upscale_bicubic(images.float(), self.scale, learned).chunk(2)
+        return SuperResolution(left, right if both else None, partial(_parallax_maps, *described))
 
 
-def bicubic(pictures: Tensor, scale: int) -> Tensor:
-    """(B, 3, H, W) to (B, 3, scale H, scale W)."""
-    return F.interpolate(pictures.contiguous(), scale_factor=scale, mode="bicubic", align_corners=False)
+def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None) -> Tensor:
+    """Upscale (B, 3, H, W) to (B, 3, scale H, scale W), and add a `difference` (B, 3 scale^2, H, W).
+
+    On CPUs as a convolution, in a sixth of the time of `F.interpolate`.
+    """
+    if images.device.type != "cpu" or not is_inference():
+        upscaled = F.interpolate(images.contiguous(), scale_factor=scale, mode="bicubic", align_corners=False)
+        return upscaled if difference is None else upscaled + F.pixel_shuffle(difference, scale)
+    padded = F.pad(images, (CUBIC_REACH,) * 4, mode="replicate")
+    made = F.conv2d(padded.contiguous(memory_format=torch.channels_last), _bicubic_kernel(scale))
+    return F.pixel_shuffle(made if difference is None else made.add_(difference), scale)
+
+
+def _bicubic_kernel(scale: int) -> Tensor:
+    """Compute the convolution (3 scale^2, 3, 5, 5) that upscales: what becomes of a single pixel says it."""
+    middle, size = 2 * CUBIC_REACH, 4 * CUBIC_REACH + 1
+    impulse = torch.zeros(1, 1, size, size)
+    impulse[..., middle, middle] = 1
+    made = F.interpolate(impulse, scale_factor=scale, mode="bicubic", align_corners=False)
+    near = made.view(size, scale, size, scale)[CUBIC_REACH:-CUBIC_REACH, :, CUBIC_REACH:-CUBIC_REACH]
+    kernel = near.permute(1, 3, 0, 2).flatten(0, 1).flip(1, 2)  # (scale^2, 5, 5)
+    return torch.einsum("cd,skl->csdkl", torch.eye(3), kernel).flatten(0, 1)
+
+
+class Stream:
+    """The basis of the features that prepared blocks read and write, and the change of layers to it.
+
+    An orthogonal matrix makes the first channel the mean of all channels, which is scaled down. A norm then
+    only divides a pixel by its length, for the layer behind it ignores the first channel.
+    """
+
+    def __init__(self) -> None:
+        axis = torch.full((WIDTH,), -(WIDTH**-0.5), dtype=torch.float64)
+        axis[0] += 1
+        mirrored = torch.eye(WIDTH, dtype=torch.float64) - 2 * torch.outer(axis, axis) / axis.dot(axis)
+        scales = torch.ones(WIDTH, dtype=torch.float64)
+        scales[0] = MEAN_SCALE
+        self.into, self.back = scales[:, None] * mirrored, mirrored / scales
+        centered = torch.eye(WIDTH, dtype=torch.float64) - 1 / WIDTH
+        self.normal = centered @ self.back * WIDTH**0.5  # from a pixel of length 1 to one of variance 1
+
+    def reads(self, layer: nn.Conv2d, norm: "PixelNorm | None" = None) -> None:
+        """Have a convolution read the stream, or a `norm` of it that is then only a division."""
+        weight, inputs = layer.weight.double(), self.back
+        if norm is not None:
+            assert layer.bias is not None
+            shift = torch.einsum("oikl,i->o", weight, norm.bias.double())
+            layer.bias = nn.Parameter((layer.bias.double() + shift).float(), False)
+            inputs = norm.weight.double()[:, None] * self.normal
+        layer.weight = nn.Parameter(torch.einsum("oikl,ij->ojkl", weight, inputs).float(), False)
+
+    def writes(self, layer: nn.Conv2d, scale: Tensor | None = None) -> None:
+        """Have a convolution write the stream: what it made, times a `scale` (C, 1, 1)."""
+        assert layer.bias is not None
+        outputs = self.into if scale is None else self.into * scale.double()[:, 0, 0]
+        weight = torch.einsum("po,oikl->pikl", outputs, layer.weight.double())
+        layer.weight = nn.Parameter(weight.float(), False)
+        layer.bias = nn.Parameter((outputs @ layer.bias.double()).float(), False)
 
 
 class PixelNorm(nn.Module):
@@ -77,12 +185,25 @@ class PixelNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        normal = F.layer_norm(x.permute(0, 2, 3, 1), (WIDTH,), self.weight, self.bias, 1e-6)
+        """Compute (B, C, H, W) to the same shape."""
+        normal = F.layer_norm(x.permute(0, 2, 3, 1), (WIDTH,), self.weight, self.bias, EPSILON)
         return normal.to(x.dtype).permute(0, 3, 1, 2)
 
 
+class LengthNorm(nn.Module):
+    """What is left of a `PixelNorm` whose weights are folded: each pixel is divided by its length."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute (B, C, H, W) to the same shape."""
+        # On CPUs sums of 16-bit numbers are float32 anyway, and to ask for it takes a pass over x.
+        dtype = None if x.device.type == "cpu" else torch.float32
+        length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=dtype).float()
+        factor: Tensor = length.square_().add_(WIDTH * EPSILON).rsqrt_().to(x.dtype)  # (B, 1, H, W)
+        return x * factor
+
+
 class GatedBlock(nn.Module):
-    """The block of NAFNet without its channel attention, which would look at the whole picture.
+    """The block of NAFNet without its channel attention, which would look at the whole image.
 
     x + b conv1(gate(depthwise(conv1(norm x)))), then the same without the 3x3 convolution; a gate is the
     product of two halves of the channels.
@@ -90,22 +211,38 @@ class GatedBlock(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm1, self.norm2 = PixelNorm(), PixelNorm()
+        self.norm1: nn.Module = PixelNorm()
+        self.norm2: nn.Module = PixelNorm()
         self.widen = conv(WIDTH, 2 * WIDTH, 1, bias=True)
         self.mix = nn.Conv2d(2 * WIDTH, 2 * WIDTH, 3, padding=1, groups=2 * WIDTH)
         self.narrow = conv(WIDTH, WIDTH, 1, bias=True)
         self.widen2 = conv(WIDTH, 2 * WIDTH, 1, bias=True)
         self.narrow2 = conv(WIDTH, WIDTH, 1, bias=True)
-        self.scale1 = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
-        self.scale2 = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
+        self.scale1: Tensor | None = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
+        self.scale2: Tensor | None = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
+
+    def fold(self, stream: Stream) -> None:
+        """Make norms and scales part of the convolutions beside them, in place."""
+        assert isinstance(self.norm1, PixelNorm)
+        assert isinstance(self.norm2, PixelNorm)
+        stream.reads(self.widen, self.norm1)
+        stream.reads(self.widen2, self.norm2)
+        stream.writes(self.narrow, self.scale1)
+        stream.writes(self.narrow2, self.scale2)
+        self.norm1, self.norm2, self.scale1, self.scale2 = LengthNorm(), LengthNorm(), None, None
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute (B, C, H, W) to the same shape; a prepared block in inference on a CPU in place."""
+        if self.scale1 is None and is_inference() and x.device.type == "cpu":
+            for view in x.chunk(len(x)):
+                self._run_in_place(view)
+            return x
         x = pointwise(self.narrow, self._gate(self.norm1(x), self.widen, self.mix), self.scale1).add_(x)
         return pointwise(self.narrow2, self._gate(self.norm2(x), self.widen2), self.scale2).add_(x)
 
     def _gate(self, x: Tensor, widen: nn.Conv2d, mix: nn.Conv2d | None = None) -> Tensor:
-        """The product of two halves (B, C, H, W) of what one or two layers make of x."""
-        # Where a processor learns, each half lies by itself: a step takes a tenth less time.
+        """Compute the product (B, C, H, W) of two halves of what one or two layers make of x."""
+        # On a CPU that learns, each half lies by itself: a step takes a tenth less time.
         parts = 2 if learns_on_cpu(x) else 1
         made: list[Tensor] = []
         for part in range(parts):
@@ -117,69 +254,147 @@ class GatedBlock(nn.Module):
         one, other = made
         return one * other
 
+    def _run_in_place(self, x: Tensor) -> None:
+        """Run a prepared block on x (1, C, H, W), each half of a gate by itself: more stays in the cache."""
+        normal = self.norm1(x)
+        one, other = (
+            F.conv2d(
+                convolved(normal, *_part(self.widen, part, 2)),
+                *_part(self.mix, part, 2),
+                padding=1,
+                groups=WIDTH,
+            )
+            for part in (0, 1)
+        )
+        add_convolved(x, one.mul_(other), self.narrow.weight, self.narrow.bias)
+        normal = self.norm2(x)
+        one = convolved(normal, *_part(self.widen2, 0, 2))
+        gate = times_convolved(one, normal, *_part(self.widen2, 1, 2))
+        add_convolved(x, gate, self.narrow2.weight, self.narrow2.bias)
+
 
 def pointwise(
     layer: nn.Conv2d, x: Tensor, scale: Tensor | None = None, part: int = 0, parts: int = 1
 ) -> Tensor:
-    """scale (C, 1, 1) times what a 1x1 convolution makes of x: its weights are scaled, which is less work.
+    """Convolve x by a 1x1 layer, and scale the result by (C, 1, 1): weights are scaled, which is less work.
 
-    Of `parts` equal parts of the channels that it makes, `part` alone is made.
+    Of `parts` equal parts of the channels, only `part` is computed. In inference on GPUs a matrix product of
+    pixels takes fewer kernels.
     """
     weight, bias = _part(layer, part, parts)
     if scale is not None:
         weight, bias = weight * scale[..., None], bias * scale[:, 0, 0]
+    if x.is_cuda and is_inference():
+        return F.linear(x.permute(0, 2, 3, 1), weight[:, :, 0, 0], bias).permute(0, 3, 1, 2)
     return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
 
 
 def _part(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
-    """Weight and bias of one of so many equal parts of the channels that a layer makes."""
+    """Return weight and bias of one of so many equal parts of the channels that a layer computes."""
     assert layer.bias is not None
     if parts == 1:
         return layer.weight, layer.bias
     return layer.weight.chunk(parts)[part], layer.bias.chunk(parts)[part]
 
 
-class Exchange(nn.Module):
-    """Parallax attention in both directions: each view is given what the other has along its row.
+Described = tuple[Tensor, Tensor]
+"""Queries of the left view and keys of the right one (B, C, H, W)."""
 
-    One product of queries and keys serves both. What is gathered is scaled by what begins at zero, so that
-    the network begins as two single ones.
+Attended = tuple[Tensor, Tensor]
+"""Columns that pixels attend to most (B, H, W, 1); attention on these and on both neighbors (B, H, W, 3)."""
+
+
+class Exchange(nn.Module):
+    """Parallax attention in both directions: each view gathers features of the other along its row.
+
+    One product of queries and keys serves both. The gathered features have a scale that begins at zero, so
+    that the network begins as two single ones.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = PixelNorm()
+        self.norm: nn.Module = PixelNorm()
         self.describe = conv(WIDTH, WIDTH, 1, bias=True)
         self.value = conv(WIDTH, WIDTH, 1, bias=True)
-        self.scale = nn.Parameter(torch.zeros(WIDTH, 1, 1))
+        self.scale: Tensor | None = nn.Parameter(torch.zeros(WIDTH, 1, 1))
 
-    def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(2B, C, H, W) to the same, and both attention maps: (B, H, W, V), (B, H, V, W)."""
-        cost = matching_cost(*self.described(views))  # (B, H, W, V)
-        maps = attention(cost), cost.softmax(2).transpose(2, 3)
-        values_left, values_right = self.values(views)
-        from_right = gather_features(maps[0], values_right)
-        from_left = gather_features(maps[1], values_left)
-        return views + torch.cat((from_right, from_left)), maps
+    def fold(self, stream: Stream) -> None:
+        """Make the norm and the scale part of the convolutions beside them, in place."""
+        assert isinstance(self.norm, PixelNorm)
+        stream.reads(self.describe, self.norm)
+        stream.reads(self.value)
+        stream.writes(self.value, self.scale)
+        self.norm, self.scale = LengthNorm(), None
 
-    def described(self, views: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries of the left view and keys of the right one (B, C, H, W)."""
+    def forward(
+        self, views: Tensor, *, find_attended: bool = False
+    ) -> tuple[Tensor, Described, Sequence[Attended] | None]:
+        """Compute (2B, C, H, W) to the same shape, and what both views attend to most, if it is asked for."""
+        queries, keys = self.described(views)
+        values = pointwise(self.value, views, self.scale)  # (2B, C, H, W)
+        if is_inference():
+            with torch.autocast(views.device.type, enabled=False):
+                gathered, attended = _gather_both(queries, keys, values, find_attended=find_attended)
+            return gathered.add_(views), (queries, keys), attended
+        maps, (left, right) = both_maps(queries, keys), values.chunk(2)
+        gathered = torch.cat((gather_features(maps[0], right), gather_features(maps[1], left)))
+        found = [most_attended(each) for each in maps] if find_attended else None
+        return views + gathered, (queries, keys), found
+
+    def described(self, views: Tensor) -> Described:
+        """Compute queries and keys of views (2B, C, H, W)."""
         left, right = pointwise(self.describe, self.norm(views)).chunk(2)
         return left * WIDTH**-0.5, right
 
-    def values(self, views: Tensor) -> tuple[Tensor, Tensor]:
-        """What the left and the right view give to the other one (B, C, H, W)."""
-        left, right = pointwise(self.value, views, self.scale).chunk(2)
-        return left, right
+
+def both_maps(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the attention of both views: (B, H, W, V) and (B, H, V, W)."""
+    cost = matching_cost(queries, keys)  # (B, H, W, V)
+    return attention(cost), cost.softmax(2).transpose(2, 3)
+
+
+def _gather_both(
+    queries: Tensor, keys: Tensor, values: Tensor, *, find_attended: bool
+) -> tuple[Tensor, list[Attended] | None]:
+    """Gather the other view's values (2B, C, H, W) for both views, without whole maps on CPUs, for inference.
+
+    Both directions are the same exponentials, divided by their sums over rows and over columns.
+    """
+    count, _, height, width = queries.shape
+    q, k = (each.permute(0, 2, 3, 1) for each in (queries, keys))  # (B, H, W, C)
+    gathered = torch.empty_like(values)
+    left, right = values.permute(0, 2, 3, 1).chunk(2)
+    places = gathered.permute(0, 2, 3, 1).chunk(2)
+    kind = torch.float32 if values.dtype == torch.float16 else values.dtype  # exponentials below 1e-7 count
+    rows = max(1, MAP_BYTES // (4 * count * width**2)) if queries.device.type == "cpu" else height
+    found: list[list[Attended]] = [[], []]
+    for first in range(0, height, rows):
+        at = slice(first, first + rows)
+        cost = product(q[:, at].float(), k[:, at].float().mT)  # (B, rows, W, V)
+        weights = cost.sub_(cost.amax((2, 3), keepdim=True)).exp_()
+        lowered = weights.to(kind)
+        maps = (weights, lowered, weights.sum(3)), (weights.mT, lowered.mT, weights.sum(2))
+        for place, value, (exact, low, total), attended in zip(
+            places, (right, left), maps, found, strict=True
+        ):
+            factor = total.clamp_(min=SMALLEST_SUM).reciprocal_()[..., None]
+            place[:, at] = product(low, value[:, at].to(kind)).mul_(factor.to(kind))
+            if find_attended:
+                columns, near = most_attended(exact)
+                attended.append((columns, near.mul_(factor)))
+    if not find_attended:
+        return gathered, None
+    joined = [[torch.cat(parts, 1) for parts in zip(*each, strict=True)] for each in found]
+    return gathered, [(columns, near) for columns, near in joined]
 
 
 class SubpixelDetail(nn.Module):
-    """What the other view shows between the pixels of this one: what an enlargement lacks.
+    """What the other image shows between the pixels of this one, which upscaling lacks.
 
-    The pixel of the other view that is attended to most lies beside this pixel by a part of a pixel (its
-    phase), which the attention on it and its neighbours tells. Its colour less what this view, interpolated
-    there, has is what interpolation misses; it is sorted by phase, weighted by the attention that tells it,
-    and joined to the features by what begins at zero.
+    The pixel of the other image that is attended to most lies beside this pixel by a part of a pixel (its
+    phase), which follows from the attention on it and its neighbors. Its color less that of this image,
+    interpolated there, is what interpolation misses; it is sorted by phase, weighted by the attention that it
+    follows from, and joined to the features by a layer that begins at zero.
     """
 
     def __init__(self) -> None:
@@ -188,32 +403,25 @@ class SubpixelDetail(nn.Module):
         nn.init.zeros_(self.join.weight)
         nn.init.zeros_(self.join.bias)  # type: ignore[arg-type]
 
-    def forward(self, pictures: Tensor, maps: tuple[Tensor, Tensor]) -> Tensor:
-        """`pictures` (2B, 3, H, W) in [0, 1] and both maps of an `Exchange` to features (2B, C, H, W)."""
-        detail = self.sorted(pictures, (most_attended(maps[0]), most_attended(maps[1])))
+    def forward(self, images: Tensor, attended: Sequence[Attended]) -> Tensor:
+        """Compute features (2B, C, H, W) of images (2B, 3, H, W) and what both attend to most."""
+        left, right = images.float().chunk(2)
+        detail = torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
         return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
-
-    def sorted(self, pictures: Tensor, attended: tuple["Attended", "Attended"]) -> Tensor:
-        """Weights and detail by phase (2B, 4 PHASES, H, W), given what both views attend to most."""
-        left, right = pictures.float().chunk(2)
-        return torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
-
-
-Attended = tuple[Tensor, Tensor]
-"""Columns that pixels attend to most (B, H, W, 1); attention on these and on both neighbours (B, H, W, 3)."""
 
 
 def most_attended(attention_map: Tensor) -> Attended:
-    """What the pixels of a map (B, H, W, V) attend to most."""
+    """Find what the pixels of a map (B, H, W, V) attend to most; it need not be normalized."""
+    width = attention_map.shape[-1]
     attention_map = attention_map.contiguous()
     attended = attention_map.argmax(-1, keepdim=True)
     beside = attended + torch.arange(-1, 2, device=attended.device)
-    near = beside.clamp(0, attention_map.shape[-1] - 1)
+    near = beside.clamp(0, width - 1)
     return attended, attention_map.gather(-1, near) * (near == beside)
 
 
 def _between(own: Tensor, other: Tensor, attended: Tensor, weights: Tensor) -> Tensor:
-    """Views (B, 3, H, W), what `own` attends to: weights and detail by phase (B, 4 PHASES, H, W)."""
+    """Compute weights and detail by phase (B, 4 PHASES, H, W) of `own` and `other` images (B, 3, H, W)."""
     near = attended + torch.arange(-1, 2, device=own.device)
     mass = weights.sum(-1)
     phase = (attended[..., 0] - (weights * near).sum(-1) / mass).clamp(-0.5, 0.5)[:, None]
@@ -227,8 +435,9 @@ def _between(own: Tensor, other: Tensor, attended: Tensor, weights: Tensor) -> T
     return torch.cat((by_phase, (beyond[:, :, None] * by_phase[:, None]).flatten(1, 2)), 1)
 
 
-def _with_masks(right_to_left: Tensor, left_to_right: Tensor) -> ParallaxMaps:
-    """The masks of Equation 4 as they are, not cleaned up: the network does not use them, the losses may."""
+def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:
+    """Compute maps, and masks of Equation 4 that are not cleaned up: the network does not use them."""
+    right_to_left, left_to_right = both_maps(queries, keys)
     return ParallaxMaps(
         right_to_left,
         left_to_right,

@@ -4,6 +4,7 @@ Each is a subclass of the part whose place it takes, and is called as that is. S
 `passrnet`; D disparities of a cost volume, in pixels of its scale.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -21,7 +22,14 @@ from pamcli.networks.pasmnet import (
     Refinement,
     Stage,
 )
-from pamcli.networks.passrnet import WIDTH, ParallaxAttention, PASSRnet, ResidualASPP, SuperResolution
+from pamcli.networks.passrnet import (
+    WIDTH,
+    ParallaxAttention,
+    PASSRnet,
+    ResidualASPP,
+    SuperResolution,
+    convolve_joined,
+)
 
 
 def varied_pasmnet(features: str, scales: int, blocks: int, refinement: str, volume: int | str) -> PASMnet:
@@ -179,10 +187,11 @@ class Stacked(ParallaxAttention):
         nn.Module.__init__(self)
         self.fusion = conv(2 * WIDTH, WIDTH, 1, bias=True)
 
-    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps | None]:
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
+        """Fuse as `ParallaxAttention` does; there are no maps."""
         left, right = views.chunk(2)
         own, other = (views, torch.cat((right, left))) if both else (left, right)
-        return self.fusion(torch.cat((other, own), 1)), None
+        return convolve_joined(self.fusion, other, own), None
 
 
 class CostVolume(ParallaxAttention):
@@ -195,30 +204,33 @@ class CostVolume(ParallaxAttention):
         self.b3 = nn.Identity()  # type: ignore[assignment]
         self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
 
-    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps | None]:
-        left, right = views.chunk(2)
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
+        """Fuse as `ParallaxAttention` does; 3D convolutions and whole maps are float32."""
+        left, right = views.to(self.body[0].weight.dtype).chunk(2)
         volume = torch.stack([left - _shifted(right, d) for d in range(self.disparities)], 2)
         costs = _volume_costs(self.body(volume).float().mean(1))
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)
-        return self.fused(views, maps, both=both), maps
+        return self.fused(views, maps, both=both), lambda: maps
 
 
 class SinglePicture(PASSRnet):
-    """Enlarges each picture by itself."""
+    """Upscales each image by itself."""
 
     def __init__(self, scale: int, pyramid: type[ResidualASPP], pam: ParallaxAttention | None) -> None:
         super().__init__(scale, pyramid, pam)
         del self.pam
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        features = self.init_feature(torch.cat((left, right)) if both else left)
-        pictures = self.upscale(features).float().chunk(2 if both else 1)
-        return SuperResolution(pictures[0], pictures[1] if both else None, None)
+        """Upscale a batch of pairs as `PASSRnet` does; there are no maps."""
+        features = self.init_feature(self._joined(left, right) if both else self._joined(left))
+        images = self.upscale(features).float().chunk(2 if both else 1)
+        return SuperResolution(images[0], images[1] if both else None)
 
 
 class SamePicture(PASSRnet):
-    """The published network, given the same picture as both views."""
+    """The published network, given the same image as both views."""
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
+        """Upscale a batch of pairs as `PASSRnet` does; the maps are those of the left images."""
         found = super().forward(left, left)
         return replace(found, right=super().forward(right, right).left) if both else found

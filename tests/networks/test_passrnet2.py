@@ -1,21 +1,25 @@
-"""PASSRnet 2 in its plain form."""
+"""PASSRnet 2, as it learns and as it is prepared for inference."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from random_networks import passrnet2, picture_pair
 
 from pamcli.losses.total import Truth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
+from pamcli.networks import passrnet2 as module
+from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.passrnet2 import (
     DETAIL_GAIN,
     PHASES,
     GatedBlock,
     PASSRnet2,
     _between,
-    bicubic,
+    both_maps,
     most_attended,
+    upscale_bicubic,
 )
 
 
@@ -42,11 +46,114 @@ def test_a_fresh_one_is_bicubic_enlargement_and_looks_at_one_view_alone() -> Non
     torch.manual_seed(0)
     network, views = PASSRnet2(4), picture_pair(12, 30)
     result = network(views[:1], views[1:], both=True)
-    torch.testing.assert_close(result.left, bicubic(views[:1], 4))
+    torch.testing.assert_close(result.left, upscale_bicubic(views[:1], 4))
     torch.nn.init.normal_(network.last.weight, std=0.1)
     result = network(views[:1], views[1:])
-    assert (result.left - bicubic(views[:1], 4)).abs().mean() > 0.01
+    assert (result.left - upscale_bicubic(views[:1], 4)).abs().mean() > 0.01
     assert torch.equal(result.left, network(views[:1], torch.rand_like(views[1:])).left)
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_bicubic_by_a_convolution_is_bicubic(scale: int) -> None:
+    images, added = torch.rand(1, 3, 5, 7), torch.rand(1, 3 * scale**2, 5, 7)
+    expected = F.interpolate(images, scale_factor=scale, mode="bicubic", align_corners=False)
+    with torch.inference_mode():
+        found = upscale_bicubic(images, scale, added.clone())
+    torch.testing.assert_close(found, expected + F.pixel_shuffle(added, scale))
+    images.requires_grad_()
+    torch.testing.assert_close(
+        upscale_bicubic(images, scale, added), expected + F.pixel_shuffle(added, scale)
+    )
+
+
+def plain(network: PASSRnet2, views: torch.Tensor) -> SuperResolution:
+    """Run a network as training does: with whole attention maps."""
+    with torch.enable_grad():
+        result: SuperResolution = network(views[:1], views[1:], both=True)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("scale", "height", "width"), [(2, 1, 1), (4, 1, 9), (3, 9, 1), (2, 17, 31), (4, 8, 8)]
+)
+def test_prepared_network_equals_the_plain_one(
+    scale: int, height: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAP_BYTES", 4 * 31 * 31 * 5)
+    network, views = passrnet2(scale), picture_pair(height, width, shift=3)
+    expected, prepared = plain(network, views), network.prepared(torch.float32)
+    with torch.inference_mode():
+        found = prepared(views[:1], views[1:], both=True)
+        unprepared = network(views[:1], views[1:], both=True)
+    for each in (found, unprepared):
+        torch.testing.assert_close(each.left, expected.left, atol=1e-5, rtol=0)
+        torch.testing.assert_close(each.right, expected.right, atol=1e-5, rtol=0)
+
+
+def test_pairs_of_a_batch_are_independent() -> None:
+    views = torch.cat([picture_pair(9, 12, seed=seed)[:, None] for seed in (3, 4)], 1)
+    network = passrnet2(2).prepared(torch.float32)
+    with torch.inference_mode():
+        found = network(*views, both=True)
+        for place in range(2):
+            alone = network(*views[:, place : place + 1], both=True)
+            torch.testing.assert_close(found.left[place : place + 1], alone.left)
+            torch.testing.assert_close(found.right[place : place + 1], alone.right)
+
+
+def test_preparing_leaves_the_network_and_its_keys_as_they_are() -> None:
+    network = passrnet2(2)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    network.prepared(torch.bfloat16)
+    assert network.state_dict().keys() == before.keys() == PASSRnet2(2).state_dict().keys()
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_features_of_16_bits_stay_close(dtype: torch.dtype) -> None:
+    views = picture_pair(16, 24, shift=3)
+    with torch.inference_mode():
+        found = passrnet2(2).prepared(dtype)(views[:1], views[1:]).left
+    assert found.dtype == torch.float32
+    assert 0 < (found - plain(passrnet2(2), views).left).abs().mean() < 0.02
+
+
+def test_maps_are_softmax_of_the_costs() -> None:
+    network, views = passrnet2(2), picture_pair(16, 24, shift=3)
+    expected = plain(network, views).maps
+    with torch.inference_mode():
+        found = network.prepared(torch.float32)(views[:1], views[1:]).maps
+    torch.testing.assert_close(found.right_to_left, expected.right_to_left, atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.left_to_right, expected.left_to_right, atol=1e-4, rtol=0)
+    assert torch.equal(found.valid_left, expected.left_to_right.sum(-2) > 0.1)
+
+
+@pytest.mark.parametrize("largest", [1.0, 30.0, 80.0])
+def test_attention_is_softmax_however_much_better_one_pixel_fits(largest: float) -> None:
+    """Values gathered from the same exponentials for both directions; beyond float32's range nothing is."""
+    generator = torch.Generator().manual_seed(3)
+    queries, keys = torch.randn(2, 1, 8, 2, 9, generator=generator).unbind()
+    values = torch.randn(2, 8, 2, 9, generator=generator)
+    queries[0, 0, 0, 4], keys[0, 0, 0, 6] = largest / 8, 8.0
+    found, attended = module._gather_both(queries, keys, values, find_attended=True)
+    assert attended is not None
+    for view, map_ in enumerate(both_maps(queries, keys)):
+        expected = (map_ @ values[1 - view].permute(1, 2, 0)).permute(0, 3, 1, 2)[0]
+        torch.testing.assert_close(found[view], expected, atol=1e-4, rtol=1e-3)
+        for one, other in zip(attended[view], most_attended(map_), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def test_a_band_with_its_halo_equals_the_whole_image() -> None:
+    network, halo = passrnet2(2).prepared(torch.float32), passrnet2(2).HALO
+    assert halo == 16 + 2
+    views = picture_pair(2 * halo + 20, 20, shift=3)
+    with torch.inference_mode():
+        whole = network(views[:1], views[1:]).left
+        band = network(views[:1, :, 10:], views[1:, :, 10:]).left
+    difference = (whole[:, :, 2 * 10 :] - band).abs().amax((0, 1, 3))
+    assert difference[2 * halo :].max() < 1e-5
+    assert difference[:2].max() > 1e-4
 
 
 def test_exchanged_views_give_exchanged_pictures() -> None:
