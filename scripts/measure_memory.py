@@ -27,7 +27,9 @@ ROWS = 160  # of a band that count
 
 def main() -> None:
     """Print a row per network and precision, or one per halo."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("weights", nargs="+")
     parser.add_argument("--halo", nargs=2, metavar=("LEFT", "RIGHT"), help="a rectified pair")
     parser.add_argument("--precision", default="fp32")
@@ -75,7 +77,9 @@ def fitted(weights: str, precision: str) -> None:
         found = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         rows.append((width * height, width * height * width))
         bytes_.append(found)
-        print(f"{weights} {precision} {width}x{height}: {found / 1e6:.0f} MB, {found / (width * height):.0f} B/px")
+        print(
+            f"{weights} {precision} {width}x{height}: {found / 1e6:.0f} MB, {found / (width * height):.0f} B/px"
+        )
     matrix, peaks = np.array(rows, float), np.array(bytes_, float)
     slope = max(np.linalg.lstsq(matrix / peaks[:, None], np.ones(len(peaks)), rcond=None)[0][1], 0.0)
     constant = ((peaks - slope * matrix[:, 1]) / matrix[:, 0]).max()
@@ -99,7 +103,9 @@ def halos(weights: str, precision: str, left: str, right: str) -> None:
         cut = bands(height, width, 2 * halo + ROWS, halo, model.multiple)
         apart = np.abs(join(cut, compute)["disparity"] - whole)
         seams = [band.rows.start + halo for band in cut[1:]]
-        near = np.concatenate([apart[max(seam - 4, 0) : seam + 4].ravel() for seam in seams]) if seams else apart
+        near = (
+            np.concatenate([apart[max(seam - 4, 0) : seam + 4].ravel() for seam in seams]) if seams else apart
+        )
         print(
             f"{weights} {precision} halo {halo}: {len(cut)} bands, mean {apart.mean():.4f} px, "
             f"at seams {near.mean():.4f} px, above 1 px {100 * (apart > 1).mean():.2f} %"

@@ -139,7 +139,7 @@ class PASMnet2(nn.Module):
         for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
             nn.init.zeros_(parameter)
 
-    HALO = 192
+    HALO = 160
     """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
 
     def prepared(self, dtype: torch.dtype) -> PASMnet2:

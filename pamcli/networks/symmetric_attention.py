@@ -206,7 +206,7 @@ def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _upsample_into(cost: Tensor, around: Tensor) -> None:
     """Upsample costs (n/2 + 2, w/2 + 2, w/2 + 2), of which the outermost are edges, by 2 into (n, w, w)."""
-    rows, width, _ = cost.shape
+    _rows, width, _ = cost.shape
     wide = _doubled(around, 2, around.new_empty(*around.shape[:2], width))
     wide = _doubled(wide, 1, around.new_empty(len(around), width, width))
     _doubled(wide, 0, cost)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.inference.consistency import agreement, seen_by_both
-from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.pictures import moved
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
@@ -38,7 +37,7 @@ def test_views_that_were_cut_apart_have_their_true_disparities(
 ) -> None:
     left, right, truth = sample
     part = slice(COLUMNS.start - cut, COLUMNS.stop - cut)
-    result = matcher(-cut)(left[ROWS, COLUMNS], right[ROWS, part])
+    result = matcher(-cut)(left[ROWS, COLUMNS], right[ROWS, part], extras=EXTRAS)
     assert result.right_disparity is not None
     assert result.visible is not None
     expected = truth[ROWS, COLUMNS] - cut
@@ -62,8 +61,8 @@ def test_views_that_were_cut_apart_have_their_true_disparities(
 
 def test_it_is_what_the_moved_views_give(sample: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     left, right = (view[:48, :96] for view in sample[:2])
-    plain = matcher(0, 56)(*moved(left, right, 24))
-    result = matcher(-24, 32)(left, right)
+    plain = matcher(0, 56)(*moved(left, right, 24), extras=EXTRAS)
+    result = matcher(-24, 32)(left, right, extras=EXTRAS)
     np.testing.assert_array_equal(result.disparity, plain.disparity[:, 24:] - 24)
     np.testing.assert_array_equal(result.right_disparity, plain.right_disparity[:, :96] - 24)  # type: ignore[index]
     np.testing.assert_array_equal(result.confidence, plain.confidence[:, 24:])  # type: ignore[index]
@@ -86,7 +85,7 @@ def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
     left[0, 5] = right[1, 3] = np.nan
     sure = agreement(left, right)
     assert (sure[0, 5], sure[1, 5], sure[0, 4]) == (0, 0, 1)
-    seen = seen_by_both(left, right, torch.ones(1, 2, dtype=torch.bool), 0)
+    seen = seen_by_both(left, right, None)
     assert (seen[0, 5], seen[1, 5], seen[0, 4]) == (False, False, True)
 
 
@@ -96,7 +95,7 @@ def test_nothing_to_search_and_views_that_are_no_pair() -> None:
     with pytest.raises(UsageError, match="leaves nothing to search"):
         matcher(20, 16)
     picture = np.zeros((32, 40, 3), np.uint8)
-    with pytest.raises(InputError, match="left 40 x 32, right 39 x 32"):
+    with pytest.raises(InputError, match="left image is 40x32 but the right image is 39x32"):
         matcher(-5)(picture, picture[:, 1:])
 
 

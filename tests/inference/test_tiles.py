@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -46,7 +48,7 @@ def test_bands_cover_an_image_on_the_grid_of_its_padding(height: int, halo: int,
     for band in cut:
         assert band.rows.stop - band.rows.start <= 128
         assert (height - band.rows.stop) % multiple == 0
-    for one, other in zip(cut, cut[1:], strict=False):
+    for one, other in itertools.pairwise(cut):
         assert one.rows.stop - other.rows.start >= 2 * halo
 
 
@@ -72,7 +74,7 @@ def test_spans_share_what_is_asked_for() -> None:
     assert spans(10, 12, 3) == [(0, 10)]
     for begin, end in (pieces := spans(100, 30, 11)):
         assert end - begin == 30
-    assert min(one[1] - other[0] for one, other in zip(pieces, pieces[1:], strict=False)) >= 11
+    assert min(one[1] - other[0] for one, other in itertools.pairwise(pieces)) >= 11
 
 
 def test_bands_of_super_resolution_are_the_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:
