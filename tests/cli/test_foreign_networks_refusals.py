@@ -47,7 +47,7 @@ def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
     [
         ('task = "disparity"', "", "task is missing"),
         ("white = 1", "white = 2", "white is 2"),
-        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white?"),
+        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white"),
         ('"left", right', '"right", right', "must be given both views"),
         ('"disparity" }', '"left" }', "outputs of disparity hold disparity, not left"),
         ('"free"', '"100x100"\nmultiple = 32', "size 100x100 is not a multiple of 32"),
