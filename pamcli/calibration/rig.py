@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,8 @@ from pamcli.errors import InputError
 
 DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
 LARGEST_SIDE = 32766  # of a picture that OpenCV remaps
+MOST_EMPTY = 0.5  # share of a rectified image that no camera saw
+MOST_ZOOM = 10.0  # times the focal length of the camera
 FISHEYE_LIMIT = 160.0  # degrees that a rectified fisheye spans at most: towards 180 its middle becomes a dot
 
 
@@ -40,6 +42,8 @@ class Camera:
         (fx, skew, _), (below, fy, _), last = self.matrix
         if not (fx > 0 and fy > 0 and skew == below == 0 and tuple(last) == (0, 0, 1)):
             raise InputError("is no camera matrix fx 0 cx, 0 fy cy, 0 0 1")
+        if not (min(fx, fy) >= 0.1 and np.abs(self.matrix).max() <= 1e7):
+            raise InputError(f"has a focal length of {fx:g} px and {fy:g} px, which cannot be")
         if len(self.distortion) not in ((0, 4) if self.fisheye else DISTORTIONS):
             known = "4" if self.fisheye else ", ".join(map(str, DISTORTIONS[1:-1])) + " or 14"
             raise InputError(f"has {len(self.distortion)} coefficients of distortion, not {known}")
@@ -107,6 +111,11 @@ class StatedRectification:
         """Exchange the cameras: what was the right one is the left one."""
         return replace(self, rotations=self.rotations[::-1], projections=self.projections[::-1])
 
+    def in_metres(self, scale: float) -> StatedRectification:
+        """Copy it with projections in metres. scale: metres per unit."""
+        left, right = (each * [1, 1, 1, scale] for each in self.projections)
+        return replace(self, projections=(left, right))
+
     def with_baseline(self, metres: float) -> StatedRectification:
         """Copy it for cameras at another distance."""
         left, right = self.projections
@@ -140,9 +149,13 @@ class Rig:
     """Rigs for pictures of other sizes from these cameras, which are not these scaled: cut out."""
     stated: StatedRectification | None = None
     """None: the file says nothing of how its pictures are rectified."""
+    right_size: tuple[int, int] | None = None
+    """(width, height) of the right images; None = `size`."""
 
     def __post_init__(self) -> None:
         check_rotation(self.rotation, "R is no rotation")
+        if not 1e-7 < np.linalg.norm(self.translation) < 1e7 and self.translation.any():
+            raise InputError(f"the baseline is {self.baseline:g} m, which cannot be")
         if not np.linalg.norm(self.translation) > 0:
             raise InputError("T is zero: both cameras stand in one place")
         if self.left.fisheye != self.right.fisheye:
@@ -207,15 +220,17 @@ class Rig:
         offset = float(right[0, 2]) - x
         return Calibration(fx, float(center[0]), offset, (x, y), self.size, None if fx == fy else fy)
 
-    def for_size(self, width: int, height: int) -> Rig:
-        """Return these cameras with pictures of another size.
+    def for_size(self, width: int, height: int, right: tuple[int, int] | None = None) -> Rig:
+        """Return these cameras with images of another size. right: (width, height) of the right ones.
 
         Raises InputError: another aspect, perhaps that of the pictures that the file's rectification makes;
         a size that several calibrations could be scaled to.
         """
+        other = None if right == (width, height) else right
         for each in (self, *self.others):
-            if each.size is None or each.size == (width, height):
-                return replace(each, size=(width, height), others=())
+            known = right is None or (each.right_size or each.size) == right
+            if each.size is None or (each.size == (width, height) and known):
+                return replace(each, size=(width, height), right_size=other or each.right_size, others=())
         assert self.size is not None
         made = self.stated.size if self.stated else None
         if made and has_aspect(made, width, height) and not has_aspect(self.size, width, height):
@@ -227,9 +242,16 @@ class Rig:
         x, y = scales(self.size, width, height)
         lenses = [(each.size, float(each.left.matrix[0, 0])) for each in (self, *self.others)]
         require_alike(lenses, width, height)
-        left, right = (replace(each, matrix=_scaled(each.matrix, x, y)) for each in (self.left, self.right))
+        second = self.right_size or self.size
+        if right is None and self.right_size:
+            right = other = round(second[0] * x), round(second[1] * y)
+        x2, y2 = (x, y) if right is None else scales(second, *right)
+        first = replace(self.left, matrix=_scaled(self.left.matrix, x, y))
+        last = replace(self.right, matrix=_scaled(self.right.matrix, x2, y2))
         stated = self.stated and self.stated.for_scale(x, y)
-        return replace(self, left=left, right=right, size=(width, height), others=(), stated=stated)
+        return replace(
+            self, left=first, right=last, size=(width, height), right_size=other, others=(), stated=stated
+        )
 
     def rectification(
         self, *, alpha: float | None = None, size: tuple[int, int] | None = None, fov: float | None = None
@@ -259,7 +281,10 @@ class Rig:
             if stated is not None:
                 (r1, r2), (p1, p2) = stated.rotations, stated.projections
             else:
-                r1, r2, p1, p2 = self._turned(k1, d1, k2, d2, alpha or 0.0, size)
+                x, y = np.array(self.size) / (
+                    self.right_size or self.size
+                )  # as if both had the left one's size
+                r1, r2, p1, p2 = self._turned(k1, d1, _scaled(k2, x, y), d2, alpha or 0.0, size)
             if fov is not None:
                 zoom = size[0] / 2 / np.tan(np.radians(fov) / 2) / p1[0, 0]
                 middle = (np.array([size]).T - 1) / 2
@@ -278,6 +303,8 @@ class Rig:
             raise InputError(
                 "the cameras cannot be rectified: nothing is left of their pictures", "try `alpha` 1"
             )
+        if fov is None and not (self.left.fisheye and alpha):  # views that are asked for as they come
+            self._require_view(maps, p1, size)
         left, right = (
             partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
         )
@@ -286,6 +313,23 @@ class Rig:
             for camera, r, p in ((self.left, r1, p1), (self.right, r2, p2))
         ]
         return Rectification(left, right, Calibration.of(p1, p2, size), points[0], points[1])
+
+    def _require_view(self, maps: Sequence[tuple[Pixels, Pixels]], p1: Floats, size: tuple[int, int]) -> None:
+        """Raise InputError where rectified images are mostly empty, or hardly anything is left of the cameras'."""
+        assert self.size is not None
+        turned = f"the cameras are turned by {self.angle:.0f} degrees to each other"
+        hint = "check R and T (pam doctor LEFT RIGHT --calibration FILE); `fov` states the angle to rectify"
+        zoom = float(p1[0, 0] / self.left.matrix[0, 0] * self.size[0] / size[0])
+        if zoom > MOST_ZOOM:
+            raise InputError(f"rectified images would be magnified {zoom:.0f} times: {turned}", hint)
+        for name, (places, _), (width, height) in zip(
+            ("left", "right"), maps, (self.size, self.right_size or self.size), strict=True
+        ):
+            x, y = places[::4, ::4, 0], places[::4, ::4, 1]
+            empty = 1 - float(np.mean((x >= 0) & (y >= 0) & (x < width) & (y < height)))
+            if empty > MOST_EMPTY:
+                said = f"the rectified {name} image would be {100 * empty:.0f} % empty: {turned}"
+                raise InputError(said, hint)
 
     def _turned(
         self, k1: Floats, d1: Floats, k2: Floats, d2: Floats, alpha: float, size: tuple[int, int]

@@ -142,7 +142,7 @@ def test_numbers_that_describe_no_cameras(values: tuple[float, ...], message: st
 
 def test_warnings() -> None:
     assert Calibration(100, 0.1, 0, (3, 2), (6, 4)).warnings() == []
-    assert "zero" in Calibration(100, 0).warnings()[0]
+    assert "not known" in Calibration(100, 0).warnings()[0]
     assert "millimetres that were taken for metres" in Calibration(100, 120).warnings()[0]
     assert "metres that were taken for millimetres" in Calibration(100, 0.0001).warnings()[0]
     assert "focal length of 35 px: perhaps one in millimetres" in Calibration(35, 0.1).warnings()[0]

@@ -13,7 +13,7 @@ import numpy as np
 import program_files as programs
 import pytest
 from mat_writer import mat
-from test_reading_calibrations import check_rectified, check_rig
+from test_reading_calibrations import check_rectified, check_rig, rounded
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
@@ -97,7 +97,7 @@ def test_rectified_pictures_exchanged_twice_are_the_same(content: str, tmp_path:
 
 def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
     flipped = files.MIDDLEBURY.replace("baseline=193.001", "baseline=-193.001")
-    found = read(tmp_path, flipped, cameras=(1, 0)).rectified
+    found = rounded(read(tmp_path, flipped, cameras=(1, 0)).rectified)
     assert found == Calibration(
         3979.911, 0.193001, -124.343, (1244.772 + 124.343, 1019.507), (2964, 1988), ndisp=280
     )
@@ -107,7 +107,7 @@ def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
 
 def test_orb_slam_knows_the_rectified_pictures(tmp_path: Path) -> None:
     check_rectified(read(tmp_path, programs.orb_slam2()).rectified)
-    found = read(tmp_path, programs.ORB_SLAM3_RECTIFIED).rectified
+    found = rounded(read(tmp_path, programs.ORB_SLAM3_RECTIFIED).rectified)
     assert found == Calibration(435.2, 0.11, 0, (367.5, 252.25), (752, 480))
     text = programs.ORB_SLAM3_RECTIFIED.replace("Camera1.", "Camera.").replace(
         "Stereo.b: 0.11", "Camera.bf: 47.872"
@@ -147,7 +147,7 @@ def test_realsense_viewer_has_a_calibration_for_each_resolution(tmp_path: Path) 
     stored = read(tmp_path, programs.REALSENSE_VIEWER)
     found = stored.rectified
     assert found is not None
-    assert stored.notes == ["of the infrared pictures, which come from the camera rectified"]
+    assert stored.notes == ["of the infrared images, which come from the camera rectified"]
     assert found.sizes == ((1920, 1080), (1280, 720))
     small = found.for_size(1280, 720)
     assert (small.focal_length, small.principal) == (638.136, (647.891, 351.912))
@@ -159,8 +159,7 @@ def test_realsense_viewer_has_a_calibration_for_each_resolution(tmp_path: Path) 
 
 def test_colmap_says_that_its_unit_is_not_known(tmp_path: Path) -> None:
     stored = read(tmp_path, programs.colmap_cameras("OPENCV"), programs.colmap_rig_config())
-    assert stored.unit_note is not None
-    assert "`baseline` states the true one" in stored.unit_note
+    assert stored.unit_note == "lengths are taken for metres, which COLMAP does not state"
     assert stored.rig is not None
     np.testing.assert_allclose(stored.rig.left.matrix, files.K1, rtol=1e-9)
     np.testing.assert_allclose(stored.rig.left.distortion, files.D1[:4], rtol=1e-9)
@@ -203,18 +202,21 @@ def test_a_fisheye_of_opencvs_by_its_name(tmp_path: Path) -> None:
 
 MIRROR = "data: [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1]"
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
-    "one euroc": ((programs.euroc(True),), "tells of one camera (give two files: cam0/sensor.yaml"),
+    "one euroc": ((programs.euroc(True),), "describes one camera (give two files: cam0/sensor.yaml"),
     "mirrored euroc": (
         tuple(re.sub(r"data: \[[^]]*\]", MIRROR, programs.euroc(left)) for left in (True, False)),
         "T_BS holds no rotation",
     ),
-    "one ost": ((programs.ost("left"),), "tells of one camera"),
+    "one ost": ((programs.ost("left"),), "describes one camera"),
     "omni": ((programs.chain().replace("pinhole", "omni"),), "'omni' is not pinhole, and no model of OpenCV"),
-    "fov": ((programs.chain().replace("radtan", "fov"),), "calibrate with pinhole-radtan"),
+    "fov": (
+        (programs.chain().replace("radtan", "fov"),),
+        "'fov' is not a lens model of OpenCV (calibrate with a pinhole",
+    ),
     "no pose": ((programs.chain().replace("T_imu_cam", "T_imu"),), "T_cn_cnm1 is missing"),
     "monocular": (
         ("Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 320\nCamera.cy: 240\n",),
-        "tells of one camera",
+        "describes one camera",
     ),
     "rgb-d": (
         (
@@ -244,7 +246,10 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "model FOV is none",
     ),
     "colmap's binary": ((b"\2" + bytes(7) + bytes(40),), "colmap model_converter --output_type TXT"),
-    "one array": ((b"\x93NUMPY\x01\x00v\x00",), "holds one array alone (numpy.savez"),
+    "one array": (
+        (b"\x93NUMPY\x01\x00v\x00",),
+        "holds one array alone (a calibration is written whole by numpy.savez",
+    ),
     "pickle": ((pickle.dumps({"K1": [1.0]}),), "is a pickle, which could run any program"),
     "objects": ((programs.npz(K1=np.array([{}, 1], object)),), "is no .npz of plain arrays"),
     "torn npz": ((programs.npz(K1=files.K1)[:150],), "is no .npz of plain arrays"),
