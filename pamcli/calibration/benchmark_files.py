@@ -2,6 +2,7 @@
 
 import re
 
+from pamcli.calibration.camera import StatedRectification
 from pamcli.calibration.described import (
     CameraPair,
     Described,
@@ -12,7 +13,6 @@ from pamcli.calibration.described import (
 )
 from pamcli.calibration.parsing import Source, matrix, number, numbers, size_of
 from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import StatedRectification
 from pamcli.errors import InputError
 
 _PROJECTION = re.compile(r"P(_rect_)?(\d{1,3})")
@@ -31,10 +31,10 @@ def read_kitti(source: Source) -> Described:
     found = {int(match[2]): name for name in lines if (match := _PROJECTION.fullmatch(name))}
     raw = any("rect" in name for name in found.values())
     width = max(len(name.removeprefix("P_rect_")) for name in found.values())
-    pair, notes = source.pair, []
-    if pair is None:
-        pair = (2, 3) if {2, 3} <= found.keys() else tuple(sorted(found)[:2])  # type: ignore[assignment]
-        notes = [f"cameras {' and '.join(map(str, pair))}" + (", those in colour" if pair == (2, 3) else "")]
+    first = [2, 3] if {2, 3} <= found.keys() else sorted(found)[:2]
+    pair, notes = source.pair or first, []
+    if source.pair is None:
+        notes = [f"cameras {' and '.join(map(str, pair))}" + (", those in colour" if pair == [2, 3] else "")]
     if len(pair) < 2:
         raise InputError(f"holds the projection of one camera, {found[pair[0]]}, and a pair has two")
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.calibration.camera import rotation_of
 from pamcli.calibration.described import (
     CameraPair,
     Described,
     Projections,
     both_sizes,
     camera_of,
+    inverse,
     is_fisheye,
     named_camera,
     pair_from_poses,
@@ -26,7 +28,6 @@ from pamcli.calibration.described import (
 )
 from pamcli.calibration.parsing import Source, Tree, matrix, number, numbers, size_of, walk, whole_number
 from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import rotation_of
 from pamcli.errors import InputError
 
 ZED_SIZES = {
@@ -223,7 +224,7 @@ def read_listing(source: Source) -> Described:
     values = numbers(pose, "Extrinsic", 12)
     transform = transform_of(values[:9].reshape(3, 3), values[9:])
     if (0, 1) not in poses:
-        transform = np.linalg.inv(transform)
+        transform = inverse(transform)
     pairs = [
         _realsense_pair(
             [("Infrared 1", sides[0]), ("Infrared 2", sides[1])], transform[:3, :3], transform[:3, 3]

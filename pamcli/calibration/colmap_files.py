@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.calibration.camera import Camera
 from pamcli.calibration.described import (
     Described,
     camera_of,
@@ -17,7 +18,6 @@ from pamcli.calibration.described import (
 )
 from pamcli.calibration.parsing import Source, numbers, size_of, whole_number
 from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import Camera
 from pamcli.errors import InputError
 
 # Parameters in COLMAP's order: f for one focal length, the rest by OpenCV's names.

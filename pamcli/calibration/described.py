@@ -1,4 +1,4 @@
-"""What a reader finds in calibration files, and how it becomes a rig and a calibration of rectified images."""
+"""What a reader finds in calibration files, and how it becomes a rig and its rectified geometry."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pamcli.calibration.camera import Camera, StatedRectification, check_rotation
 from pamcli.calibration.parsing import Tree, matrix, number, numbers
 from pamcli.calibration.rectified import Calibration, Floats
-from pamcli.calibration.rig import Camera, Rig, StatedRectification, check_rotation
+from pamcli.calibration.rig import Rig
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.units import LENGTHS
@@ -24,7 +25,7 @@ EXTRINSICS: Mapping[str, str] = {
     "position": "x2 = R (x1 - T) (T is where the right camera is)",
 }
 """How R and T lead from a point x1 of the left camera to x2 of the right one."""
-OTHER_UNITS = "`unit` mm, `unit` cm, or `unit` 25mm for lengths in board squares of 25 mm"
+OTHER_UNITS = "`unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
 UNUSUAL = 1.0  # metres of a baseline from which on a unit that is not stated is doubted
 _FISHEYE = {"fisheye", "equidistant", "kb4", "kannalabrandt4", "kannalabrandt8", "kannalabrandt", "equi"}
 _PINHOLE = {"", "none", "plumbbob", "radtan", "radialtangential", "pinhole", "perspective", "browncony"}
@@ -121,6 +122,11 @@ class Described:
     notes: Sequence[str] = ()
     exchangeable: bool = True
 
+    @property
+    def differs(self) -> bool:
+        """Whether the images of the two cameras differ in size."""
+        return any(pair.other_size for pair in self.pairs)
+
     def finished(self, choice: Choice = Choice()) -> StoredCalibration:
         """Apply a user's choice. Raises InputError for cameras that are no stereo pair; UsageError."""
         if choice.unit is not None and self.metres is not None:
@@ -153,12 +159,13 @@ def _doubt_unit(length: float) -> str | None:
     """Name the likely units of a baseline that is implausible in metres."""
     if length < UNUSUAL:
         return None
-    found = [f"mm ({length:g} mm)", f"cm ({length:g} cm)", f"board squares ({length:g} squares)"]
-    likely = found[:1] if length > 300 else found[:2] if length > 30 else found
-    return (
-        f"a baseline of {length:g} m is unlikely, and the file does not state its unit of length: it is probably "
-        f"{' or '.join(likely)}; state it with {OTHER_UNITS}"
-    )
+    likely = f"mm ({length:g} mm)"
+    if length <= 300:
+        likely = f"{likely} or cm ({length:g} cm)"
+    if length <= 30:
+        likely = f"{likely.replace(' or', ',')} or board squares"
+    unlikely = f"a baseline of {length:g} m is unlikely, and the file does not state its unit of length"
+    return f"{unlikely}: it is probably {likely}; state it with {OTHER_UNITS}"
 
 
 def camera_of(
@@ -236,7 +243,7 @@ def part(tree: Tree, key: str) -> Tree:
 
 
 def is_fisheye(model: Any, key: str) -> bool:
-    """Return whether a lens model of this name is OpenCV's fisheye. Raises InputError: neither of its models."""
+    """Return whether a lens model is OpenCV's fisheye, by its name. Raises InputError: not in OpenCV."""
     text = "".join(letter for letter in str(model).lower() if letter.isalnum())
     if text in _FISHEYE or text in ("1", "true"):
         return True

@@ -24,8 +24,8 @@ from pamcli.files.units import parse_length
 
 MOST_FILES = 4  # of a .dat set
 MINIMAL = (
-    "a minimal file has the lines `cam0=[f 0 cx; 0 f cy; 0 0 1]` and `baseline=` millimetres for rectified images, or in "
-    "YAML `K1: [f, 0, cx, 0, f, cy, 0, 0, 1]`, `K2`, `R` and `T` for others (pam guide calibration)"
+    "a minimal file for rectified images has the lines cam0=[f 0 cx; 0 f cy; 0 0 1], baseline=MILLIMETRES; "
+    "for others it is YAML with K1: [f, 0, cx, 0, f, cy, 0, 0, 1], K2, R, T (pam guide calibration)"
 )
 
 
@@ -128,8 +128,8 @@ def read_calibration(
         baseline: Distance of the cameras ("120mm", metres) instead of the file's.
 
     Raises:
-        InputError: Names file and key: unreadable, unknown, text or NaN where numbers belong, matrices of wrong
-            sizes, singular, left and right exchanged.
+        InputError: Names file and key: unreadable, unknown, text or NaN where numbers belong, wrong sizes,
+            singular, left and right exchanged.
         UsageError: Too many files, or a unit for a file that states its own.
     """
     with naming(", ".join(map(str, paths))):
@@ -152,7 +152,7 @@ def choice_of(
 def describe_calibration(
     *paths: str | Path, cameras: tuple[int, int] | None = None
 ) -> tuple[Described, Choice]:
-    """Read what files say of two cameras, and whether `cameras` exchanges them. Raises as `read_calibration`."""
+    """Read what files say of two cameras, and whether `cameras` exchanges them."""
     if not 1 <= len(paths) <= MOST_FILES:
         raise UsageError(f"{len(paths)} calibration files are given, and 1 to {MOST_FILES} belong together")
 
@@ -189,7 +189,8 @@ def _unknown(source: Source) -> InputError:
         said += f"; it is {problem}"
     if scores[best] > 0:
         missing = [key for key in words[best] if key not in known]
-        said += f"; {READERS[best].name} is closest, but {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        are = "is" if len(missing) == 1 else "are"
+        said += f"; {READERS[best].name} is closest, but {', '.join(missing)} {are} missing"
     tried = ", ".join(
         dict.fromkeys(each.name for each in READERS if "maps" not in each.name and "preset" not in each.name)
     )

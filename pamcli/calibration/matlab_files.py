@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pamcli.calibration.camera import Camera
 from pamcli.calibration.described import (
     CameraPair,
     Described,
@@ -16,7 +17,6 @@ from pamcli.calibration.described import (
 from pamcli.calibration.mat_files import Unread
 from pamcli.calibration.opencv_files import canonical, opencv
 from pamcli.calibration.parsing import Source, Tree, matrix, numbers, size_of, walk
-from pamcli.calibration.rig import Camera
 from pamcli.errors import InputError
 
 EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')"

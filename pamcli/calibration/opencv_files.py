@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.calibration.camera import StatedRectification, rotation_of
 from pamcli.calibration.described import (
     CameraPair,
     Described,
@@ -26,7 +27,6 @@ from pamcli.calibration.described import (
 )
 from pamcli.calibration.parsing import Source, Tree, matrix, number, numbers, size_of
 from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import StatedRectification, rotation_of
 from pamcli.errors import InputError
 
 _STEMS = {
@@ -244,7 +244,7 @@ def refuse_maps(source: Source) -> Described:
     """Say what maps of initUndistortRectifyMap lack."""
     names = [name for name in source.tree if len(name) < 40 and _MAP.fullmatch(name)]
     raise InputError(
-        f"holds rectification maps of OpenCV ({', '.join(names[:4])}), which tell no focal length and no baseline",
+        f"holds rectification maps of OpenCV ({', '.join(names[:4])}), without a baseline",
         "rectify with cv2.remap, and give the calibration that the maps were made of (K1 D1 K2 D2 R T), or "
         "`focal` and `baseline`",
     )

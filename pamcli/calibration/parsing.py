@@ -1,4 +1,4 @@
-"""Calibration files as texts and as trees of names and values, and numbers out of them; errors name the key."""
+"""Calibration files as texts and trees of names and values, and numbers out of them."""
 
 import math
 import re
@@ -165,7 +165,7 @@ def _json_or_yaml(text: str) -> Any:
 
 
 def lines_of(text: str, mark: str, once: bool = False) -> dict[str, str]:
-    """Return lines "name<mark>value" by their names. Raises InputError if one has two values, and once is set."""
+    """Return lines "name<mark>value" by their names. once: raise InputError for two values."""
     lines: dict[str, str] = {}
     for line in text.splitlines():
         name, found, value = line.partition(mark)

@@ -54,12 +54,13 @@ class Calibration:
     """Middlebury's bound on the disparities, pixels; None = not stated."""
     others: tuple["Calibration", ...] = ()
     """Calibrations for pictures of other sizes from these cameras, which are not these scaled: cut out."""
-    by_hand: tuple[tuple[str, float], ...] = ()
+    by_hand: tuple[tuple[str, Any], ...] = ()
     """Values in pixels of the pictures themselves, whatever their size (`with_pixels`)."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.baseline, str):  # "120mm"
-            object.__setattr__(self, "baseline", parse_length(self.baseline, "baseline"))
+        given: object = self.baseline
+        if isinstance(given, str):  # "120mm"
+            object.__setattr__(self, "baseline", parse_length(given, "baseline"))
         for name, value in {
             "focal length": self.focal_length,
             "focal length in y": self.vertical_focal_length,
@@ -112,8 +113,8 @@ class Calibration:
         """Copy it with other values, at all sizes."""
         return replace(self, **values, others=tuple(replace(each, **values) for each in self.others))
 
-    def with_pixels(self, **values: float | None) -> "Calibration":
-        """Copy it with a focal length and an offset that are those of whatever size `for_size` is told."""
+    def with_pixels(self, **values: Any) -> "Calibration":
+        """Copy it with a focal length, offset or principal point that hold for images of any size."""
         known = tuple((name, value) for name, value in values.items() if value is not None)
         return replace(self, by_hand=known)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.calibration.camera import StatedRectification
 from pamcli.calibration.described import (
     CameraPair,
     Described,
@@ -15,7 +16,6 @@ from pamcli.calibration.described import (
     matrix_camera,
 )
 from pamcli.calibration.parsing import Source, Tree, matrix, size_of
-from pamcli.calibration.rig import StatedRectification
 from pamcli.errors import InputError
 
 _SECTIONS = {
@@ -34,7 +34,7 @@ _TOPIC = {
 
 def _topics(source: Source) -> list[Tree]:
     """Return the messages of topics (K D R P, in ROS 2 k d r p) under the names of the files."""
-    found = []
+    found: list[Tree] = []
     for tree in source.trees:
         for names in (_TOPIC, {key.lower(): name for key, name in _TOPIC.items()}):
             if {"distortion_model", "width", "height", *names} <= tree.keys():

@@ -1,4 +1,4 @@
-"""Calibrations of visual odometry and SLAM: Kalibr, EuRoC, ORB-SLAM, stella_vslam, VINS-Fusion, Basalt, mrcal."""
+"""Calibrations of SLAM: Kalibr, EuRoC, ORB-SLAM, stella_vslam, VINS-Fusion, Basalt, mrcal."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.calibration.camera import Camera, rotation_of
 from pamcli.calibration.described import (
     CameraPair,
     Described,
@@ -25,7 +26,6 @@ from pamcli.calibration.described import (
 )
 from pamcli.calibration.parsing import Source, Tree, number, numbers, parse, size_of
 from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import Camera, rotation_of
 from pamcli.calibration.ros_files import ros
 from pamcli.errors import InputError
 
@@ -120,7 +120,7 @@ def read_orb_slam(source: Source) -> Described:
 
     Either both cameras with what rectifies them (LEFT.K, D, R, P, and RIGHT's; StereoRectifier), or both with
     their poses (Camera1, Camera2, Stereo.T_c1_c2, in older files Tlr), or rectified images (Camera.fx and
-    Camera.bf, focal_x_baseline or Stereo.b). Images are not made smaller, as Camera.newWidth asks ORB-SLAM to do.
+    Camera.bf, focal_x_baseline or Stereo.b). Camera.newWidth, which resizes images there, is ignored.
     """
     tree = source.flat
     kind = "stella_vslam" if {"Camera.focal_x_baseline", "Camera.setup"} & tree.keys() else "ORB-SLAM"
@@ -235,12 +235,13 @@ def has_basalt(source: Source) -> bool:
 def read_basalt(source: Source) -> Described:
     """Read value0.T_imu_cam, poses of the cameras, with value0.intrinsics and value0.resolution."""
     tree = part(source.tree, "value0")
-    lists = [tree.get(key) for key in ("T_imu_cam", "intrinsics")]
+    lists: list[Any] = [tree.get(key) for key in ("T_imu_cam", "intrinsics")]
     if not all(isinstance(each, list) and all(isinstance(one, Mapping) for one in each) for each in lists):
         raise InputError("value0 has no list of T_imu_cam and of intrinsics")
     poses, lenses = lists
     (_, _), pair = two(poses if len(poses) < len(lenses) else lenses, source.pair, "cameras")
-    sizes: list[Any] = tree.get("resolution") if isinstance(tree.get("resolution"), list) else []
+    sizes = tree.get("resolution")
+    sizes = sizes if isinstance(sizes, list) else []
     cameras, placed = [], []
     for index in pair:
         key, lens, pose = f"intrinsics[{index}]", lenses[index], poses[index]
@@ -274,7 +275,7 @@ def has_mrcal(source: Source) -> bool:
 
 
 def read_mrcal(source: Source) -> Described:
-    """Read .cameramodel files: lensmodel, intrinsics, imagersize, and extrinsics, from reference to camera."""
+    """Read .cameramodel files; their extrinsics lead from reference coordinates to the camera's."""
     models, _ = two(source.trees, source.pair, "cameras (.cameramodel)")
     cameras, poses, sizes = [], [], []
     for tree in models:

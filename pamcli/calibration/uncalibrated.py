@@ -10,8 +10,9 @@ from functools import partial
 
 import numpy as np
 
+from pamcli.calibration.camera import rotation_of
 from pamcli.calibration.rectified import Floats, Pixels
-from pamcli.calibration.rig import LARGEST_SIDE, Rectification, rotation_of
+from pamcli.calibration.rig import LARGEST_SIDE, Rectification
 from pamcli.errors import InputError
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import grey, match_keypoints

@@ -23,15 +23,17 @@ def parse_length(value: str | float, name: str) -> float:
 
     A unit alone stands for one of it: "mm" is 0.001. Raises InputError naming the value.
     """
-    if isinstance(value, str):
-        found = re.fullmatch(r"([-+.\de]*?) ?([a-z]*)", value.strip().lower(), re.ASCII)
-        unit = found[2].removesuffix("s") if found else ""
-        try:
-            if found is None or not (found[1] or unit) or len(value) > 60:
+    try:
+        if isinstance(value, str):
+            found = re.fullmatch(r"([-+.\d]*(?:e[-+]?\d+)?) ?([a-z]*)", value[:99].strip().lower(), re.ASCII)
+            if found is None or not (found[1] or found[2]):
                 raise ValueError
-            value = float(found[1] or 1) * (LENGTHS[unit] if unit else 1.0)
-        except (ValueError, KeyError):
-            raise InputError(f"{name} {value[:60]!r} is not a length", EXAMPLE) from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{name} {value!r} is not a length", EXAMPLE)
-    return float(value)
+            unit = LENGTHS[found[2].removesuffix("s")] if found[2] else 1.0
+            metres = float(found[1] or 1) * unit
+        else:
+            metres = float(value)
+        if math.isfinite(metres) and not isinstance(value, bool):
+            return metres
+    except (TypeError, ValueError, KeyError):
+        pass
+    raise InputError(f"{name} {str(value)[:60]!r} is not a length", EXAMPLE)

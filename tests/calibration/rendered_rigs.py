@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.camera import Camera
+from pamcli.calibration.rig import Rig
 
 BLUR = 0.3
 """Standard deviation of the lens's, pixels."""

@@ -11,9 +11,10 @@ import cv2
 import numpy as np
 import pytest
 
+from pamcli.calibration.camera import Camera
 from pamcli.calibration.files import StoredCalibration, encode_calibration, read_calibration
 from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, PamError
 
 
