@@ -36,8 +36,8 @@ class Files(OptionGroup, panel="Calibration"):
 
     calibration: list[str] | None = option(
         "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide calibration). Once for each file that belongs to it: left and right camera, or "
-        "intrinsics and extrinsics.",
+        "KITTI ... (pam guide calibration-files). Once for each file: left and right camera, or intrinsics and "
+        "extrinsics.",
         metavar="FILE",
     )
     cameras: tuple[int, int] | None = CAMERAS
@@ -73,7 +73,7 @@ def show(
     unit: float | None = UNIT,
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration, of any of the programs in pam guide calibration.
+    """Show what was understood of a calibration, of any of the programs in pam guide calibration-files.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json

@@ -89,9 +89,7 @@ def _examine(asked: Pair, max_pixels: int | None, console: Console) -> None:
         reading = read_description(
             files, asked.cameras, asked.baseline, asked.fisheye, asked.extrinsics, asked.unit
         )
-    pictures = read_pair(
-        left, right, max_pixels=max_pixels, same_size=not (reading and reading[0].differs)
-    )
+    pictures = read_pair(left, right, max_pixels=max_pixels, same_size=not (reading and reading[0].differs))
     views = pictures.left.pixels, pictures.right.pixels
     with naming(named(files)):
         findings = examine_reading(*views, *reading, known) if reading else examine(*views, None, known)

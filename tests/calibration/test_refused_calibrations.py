@@ -166,7 +166,7 @@ def test_an_intact_file_of_another_kind_is_not_called_damaged(tmp_path: Path) ->
         said = str(caught.value)
         assert "damaged" not in said
         assert "Tried: COLMAP, KITTI" in said
-        assert "a minimal file for rectified images has the lines cam0=[" in said
+        assert "a minimal file has two lines, cam0=[" in said
         assert "\n" not in said
     with pytest.raises(
         InputError, match="it has the keys camera_model, intrinsics; EuRoC is closest, but T_BS"
