@@ -24,8 +24,8 @@ from pamcli.files.units import parse_length
 
 MOST_FILES = 4  # of a .dat set
 MINIMAL = (
-    "a minimal file has two lines, cam0=[f 0 cx; 0 f cy; 0 0 1] and baseline=120 (mm), for rectified images, or "
-    "K1: [f, 0, cx, 0, f, cy, 0, 0, 1], K2, R and T in YAML: pam guide calibration-files"
+    "a minimal file has two lines, cam0=[f 0 cx; 0 f cy; 0 0 1] and baseline=120 (mm), for rectified images, "
+    "or K1: [f, 0, cx, 0, f, cy, 0, 0, 1], K2, R and T in YAML: pam guide calibration-files"
 )
 
 

@@ -36,8 +36,8 @@ class Files(OptionGroup, panel="Calibration"):
 
     calibration: list[str] | None = option(
         "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide calibration-files). Once for each file: left and right camera, or intrinsics and "
-        "extrinsics.",
+        "KITTI ... (pam guide calibration-files). Once for each file: left and right camera, or intrinsics "
+        "and extrinsics.",
         metavar="FILE",
     )
     cameras: tuple[int, int] | None = CAMERAS
