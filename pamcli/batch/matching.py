@@ -149,7 +149,7 @@ def match_files(
         raise UsageError(
             "a `Calibration` has `focal`, `baseline` and `doffs` of its own", "change it by its own methods"
         )
-    metres = in_metres(metric, calibration, disparity_error, max_depth, stride)
+    metres = in_metres(metric, calibration, disparity_error, max_depth, stride, page)
     index = None
     if batch.many and page is not None:
         from pamcli.viewing.page import check_index, index_place

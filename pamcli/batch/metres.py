@@ -184,6 +184,7 @@ def in_metres(
     disparity_error: float,
     max_depth: str | float | None,
     stride: int,
+    page: Place | None = None,
 ) -> InMetres | None:
     """What makes results in metres; None without a calibration.
 
@@ -200,7 +201,7 @@ def in_metres(
             raise UsageError(f"`{name}` is about {of}, and none is asked for", "leave it out")
     if calibration is not None:
         nearest = None if max_depth is None else parse_length(max_depth, "`max_depth`")
-        points = asked.get(POINT_CLOUD) is not None
+        points = asked.get(POINT_CLOUD) is not None or page is not None
         return InMetres(calibration, disparity_error, nearest, stride, points)
     if kinds := [kind.option for kind, place in asked.items() if place is not None]:
         raise UsageError(f"{kinds[0]} needs a calibration", "give `calibration`, or `focal` and `baseline`")

@@ -28,6 +28,8 @@ class Camera:
             raise InputError("is no camera matrix fx 0 cx, 0 fy cy, 0 0 1")
         if not (min(fx, fy) >= 0.1 and np.abs(self.matrix).max() <= 1e7):
             raise InputError(f"has a focal length of {fx:g} px and {fy:g} px, which cannot be")
+        if self.distortion.size and np.abs(self.distortion).max() > 1e6:
+            raise InputError("has coefficients of distortion of more than a million, which cannot be")
         if len(self.distortion) not in ((0, 4) if self.fisheye else DISTORTIONS):
             known = "4" if self.fisheye else ", ".join(map(str, DISTORTIONS[1:-1])) + " or 14"
             raise InputError(f"has {len(self.distortion)} coefficients of distortion, not {known}")
@@ -47,7 +49,8 @@ class Camera:
                 steps = [flat + step for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
                 there = [self.project(np.column_stack([step, np.ones(len(flat))])) for step in steps]
                 slope = np.stack([(there[1] - there[0]) / 1e-6, (there[2] - there[0]) / 1e-6], axis=-1)
-                flat = flat + (np.linalg.pinv(slope) @ (points - there[0])[..., None])[..., 0]
+                finite = np.isfinite(slope).all(axis=(1, 2)) & np.isfinite(there[0]).all(axis=1)
+                flat[finite] += (np.linalg.pinv(slope[finite]) @ (points - there[0])[finite, :, None])[..., 0]
             rays = np.column_stack([flat, np.ones(len(flat))])
             found: Floats = rays / np.linalg.norm(rays, axis=1, keepdims=True)
             return found

@@ -207,7 +207,7 @@ def read_listing(source: Source) -> Described:
             below, sides = [], (_side(found[1]), _side(found[2]))
             if None not in sides:
                 poses[sides] = below  # type: ignore[index]
-        elif isinstance(below, list):
+        elif isinstance(below, list) and len(below) < 12:
             below += line.rpartition(":")[2].split()
         elif isinstance(below, dict) and ":" in line:
             name, _, value = line.partition(":")
@@ -296,12 +296,14 @@ def _oak_pose(sockets: Mapping[int, Tree], socket: int) -> tuple[int, Floats]:
         target = int(number(there.get("toCameraSocket", -1), f"{key}.toCameraSocket"))
         if target not in sockets or not there.get("rotationMatrix"):
             break
-        places = [there.get(name) or {} for name in ("translation", "specTranslation")]
         moves = [
-            numbers([each.get(axis) for axis in "xyz"], f"{key}.translation") if each else np.zeros(3)
-            for each in places
+            numbers([each.get(axis) for axis in "xyz"], f"{key}.{name}", 3)
+            for name in ("translation", "specTranslation")
+            if isinstance(each := there.get(name), Mapping)
         ]
+        if not moves:
+            raise InputError(f"{key}.translation is missing")
         rotation = matrix(there["rotationMatrix"], f"{key}.rotationMatrix", 3, 3)
-        pose = transform_of(rotation, moves[0] if moves[0].any() else moves[1]) @ pose
+        pose = transform_of(rotation, moves[0] if moves[0].any() else moves[-1]) @ pose
         socket = target
     return socket, pose

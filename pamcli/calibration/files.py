@@ -174,19 +174,18 @@ def describe_calibration(
 
 def _unknown(source: Source) -> InputError:
     """Say which names a file has, which format is closest, what that one lacks, and which were tried."""
-    names = dict.fromkeys([*source.tree, *source.lines("="), *source.lines(":")])
+    problem = next((problem for _, trees, problem in source.parsed if problem and not trees), "")
+    names = dict.fromkeys([*source.tree, *source.lines("="), *([] if problem else source.lines(":"))])
     known = {name for name, _ in walk(source.tree)} | names.keys()
     words = [each.keys.split() for each in READERS]
     scores = [len(known.intersection(keys)) / max(len(keys), 1) for keys in words]
     best = max(range(len(READERS)), key=lambda index: scores[index])
     said = "no format of calibration that pam reads"
-    if names:
-        said += f"; it has the keys {', '.join(str(name)[:30] for name in [*names][:8])}" + " ..." * (
-            len(names) > 8
-        )
-    problem = next((problem for _, _, problem in source.parsed if problem), "")
-    if problem and not source.trees:
+    if problem:
         said += f"; it is {problem}"
+    if names:
+        some = ", ".join(str(name)[:30] for name in [*names][:8])
+        said += f"; it has the keys {some}{' ...' if len(names) > 8 else ''}"
     if scores[best] > 0:
         missing = [key for key in words[best] if key not in known]
         are = "is" if len(missing) == 1 else "are"

@@ -42,7 +42,7 @@ def read_matlab(source: Source) -> Described:
         raise InputError(
             f"holds an object of MATLAB's ({objects[0][:40]}), which MATLAB alone can read", EXPORT
         )
-    raise InputError("holds no stereoParameters", EXPORT)
+    raise InputError("holds no calibration: no stereoParameters", EXPORT)
 
 
 def _parameters(tree: Tree) -> Tree | None:

@@ -23,6 +23,7 @@ from pamcli.calibration.described import (
     metres,
     pair_from_poses,
     rectified_images,
+    rigid,
     transform_of,
 )
 from pamcli.calibration.parsing import Source, Tree, matrix, number, numbers, size_of
@@ -38,6 +39,7 @@ _STEMS = {
 _ALONE = {
     "R": "r rot rotation rotationmatrix rotmat",
     "T": "t trans translation translationvector transvector tvec",
+    "RT": "rt extrinsic extrinsics extrinsicmatrix transform transformation pose tlr trl",
     "Q": "q disptodepthmatrix disparitytodepthmatrix",
 }
 _SIDES = {"0": "0", "1": "1", "2": "2", "left": "1", "l": "1", "right": "2", "r": "2"}
@@ -45,6 +47,7 @@ _KNOWN = {name: key for table in (_STEMS, _ALONE) for key, names in table.items(
 _MAP = re.compile(
     r"(stereo|rect\w*|undist\w*|remap|left|right|l|r)?_?maps?[\dxy_]*(left|right|l|r)?[\dxy_]*", re.I
 )
+EXTRINSICS = {"R", "T", "RT"}
 TWO_CAMERAS = "K1 D1 K2 D2 R T, or P1 P2, or Q"
 
 
@@ -77,7 +80,8 @@ def canonical(names: Mapping[str, Any]) -> dict[str, str]:
 
 
 def has_opencv(source: Source) -> bool:
-    return bool(canonical(source.tree)) or source.is_zip()
+    found = canonical(source.tree).keys()
+    return bool({"M1", "M2", "P1", "P2", "Q"} & found) or {"R", "T"} <= found or source.is_zip()
 
 
 def read_opencv(source: Source) -> Described:
@@ -111,18 +115,22 @@ def opencv(tree: Tree, kind: str = "OpenCV") -> Described:
         offset = float(q[3, 3] / q[3, 2])
         found = rectified_images(kind, focal, center, 1 / float(q[3, 2]), offset=offset, size=size)
         projections = list(found.projections)
-    if {"M1", "M2"} & names.keys() and ({"R", "T"} & names.keys() or not projections):
+    if {"M1", "M2"} & names.keys() and (EXTRINSICS & names.keys() or not projections):
         cameras = [
             matrix_camera(tree, stated(f"M{side}")[1], stated(f"D{side}")[1], fisheye) for side in "12"
         ]
-        if not {"R", "T"} & names.keys():
+        if not EXTRINSICS & names.keys():
             raise InputError(
                 "R and T are missing", "where the extrinsics are in a file of their own, give both"
             )
-        rotation = numbers(*stated("R"), 3, 9)
-        rotation = rotation_of(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
-        pair = CameraPair(cameras, rotation, numbers(*stated("T"), 3), size, stated=_rectifying(tree, names))
-        pairs = [pair]
+        whole = "RT" if "RT" in names else "T"
+        if "R" in names:
+            rotation, translation = numbers(*stated("R"), 3, 9), numbers(*stated("T"), 3)
+            rotation = rotation_of(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
+        else:  # one matrix (4, 4)
+            pose = rigid(*stated(whole))
+            rotation, translation = pose[:3, :3], pose[:3, 3]
+        pairs = [CameraPair(cameras, rotation, translation, size, stated=_rectifying(tree, names))]
     if not (pairs or projections):
         raise InputError(f"holds no calibration of two cameras: {TWO_CAMERAS}")
     return Described(kind, pairs, projections, metres=scale)
@@ -208,7 +216,7 @@ def read_cameras_apart(source: Source) -> Described:
 
 def numbers_alone(source: Source) -> Floats | None:
     """Return the numbers of a file that holds nothing else; None: it holds more, or none."""
-    text = source.texts[0]
+    text = re.sub(r"#.*", "", source.texts[0])
     if len(source.texts) != 1 or len(text) > 20_000 or not re.fullmatch(r"[-+\d.eE\s,;\[\]]+", text):
         return None
     words = text.translate(dict.fromkeys(map(ord, ",;[]"), " ")).split()

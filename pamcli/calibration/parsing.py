@@ -1,6 +1,5 @@
 """Calibration files as texts and trees of names and values, and numbers out of them."""
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ Tree = Mapping[str, Any]
 
 MOST_VALUES = 10_000  # in one matrix, or names looked at in one file: aliases of YAML make billions of a few
 LONGEST_NUMBER = 400  # characters
+LARGEST_NUMBER = 1e12
 SAVE_ARRAYS = "numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
 
 
@@ -224,8 +224,8 @@ def _finite(value: Any, key: str) -> float:
         result = float(value)
     except (ValueError, OverflowError):
         raise InputError(f"{key} holds {str(value)[:20]!r} where a number belongs") from None
-    if not math.isfinite(result):
-        raise InputError(f"{key} holds {result}, which is no number to compute with")
+    if not abs(result) < LARGEST_NUMBER:  # also true for NaN
+        raise InputError(f"{key} holds {result:g}, which is no number to compute with")
     return result
 
 

@@ -226,8 +226,9 @@ def baseline_warnings(baseline: float) -> list[str]:
     """List what looks wrong with a baseline in metres."""
     if baseline == 0:
         return ["the baseline is not known: there is no depth without it"]
+    hint = f"`baseline` {baseline:g}"
     if baseline > LONGEST_BASELINE:
-        return [f"a baseline of {baseline:g} m: perhaps millimetres that were taken for metres"]
+        return [f"a baseline of {baseline:g} m: perhaps millimetres that were taken for metres ({hint}mm)"]
     if baseline < SHORTEST_BASELINE:
         return [f"a baseline of {baseline:g} m: perhaps metres that were taken for millimetres"]
     return []

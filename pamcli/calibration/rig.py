@@ -65,7 +65,8 @@ class Rig:
             )
         if across < 0:
             raise InputError(
-                f"the baseline is {across:g} m: the right camera stands to the left of the left one", EXCHANGE
+                f"the baseline is {across:g} m: the right camera stands to the left of the left one",
+                f"{EXCHANGE}; or `extrinsics` pose, where R and T are the pose of the right camera",
             )
 
     @property
@@ -228,7 +229,9 @@ class Rig:
                 p[:2, 2:3] += (1 - zoom) * middle
         if not (np.isfinite([p1, p2]).all() and p1[0, 0] > 0):
             raise InputError(
-                "the cameras cannot be rectified: nothing is left of their pictures", "try `alpha` 1"
+                "the cameras cannot be rectified: nothing is left of their images, which are turned by "
+                f"{self.angle:.0f} degrees to each other",
+                "check R and T; `alpha` 1 or `fov` makes another view",
             )
         return turns, (p1, p2), size
 

@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "version 7.3 (save it",
     ),
     "mat 4": ((b"MATLAB 5.0 MAT-file".ljust(200),), "is no .mat file of version 5"),
-    "other mat": ((mat({"x": np.eye(3)}),), "holds no stereoParameters"),
+    "other mat": ((mat({"x": np.eye(3)}),), "holds no calibration: no stereoParameters"),
     "cameras alone": ((programs.colmap_cameras(),), "not where they stand (give rigs.txt or rig_config.json"),
     "rigs alone": ((programs.colmap_rigs(),), "give cameras.txt, too"),
     "config alone": ((programs.colmap_rig_config(),), "give cameras.txt, too"),
