@@ -32,8 +32,8 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
     "inference": (
-        {"errors", "imaging", "networks", "streaming", "registry", "winograd"},
-        {"torch", "numpy"},
+        {"errors", "files", "imaging", "networks", "streaming", "registry", "winograd"},
+        {"torch", "numpy", "safetensors"},
     ),
     "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),

@@ -160,9 +160,9 @@ ONE_AFTER_THE_OTHER = {"depth.md", "onnx.md", "own-network.md"}
 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
-def test_a_page_begins_with_its_question_and_shows_a_command_at_once(page: Path) -> None:
+def test_a_page_begins_with_its_task_and_shows_a_command_at_once(page: Path) -> None:
     title, _, text = page.read_text(encoding="utf-8").partition("\n")
-    assert title.endswith("?")
+    assert re.fullmatch(r"# [A-Z][^.]{8,80}", title), "it names the task"
     if page.name == "house.md":  # which is about the code
         return
     assert "```" in text.partition("\n## ")[0]

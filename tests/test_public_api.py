@@ -184,7 +184,7 @@ def test_every_name_says_what_it_raises_where_it_can(name: str) -> None:
     text = inspect.getdoc(thing) or ""
     assert text
     if inspect.isfunction(thing):
-        assert "Raises " in text, name
+        assert "Raises" in text, name
 
 
 # --- files, from Python ---------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.camera import Camera
+from pamcli.calibration.rig import Rig
 from pamcli.imaging.images import Picture, encode_picture
 
 

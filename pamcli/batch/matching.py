@@ -69,13 +69,15 @@ def match_files(
     min_confidence: float | None = None,
     steady: bool = False,
     disparity_error: float = 0.5,
-    max_depth: float | None = None,
+    max_depth: str | float | None = None,
     stride: int = 1,
     calibration: Calibration | Place | Sequence[Place] | None = None,
     cameras: tuple[int, int] | None = None,
-    baseline: float | None = None,
+    baseline: str | float | None = None,
+    unit: str | float | None = None,
     focal: float | None = None,
     doffs: float | None = None,
+    principal_point: tuple[float, float] | None = None,
     weights: Place | None = None,
     max_disparity: int | Literal["stored"] | None = "stored",
     min_disparity: int = 0,
@@ -95,8 +97,8 @@ def match_files(
     `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
     `{}`. output: disparities of the left view, pixels, in the format of the suffix, of a folder in `format`;
     `-` hands the bytes back in `Outcome.data`; a video is there after the last outcome. range, max_disparity,
-    min_disparity, focal, doffs, disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres.
-    max_memory: bytes.
+    min_disparity, focal, doffs, disparity_error: pixels. min_confidence: 0 to 1. principal_point: x, y.
+    baseline, max_depth, unit: lengths as "120mm", or metres. max_memory: bytes.
     network_from: "module:function" that makes the network which `weights` describes; its code runs.
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
@@ -135,13 +137,19 @@ def match_files(
         check_steady(request, output, many=batch.many)
     if calibration is None or isinstance(calibration, str | Path | Sequence):
         calibration = rectified_calibration(
-            files, cameras=cameras, baseline=baseline, focal=focal, doffs=doffs
+            files,
+            cameras=cameras,
+            baseline=baseline,
+            focal=focal,
+            doffs=doffs,
+            unit=unit,
+            principal_point=principal_point,
         )
-    elif (focal, baseline, doffs, cameras) != (None,) * 4:
+    elif (focal, baseline, doffs, cameras, unit, principal_point) != (None,) * 6:
         raise UsageError(
             "a `Calibration` has `focal`, `baseline` and `doffs` of its own", "change it by its own methods"
         )
-    metres = in_metres(metric, calibration, disparity_error, max_depth, stride)
+    metres = in_metres(metric, calibration, disparity_error, max_depth, stride, page)
     index = None
     if batch.many and page is not None:
         from pamcli.viewing.page import check_index, index_place
@@ -302,7 +310,7 @@ class _Matching(NetworkOperation["StereoResult"]):
         if name == DISPARITY.name:
             return encode_disparity(disparity, suffix)
         assert self.metric is not None
-        return self.metric.encode(name, suffix, disparity, pair.left.pixels, result.confidence)
+        return self.metric.encode(name, suffix, disparity, pair.left.pixels)
 
     def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
         if name != COLOR_MAP.name:

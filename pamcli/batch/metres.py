@@ -18,7 +18,8 @@ from pamcli.batch.job import Job
 from pamcli.batch.operation import Operation
 from pamcli.batch.plan import MAX_PIXELS, Place, Request
 from pamcli.batch.run import Batch
-from pamcli.calibration.files import naming, read_calibration
+from pamcli.calibration.described import Choice, Described, Extrinsics
+from pamcli.calibration.files import choice_of, describe_calibration, naming
 from pamcli.calibration.point_cloud import encode_point_cloud
 from pamcli.calibration.rectified import Calibration
 from pamcli.calibration.stored import StoredCalibration
@@ -27,6 +28,7 @@ from pamcli.files.finding import files_by_text, listed, natural, pictures_by_ste
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
 from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
+from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import encode_depth, read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.videos import Video
@@ -35,26 +37,33 @@ DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", (".ply",), "_cloud")
 BESIDE = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
+COARSE = 0.01  # share of the median depth from which on the steps of a PNG are announced
 RIGHT_VIEW = "_right"
 """What the names of other results that pam writes into a folder end with; of the right view's disparities."""
 
 
-def read_calibrations(
-    files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None, fisheye: bool = False
-) -> StoredCalibration:
-    """What files of a calibration say; what they leave open is logged. Raises InputError, UsageError.
-
-    cameras: left and right one of several. baseline: metres, given instead of the file's. fisheye: whether
-    the coefficients are those of OpenCV's fisheye model, whatever the file says.
-    """
+def read_description(
+    files: Sequence[Place],
+    cameras: tuple[int, int] | None = None,
+    baseline: str | float | None = None,
+    fisheye: bool = False,
+    extrinsics: Extrinsics = "transform",
+    unit: str | float | None = None,
+) -> tuple[Described, Choice]:
+    """Return what calibration files say, and what a user says beyond them, as `read_calibration` takes it."""
     if "" in files:
         raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
-    stored = read_calibration(*map(Path, files), cameras=cameras)
-    unit = stored.unit_note if baseline is None else None
-    for note in (*stored.notes, *([unit] if unit else [])):
-        LOG.info("%s: %s", named(files), note)
+    described, choice = describe_calibration(*map(Path, files), cameras=cameras)
+    return described, replace(choice, **choice_of(extrinsics, fisheye, unit, baseline))
+
+
+def finish_calibration(files: Sequence[Place], described: Described, choice: Choice) -> StoredCalibration:
+    """Return the calibration of files, and log what they leave open. Raises InputError, UsageError."""
     with naming(named(files)):
-        return stored.changed(baseline, fisheye)
+        stored = described.finished(choice)
+    for note in (*stored.notes, *([stored.unit_note] if stored.unit_note and not stored.doubt else [])):
+        LOG.info("%s: %s", named(files), note)
+    return stored
 
 
 def named(files: Sequence[Place]) -> str:
@@ -66,35 +75,40 @@ def rectified_calibration(
     files: Sequence[Place],
     *,
     cameras: tuple[int, int] | None = None,
-    baseline: float | None = None,
+    baseline: str | float | None = None,
     focal: float | None = None,
     doffs: float | None = None,
+    unit: str | float | None = None,
+    principal_point: tuple[float, float] | None = None,
 ) -> Calibration | None:
-    """Calibration of rectified pictures, in files or by hand; None where nothing of it is given.
+    """Return the calibration of rectified images, in files or by hand; None where nothing of it is given.
 
-    baseline: metres. focal, doffs: pixels. Raises InputError, UsageError.
+    baseline, unit: lengths ("120mm", metres). focal, doffs, principal_point (x, y): pixels.
+    Raises InputError, UsageError.
     """
-    if cameras is not None and not files:
-        raise UsageError("`cameras` is about a calibration, and none is given", "give `calibration` FILE")
-    given = {"focal_length": focal, "baseline": baseline, "offset": doffs}
+    for name, value in {"cameras": cameras, "unit": unit}.items():
+        if value is not None and not files:
+            raise UsageError(f"`{name}` is about a calibration, and none is given", "give `calibration` FILE")
+    given = {"focal_length": focal, "baseline": baseline, "offset": doffs, "principal": principal_point}
     by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    doubt = None
     if files:
-        found = read_calibrations(files, cameras, baseline).rectified
+        reading = read_description(files, cameras, baseline, unit=unit)
+        stored = finish_calibration(files, *reading)
+        found, doubt = stored.rectified, stored.doubt
         if found is None:
             raise InputError(
                 f"{named(files)} describes cameras whose pictures are not rectified",
                 "`pam rectify` makes rectified ones, and their calibration.yaml",
             )
-        calibration = found.with_pixels(focal_length=focal, offset=doffs)
-        if baseline is not None:
-            calibration = calibration.replaced(baseline=baseline)
+        calibration = found.with_pixels(focal_length=focal, offset=doffs, principal=principal_point)
     elif not by_hand:
         return None
     elif focal is None or baseline is None:
         raise UsageError("depth needs `focal` and `baseline`, both", "or a file, with `calibration`")
     else:
         calibration = Calibration(**by_hand)
-    for warning in calibration.warnings():
+    for warning in [doubt] if doubt else calibration.warnings():
         LOG.warning("%s: %s", named(files) or "the calibration", warning)
     return calibration
 
@@ -103,12 +117,20 @@ class InMetres:
     """Makes files of depth and points from disparities."""
 
     def __init__(
-        self, calibration: Calibration, disparity_error: float, max_depth: float | None, stride: int
+        self,
+        calibration: Calibration,
+        disparity_error: float,
+        max_depth: float | None,
+        stride: int,
+        has_points: bool = False,
     ) -> None:
         self.calibration, self.disparity_error = calibration, disparity_error
         self.max_depth, self.stride = max_depth, stride
         self.scaled_sizes: set[tuple[int, int]] = set()
         self.told: list[Calibration] = []
+        if has_points and calibration.principal is None and "principal" not in dict(calibration.by_hand):
+            assumed = "the principal point is not stated, so points assume that it is the image centre"
+            LOG.info(f"{assumed}: `principal_point` X,Y states it")
 
     def check(self, width: int, height: int) -> None:
         """Raise InputError where the calibration is for other pictures, and log where it is scaled."""
@@ -128,7 +150,7 @@ class InMetres:
                 f"focal length {scaled.focal_length:g} px"
             )
 
-    def encode(self, name: str, suffix: str, disparity: Any, picture: Any, confidence: Any = None) -> Encoded:
+    def encode(self, name: str, suffix: str, disparity: Any, picture: Any) -> Encoded:
         """disparity: (H, W) pixels, NaN = unknown."""
         height, width = disparity.shape
         calibration = self.calibration.for_size(width, height)
@@ -137,7 +159,6 @@ class InMetres:
                 disparity,
                 calibration,
                 picture=picture,
-                confidence=confidence,
                 max_depth=self.max_depth,
                 stride=self.stride,
             )
@@ -147,6 +168,13 @@ class InMetres:
         if name == DEPTH_ERROR.name:
             metres = calibration.depth_error(disparity, self.disparity_error)
         file = encode_depth(np.where(known, metres, np.float32("nan")), suffix)
+        if known.any() and suffix.lower() == ".png" and name == DEPTH.name:
+            step = 0.001 / float(np.median(metres[known]))
+            if step > COARSE:
+                said = (
+                    f"depth in a PNG has steps of 1 mm, {100 * step:.2g} % of half of the depths here or more"
+                )
+                file = replace(file, warnings=[*file.warnings, f"{said}: .tif or .npy keeps fractions"])
         return file if known.any() else replace(file, warnings=["no depth is known", *file.warnings])
 
 
@@ -154,8 +182,9 @@ def in_metres(
     asked: Mapping[OutputKind, Place | None],
     calibration: Calibration | None,
     disparity_error: float,
-    max_depth: float | None,
+    max_depth: str | float | None,
     stride: int,
+    page: Place | None = None,
 ) -> InMetres | None:
     """What makes results in metres; None without a calibration.
 
@@ -171,7 +200,9 @@ def in_metres(
             of = " or ".join(kind.option for kind in of_it)
             raise UsageError(f"`{name}` is about {of}, and none is asked for", "leave it out")
     if calibration is not None:
-        return InMetres(calibration, disparity_error, max_depth, stride)
+        nearest = None if max_depth is None else parse_length(max_depth, "`max_depth`")
+        points = asked.get(POINT_CLOUD) is not None or page is not None
+        return InMetres(calibration, disparity_error, nearest, stride, points)
     if kinds := [kind.option for kind, place in asked.items() if place is not None]:
         raise UsageError(f"{kinds[0]} needs a calibration", "give `calibration`, or `focal` and `baseline`")
     return None
@@ -184,13 +215,15 @@ def depth_files(
     depth_error: Place | None = None,
     point_cloud: Place | None = None,
     disparity_error: float = 0.5,
-    max_depth: float | None = None,
+    max_depth: str | float | None = None,
     stride: int = 1,
     calibration: Sequence[Place] | None = None,
     cameras: tuple[int, int] | None = None,
-    baseline: float | None = None,
+    baseline: str | float | None = None,
+    unit: str | float | None = None,
     focal: float | None = None,
     doffs: float | None = None,
+    principal_point: tuple[float, float] | None = None,
     max_pixels: int | None = MAX_PIXELS,
     skip_existing: bool = False,
     overwrite: bool = False,
@@ -210,8 +243,15 @@ def depth_files(
             raise
         hint = "give the folder that holds them, or run it where they lie below"
         raise UsageError(error.message, hint) from error
-    by_hand = {"cameras": cameras, "baseline": baseline, "focal": focal, "doffs": doffs}
-    known: Any = rectified_calibration(files, **by_hand)  # type: ignore[arg-type]
+    known = rectified_calibration(
+        files,
+        cameras=cameras,
+        baseline=baseline,
+        focal=focal,
+        doffs=doffs,
+        unit=unit,
+        principal_point=principal_point,
+    )
     metric = in_metres(places, known, disparity_error, max_depth, stride)
     assert metric is not None  # a plan has results
     return batch.working(_Converting(metric))

@@ -14,14 +14,16 @@ from pamcli.batch import LOG
 from pamcli.batch.enlarging import LEFT, RIGHT, PictureFormat
 from pamcli.batch.frames import FramePairs
 from pamcli.batch.job import Job
-from pamcli.batch.metres import named, read_calibrations
+from pamcli.batch.metres import finish_calibration, named, read_description
 from pamcli.batch.operation import Operation
 from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
+from pamcli.calibration.described import Choice, Described, Extrinsics
 from pamcli.calibration.files import encode_calibration
+from pamcli.calibration.readings import compare_readings
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.uncalibrated import rectification_by_features
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import counted
 from pamcli.files.outputs import Encoded, check_beside
@@ -29,10 +31,12 @@ from pamcli.files.pairing import PairName
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.images import Picture, check_encodable, encode_picture
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
-from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.stereo_pair import StereoPair, read_pair
 
 CALIBRATION = "calibration.yaml"
 NO_METRES = "without a calibration no distance is known, whatever `focal` and `baseline`"
+FAR_APART, FAR_APART_SHARE = 5.0, 0.01
+"""Pixels, and share of the height, by which rows may be apart after rectification."""
 LARGEST_OFFSET = 0.5
 """Median pixels by which matches may lie above or below each other afterwards."""
 LOOKED_AT = 8
@@ -49,11 +53,13 @@ def rectify_files(
     format: PictureFormat | None = None,
     calibration: Sequence[Place] | None = None,
     cameras: tuple[int, int] | None = None,
-    baseline: float | None = None,
+    baseline: str | float | None = None,
+    unit: str | float | None = None,
     alpha: float | None = None,
     size: tuple[int, int] | None = None,
     fov: float | None = None,
     fisheye: bool = False,
+    extrinsics: Extrinsics = "transform",
     uncalibrated: bool = False,
     **options: Unpack[BatchOptions],
 ) -> Batch:
@@ -66,9 +72,11 @@ def rectify_files(
         "output_calibration": output_calibration,
         "cameras": cameras,
         "baseline": baseline,
+        "unit": unit,
         "alpha": alpha,
         "fov": fov,
         "fisheye": fisheye or None,
+        "extrinsics": None if extrinsics == "transform" else extrinsics,
     }
     if uncalibrated and (given := [name for name, value in of_a_calibration.items() if value is not None]):
         raise UsageError(f"`{given[0]}` and `uncalibrated` contradict each other", "give one of them")
@@ -91,25 +99,14 @@ def rectify_files(
             f"{place} exists, and is not that of these pictures",
             "without a calibration they have none: name another folder",
         )
-    rig = None if uncalibrated else _rig(read, cameras, baseline, fisheye)
     view = {"alpha": alpha, "size": size, "fov": fov}
-    operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite, read)
+    operation = _Rectifying(view, batch.many, output_calibration, request.overwrite, read)
+    if not uncalibrated:
+        operation.reading = read_description(read, cameras, baseline, fisheye, extrinsics, unit)
+        operation.find_rig(batch)
     if uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
         operation.frames = batch.pairing.pairs.spread(LOOKED_AT)
     return batch.working(operation, cores=1)
-
-
-def _rig(
-    files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None, fisheye: bool
-) -> Rig:
-    """The cameras of a calibration. Raises InputError."""
-    rig = read_calibrations(files, cameras, baseline, fisheye).rig
-    if rig is None:
-        raise InputError(
-            f"{named(files)} describes pictures that are rectified already, not the cameras that took them",
-            "give such pictures to `pam disparity` as they are, others with the cameras' own calibration",
-        )
-    return rig
 
 
 def _first(job: Job) -> Path | None:
@@ -135,7 +132,6 @@ class _Result:
 class _Rectifying(Operation[_Result]):
     def __init__(
         self,
-        rig: Rig | None,
         view: Mapping[str, Any],
         many: bool,
         place: Path | None,
@@ -144,25 +140,66 @@ class _Rectifying(Operation[_Result]):
     ) -> None:
         """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given.
 
-        files: those that the rig was read from.
+        files: those of the calibration.
         """
-        self.rig, self.view, self.many, self.place, self.overwrite = rig, view, many, place, overwrite
+        self.view, self.many, self.place, self.overwrite = view, many, place, overwrite
         self.files, self.missing = files, ""
+        self.reading: tuple[Described, Choice] | None = None
+        """What the files and the user say of the cameras; None: there is no calibration."""
+        self.rig: Rig | None = None
         self.frames: Sequence[PairName] = ()
         """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
         """Why they do not tell how."""
         self.size: tuple[int, int] | None = None
+        self.right_size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0
         self.offsets = array("f")
         """Vertical offset of each pair that was checked, pixels."""
         self.written = False
-        self.same_for_all = rig is not None
+        self.same_for_all = False
+
+    def find_rig(self, batch: Batch) -> None:
+        """Take the cameras from the reading. Raises InputError, with the reading that fits the first pair."""
+        assert self.reading is not None
+        try:
+            stored = finish_calibration(self.files, *self.reading)
+        except InputError as error:
+            raise self._with_better_reading(error, batch) from error
+        if stored.rig is None:
+            raise InputError(
+                f"{named(self.files)} describes images that are rectified already, not the cameras that took "
+                "them",
+                "give such images to `pam disparity` as they are, others with the cameras' own calibration",
+            )
+        for warning in stored.warnings():
+            LOG.warning("%s: %s", named(self.files), warning)
+        self.rig, self.same_for_all = stored.rig, True
+
+    def _with_better_reading(self, error: InputError, batch: Batch) -> InputError:
+        """Return the error, with the options of a reading that fits the first pair, where there is one."""
+        assert self.reading is not None
+        if self.reading[0].pairs and batch.total:
+            with suppress(PamError):
+                job, request = next(iter(batch.jobs)), batch.request
+                pair = self.read(job, request.packed, request.max_pixels)
+                found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
+                if found is not None and found.better is not None:
+                    return InputError(f"{error.message}; {found.text} by another reading", f"give {found.do}")
+        return error
 
     def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
         if self.frames and self.rectification is None:
             self._look_at_frames(layout, max_pixels)
+        if (
+            self.reading is not None
+            and self.reading[0].differs
+            and job.pair
+            and job.pair.right
+            and not job.pair.frames
+        ):
+            return read_pair(job.pair.left, job.pair.right, max_pixels=max_pixels, same_size=False)
         return super().read(job, layout, max_pixels)
 
     def begin(self, job: Job, pair: StereoPair) -> None:
@@ -215,10 +252,27 @@ class _Rectifying(Operation[_Result]):
             return _Result(pictures, first)
         check = check_pair(*(each.pixels for each in pictures.values()))
         measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
+        if self.reading is not None and not (measured and check.vertical_error <= LARGEST_OFFSET):
+            self._require_rows(pair, check.vertical_error if measured else None)
         return _Result(pictures, first, check.matches, check.vertical_error if measured else None)
 
+    def _require_rows(self, pair: StereoPair, measured: float | None) -> None:
+        """Raise InputError where rows are far apart, or another reading of the calibration fits better."""
+        assert self.reading is not None
+        found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
+        if found is None or (measured is None and not math.isfinite(found.asked.rows)):
+            return
+        if found.better is not None:
+            raise InputError(f"{named(self.files)}: {found.text} by another reading", f"give {found.do}")
+        apart = found.asked.rows if measured is None else min(measured, found.asked.rows)
+        if apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
+            raise InputError(
+                f"{named(self.files)}: rows are {apart:.0f} px apart after rectification",
+                "the calibration is of other cameras, or they have moved (pam doctor LEFT RIGHT ...)",
+            )
+
     def _for(self, pair: StereoPair) -> Rectification:
-        size = (pair.width, pair.height)
+        size, right = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
         if self.rig is None and self.rectification is not None:
             return self.rectification
         if self.rig is None:
@@ -229,7 +283,7 @@ class _Rectifying(Operation[_Result]):
             return found
         if self.rectification is None:
             first = self.size or size
-            rig = self.rig.for_size(*first)
+            rig = self.rig.for_size(*first, right if self.size is None else self.right_size)
             if self.size is None and self.rig.size is not None and first not in self.rig.sizes:
                 LOG.info(
                     f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
@@ -243,8 +297,8 @@ class _Rectifying(Operation[_Result]):
                 fov = f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
                 if all(map(math.isfinite, seen)):
                     LOG.info(f"the fisheye sees {_angles(seen)}, the rectified pictures {fov}")
-            self.size = first
-        if size != self.size:
+            self.size, self.right_size = first, self.right_size or right
+        if size != self.size or right != self.right_size:
             assert self.size is not None
             raise InputError(
                 f"the pictures have {size[0]} x {size[1]} pixels, others {self.size[0]} x {self.size[1]}",
@@ -308,8 +362,6 @@ class _Rectifying(Operation[_Result]):
             )
         write_atomically(path, data)
         self.written = True
-        for warning in calibration.warnings():
-            LOG.warning("%s: %s", path, warning)
         LOG.info(
             f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
         )

@@ -6,6 +6,7 @@ tilted or the lens bends it, cornerSubPix's by a fortieth, so those are taken.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.fitting import Corners
 from pamcli.calibration.rectified import Floats
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
 from pamcli.imaging.matching import reduced
 
 Grey = NDArray[np.uint8]
 
 SEARCHED = 1000
 """Pixels of the longer side to which larger pictures are reduced for the search."""
+LARGEST_SQUARE = 2.0
+"""Metres of a square's side, beyond which millimetres were meant."""
 FEWEST = 8
 """Corners that a camera must see of a ChArUco board, which may be seen in part."""
 DICTIONARIES = {
@@ -65,6 +68,11 @@ class Board:
                 f"a board of {self.columns} x {self.rows} has {self.grid[0]} x {self.grid[1]} inner corners",
                 f"it takes 3 x {least} at least",
             )
+        if self.square > LARGEST_SQUARE:
+            raise UsageError(
+                f"a square of {self.square:g} m is unlikely",
+                "`square` takes a unit, as in 25mm; without one it means metres",
+            )
         if self.marker is not None and not 0 < self.marker < self.square:
             raise InputError(
                 "the marker is not smaller than the square", "give sides in `marker` and `square`"
@@ -81,6 +89,11 @@ class Board:
         """(N, 3) metres: the inner corners, row by row, in the board's coordinates."""
         x, y = np.meshgrid(np.arange(self.grid[0]), np.arange(self.grid[1]))
         return np.stack([x, y, 0 * x], axis=-1).reshape(-1, 3).astype(np.float64) * self.square
+
+    def turned(self, upright: bool) -> Board:
+        """Return the board with its longer side down if upright, else across."""
+        sides = sorted((self.columns, self.rows), reverse=not upright)
+        return replace(self, columns=sides[0], rows=sides[1])
 
     @property
     def kind(self) -> str:
@@ -212,14 +225,30 @@ def finder_for(board: Board, pictures: Sequence[Grey]) -> Finder | None:
 
 
 def other_boards(board: Board, pictures: Sequence[Grey]) -> Board | None:
-    """A board that the pictures show instead, whose squares or inner corners were counted otherwise."""
-    for more in (-1, 1):
-        for columns, rows in ((board.columns, board.rows), (board.rows, board.columns)):
-            with suppress(InputError):
-                other = replace(board, columns=columns + more, rows=rows + more)
-                if finder_for(other, pictures) is not None:
-                    return other
+    """Return the board that images show instead, whose squares or inner corners were counted otherwise."""
+    if board.marker is None:
+        seen = Counter(size for size in map(chessboard_size, pictures) if size is not None)
+        for size, _ in seen.most_common(1):
+            if set(size) != {board.columns, board.rows}:
+                return replace(board, columns=size[0], rows=size[1]).turned(board.columns < board.rows)
+        return None
+    counts = [(board.columns + more, board.rows + extra) for more in (-1, 0, 1) for extra in (-1, 0, 1)]
+    for columns, rows in (*counts, (board.rows, board.columns)):
+        with suppress(InputError):
+            other = replace(board, columns=columns, rows=rows)
+            if other != board and finder_for(other, pictures[:2]) is not None:
+                return other
     return None
+
+
+def chessboard_size(picture: Grey) -> tuple[int, int] | None:
+    """Return how many inner corners the chessboard in an image (H, W) has, the longer side first."""
+    import cv2
+
+    small = reduced(picture, max(1, -(-max(picture.shape) // SEARCHED)))
+    flags = cv2.CALIB_CB_NORMALIZE_IMAGE | cv2.CALIB_CB_LARGER
+    good, _, corners = cv2.findChessboardCornersSBWithMeta(small, (3, 3), flags)
+    return (max(corners.shape[:2]), min(corners.shape[:2])) if good else None
 
 
 def _markers(board: Board, name: str, picture: Grey) -> int:

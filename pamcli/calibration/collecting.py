@@ -18,6 +18,8 @@ SHOWN = 640
 """Pixels of the longer side of the pictures that are kept."""
 BRIGHTNESS = 60
 """Pixels of the longer side of what is kept of the brightness."""
+COUNTED = 4
+"""Images in which a chessboard's corners are counted: a smaller board is found in a larger one, too."""
 LOOKED_AGAIN = 12
 """Pictures without a board that are looked at for another board, where there is none at all."""
 
@@ -38,6 +40,7 @@ class Collector:
         self.count = 0
         self._finder: Finder | None = None
         self._without: list[Grey] = []
+        self._counted: list[Grey] = []
 
     def add(
         self, name: str, left: NDArray[Any], right: NDArray[Any], following: NDArray[Any] | None = None
@@ -62,6 +65,10 @@ class Collector:
         if self._finder is None and len(self._without) < LOOKED_AGAIN:
             self._without += views
         one, two = (self._finder.find(view) if self._finder else None for view in views)
+        if self.board.marker is None and len(self._counted) < COUNTED:
+            self._counted += [view for view, seen in zip(views, (one, two), strict=True) if seen]
+            if len(self._counted) >= COUNTED:
+                self._require_count()
         if one is None and two is None:
             least = "the whole board" if self.board.marker is None else f"{FEWEST} corners of the board"
             self.left_out.append(LeftOut(name, f"neither picture shows {least}"))
@@ -75,6 +82,14 @@ class Collector:
         self.sightings.append(Sighting(name, one, two))
         self.pictures[name] = _small(views[0], SHOWN), _small(views[1], SHOWN)
 
+    def _require_count(self) -> None:
+        """Raise InputError where most images show a board with other counts than those given."""
+        if (other := other_boards(self.board, self._counted)) is not None:
+            raise InputError(
+                f"the board is not one of {self.board.columns}x{self.board.rows} inner corners",
+                f"it has {other.columns}x{other.rows}: `board` {other.columns}x{other.rows}",
+            )
+
     def failed(self, name: str, error: InputError) -> None:
         """A pair that cannot be read."""
         self.count += 1
@@ -83,13 +98,15 @@ class Collector:
     def require_any(self) -> tuple[int, int]:
         """The size of the pictures. Raises InputError where no picture shows the board."""
         if self.sightings and self.size is not None:
+            if len(self._counted) < COUNTED:
+                self._require_count()
             return self.size
         if self.size is None:
             first = f": {self.left_out[0].reason}" if self.left_out else ""
             raise InputError(f"no pair of pictures could be read{first}")
         hint = "`board` counts the inner corners of a chessboard, but the squares of a ChArUco board"
         if (other := other_boards(self.board, self._without)) is not None:
-            hint = f"they show one of {other.columns} x {other.rows}: `board` {other.columns}x{other.rows}"
+            hint = f"they show one of {other.columns}x{other.rows}: `board` {other.columns}x{other.rows}"
         raise InputError(f"no {self.board.kind} is in the {self.count} pairs of pictures", hint)
 
 

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.parsing import numbers, size_of
-from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import Camera
-from pamcli.calibration.stored import (
-    StoredCalibration,
+from pamcli.calibration.camera import Camera
+from pamcli.calibration.described import (
+    Described,
     camera_of,
     inverse,
-    one_size,
+    pair_from_poses,
     pinhole_matrix,
-    rig_of_poses,
     turned,
 )
+from pamcli.calibration.parsing import Source, numbers, size_of, whole_number
+from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
 
 # Parameters in COLMAP's order: f for one focal length, the rest by OpenCV's names.
@@ -33,8 +32,8 @@ _MODELS = {
     "SIMPLE_RADIAL_FISHEYE": "f cx cy k1",
     "RADIAL_FISHEYE": "f cx cy k1 k2",
 }
-_CAMERA = re.compile(r"^\s*(\d+)\s+([A-Z_]+)\s+(\d+)\s+(\d+)((?:\s+[-+.\deE]+)+)\s*$", re.MULTILINE)
-_RIG = re.compile(r"^\s*\d+\s+(\d+)\s+(?:0|CAMERA)\s+(\d+)\b(.*)$", re.MULTILINE)
+_CAMERA = re.compile(r"(\d+)[ \t]+([A-Z_]+)[ \t]+(\d+)[ \t]+(\d+)[ \t]+([-+.\deE \t]+)")
+_RIG = re.compile(r"\d+[ \t]+(\d+)[ \t]+(?:0|CAMERA)[ \t]+(\d+)\b(.*)")
 
 
 @dataclass(frozen=True)
@@ -47,66 +46,78 @@ class _Sensor:
     """Where it is not in cameras.txt."""
 
 
-def is_cameras(text: str) -> bool:
-    """Whether a text is a cameras.txt."""
-    found = _CAMERA.search(text)
+def _rows(text: str) -> list[str]:
+    """Return the lines that are neither empty nor comments."""
+    lines = map(str.strip, text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _is_cameras(text: str) -> bool:
+    rows = _rows(text)
+    found = _CAMERA.fullmatch(rows[0]) if rows else None
     return bool(found and ("MODEL, WIDTH, HEIGHT" in text or found[2] in _MODELS))
 
 
-def is_rigs(text: str) -> bool:
-    """Whether a text is a rigs.txt."""
+def _is_rigs(text: str) -> bool:
     return "REF_SENSOR_ID" in text
 
 
-def is_rig_config(tree: Mapping[str, Any]) -> bool:
-    """Whether a JSON file is a rig_config.json."""
-    rigs = tree.get("list")
-    return isinstance(rigs, Sequence) and isinstance(rigs[0], Mapping) and "cameras" in rigs[0]
+def _config(source: Source) -> Sequence[Any] | None:
+    """Return the rigs of a rig_config.json; None: there is none."""
+    rigs = source.tree.get("list")
+    known = isinstance(rigs, Sequence) and isinstance(rigs[0], Mapping) and "cameras" in rigs[0]
+    return rigs if known else None
 
 
-def colmap(
-    cameras: str | None, rigs: str | Mapping[str, Any] | None, pair: tuple[int, int]
-) -> StoredCalibration:
-    """cameras: cameras.txt. rigs: rigs.txt, or rig_config.json as a tree. pair: which of the rig's cameras.
+def has_colmap(source: Source) -> bool:
+    return any(_is_cameras(text) or _is_rigs(text) for text in source.texts) or _config(source) is not None
 
-    Lengths are whatever unit the reconstruction has, which is metres only where the rig was given so.
+
+def read_colmap(source: Source) -> Described:
+    """Read cameras.txt with rigs.txt or rig_config.json.
+
+    Lengths are in the unit of the reconstruction, which is metres only where the rig was given so.
     """
-    if rigs is None:
+    known = {
+        number: camera
+        for text in source.texts
+        if _is_cameras(text)
+        for number, camera in _cameras(text).items()
+    }
+    rigs, config = next(filter(_is_rigs, source.texts), None), _config(source)
+    if rigs is None and config is None:
         raise InputError(
             "tells what the cameras are, not where they stand", "give rigs.txt or rig_config.json, too"
         )
-    known = _cameras(cameras or "")
-    sensors = _of_text(rigs) if isinstance(rigs, str) else _of_config(rigs, known)
+    sensors = _of_text(rigs) if rigs is not None else _of_config(config or (), known)
     if len(sensors) < 2:
         raise InputError("the rig has one camera", "`colmap rig_configurator` makes a rig of the images")
+    pair = source.pair or (0, 1)
     if max(pair) >= len(sensors):
         raise InputError(f"the rig has {len(sensors)} cameras", "`cameras` counts them from 0")
     chosen = [sensors[index] for index in pair]
-    found: list[Camera] = []
-    sizes: list[tuple[int, int]] = []
+    cameras: list[Camera] = []
+    sizes: list[tuple[int, int] | None] = []
     for sensor in chosen:
-        if sensor.camera is not None:
-            found.append(sensor.camera)
-        elif sensor.number in known:
-            camera, size = known[sensor.number]
-            found.append(camera)
-            sizes.append(size)
-        else:
+        if sensor.camera is None and sensor.number not in known:
             raise InputError(
                 f"tells where camera {sensor.number} stands, not what it is", "give cameras.txt, too"
             )
+        camera, size = (sensor.camera, None) if sensor.camera is not None else known[sensor.number or 0]
+        cameras.append(camera)
+        sizes.append(size)
     poses = [inverse(sensor.from_rig) for sensor in chosen]
-    rig = rig_of_poses(found, poses, one_size(sizes) if len(sizes) == 2 else None)
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)}"] if len(sensors) > 2 else []
-    unit = "lengths are taken for metres, which COLMAP's need not be: `baseline` states the true one"
-    return StoredCalibration("COLMAP", rig, rig.rectified(), notes, unit)
+    return Described("COLMAP", [pair_from_poses(cameras, poses, sizes)], metres=None, notes=notes)
 
 
-def _cameras(text: str) -> dict[int | None, tuple[Camera, tuple[int, int]]]:
-    found: dict[int | None, tuple[Camera, tuple[int, int]]] = {}
-    for number, model, width, height, values in _CAMERA.findall(text):
-        key = f"camera {number}"
-        found[int(number)] = (_camera(model, values.split(), key), size_of([width, height], key))
+def _cameras(text: str) -> dict[int, tuple[Camera, tuple[int, int]]]:
+    found: dict[int, tuple[Camera, tuple[int, int]]] = {}
+    for row in filter(None, map(_CAMERA.fullmatch, _rows(text))):
+        number, model, width, height, values = row.groups()
+        key = f"camera {number[:9]}"
+        camera = _camera(model, values.split(), key)
+        found[whole_number(number, "CAMERA_ID")] = camera, size_of([width, height], key)
     return found
 
 
@@ -129,13 +140,15 @@ def _camera(model: str, values: Any, key: str) -> Camera:
 
 
 def _of_text(text: str) -> list[_Sensor]:
-    rows = "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    rigs = list(_RIG.finditer(rows))
+    rows = _rows(text)
+    rigs = [(index, found) for index, row in enumerate(rows) if (found := _RIG.fullmatch(row))]
     if not rigs:
         raise InputError("has no line of a rig with its cameras")
-    first = next((rig for rig in rigs if int(rig[1]) > 1), rigs[0])
-    count, rest = int(first[1]), rows[first.start(3) :].split()
-    sensors = [_Sensor(int(first[2]), np.eye(4))]
+    counts = [whole_number(found[1], "NUM_SENSORS, the number of sensors,") for _, found in rigs]
+    chosen = next((at for at, count in enumerate(counts) if count > 1), 0)
+    (index, first), count = rigs[chosen], counts[chosen]
+    rest = " ".join([first[3], *rows[index + 1 :]]).split()
+    sensors = [_Sensor(whole_number(first[2], "REF_SENSOR_ID"), np.eye(4))]
     while len(sensors) < count and len(rest) >= 3:
         kind, number, has_pose = rest[:3]
         values, rest = (rest[3:10], rest[10:]) if has_pose == "1" else ([], rest[3:])
@@ -145,16 +158,16 @@ def _of_text(text: str) -> list[_Sensor]:
         if not values:
             raise InputError(f"sensor {number[:9]} has no pose", "take the rig of a reconstruction")
         pose = turned(values[:4], values[4:], f"sensor {number[:9]}")
-        sensors.append(_Sensor(int(numbers([number], "sensor")[0]), pose))
+        sensors.append(_Sensor(whole_number(number, "SENSOR_ID"), pose))
     return sensors
 
 
-def _of_config(tree: Mapping[str, Any], known: Mapping[int | None, Any]) -> list[_Sensor]:
-    entries = tree["list"][0]["cameras"]
+def _of_config(rigs: Sequence[Any], known: Mapping[int, Any]) -> list[_Sensor]:
+    entries = rigs[0]["cameras"]
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise InputError("cameras is no list of cameras")
-    reference = tree["list"][0].get("ref_camera_id")
-    ids = sorted(number for number in known if number is not None)
+    reference = str(rigs[0].get("ref_camera_id"))
+    ids = sorted(known)
     sensors = []
     for place, entry in enumerate(entries):
         key = f"cameras[{place}]"
@@ -163,10 +176,12 @@ def _of_config(tree: Mapping[str, Any], known: Mapping[int | None, Any]) -> list
         pose: Floats = np.eye(4)
         if turn is not None or there is not None:
             pose = turned(turn, there, key)
-        elif not (entry.get("ref_sensor") or entry.get("camera_id", place) == reference):
+        elif not (entry.get("ref_sensor") or str(entry.get("camera_id", place)) == reference):
             raise InputError(f"{key} has no cam_from_rig_rotation, so it is not known where it stands")
         model = entry.get("camera_model_name")
         made = _camera(str(model), entry.get("camera_params"), key) if model else None
-        number = entry.get("camera_id", ids[place] if place < len(ids) else None)
+        number = ids[place] if place < len(ids) else None
+        if "camera_id" in entry:
+            number = whole_number(entry["camera_id"], f"{key}.camera_id")
         sensors.append(_Sensor(number, pose, made))
     return sensors

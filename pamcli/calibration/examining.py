@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from pamcli.calibration.described import Choice, Described
 from pamcli.calibration.lengths import Measured, dense, ground, measured
+from pamcli.calibration.readings import compare_readings
 from pamcli.calibration.rectified import LONGEST_BASELINE, SHORTEST_BASELINE, Calibration, Pixels, has_aspect
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, row_offsets
@@ -32,6 +35,8 @@ USUAL_BASELINES = 0.02, 2.0
 GOOD_LENGTH = 0.03
 """Share by which a known length may be missed."""
 DISTANCES = (5, 50, 95)
+ROWS_TOPICS = "rows", "matches", "rectifying"
+"""Findings that another reading of the calibration may explain."""
 
 Verdict = Literal["ok", "look", "wrong"]
 """Judgement of a finding; look: only a person who was there can judge it."""
@@ -114,6 +119,41 @@ def examine(
     return findings
 
 
+def examine_reading(
+    left: Pixels,
+    right: Pixels,
+    described: Described,
+    choice: Choice,
+    known: Sequence[KnownLength] = (),
+) -> list[Finding]:
+    """Examine two images as `examine` does, and name the reading of their calibration that fits better.
+
+    Raises InputError where the cameras are no stereo pair, by any reading.
+    """
+    other = "the calibration is of other cameras, or they have moved: pam calibration make"
+    try:
+        findings = examine(left, right, stored := described.finished(choice), known)
+    except InputError as error:
+        found = compare_readings(described, choice, left, right)
+        if found is None or found.better is None:
+            raise
+        return [Finding("cameras", "wrong", f"{error.message}; {found.text} by another reading", found.do)]
+    if stored.doubt:
+        text, _, do = stored.doubt.partition("; ")
+        findings.append(Finding("unit", "look", text, do))
+    doubtful = [each for each in findings if each.verdict == "wrong" and each.topic in ROWS_TOPICS]
+    if doubtful and (found := compare_readings(described, choice, left, right)) is not None:
+        rows = found.asked.rows
+        if found.better is not None:
+            return [each for each in findings if each not in doubtful] + [
+                Finding("cameras", "wrong", f"{found.text} by another reading of the calibration", found.do)
+            ]
+        if doubtful[0].topic == "matches" and math.isfinite(rows):
+            text = f"rows are {rows:.1f} px apart after rectification"
+            findings[findings.index(doubtful[0])] = Finding("rows", "wrong", text, other)
+    return findings
+
+
 def _size(stored: StoredCalibration, size: tuple[int, int]) -> Finding:
     described = stored.rig or stored.rectified
     assert described is not None
@@ -144,6 +184,12 @@ def _as_meant(
     left: Pixels, right: Pixels, stored: StoredCalibration | None, size: tuple[int, int]
 ) -> tuple[_Pair, list[Finding]]:
     """Take the pair as the calibration describes it: rectified by it, or as it is. Raises InputError."""
+    if left.shape != right.shape:
+        if stored is None or stored.rig is None:
+            raise InputError(
+                "the images differ in size", "give the calibration of the cameras, which describes both"
+            )
+        return _rectified(left, right, stored.rig, size), []
     plain, rectified = None, None if stored is None else stored.rectified
     if rectified and stored and stored.rig and rectified.size and not has_aspect(rectified.size, *size):
         rectified = None  # the pictures are the cameras' own, of another size
@@ -167,7 +213,7 @@ def _as_meant(
 
 
 def _rectified(left: Pixels, right: Pixels, rig: Rig, size: tuple[int, int]) -> _Pair:
-    found = rig.for_size(*size).rectification()
+    found = rig.for_size(*size, (right.shape[1], right.shape[0])).rectification()
     views = found.left(left), found.right(right)
     return _Pair(views[0], views[1], found.calibration, row_offsets(*views), found)
 
@@ -197,7 +243,7 @@ def _exchanged(
     do = "exchange the two pictures"
     behind = pair.past_infinity(0.0)
     assert pair.rows is not None
-    if pair.rectification is not None and stored is not None and stored.rig is not None:
+    if left.shape == right.shape and pair.rectification is not None and stored and stored.rig is not None:
         other = _rectified(right, left, stored.rig, size)
         if other.median < MUCH_BETTER * pair.median and other.past_infinity(0.0) < WRONG_SIDE:
             text = f"exchanged, rows agree to {other.median:.2f} px instead of {pair.median:.2f}"

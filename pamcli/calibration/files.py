@@ -1,64 +1,199 @@
-"""Calibration files: read whatever kind they are of, and written as OpenCV's YAML.
+"""Calibration files: the one table of what is read, and what is written as OpenCV's YAML."""
 
-| file                                                         | recognised by                             |
-| ------------------------------------------------------------ | ----------------------------------------- |
-| `opencv_files.py`: YAML, XML, JSON, .npz                     | K1 D1 K2 D2 R T, P1 P2, or Q              |
-| `ros_files.py`: camera_info; ost.ini, ost.txt                | camera_matrix; [image]                    |
-| `slam_files.py`: Kalibr's camchain.yaml, and OpenVINS'       | cam0, cam1                                |
-| `slam_files.py`: EuRoC's sensor.yaml; ORB-SLAM's settings    | T_BS; Camera.fx, Camera1.fx, LEFT.K       |
-| `camera_files.py`: ZED's SN….conf; RealSense's JSON          | [LEFT_CAM_...; rectified.0.fx, ppx        |
-| `matlab_files.py`: .mat of version 5, JSON                   | CameraParameters1, fc_left                |
-| `colmap_files.py`: cameras.txt, rigs.txt, rig_config.json    | its comments, the names of its models     |
-| KITTI's calib_cam_to_cam.txt and calib.txt                   | lines P0: ... or P_rect_00: ...           |
-| Middlebury's and ETH3D's calib.txt, in millimetres           | lines cam0=[...], baseline=, doffs=       |
-"""
-
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pamcli.calibration import camera_files, colmap_files, matlab_files, ros_files, slam_files
-from pamcli.calibration.mat_files import read_mat
-from pamcli.calibration.opencv_files import canonical, opencv
-from pamcli.calibration.parsing import (
-    Tree,
-    arrays_of,
-    lines_of,
-    matrix,
-    number,
-    numbers,
-    size_of,
-    text_of,
-    tree_of,
-)
-from pamcli.calibration.rectified import Calibration, Floats
-from pamcli.calibration.rig import Rig, StatedRectification
-from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
+from pamcli.calibration import benchmark_files as benchmarks
+from pamcli.calibration import camera_files as devices
+from pamcli.calibration import colmap_files as colmap
+from pamcli.calibration import matlab_files as matlab
+from pamcli.calibration import opencv_files as opencv
+from pamcli.calibration import ros_files as ros
+from pamcli.calibration import slam_files as slam
+from pamcli.calibration.described import Choice, Described, Extrinsics
+from pamcli.calibration.parsing import Source, walk
+from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rig import Rig
+from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.guarded import read_bytes
+from pamcli.files.units import parse_length
 
-KNOWN = "`pam guide calibration` lists the programs whose files can be read"
-NUMBERED = "leave out `cameras`, or exchange the two with 1:0"
+MOST_FILES = 4  # of a .dat set
+MINIMAL = (
+    "a minimal file has two lines, cam0=[f 0 cx; 0 f cy; 0 0 1] and baseline=120 (mm), for rectified images, "
+    "or K1: [f, 0, cx, 0, f, cy, 0, 0, 1], K2, R and T in YAML: pam guide calibration-files"
+)
 
 
-def read_calibration(*paths: str | Path, cameras: tuple[int, int] | None = None) -> StoredCalibration:
-    """Read a calibration, recognised by its content. Lengths are in metres, save OpenCV's, as they are.
+@dataclass(frozen=True)
+class Reader:
+    """One format of calibration files."""
+
+    name: str
+    detect: Callable[[Source], bool]
+    read: Callable[[Source], Described]
+    keys: str = ""
+    """Names that such a file has, for a message about one that lacks some."""
+    numbered: bool = False
+    """It may describe more than two cameras, of which `cameras` chooses by number."""
+
+
+READERS = (
+    Reader("COLMAP", colmap.has_colmap, colmap.read_colmap, numbered=True),
+    Reader("KITTI, DrivingStereo", benchmarks.has_kitti, benchmarks.read_kitti, "P0 P1", numbered=True),
+    Reader("ROS ost", ros.has_ost, ros.read_ost),
+    Reader("ZED", devices.has_zed, devices.read_zed),
+    Reader("Middlebury, ETH3D", benchmarks.has_middlebury, benchmarks.read_middlebury, "cam0 baseline"),
+    Reader("cvkit", benchmarks.has_cvkit, benchmarks.read_cvkit, "camera.A t"),
+    Reader("K.txt, two lines of KITTI", opencv.has_numbers, opencv.read_numbers, numbered=True),
+    Reader("RealSense listing", devices.has_listing, devices.read_listing),
+    Reader(".dat set", opencv.has_dat, opencv.read_dat),
+    Reader(
+        "VINS-Fusion",
+        slam.has_vins,
+        slam.read_vins,
+        "body_T_cam0 body_T_cam1 cam0_calib cam1_calib",
+        numbered=True,
+    ),
+    Reader("Kalibr, OpenVINS", slam.has_kalibr, slam.read_kalibr, "cam0 cam1", numbered=True),
+    Reader("Basalt", slam.has_basalt, slam.read_basalt, "value0.T_imu_cam value0.intrinsics", numbered=True),
+    Reader("OAK (DepthAI)", devices.has_oak, devices.read_oak, "cameraData", numbered=True),
+    Reader(
+        "mrcal", slam.has_mrcal, slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", numbered=True
+    ),
+    Reader(
+        "EuRoC", slam.has_euroc, slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"
+    ),
+    Reader("ROS topic", ros.has_topics, ros.read_topics, "K D R P width height distortion_model"),
+    Reader(
+        "OpenCV, a file for each camera",
+        opencv.has_cameras_apart,
+        opencv.read_cameras_apart,
+        "camera_matrix R T",
+    ),
+    Reader(
+        "ROS camera_info",
+        ros.has_camera_info,
+        ros.read_camera_info,
+        "camera_matrix projection_matrix rectification_matrix",
+    ),
+    Reader(
+        "ORB-SLAM, stella_vslam",
+        slam.has_orb_slam,
+        slam.read_orb_slam,
+        "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf",
+    ),
+    Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
+    Reader(
+        "RealSense Viewer", devices.has_viewer, devices.read_viewer, "baseline rectified.0.fx rectified.0.ppx"
+    ),
+    Reader("RealSense preset", devices.has_preset, devices.refuse_preset),
+    Reader("RealSense", devices.has_realsense, devices.read_realsense, "fx fy ppx ppy rotation translation"),
+    Reader(
+        "Cityscapes",
+        opencv.has_cityscapes,
+        opencv.read_cityscapes,
+        "extrinsic.baseline intrinsic.fx intrinsic.u0",
+    ),
+    Reader("rectification maps", opencv.has_maps, opencv.refuse_maps),
+    Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
+)
+"""Formats in the order in which they are tried: the first one that recognises the files reads them."""
+
+
+def read_calibration(
+    *paths: str | Path,
+    cameras: tuple[int, int] | None = None,
+    extrinsics: Extrinsics = "transform",
+    fisheye: bool = False,
+    unit: str | float | None = None,
+    baseline: str | float | None = None,
+) -> StoredCalibration:
+    """Read a calibration, recognised by its content.
 
     >>> calibration = pamcli.read_calibration("calib.txt").rectified
 
-    paths: one file, or two that belong together: of the left and of the right camera (ROS, EuRoC), of
-    intrinsics and extrinsics (OpenCV), of cameras and rigs (COLMAP). cameras: the numbers of the left and the
-    right one, where a file (Kalibr, OpenVINS, COLMAP, KITTI) describes several; 1:0 exchanges two.
-    Raises InputError naming file and key: unreadable, no calibration, text or NaN where numbers belong,
-    matrices of wrong sizes, singular, left and right exchanged; UsageError: more files.
+    Args:
+        paths: One file, or several that belong together: of the left and of the right camera (ROS, EuRoC), of
+            intrinsics and extrinsics (OpenCV), of cameras and rigs (COLMAP).
+        cameras: Numbers of the left and the right camera, where a file (Kalibr, COLMAP, KITTI) describes
+            several; (1, 0) exchanges two.
+        extrinsics: How R and T are meant, one of `described.EXTRINSICS`.
+        fisheye: Take the coefficients for those of OpenCV's fisheye model.
+        unit: Length of one unit of the file ("mm", "25mm", metres), where the file does not state it.
+        baseline: Distance of the cameras ("120mm", metres) instead of the file's.
+
+    Raises:
+        InputError: Names file and key: unreadable, unknown, text or NaN where numbers belong, wrong sizes,
+            singular, left and right exchanged.
+        UsageError: Too many files, or a unit for a file that states its own.
     """
-    if not 1 <= len(paths) <= 2:
-        raise UsageError(f"{len(paths)} calibration files are given, where one or two belong together")
     with naming(", ".join(map(str, paths))):
-        contents = [read_bytes(Path(path)) for path in paths]
-        return _understood(contents, cameras)
+        described, choice = describe_calibration(*paths, cameras=cameras)
+        return described.finished(replace(choice, **choice_of(extrinsics, fisheye, unit, baseline)))
+
+
+def choice_of(
+    extrinsics: Extrinsics, fisheye: bool, unit: str | float | None, baseline: str | float | None
+) -> dict[str, Any]:
+    """Return the fields of `Choice`, with lengths in metres."""
+    return {
+        "extrinsics": extrinsics,
+        "fisheye": fisheye,
+        "unit": None if unit is None else parse_length(unit, "`unit`"),
+        "baseline": None if baseline is None else parse_length(baseline, "`baseline`"),
+    }
+
+
+def describe_calibration(
+    *paths: str | Path, cameras: tuple[int, int] | None = None
+) -> tuple[Described, Choice]:
+    """Read what files say of two cameras, and whether `cameras` exchanges them."""
+    if not 1 <= len(paths) <= MOST_FILES:
+        raise UsageError(f"{len(paths)} calibration files are given, and 1 to {MOST_FILES} belong together")
+
+    def read_beside(name: str) -> bytes | None:
+        with suppress(InputError):
+            return read_bytes(Path(paths[0]).parent / name)
+        return None
+
+    with naming(", ".join(map(str, paths))):
+        contents = [(str(path), read_bytes(Path(path))) for path in paths]
+        source = Source(contents, cameras, read_beside)
+        reader = next((each for each in READERS if each.detect(source)), None)
+        if reader is None:
+            raise _unknown(source)
+        if not reader.numbered and cameras not in (None, (0, 1), (1, 0)):
+            raise InputError("has two cameras alone", "leave out `cameras`, or exchange the two with 1:0")
+        return reader.read(source), Choice(exchanged=not reader.numbered and cameras == (1, 0))
+
+
+def _unknown(source: Source) -> InputError:
+    """Say which names a file has, which format is closest, what that one lacks, and which were tried."""
+    problem = next((problem for _, trees, problem in source.parsed if problem and not trees), "")
+    names = dict.fromkeys([*source.tree, *source.lines("="), *([] if problem else source.lines(":"))])
+    known = {name for name, _ in walk(source.tree)} | names.keys()
+    words = [each.keys.split() for each in READERS]
+    scores = [len(known.intersection(keys)) / max(len(keys), 1) for keys in words]
+    best = max(range(len(READERS)), key=lambda index: scores[index])
+    said = "no format of calibration that pam reads"
+    if problem:
+        said += f"; it is {problem}"
+    if names:
+        some = ", ".join(str(name)[:30] for name in [*names][:8])
+        said += f"; it has the keys {some}{' ...' if len(names) > 8 else ''}"
+    if scores[best] > 0:
+        missing = [key for key in words[best] if key not in known]
+        are = "is" if len(missing) == 1 else "are"
+        said += f"; {READERS[best].name} is closest, but {', '.join(missing)} {are} missing"
+    tried = ", ".join(
+        dict.fromkeys(each.name for each in READERS if "maps" not in each.name and "preset" not in each.name)
+    )
+    return InputError(f"{said}. Tried: {tried}", MINIMAL)
 
 
 @contextmanager
@@ -70,87 +205,6 @@ def naming(name: str) -> Iterator[None]:
         raise (
             error if name in error.message else InputError(f"{name}: {error.message}", error.hint)
         ) from error
-
-
-def _understood(contents: Sequence[bytes], cameras: tuple[int, int] | None) -> StoredCalibration:
-    arrays = [_arrays(data) for data in contents]
-    if any(arrays):
-        trees = [found or tree_of(text_of(data)) for found, data in zip(arrays, contents, strict=True)]
-        read = opencv if contents[0].startswith(b"PK") else matlab_files.matlab
-        return read({key: value for tree in trees for key, value in tree.items()}, _exchanged(cameras))
-    texts = [text_of(data) for data in contents]
-    if any(map(colmap_files.is_cameras, texts)) or any(map(colmap_files.is_rigs, texts)):
-        return _colmap(texts, cameras)
-    if len(texts) == 1 and re.search(r"^P(\d|_rect_\d\d):\s*[-+.\d]", texts[0], re.MULTILINE):
-        return kitti(lines_of(texts[0], ":"), cameras)
-    if all(map(ros_files.is_ost, texts)):
-        trees = [tree for text in texts for tree in ros_files.ost_trees(text)]
-        return ros_files.ros(trees, _exchanged(cameras), "ROS ost")
-    if "[LEFT_CAM_" in texts[0].upper():
-        return camera_files.zed(texts[0], _exchanged(cameras))
-    lines = lines_of(texts[0], "=") if len(texts) == 1 else {}
-    if "cam0" in lines:
-        return middlebury(lines, _exchanged(cameras))
-    trees = [tree_of(text) for text in texts]
-    if len(trees) == 1 and any(re.fullmatch(r"cam\d+", key) for key in trees[0]):
-        return slam_files.kalibr(trees[0], cameras or (0, 1))
-    if any(map(colmap_files.is_rig_config, trees)):
-        return _colmap(texts, cameras)
-    exchanged = _exchanged(cameras)
-    if all("T_BS" in tree for tree in trees):
-        return slam_files.euroc(trees, exchanged)
-    if all({"camera_matrix", "projection_matrix"} & tree.keys() for tree in trees):
-        return ros_files.ros(trees, exchanged)
-    together: Tree = {key: value for tree in trees for key, value in tree.items()}
-    if {"Camera.fx", "Camera1.fx", "LEFT.K"} & together.keys():
-        return slam_files.orb_slam(together, exchanged)
-    if matlab_files.is_matlab(together):
-        return matlab_files.matlab(together, exchanged)
-    if camera_files.is_realsense(together):
-        return camera_files.realsense(together, exchanged)
-    if canonical(together):
-        return opencv(together, exchanged)
-    raise InputError("holds no calibration that is known", KNOWN)
-
-
-def _arrays(data: bytes) -> Tree | None:
-    """Read a binary file's names and values; None: it is a text. Raises InputError: an unreadable kind."""
-    if data.startswith(b"PK"):
-        return arrays_of(data)
-    if data.startswith((b"MATLAB", b"\x89HDF")):
-        return read_mat(data)
-    if data.startswith(b"\x93NUMPY"):
-        raise InputError("holds one array alone", "numpy.savez writes all of a calibration: K1 D1 K2 D2 R T")
-    if data.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        raise InputError(
-            "is a pickle, which could run any program when it is read",
-            "write the arrays with numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)",
-        )
-    # COLMAP's cameras.bin and rigs.bin begin with a count of 8 bytes, which no text does.
-    if len(data) > 24 and data[1:8] == bytes(7):
-        raise InputError(
-            "is a binary file, perhaps a model of COLMAP's",
-            "`colmap model_converter --output_type TXT` makes cameras.txt and rigs.txt of it",
-        )
-    return None
-
-
-def _exchanged(cameras: tuple[int, int] | None) -> bool:
-    """Whether `cameras` exchanges the two of a file. Raises InputError: others are asked for."""
-    if cameras not in (None, (0, 1), (1, 0)):
-        raise InputError("has two cameras alone", NUMBERED)
-    return cameras == (1, 0)
-
-
-def _colmap(texts: Sequence[str], cameras: tuple[int, int] | None) -> StoredCalibration:
-    known = next((text for text in texts if colmap_files.is_cameras(text)), None)
-    rigs: str | Tree | None = None
-    for text in texts:
-        if text is not known:
-            rigs = text if colmap_files.is_rigs(text) else tree_of(text)
-    if isinstance(rigs, Mapping) and not colmap_files.is_rig_config(rigs):
-        raise InputError("is no rig_config.json: a list of rigs with cameras")
-    return colmap_files.colmap(known, rigs, cameras or (0, 1))
 
 
 def encode_calibration(calibration: Calibration) -> bytes:
@@ -188,70 +242,3 @@ def _yaml(size: tuple[int, int], values: Mapping[str, Any]) -> bytes:
         file.write(key, value)
     text: str = file.releaseAndGetString()
     return text.encode()
-
-
-def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalibration:
-    """Read KITTI's text: P0 ... P3, or P_rect_00 ... with K, D, R and T before rectification (raw data)."""
-    raw = any(name.startswith("P_rect_") for name in lines)
-    projection = "P_rect_{:02}" if raw else "P{}"
-    notes = []
-    if pair is None:
-        pair = (2, 3) if projection.format(2) in lines else (0, 1)
-        notes = [f"cameras {pair[0]} and {pair[1]}" + (", those in colour" if pair == (2, 3) else "")]
-
-    def values(key: str, *counts: int) -> Floats:
-        return numbers(lines[key].split() if key in lines else None, key, *counts)
-
-    keys = [projection.format(index) for index in pair]
-    p1, p2 = (values(key, 12).reshape(3, 4) for key in keys)
-    left, right = (f"{index:02}" for index in pair)
-    size = None
-    if f"S_rect_{left}" in lines:
-        size = size_of(values(f"S_rect_{left}", 2).tolist(), "S_rect")
-    rectified = projected(p1, p2, (keys[0], keys[1]), size)
-    if not raw or f"K_{left}" not in lines:
-        return StoredCalibration("KITTI", None, rectified, notes)
-    one, other = (
-        camera_of(values(f"K_{i}", 9).reshape(3, 3), f"K_{i}", values(f"D_{i}"), f"D_{i}")
-        for i in (left, right)
-    )
-    r1, r2 = (values(f"R_{i}", 9).reshape(3, 3) for i in (left, right))
-    t1, t2 = (values(f"T_{i}", 3) for i in (left, right))
-    sizes = [size_of(values(f"S_{i}", 2).tolist(), f"S_{i}") for i in (left, right)]
-    rotation, stated = r2 @ r1.T, None
-    if size is not None and all(f"R_rect_{i}" in lines for i in (left, right)):
-        turns = [values(f"R_rect_{i}", 9).reshape(3, 3) for i in (left, right)]
-        stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
-    rig = rig_of((one, other), rotation, t2 - rotation @ t1, sizes[0], stated=stated)
-    return StoredCalibration("KITTI", rig, rectified, notes)
-
-
-def middlebury(lines: Mapping[str, str], exchanged: bool = False) -> StoredCalibration:
-    """Read cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
-
-    def camera(key: str) -> Floats:
-        return matrix(re.sub(r"[\[\];,]", " ", lines.get(key, "")).split() or None, key, 3, 3)
-
-    left, right = camera("cam0"), camera("cam1") if "cam1" in lines else None
-    baseline = number(lines.get("baseline", "").split() or None, "baseline") / 1000
-    notes = []
-    offset = 0.0 if right is None else float(right[0, 2] - left[0, 2])
-    if "doffs" in lines:
-        stated = number(lines["doffs"].split() or None, "doffs")
-        if right is not None and abs(stated - offset) > 0.5:
-            notes.append(
-                f"doffs is {stated:g} px, but the principal points are {offset:g} px apart; doffs is taken"
-            )
-        offset = stated
-    size = None
-    if "width" in lines:
-        size = size_of([lines["width"], lines.get("height")], "width x height")
-    fx, fy = float(left[0, 0]), float(left[1, 1])
-    x, y = float(left[0, 2]), float(left[1, 2])
-    if exchanged:
-        x, baseline, offset = x + offset, -baseline, -offset
-    bound = number(lines["ndisp"].split(), "ndisp") if lines.get("ndisp") else 0
-    calibration = Calibration(
-        fx, baseline, offset, (x, y), size, None if fx == fy else fy, bound if bound > 0 else None
-    )
-    return StoredCalibration("Middlebury", None, calibration, notes)

@@ -1,57 +1,57 @@
 """Calibrations of MATLAB: stereoParameters as a struct (.mat or JSON), and the older Calibration Toolbox."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from pamcli.calibration.mat_files import Unread
-from pamcli.calibration.opencv_files import canonical, opencv
-from pamcli.calibration.parsing import Tree, matrix, numbers, size_of
-from pamcli.calibration.rig import Camera
-from pamcli.calibration.stored import (
-    StoredCalibration,
+from pamcli.calibration.camera import Camera
+from pamcli.calibration.described import (
+    CameraPair,
+    Described,
+    both_sizes,
     camera_of,
     metres,
-    one_size,
     part,
     pinhole_matrix,
-    rig_of,
 )
+from pamcli.calibration.mat_files import Unread
+from pamcli.calibration.opencv_files import canonical, opencv
+from pamcli.calibration.parsing import Source, Tree, matrix, numbers, size_of, walk
 from pamcli.errors import InputError
 
 EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')"
 
 
-def matlab(tree: Tree, exchanged: bool) -> StoredCalibration:
-    """The variables of a .mat file, or jsonencode's text of such a struct."""
-    found = next((each for each in _structs(tree) if "CameraParameters1" in each), None)
+def has_matlab(source: Source) -> bool:
+    """Return whether a file is MATLAB's, or JSON of a struct of stereoParameters."""
+    return source.contents[0][1].startswith((b"MATLAB", b"\x89HDF")) or _parameters(source.tree) is not None
+
+
+def read_matlab(source: Source) -> Described:
+    """Read the variables of a .mat file, or jsonencode's text of such a struct."""
+    tree = source.tree
+    found = _parameters(tree)
     if found is not None:
-        return _stereo_parameters(found, exchanged)
+        return _stereo_parameters(found)
     if {"fc_left", "cc_left", "fc_right", "cc_right"} <= tree.keys():
-        return _toolbox(tree, exchanged)
+        return _toolbox(tree)
     if {"M1", "M2", "P1", "P2", "Q"} & canonical(tree).keys():
-        return opencv(tree, exchanged, "OpenCV's names in a .mat file")
+        return opencv(tree, "OpenCV's names in a .mat file")
     objects = [each.kind for each in tree.values() if isinstance(each, Unread)]
     if objects:
         raise InputError(
             f"holds an object of MATLAB's ({objects[0][:40]}), which MATLAB alone can read", EXPORT
         )
-    raise InputError("holds no stereoParameters", EXPORT)
+    raise InputError("holds no calibration: no stereoParameters", EXPORT)
 
 
-def is_matlab(tree: Tree) -> bool:
-    """Whether a JSON file is a struct of stereoParameters."""
-    return any("CameraParameters1" in each for each in _structs(tree))
+def _parameters(tree: Tree) -> Tree | None:
+    """Return the struct of stereoParameters, wherever it is."""
+    below = (each for _, each in walk(tree) if isinstance(each, Mapping))
+    return next((each for each in (tree, *below) if "CameraParameters1" in each), None)
 
 
-def _structs(tree: Tree, depth: int = 3) -> Iterator[Tree]:
-    yield tree
-    for value in tree.values() if depth else ():
-        if isinstance(value, Mapping):
-            yield from _structs(value, depth - 1)
-
-
-def _stereo_parameters(tree: Tree, exchanged: bool) -> StoredCalibration:
+def _stereo_parameters(tree: Tree) -> Described:
     cameras, sizes = [], []
     for name in ("CameraParameters1", "CameraParameters2"):
         if isinstance(tree.get(name), Unread):
@@ -70,8 +70,8 @@ def _stereo_parameters(tree: Tree, exchanged: bool) -> StoredCalibration:
         translation = numbers(tree.get("TranslationOfCamera2"), "TranslationOfCamera2", 3)
     unit = part(tree, "CameraParameters1").get("WorldUnits", "millimeters")
     scale = metres(unit if isinstance(unit, str) and unit else "millimeters", "WorldUnits")
-    size = one_size(sizes) if len(sizes) == 2 else None
-    return StoredCalibration("MATLAB", rig_of(cameras, rotation, scale * translation, size, exchanged))
+    pair = CameraPair(cameras, rotation, translation, *(both_sizes(sizes) if len(sizes) == 2 else ()))
+    return Described("MATLAB", [pair], metres=scale)
 
 
 def _camera(tree: Tree, name: str) -> Camera:
@@ -89,8 +89,8 @@ def _camera(tree: Tree, name: str) -> Camera:
     return camera_of(found, f"{name}.{key}", distortion, f"{name}.RadialDistortion")
 
 
-def _toolbox(tree: Tree, exchanged: bool) -> StoredCalibration:
-    """Calib_Results_stereo.mat; pixels count from 0 there, and the board was measured in millimetres."""
+def _toolbox(tree: Tree) -> Described:
+    """Read Calib_Results_stereo.mat; pixels count from 0 there, and the board was measured in millimetres."""
     cameras = []
     for side in ("left", "right"):
         fx, fy = numbers(tree[f"fc_{side}"], f"fc_{side}", 2)
@@ -98,8 +98,6 @@ def _toolbox(tree: Tree, exchanged: bool) -> StoredCalibration:
         distortion = numbers(tree.get(f"kc_{side}", []), f"kc_{side}")
         cameras.append(camera_of(pinhole_matrix(fx, fy, x, y), f"fc_{side}", distortion, f"kc_{side}"))
     size = size_of([tree["nx"], tree["ny"]], "nx x ny") if {"nx", "ny"} <= tree.keys() else None
-    rotation = matrix(tree.get("R"), "R", 3, 3)
-    translation = numbers(tree.get("T"), "T", 3) / 1000
+    pair = CameraPair(cameras, matrix(tree.get("R"), "R", 3, 3), numbers(tree.get("T"), "T", 3), size)
     notes = ["lengths are taken for millimetres, which the Calibration Toolbox does not state"]
-    rig = rig_of(cameras, rotation, translation, size, exchanged)
-    return StoredCalibration("MATLAB Calibration Toolbox", rig, None, notes)
+    return Described("MATLAB Calibration Toolbox", [pair], metres=1e-3, notes=notes)

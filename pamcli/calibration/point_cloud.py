@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from pamcli.calibration.rectified import Calibration
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
+from pamcli.files.units import parse_length
 
 AXES = "metres in the left camera's coordinates: x to the right, y down, z ahead"
 
+COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
 
 
@@ -23,8 +25,7 @@ def write_point_cloud(
     calibration: Calibration,
     *,
     picture: NDArray[Any] | None = None,
-    confidence: NDArray[np.generic] | None = None,
-    max_depth: float | None = None,
+    max_depth: str | float | None = None,
     stride: int = 1,
     overwrite: bool = False,
 ) -> int:
@@ -33,16 +34,16 @@ def write_point_cloud(
     >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, picture=left)
 
     disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16 (whose
-    upper 8 bits are kept), for the colours. confidence: (H, W) in [0, 1], kept as a property. max_depth:
-    metres, beyond which there are no points. stride: every how many rows and columns a pixel is taken.
+    upper 8 bits are kept), for the colours; without it points are white. max_depth: length ("20m", metres)
+    beyond which there are no points. stride: every how many rows and columns a pixel is taken.
     overwrite: replace a file that exists.
     Raises UsageError: another suffix, a file that exists; InputError: the calibration is for pictures of
     another aspect, or has no baseline; OutputError: it cannot be written.
     """
     path = Path(path)
     check_new_file(path, ".ply", overwrite=overwrite, option="")
-    how: dict[str, Any] = {"confidence": confidence, "max_depth": max_depth, "stride": stride}
-    data, count = encode_point_cloud(disparity, calibration, picture=picture, **how)
+    far = None if max_depth is None else parse_length(max_depth, "`max_depth`")
+    data, count = encode_point_cloud(disparity, calibration, picture=picture, max_depth=far, stride=stride)
     write_atomically(path, data)
     return count
 
@@ -52,7 +53,6 @@ def encode_point_cloud(
     calibration: Calibration,
     *,
     picture: NDArray[Any] | None = None,
-    confidence: NDArray[np.generic] | None = None,
     max_depth: float | None = None,
     stride: int = 1,
 ) -> tuple[bytes, int]:
@@ -64,11 +64,7 @@ def encode_point_cloud(
 
     height, width = disparity.shape
     calibration = replace(calibration.for_size(width, height), size=None)  # for a part of the rows at once
-    fields = [(axis, "<f4") for axis in "xyz"]
-    if picture is not None:
-        fields += [(color, "u1") for color in ("red", "green", "blue")]
-    if confidence is not None:
-        fields.append(("confidence", "<f4"))
+    fields = [*((axis, "<f4") for axis in "xyz"), *((color, "u1") for color in COLORS)]
     taken = slice(None, None, stride)
     parts = []
     for first in range(0, height, _ROWS_AT_ONCE * stride):
@@ -85,13 +81,12 @@ def encode_point_cloud(
         part["x"] = z * ((column * stride - x0) / calibration.focal_length)
         part["y"] = z * ((row * stride + first - y0) / calibration.vertical_focal_length)
         part["z"] = z
+        colors: NDArray[Any] = np.full((len(z), 3), 255, np.uint8)
         if picture is not None:
             colors = picture[rows, taken][known]
             colors = colors >> 8 if colors.dtype == np.uint16 else colors
-            for index, name in enumerate(("red", "green", "blue")):
-                part[name] = colors[:, index]
-        if confidence is not None:
-            part["confidence"] = confidence[rows, taken][known]
+        for index, name in enumerate(COLORS):
+            part[name] = colors[:, index]
         parts.append(part)
     vertices = np.concatenate(parts)
     stream = io.BytesIO()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
+from pamcli.files.units import parse_length
 
 Floats = NDArray[np.float64]
 Pixels = NDArray[Any]
@@ -17,6 +18,8 @@ Pixels = NDArray[Any]
 LONGEST_BASELINE = 5.0
 SHORTEST_BASELINE = 1e-3  # metres outside of which a baseline is probably in another unit
 SHORTEST_FOCAL_LENGTH = 50.0  # pixels below which a focal length is probably one in millimetres
+POSSIBLE = {"focal length": (0.1, 1e7), "focal length in y": (0.1, 1e7), "baseline": (1e-7, 1e7)}
+"""Smallest and largest value that can be, pixels and metres; a baseline of 0 is not known."""
 EXCHANGE = "exchange the two: `cameras` 1:0"
 """What to do where the right camera stands to the left of the left one."""
 SAME_SIZE = 1.0  # pixels by which a side may be off where a picture has the aspect of its calibration
@@ -51,10 +54,13 @@ class Calibration:
     """Middlebury's bound on the disparities, pixels; None = not stated."""
     others: tuple["Calibration", ...] = ()
     """Calibrations for pictures of other sizes from these cameras, which are not these scaled: cut out."""
-    by_hand: tuple[tuple[str, float], ...] = ()
+    by_hand: tuple[tuple[str, Any], ...] = ()
     """Values in pixels of the pictures themselves, whatever their size (`with_pixels`)."""
 
     def __post_init__(self) -> None:
+        given: object = self.baseline
+        if isinstance(given, str):  # "120mm"
+            object.__setattr__(self, "baseline", parse_length(given, "baseline"))
         for name, value in {
             "focal length": self.focal_length,
             "focal length in y": self.vertical_focal_length,
@@ -66,6 +72,10 @@ class Calibration:
                 raise InputError(f"the {name} is {value}, not a number")
             if name.startswith("focal") and value <= 0:
                 raise InputError(f"the {name} is {value:g} px, not above 0")
+            least, most = POSSIBLE.get(name, (0.0, 1e9))
+            if abs(value) > most or 0 < abs(value) < least:
+                unit = "m" if name == "baseline" else "px"
+                raise InputError(f"the {name} is {value:g} {unit}, which cannot be")
         if self.baseline < 0:
             raise InputError(
                 f"the baseline is {self.baseline:g} m: the right camera stands to the left of the left one",
@@ -103,20 +113,14 @@ class Calibration:
         """Copy it with other values, at all sizes."""
         return replace(self, **values, others=tuple(replace(each, **values) for each in self.others))
 
-    def with_pixels(self, **values: float | None) -> "Calibration":
-        """Copy it with a focal length and an offset that are those of whatever size `for_size` is told."""
+    def with_pixels(self, **values: Any) -> "Calibration":
+        """Copy it with a focal length, offset or principal point that hold for images of any size."""
         known = tuple((name, value) for name, value in values.items() if value is not None)
         return replace(self, by_hand=known)
 
     def warnings(self) -> list[str]:
         """What looks wrong, a line each."""
-        lines = []
-        if self.baseline == 0:
-            lines.append("the baseline is zero: there is no depth to be had from it")
-        elif self.baseline > LONGEST_BASELINE:
-            lines.append(f"a baseline of {self.baseline:g} m: perhaps millimetres that were taken for metres")
-        elif self.baseline < SHORTEST_BASELINE:
-            lines.append(f"a baseline of {self.baseline:g} m: perhaps metres that were taken for millimetres")
+        lines = baseline_warnings(self.baseline)
         if self.focal_length < SHORTEST_FOCAL_LENGTH:
             lines.append(f"a focal length of {self.focal_length:g} px: perhaps one in millimetres")
         if self.principal and self.size:
@@ -216,6 +220,18 @@ class Calibration:
         if self.baseline == 0:
             raise InputError("the baseline is not known, so there is no depth", "give it in metres")
         return self.baseline
+
+
+def baseline_warnings(baseline: float) -> list[str]:
+    """List what looks wrong with a baseline in metres."""
+    if baseline == 0:
+        return ["the baseline is not known: there is no depth without it"]
+    hint = f"`baseline` {baseline:g}"
+    if baseline > LONGEST_BASELINE:
+        return [f"a baseline of {baseline:g} m: perhaps millimetres that were taken for metres ({hint}mm)"]
+    if baseline < SHORTEST_BASELINE:
+        return [f"a baseline of {baseline:g} m: perhaps metres that were taken for millimetres"]
+    return []
 
 
 def has_aspect(size: tuple[int, int], width: int, height: int) -> bool:

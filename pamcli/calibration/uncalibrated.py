@@ -10,8 +10,9 @@ from functools import partial
 
 import numpy as np
 
+from pamcli.calibration.camera import rotation_of
 from pamcli.calibration.rectified import Floats, Pixels
-from pamcli.calibration.rig import LARGEST_SIDE, Rectification, rotation_of
+from pamcli.calibration.rig import LARGEST_SIDE, MOST_EMPTY, Rectification
 from pamcli.errors import InputError
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import grey, match_keypoints
@@ -77,6 +78,14 @@ def rectification_by_features(
         placed = _scaled(scale, middle + np.array([column, rows]))
         homography = resized @ placed @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera
         warps.append(partial(cv2.warpPerspective, M=homography, dsize=size, flags=cv2.INTER_LINEAR))
+    for warp in warps:
+        seen = float(np.mean(warp(np.full((height, width), 255, np.uint8)) > 0))
+        if seen < 1 - MOST_EMPTY:
+            raise InputError(
+                f"the rectified images would be {100 * (1 - seen):.0f} % empty: the cameras look in too "
+                "different directions, or the matches are wrong",
+                "calibrate the cameras: pam guide calibration",
+            )
     return Rectification(warps[0], warps[1], None), len(one)
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pamcli.calibration.camera import Camera
 from pamcli.calibration.fitting import Problem, Solution, reduced, rms
 from pamcli.calibration.rectified import Floats
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.rig import Rig
 
 FAR = 20
 """Baselines: the distance at which depth is looked at."""

@@ -1,6 +1,7 @@
 """Calibrations: options of all commands that take one, and pam calibration: to show one, to make one."""
 
 from pathlib import Path
+from typing import Literal
 
 from pamcli.cli import parsing
 from pamcli.cli.console import as_options
@@ -10,8 +11,19 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import PackedLayout
 
+Extrinsics = Literal["transform", "pose", "rows", "position"]
 app = group("Calibrations of stereo cameras.")
 FISHEYE = flag("Take the coefficients in an OpenCV file as those of its fisheye model.")
+EXTRINSICS = option(
+    "How R and T lead to the right camera: transform (x2 = R x1 + T), pose (x1 = R x2 + T), rows "
+    "(x2 = x1 R + T), position (x2 = R (x1 - T)).",
+    default="transform",
+)
+UNIT = option(
+    "Unit of the file's lengths where it states none: mm, cm, m, or 25mm for board squares.",
+    metavar="LENGTH",
+    parse=parsing.length,
+)
 CAMERAS = option(
     "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
     metavar="L:R",
@@ -24,14 +36,17 @@ class Files(OptionGroup, panel="Calibration"):
 
     calibration: list[str] | None = option(
         "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide calibration). Twice for two files: left and right camera, or intrinsics and "
-        "extrinsics.",
+        "KITTI ... (pam guide calibration-files). Once for each file: left and right camera, or intrinsics "
+        "and extrinsics.",
         metavar="FILE",
     )
     cameras: tuple[int, int] | None = CAMERAS
     baseline: float | None = option(
-        "Take this distance of the cameras instead of the file's.", metavar="METRES"
+        "Take this distance of the cameras instead of the file's, as in 120mm; a bare number means metres.",
+        metavar="LENGTH",
+        parse=parsing.length,
     )
+    unit: float | None = UNIT
 
 
 class Cameras(Files):
@@ -41,25 +56,33 @@ class Cameras(Files):
     doffs: float | None = option(
         "x of the right principal point minus that of the left one.", metavar="PX", parse=parsing.number
     )
+    principal_point: tuple[float, float] | None = option(
+        "Principal point of the left image [default: the file's, else the image centre].",
+        metavar="X,Y",
+        parse=parsing.point,
+    )
 
 
 @command(app, "show", "Show what a file says, in metres, pixels and degrees.")
 def show(
     messages: Messages,
-    files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),
+    files: list[str] = argument("One file, or several that belong together.", default=..., metavar="FILE"),
     cameras: tuple[int, int] | None = CAMERAS,
     fisheye: bool = FISHEYE,
+    extrinsics: Extrinsics = EXTRINSICS,
+    unit: float | None = UNIT,
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration, of any of the programs in pam guide calibration.
+    """Show what was understood of a calibration, of any of the programs in pam guide calibration-files.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json
     """
     console = messages.console(jsonl=json)
-    from pamcli.batch.metres import read_calibrations
+    from pamcli.batch.metres import finish_calibration, read_description
 
-    stored = read_calibrations(files, cameras, None, fisheye)
+    reading = read_description(files, cameras, None, fisheye, extrinsics, unit)
+    stored = finish_calibration(files, *reading)
     for warning in stored.warnings():
         console.warn(warning)
     console.answer(stored.facts(), *stored.lines())
@@ -83,15 +106,15 @@ class Boards(Limit, panel="Input"):
         parse=parsing.board,
     )
     square: float = option(
-        "Take a square's side for so long, as in 25mm: all distances are as true as it is. Measure ten "
-        "squares at once.",
+        "Take a square's side for so long, as in 25mm; a bare number means metres. All distances are as "
+        "true as it is: measure ten squares at once.",
         default=...,
         metavar="LENGTH",
         parse=parsing.length,
     )
     marker: float | None = option(
         "Take the board for a ChArUco board with markers of this side, as in 18mm. Its dictionary is "
-        "recognised.",
+        "recognised. A bare number means metres.",
         metavar="LENGTH",
         parse=parsing.length,
     )

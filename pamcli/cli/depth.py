@@ -1,6 +1,6 @@
 """Results in metres: the options of every command that has them, and pam depth, for stored disparities."""
 
-from pamcli.cli import options
+from pamcli.cli import options, parsing
 from pamcli.cli.calibration import Cameras
 from pamcli.cli.groups import OptionGroup, argument, option, result
 from pamcli.cli.report import work_off
@@ -19,7 +19,11 @@ class Metric(OptionGroup, panel="Calibration"):
         default=0.5,
         metavar="PX",
     )
-    max_depth: float | None = option("Leave out what is farther, as unknown.", metavar="METRES")
+    max_depth: float | None = option(
+        "Leave out what is farther, as unknown; a bare number means metres.",
+        metavar="LENGTH",
+        parse=parsing.length,
+    )
     stride: int = option(
         "Write a point for every N-th column and row alone.", default=1, min=1, max=100_000, metavar="N"
     )

@@ -8,7 +8,7 @@ import typer
 
 from pamcli import __version__
 from pamcli.cli import parsing
-from pamcli.cli.calibration import FISHEYE, Files
+from pamcli.cli.calibration import EXTRINSICS, FISHEYE, Extrinsics, Files
 from pamcli.cli.console import Console, as_options
 from pamcli.cli.groups import argument, flag, option, set_options
 from pamcli.cli.options import JSON, Limit
@@ -26,6 +26,7 @@ class Pair(Files, panel="Calibration"):
         rich_help_panel="Input",
     )
     fisheye: bool = FISHEYE
+    extrinsics: Extrinsics = EXTRINSICS
     known_length: list[Any] | None = option(
         "Compare the distance between two pixels of the left picture, as it is given, with this length.",
         metavar="X1,Y1,X2,Y2=1.20m",
@@ -76,17 +77,22 @@ def command(
 
 
 def _examine(asked: Pair, max_pixels: int | None, console: Console) -> None:
-    from pamcli.batch.metres import read_calibrations
-    from pamcli.calibration.examining import KnownLength, examine
+    from pamcli.batch.metres import named, read_description
+    from pamcli.calibration.examining import KnownLength, examine, examine_reading
+    from pamcli.calibration.files import naming
     from pamcli.imaging.stereo_pair import read_pair
 
     left, right = map(Path, asked.inputs or ())
     known = [KnownLength(*each) for each in asked.known_length or ()]
-    stored = None
-    if asked.calibration:
-        stored = read_calibrations(asked.calibration, asked.cameras, asked.baseline, asked.fisheye)
-    pictures = read_pair(left, right, max_pixels=max_pixels)
-    findings = examine(pictures.left.pixels, pictures.right.pixels, stored, known)
+    files, reading = asked.calibration or [], None
+    if files:
+        reading = read_description(
+            files, asked.cameras, asked.baseline, asked.fisheye, asked.extrinsics, asked.unit
+        )
+    pictures = read_pair(left, right, max_pixels=max_pixels, same_size=not (reading and reading[0].differs))
+    views = pictures.left.pixels, pictures.right.pixels
+    with naming(named(files)):
+        findings = examine_reading(*views, *reading, known) if reading else examine(*views, None, known)
     told = [replace(each, do=each.do and as_options(each.do)) for each in findings]
     wrong = any(each.verdict == "wrong" for each in told)
     console.answer({"findings": [asdict(each) for each in told], "ok": not wrong}, *map(str, told))

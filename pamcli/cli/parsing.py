@@ -2,16 +2,16 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
+from pamcli.files.units import EXAMPLE, parse_length
 from pamcli.registry.architectures import SCALES
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
-LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "in": 0.0254}
 LARGEST_RANGE = 1e6
 """Pixels; beyond it colours and their rounding say nothing."""
 
@@ -126,29 +126,37 @@ _INDEX = "with an index that counts from 0, --shard $((INDEX + 1))/N"
 shard = _two("/", "share of a batch: I/N with I from 1 to N", _INDEX, lambda one, all: 1 <= one <= all, 9)
 """A share I/N of all pairs."""
 
-cameras = _two(":", "pair of cameras", "write LEFT:RIGHT, as in 0:1", lambda left, right: left != right, 2)
+cameras = _two(":", "pair of cameras", "write LEFT:RIGHT, as in 0:1", lambda left, right: left != right, 3)
 """Numbers of the left and the right camera."""
-
-
-def _measure(text: str, units: Mapping[str, float]) -> float | None:
-    """A number above 0 times its unit."""
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?) ?([a-z]+)", text.strip().lower(), re.ASCII)
-    factor = {unit.lower(): factor for unit, factor in units.items()}.get(found[2] if found else "")
-    return float(found[1]) * factor if found and factor and 0 < float(found[1]) < 1e9 else None
 
 
 def memory_size(text: str, option: str) -> int:
     """Bytes, of a number without an exponent."""
-    if "e" not in text.lower() and (size := _measure(text, UNITS)):
-        return int(size)
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([a-z]+)", text.strip().lower(), re.ASCII)
+    factor = {unit.lower(): factor for unit, factor in UNITS.items()}.get(found[2] if found else "")
+    if found and factor and 0 < float(found[1]) < 1e9 and (size := int(float(found[1]) * factor)):
+        return size
     raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
 
 
 def length(text: str, option: str) -> float:
-    """Metres, from a number with its unit."""
-    if metres := _measure(text, LENGTHS):
-        return metres
-    raise UsageError(f"{option} {text!r} is no length", "a number and mm, cm, m or in, as in 25mm")
+    """Metres above 0, from a number with its unit, or metres."""
+    try:
+        metres = parse_length(text, option)
+    except InputError as error:
+        raise UsageError(error.message, error.hint) from error
+    if not 0 < metres < 1e9:
+        raise UsageError(f"{option} {text!r} is not a length above 0", EXAMPLE)
+    return metres
+
+
+def point(text: str, option: str) -> tuple[float, float]:
+    """x and y of a pixel, from X,Y."""
+    with suppress(ValueError):
+        x, y = map(float, text.split(","))
+        if math.isfinite(x) and math.isfinite(y):
+            return x, y
+    raise UsageError(f"{option} {text!r} is not a point", "X,Y in pixels, as in 489.4,265.2")
 
 
 def known_length(text: str, option: str) -> tuple[tuple[tuple[float, float], tuple[float, float]], float]:

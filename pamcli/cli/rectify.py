@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pamcli.cli import options, parsing
-from pamcli.cli.calibration import FISHEYE, Files
+from pamcli.cli.calibration import EXTRINSICS, FISHEYE, Extrinsics, Files
 from pamcli.cli.groups import flag, option
 from pamcli.cli.report import work_off
 
@@ -39,6 +39,7 @@ class Views(Files):
         metavar="DEGREES",
     )
     fisheye: bool = FISHEYE
+    extrinsics: Extrinsics = EXTRINSICS
     uncalibrated: bool = flag("Rectify by what both pictures show, without a calibration: no distances.")
 
 

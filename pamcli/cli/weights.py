@@ -14,8 +14,9 @@ from pamcli.cli.groups import OptionGroup, argument, command, flag, group, optio
 from pamcli.cli.network import WEIGHTS
 from pamcli.cli.options import JSON, JSONL, Device, Messages, NewFile, at_most_one
 from pamcli.errors import PamError, UsageError
+from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file
-from pamcli.inference.weights_files import require_whole, weights_facts
+from pamcli.inference.weights_files import not_finite, require_whole, weights_facts
 from pamcli.registry.catalog import REGISTERED, files_behind, keep_networks, locate, sha256
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     """
     console, path = listen(Console(jsonl=json)), locate(weights, check=False)
     values = {"name": weights, **weights_facts(path), "path": path, "sha256": sha256(path)}
+    if unsound := not_finite(path):
+        values["not_finite"] = (
+            f"NaN or infinite values in {counted(len(unsound), 'tensor')}: {listed(unsound)}"
+        )
     shown = {key: value for key, value in values.items() if value not in (None, "")}
     if "parameters" in shown:
         shown["parameters"] = f"{values['parameters']} ({values['parameters'] / 1e6:.2f}M)"

@@ -26,6 +26,8 @@ class StereoPair:
     """What messages call the pair."""
     files: tuple[Path, ...] = ()
     """Where the views come from; empty: from what `name` says."""
+    same_size: bool = True
+    """False where views of two sizes are allowed, which a calibration describes."""
 
     def __post_init__(self) -> None:
         sizes = [f"{view.pixels.shape[1]} x {view.pixels.shape[0]}" for view in (self.left, self.right)]
@@ -35,9 +37,12 @@ class StereoPair:
                 f"({self.left.orientation} and {self.right.orientation})",
                 "a rectified pair has one; rotate the pixels and drop the tag",
             )
-        if sizes[0] != sizes[1]:
+        if sizes[0] != sizes[1] and self.same_size:
             said = f"{self.name}: the views differ in size, left {sizes[0]}, right {sizes[1]} pixels"
-            raise InputError(said, "both pictures of a rectified pair have one size")
+            raise InputError(
+                said,
+                "both images of a rectified pair have one size: pam rectify LEFT RIGHT --calibration FILE",
+            )
 
     @property
     def title(self) -> str:
@@ -53,10 +58,10 @@ class StereoPair:
         return int(self.left.pixels.shape[0])
 
 
-def read_pair(left: Path, right: Path, *, max_pixels: int | None) -> StereoPair:
+def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
     """Read both views. Raises InputError as `read_picture` and `StereoPair` do."""
     views = [read_picture(path, max_pixels=max_pixels) for path in (left, right)]
-    return StereoPair(views[0], views[1], f"{left}, {right}", (left, right))
+    return StereoPair(views[0], views[1], f"{left}, {right}", (left, right), same_size)
 
 
 def read_packed_pair(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
+from pamcli.files.finding import check_regular
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import HINT, free_memory, readable
@@ -60,7 +61,11 @@ def require_as_sealed(path: Path) -> None:
 
 
 def is_exported(path: Path) -> bool:
-    """Whether a file seems to be of `export`; a missing or unreadable one, too: loading it says so."""
+    """Whether a file seems to be of `export`; a missing or unreadable one, too: loading it says so.
+
+    Raises ModelError: it is a pipe or a device.
+    """
+    check_regular(path, ModelError)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return data.find(b"pam_format") >= 0

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pamcli.errors import DeviceError, ModelError, UsageError
+from pamcli.files.finding import check_regular
 from pamcli.inference.memory import HINT, is_memory_error
 
 PROVIDERS = {
@@ -103,6 +104,8 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
     runtime = library("onnxruntime")
     name = name or str(model)
     engines = None
+    if isinstance(model, Path):
+        check_regular(model, ModelError)
     try:
         if device.partition(":")[0] in BUILDING:
             engines = engines_of(model if isinstance(model, bytes) else _content(model))

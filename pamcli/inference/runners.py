@@ -1,6 +1,7 @@
 """Networks that are not pam's own, as they stand: arrays in by name, arrays out by name."""
 
 import importlib
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ TYPES: dict[str, type[np.generic]] = {
 }
 """Types of inputs that pictures can be given as."""
 
+LARGEST_INPUT = 1 << 28  # values
 FREE_SIDE = 64  # pixels of a side that is free, where the network is only looked at
 
 Arrays = dict[str, NDArray[Any]]
@@ -51,7 +53,12 @@ class Session:
             tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
             for ports in (session.get_inputs(), session.get_outputs())
         )
+        for what, ports in (("input", inputs), ("output", outputs)):
+            if not ports:
+                raise ModelError(f"{path} has no {what}", "export it with two views in and a result out")
         for port in inputs:
+            if math.prod(side or 1 for side in port.shape) > LARGEST_INPUT:
+                raise ModelError(f"{path}: its input {port} is larger than pictures are")
             if port.type not in TYPES:
                 raise ModelError(f"{path}: its input {port.name} is a {port.type}, which no picture can be")
         half = any(port.type == "tensor(float16)" for port in inputs)

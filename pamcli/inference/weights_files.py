@@ -4,6 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from pamcli.registry.spec import read_header
 
 
@@ -18,6 +20,19 @@ def weights_facts(path: Path) -> dict[str, Any]:
     file = read_header(path)
     more = {"parameters": file.parameters, "precision": file.precision, "bytes": file.size}
     return {**asdict(file.spec), **more}
+
+
+def not_finite(path: Path) -> list[str]:
+    """Name the tensors of a safetensors file that hold NaN or infinite values; of other files none."""
+    if path.suffix in (".onnx", ".toml"):
+        return []
+    import numpy as np  # not for `pam --help`
+
+    plain = read_header(path).precision in ("fp16", "fp32", "fp64")  # NumPy knows no bf16
+    with safe_open(path, "numpy" if plain else "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+    finite = np.isfinite if plain else lambda values: values.isfinite()
+    return [name for name, values in tensors.items() if not finite(values).all()]
 
 
 def _exported(path: Path) -> dict[str, Any]:

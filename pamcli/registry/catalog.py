@@ -60,6 +60,7 @@ def locate(weights: str | Path, *, check: bool = True) -> Path:
     where none is named. Raises ModelError, and UsageError for a malformed Hub address.
     """
     if isinstance(weights, Path):
+        check_regular(weights, ModelError)
         return weights
     if weights.startswith("hf:"):
         return _from_hub(weights)

@@ -4,6 +4,7 @@ Every file of the description is one record, `Description`; the guide's page own
 """
 
 import json
+import math
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from pamcli.registry.architectures import Architecture, Task
 
 SUFFIX = ".toml"
 FREE = "free"
+LARGEST_SIZE = 1 << 26  # pixels of what a network takes at once
 
 Given = Literal["left", "right", "left+right", "right+left", "left/2", "right/2", "flow/2"]
 """What an input is given. left+right: both views, one after the other in the channels; /2: in half the size,
@@ -102,6 +104,8 @@ class Description:
             raise UsageError(f"size {self.size} is not a multiple of {self.multiple}")
         if self.fixed_size is None and self.larger == "reduce":
             raise UsageError("larger reduce needs a size")
+        if math.prod(self.fixed_size or ()) > LARGEST_SIZE:
+            raise UsageError(f"size {self.size} has more than {LARGEST_SIZE:,} pixels")
         if any(
             2 * most > side for most, side in zip(self.overlap or (), self.fixed_size or (), strict=False)
         ):

@@ -145,7 +145,7 @@ def recognise(
     if superres:
         given, made = interface.inputs[0].sides[0], interface.outputs[0].sides[0]
         values["scale"] = scale or (given and made // given)
-        if not values["scale"]:  # a side is free
+        if not 2 <= values["scale"] <= 16:  # a side is free, or nothing becomes larger
             return None
     if values["size"] != "free":
         values["multiple"] = 1

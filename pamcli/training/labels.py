@@ -5,24 +5,27 @@ disparities of both views are consistent, and block matching finds none, or abou
 can be asked instead of block matching, which then must have found about the same, from both views, too.
 """
 
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.ExifTags import Base
+from PIL.Image import Exif
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import counted, shown
+from pamcli.files.finding import counted, listed, shown
 from pamcli.files.outputs import require_apart
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, eight_bits, encode_picture, read_picture
 from pamcli.imaging.matching import grey, match_densely
+from pamcli.imaging.raster import exif_notes
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import files_behind
 
@@ -33,7 +36,9 @@ MOST_DISPARITY = 207  # that block matching looks for, pixels
 LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
 MIRRORED = "-mirrored"  # what is added to the names of mirrored pairs
 PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, and suffixes of the files in them
+Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 LOG = logging.getLogger("pamcli")
+MADE_FROM = "labels of the images with sha256 "  # in the notes of labelled images
 SAME = 8.0  # of 255, by which small copies of a picture and of its labelled one differ at most, in the mean
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
@@ -58,8 +63,8 @@ def to_label(
     With each go its place in the source, and whether it is mirrored.
     mirrored: each pair a second time, left for right, its views exchanged. overwrite: those, too, that are
     there. networks: what they are read from. truths: what the source knows beside its pictures.
-    Raises UsageError: pairs with a truth at every pixel, of two names that become one, in that folder, or in
-    which others of their names are labelled; InputError.
+    Raises UsageError: pairs with a truth at every pixel, of two names that become one, in that folder, or
+    whose images are not those that were labelled: some, without `overwrite`, or all; InputError.
     """
     if source.endless:
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
@@ -78,15 +83,24 @@ def to_label(
             said = f"{shown(other)} and {shown(name)} would have their labels in one file"
             raise UsageError(said, "rename one of them")
     # A run that is killed leaves one such pair; more are files of somebody else.
-    files = [label_files(folder, name) for name in wanted]
-    half = [each for each in files if not each["right"].exists() and any(map(Path.exists, each.values()))]
+    files = {name: label_files(folder, name) for name in wanted}
+    begun = [name for name, each in files.items() if any(map(Path.exists, each.values()))]
+    there = {name for name in begun if all(map(Path.exists, files[name].values()))}
+    half = [name for name in begun if name not in there]
     if len(half) > 1 and not overwrite:
-        found = next(path for path in half[0].values() if path.exists())
+        found = next(path for path in files[half[0]].values() if path.exists())
         raise UsageError(f"{shown(found)} and others are there, and no labels", "give another folder")
-    there = [name for name in wanted if label_files(folder, name)["right"].exists()]
-    for name in there[:1] + there[-1:]:
-        with suppress(InputError):  # of pictures that cannot be read it will be said
-            _require_same(source.load(wanted[name][0]), wanted[name][1], label_files(folder, name)["left"])
+    changed = [name for name in begun if name in there and _is_changed(source, *wanted[name], files[name])]
+    if changed and (not overwrite or len(changed) == len(there)):
+        said = f"{shown(folder)} has labels of other images by the names of these pairs: {listed(changed)}"
+        raise UsageError(said, "give another folder, or label anew with `overwrite` where only some differ")
+    if changed:
+        LOG.warning(f"the images of {listed(changed)} are others than were labelled: labelled anew")
+    mine = {each["right"].stem for each in files.values()}
+    mine |= {f"{stem}{MIRRORED}" for stem in mine}
+    if others := sorted({path.stem for path in (folder / "right").glob("*.png")} - mine):
+        said = f"{counted(len(others), 'pair')} that are none of these: {listed(others)}"
+        LOG.info(f"{shown(folder)} keeps the labels of {said}")
     if overwrite:
         return wanted
     if there:
@@ -94,15 +108,39 @@ def to_label(
     return {name: pair for name, pair in wanted.items() if name not in there}
 
 
-def _require_same(sample: Sample, mirrored: bool, labelled: Path) -> None:
-    """Raise UsageError where a labelled left picture is not that of a pair, but another of its name."""
-    left = sample.right[:, ::-1] if mirrored else sample.left
-    both = (eight_bits(each) for each in (left, read_picture(labelled).pixels))
-    small = [Image.fromarray(np.ascontiguousarray(each)).resize((32, 24)) for each in both]
-    one, other = (np.asarray(each, np.float32) for each in small)
-    if np.abs(one - other).mean() > SAME:
-        said = f"{shown(labelled)} is not the picture of {shown(sample.name)}: other pairs are labelled there"
-        raise UsageError(said, "give another folder")
+def _views(sample: Sample, mirrored: bool) -> Views:
+    """Return the views of a pair, of 8 bits, exchanged and turned over where it is mirrored."""
+    views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
+    return eight_bits(views[0]), eight_bits(views[1])
+
+
+def _hash(views: Views) -> str:
+    """Return the sha256 of two views, by which labels say what they were made from."""
+    digest = hashlib.sha256()
+    for view in views:
+        digest.update(f"{view.shape}".encode() + np.ascontiguousarray(view).tobytes())
+    return digest.hexdigest()
+
+
+def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, Path]) -> bool:
+    """Whether labels were made from other images than a pair has now; says where that cannot be known."""
+    try:
+        views = _views(source.load(index), mirrored)
+        labelled = [read_picture(files[side]) for side in ("left", "right")]
+    except InputError as error:
+        LOG.warning(
+            f"{shown(source.names[index])}: its labels stay, its images cannot be read: {error.message}"
+        )
+        return False
+    noted = exif_notes(labelled[1].exif).get(Base.ImageDescription)
+    if isinstance(noted, str) and noted.startswith(MADE_FROM):
+        return noted.removeprefix(MADE_FROM) != _hash(views)
+    both = zip(views, (eight_bits(each.pixels) for each in labelled), strict=True)  # of an earlier version
+    return any(np.abs(_small(one) - _small(other)).mean() > SAME for one, other in both)
+
+
+def _small(view: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.asarray(Image.fromarray(np.ascontiguousarray(view)).resize((32, 24)), np.float32)
 
 
 def label_pairs(
@@ -120,11 +158,8 @@ def label_pairs(
     """
     for name, (index, mirrored) in wanted.items():
         try:
-            sample = source.load(index)
-            views = sample.left, sample.right
-            if mirrored:
-                views = sample.right[:, ::-1], sample.left[:, ::-1]
-            left, right = (_reduced(eight_bits(view)) for view in views)
+            whole = _views(source.load(index), mirrored)
+            left, right = map(_reduced, whole)
             found = find_labels(matcher, left, right, second)
         except InputError as error:
             yield name, error
@@ -132,13 +167,18 @@ def label_pairs(
         share = float(np.isfinite(found).mean())
         if share >= LEAST:
             content = {"disparity": encode_disparity(found, ".npy").data}
+            notes = Exif()
+            notes[Base.ImageDescription] = MADE_FROM + _hash(whole)
             for side, view in (("left", left), ("right", right)):
-                content[side] = encode_picture(Picture(view), ".png", name=name)
+                content[side] = encode_picture(Picture(view, exif=notes.tobytes()), ".png", name=name)
             for part, file in label_files(folder, name).items():
                 write_atomically(file, content[part])
         else:  # earlier labels would be learned from
-            for file in reversed(label_files(folder, name).values()):
-                file.unlink(missing_ok=True)
+            earlier = [file for file in reversed(label_files(folder, name).values()) if file.exists()]
+            for file in earlier:
+                file.unlink()
+            if earlier:
+                LOG.warning(f"{shown(name)}: its earlier labels are deleted, for too few pixels have one now")
         yield name, share
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.camera import Camera
+from pamcli.calibration.rig import Rig
 
 BLUR = 0.3
 """Standard deviation of the lens's, pixels."""
@@ -126,7 +127,7 @@ def exact_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
     if camera.fisheye:
         return camera.rays(points.astype(np.float64))  # from a table of 4096 angles, good to 1e-7
     seen = (points - camera.matrix[:2, 2]) / camera.matrix[[0, 1], [0, 1]]
-    k1, k2, p1, p2, k3 = camera.distortion
+    k1, k2, p1, p2, k3 = np.append(camera.distortion, 0.0)[:5]
     flat = seen
     for _ in range(30):
         x, y = flat.T

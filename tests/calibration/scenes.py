@@ -23,7 +23,7 @@ def room(rig: Rig, seed: int = 0, *, floor: float = FLOOR) -> tuple[np.ndarray, 
         (rig.left, np.eye(3), np.zeros(3)),
         (rig.right, rig.rotation, rig.translation),
     ):
-        taker = Taker(camera, rig.size)
+        taker = Taker(camera, rig.size if camera is rig.left else rig.right_size or rig.size)
         view = None
         for flat, rotation, translation in flats:
             pose = turn @ rotation, turn @ np.array(translation) + there

@@ -142,7 +142,7 @@ def test_numbers_that_describe_no_cameras(values: tuple[float, ...], message: st
 
 def test_warnings() -> None:
     assert Calibration(100, 0.1, 0, (3, 2), (6, 4)).warnings() == []
-    assert "zero" in Calibration(100, 0).warnings()[0]
+    assert "not known" in Calibration(100, 0).warnings()[0]
     assert "millimetres that were taken for metres" in Calibration(100, 120).warnings()[0]
     assert "metres that were taken for millimetres" in Calibration(100, 0.0001).warnings()[0]
     assert "focal length of 35 px: perhaps one in millimetres" in Calibration(35, 0.1).warnings()[0]
@@ -160,8 +160,7 @@ def read_back(data: bytes) -> PlyData:
 
 def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, truth: np.ndarray) -> None:
     picture = read_picture(SAMPLE / "left.png").pixels
-    confidence = np.linspace(0, 1, truth.size, dtype=np.float32).reshape(truth.shape)
-    data, count = encode_point_cloud(truth, calibration, picture=picture, confidence=confidence)
+    data, count = encode_point_cloud(truth, calibration, picture=picture)
     ply = read_back(data)
     vertex = ply["vertex"]
     known = np.isfinite(truth)
@@ -172,7 +171,9 @@ def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, tr
     np.testing.assert_allclose(points, points_of(calibration, truth)[known], rtol=1e-5, atol=1e-6)
     colors = np.stack([vertex[name] for name in ("red", "green", "blue")], axis=1)
     np.testing.assert_array_equal(colors, picture[known])
-    np.testing.assert_array_equal(vertex["confidence"], confidence[known])
+    white = read_back(encode_point_cloud(truth, calibration)[0])["vertex"]
+    assert [*map(str, white.properties)] == [*map(str, vertex.properties)], "one schema, whatever is known"
+    assert (white["red"] == 255).all()
 
 
 def test_a_cloud_of_pixels_that_are_not_square() -> None:
@@ -193,7 +194,6 @@ def test_a_thinner_and_nearer_cloud(calibration: Calibration, truth: np.ndarray)
     for index, axis in enumerate("xyz"):
         np.testing.assert_allclose(vertex[axis], points[near][:, index], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(vertex["red"], rows[near])
-    assert "confidence" not in vertex
     empty, none = encode_point_cloud(truth, calibration, max_depth=0.1)
     assert none == len(read_back(empty)["vertex"]) == 0
 

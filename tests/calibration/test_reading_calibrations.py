@@ -11,9 +11,10 @@ import cv2
 import numpy as np
 import pytest
 
+from pamcli.calibration.camera import Camera
 from pamcli.calibration.files import StoredCalibration, encode_calibration, read_calibration
 from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, PamError
 
 
@@ -50,6 +51,13 @@ def check_rectified(calibration: Calibration | None, size: tuple[int, int] | Non
     assert calibration.size == size
 
 
+def rounded(calibration: Calibration | None) -> Calibration:
+    """Without the last digits, which the way over a projection costs."""
+    assert calibration is not None
+    values = {name: round(getattr(calibration, name), 12) for name in ("baseline", "offset")}
+    return calibration.replaced(**values)
+
+
 @pytest.mark.parametrize(
     "text", [files.OPENCV_4, files.OPENCV_XML, files.OPENCV_JSON], ids=["yaml", "xml", "json"]
 )
@@ -83,7 +91,7 @@ def test_ros(tmp_path: Path) -> None:
     check_rig(stored)
     check_rectified(stored.rectified)
     assert stored.unit_note is None
-    with pytest.raises(InputError, match=r"file0: tells of one camera \(give two files"):
+    with pytest.raises(InputError, match=r"file0: describes one camera \(give two files"):
         read(tmp_path, files.ROS_LEFT)
     with pytest.raises(InputError, match=r"left of the left one.*exchange the two"):
         read(tmp_path, files.ROS_RIGHT, files.ROS_LEFT)
@@ -189,7 +197,7 @@ def test_kitti_odometry(tmp_path: Path) -> None:
 
 def test_middlebury(tmp_path: Path) -> None:
     stored = read(tmp_path, files.MIDDLEBURY)
-    assert stored.rectified == Calibration(
+    assert rounded(stored.rectified) == Calibration(
         3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988), ndisp=280
     )
     assert stored.notes == []
@@ -228,7 +236,7 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
         ("baseline=193.001", "baseline=nan", "baseline holds nan"),
         ("cam0=[3979.911 0", "cam0=[x 0", "cam0 holds 'x' where a number belongs"),
         ("cam0=[3979.911 0", "cam0=[0", "cam0 holds 8 numbers, not 9"),
-        ("cam0=[3979.911", "cam0=[0", "focal length is 0 px, not above 0"),
+        ("cam0=[3979.911", "cam0=[0", "is singular: its focal length is not above 0"),
         ("doffs=124.343", "doffs=inf", "doffs holds inf"),
         ("width=2964", "width=0", "width x height is 0 x 1988"),
         ("height=1988", "", "width x height is missing"),
@@ -255,7 +263,7 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
         ({"T": np.zeros(3)}, "T is zero"),
         ({"T": -files.T}, "left of the left one"),
         ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left one"),
-        ({"distortion_model": "omni"}, "distortion_model 'omni' is not known"),
+        ({"distortion_model": "omni"}, "distortion_model 'omni' is not a lens model of OpenCV"),
         ({"P1": files.P1, "P2": files.P1 * 0}, "singular"),
         ({"P1": files.P1, "P2": files.P2 * [[1.1], [1], [1]]}, "are not rectified"),
         ({"P1": files.P2, "P2": files.P1}, "left of the left one"),
@@ -281,7 +289,7 @@ def test_missing_and_long_files(tmp_path: Path) -> None:
         read_calibration(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="it is a folder"):
         read_calibration(tmp_path)
-    with pytest.raises(InputError, match="no text file of numbers"):
+    with pytest.raises(InputError, match="not a text file of numbers"):
         read(tmp_path, "a" * (1 << 20) + "b")
 
 

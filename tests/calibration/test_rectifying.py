@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 import pytest
 
-from pamcli.calibration.rig import Camera, Rig, StatedRectification
+from pamcli.calibration.camera import Camera, StatedRectification
+from pamcli.calibration.rig import Rig
 from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError
 from pamcli.imaging.preflight import check_pair

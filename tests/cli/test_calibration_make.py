@@ -151,7 +151,11 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
             2,
             ("--board '9' is no board", "as in 9x6"),
         ),
-        (("lefts", "rights", "--board", "9x6", "--square", "30"), 2, ("--square '30' is no length", "25mm")),
+        (
+            ("lefts", "rights", "--board", "9x6", "--square", "30"),
+            2,
+            ("a square of 30 m is unlikely", "25mm"),
+        ),
         (("lefts", "rights", *BOARD, "--marker", "3cm"), 3, ("the marker is not smaller than the square",)),
         (("lefts", *BOARD), 2, (".mpo", "--packed lr")),
         (("lefts", "rights", "third", *BOARD), 2, ("3 places",)),
@@ -163,7 +167,7 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
         (
             ("lefts", "rights", "--board", "10x7", "--square", "3cm"),
             3,
-            ("they show one of 9 x 6: --board 9x6",),
+            ("they show one of 9x6: --board 9x6",),
         ),
         (("few/l", "few/r", *BOARD), 3, ("in 1 pair, of 5 at least",)),
         (

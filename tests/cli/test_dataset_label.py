@@ -206,3 +206,48 @@ def test_a_pair_that_is_labelled_too_little_now_loses_its_labels(
     monkeypatch.setattr("pamcli.training.labels.LEAST", 1.01)
     assert "too few, left out" in pam(*label, "--overwrite").stdout.decode()
     assert not any(path.is_file() for path in Path("labelled").rglob("*"))
+
+
+LABEL = ["dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu"]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_changed_image_is_noticed_in_any_place(mine: Path, side: str) -> None:
+    assert pam(*LABEL).code == 0
+    before = np.load("labelled/disparity/b.npy")
+    view = np.asarray(Image.open(f"mine/{side}/b.png")).copy()
+    view[:2, :2] ^= 1  # next to nothing
+    Image.fromarray(view).save(f"mine/{side}/b.png")
+    run = pam(*LABEL)
+    assert run.code == 2
+    assert "labelled has labels of other images by the names of these pairs: b" in run.stderr
+    assert "--overwrite" in run.stderr
+    assert np.array_equal(np.load("labelled/disparity/b.npy"), before, equal_nan=True)
+    run = pam(*LABEL, "--overwrite")
+    assert run.code == 0
+    assert "the images of b are others than were labelled: labelled anew" in run.stderr
+    assert np.array_equal(np.asarray(Image.open(f"labelled/{side}/b.png")), view)
+    run = pam(*LABEL)
+    assert (run.code, "2 pairs of 2 labelled there already" in run.stderr) == (0, True)
+
+
+def test_labels_that_are_deleted_are_named(mine: Path) -> None:
+    assert pam(*LABEL).code == 0
+    view = np.asarray(Image.open("mine/right/b.png"))
+    Image.fromarray(255 - view[::-1]).save("mine/right/b.png")
+    run = pam(*LABEL, "--overwrite")
+    assert run.code == 0
+    assert "warning: b: its earlier labels are deleted, for too few pixels have one now" in run.stderr
+    assert [path.name for path in Path("labelled/right").iterdir()] == ["a.png"]
+
+
+def test_labels_that_stay_are_named(mine: Path) -> None:
+    assert pam(*LABEL).code == 0
+    for side in ("left", "right"):
+        (mine / side / "a.png").unlink()
+    (mine / "left/b.png").write_bytes(b"no picture")
+    run = pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu")
+    assert "labelled keeps the labels of 1 pair that are none of these: a" in run.stderr
+    assert "b: its labels stay, its images cannot be read: " in run.stderr
+    Path("labelled/disparity/b.npy").unlink()
+    assert pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu").code == 6

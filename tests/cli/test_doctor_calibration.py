@@ -86,7 +86,7 @@ def test_known_lengths(taken: Path, rig: Rig) -> None:
         (("left.png", "right.png", "--baseline", "1"), 2, ("--baseline takes a calibration",)),
         ((*PAIR, "--known-length", "1,2,3=4m"), 2, ("'1,2,3=4m' is no length between two pixels",)),
         ((*PAIR, "--known-length", "1,2,1,2=4m"), 2, ("is no length between two pixels",)),
-        ((*PAIR, "--known-length", "1,2,3,4=4"), 2, ("'4' is no length",)),
+        ((*PAIR, "--known-length", "1,2,3,4=4x"), 2, ("'4x' is not a length",)),
         (("left.png", "right.png", "--calibration", "none.yaml"), 3, ("none.yaml",)),
         (("left.png", "small.png", "--calibration", "rig.yaml"), 3, ("small.png",)),
         (("left.png", "none.png", "--calibration", "rig.yaml"), 3, ("none.png",)),

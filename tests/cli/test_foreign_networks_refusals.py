@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import foreign_networks as made
@@ -46,11 +47,17 @@ def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
     [
         ('task = "disparity"', "", "task is missing"),
         ("white = 1", "white = 2", "white is 2"),
-        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white?"),
+        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white"),
         ('"left", right', '"right", right', "must be given both views"),
         ('"disparity" }', '"left" }', "outputs of disparity hold disparity, not left"),
         ('"free"', '"100x100"\nmultiple = 32', "size 100x100 is not a multiple of 32"),
         ('"free"', '"10"', "size is '10'"),
+        ('"free"', '"65536x65536"', "has more than 67,108,864 pixels"),
+        ('"whole.onnx"', '"a\\u0000b.onnx"', "net.toml: network: it holds a NUL character"),
+        ('"whole.onnx"', '"whole.onnx"\ninitial = "\\u0000"', "net.toml: initial: it holds a NUL"),
+        ("white = 1", "white = " + "1" * 5000, "net.toml is no description of a network: a number has"),
+        ("white = 1", "a" + ".a" * 50_000 + " = 1", "net.toml is no description of a network: a line has"),
+        ("white = 1", "white = " + "[" * 5000, "net.toml is no description of a network"),
         ('"free"', '"free"\nlarger = "reduce"', "reduce needs a size"),
         ("white = 1", "white = ", "is no description of a network: "),
         ("white = 1", "scale = 2", "belongs to superres"),
@@ -167,3 +174,37 @@ def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None
     command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
     with unchanged():
         refuse(pam(*command), 2, "labelled/left/a.png, which is read, lies where results would go")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "said"),
+    [
+        ({"left": (1, 3, "h", "w"), "right": (1, 3, "h", "w")}, {}, "net.onnx has no output"),
+        ({}, {"o": (1,)}, "net.onnx has no input"),
+        ({"left": (1, 3, 10**6, 10**6)}, {"o": (1, 3, 10**6, 10**6)}, "is larger than pictures are"),
+        ({"both": (1, 6, 64, 64)}, {"o": (1, 6, 64, 64)}, "of no family that pam knows"),
+    ],
+)
+def test_onnx_files_that_are_no_networks(
+    pair: Path, inputs: dict[str, made.Shape], outputs: dict[str, made.Shape], said: str
+) -> None:
+    graph = made.Graph()
+    if inputs:
+        graph.node("Identity", next(iter(inputs)), to="o")
+    else:
+        graph.node("Identity", graph.constant(np.float32([1])), to="o")
+    graph.save(Path("net.onnx"), inputs, outputs)
+    refuse(pam(*DISPARITY, "--weights", "net.onnx"), 4, said)
+    if "family" not in said:
+        refuse(pam("weights", "info", "net.onnx"), 4, said)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_networks_that_are_no_files(pair: Path, kind: str) -> None:
+    said = f"is not a regular file: it is a {kind}"
+    for name in ("net.toml", "net.onnx"):
+        os.mkfifo(name) if kind == "pipe" else os.symlink("/dev/zero", name)
+        refuse(pam(*DISPARITY, "--weights", name), 4, f"{name} {said}")
+        refuse(pam("weights", "describe", name, "-o", "made.toml"), 4, f"{name} {said}")
+    Path("other.toml").write_text(made.DESCRIBED.format(name="net", size="free"))
+    refuse(pam(*DISPARITY, "--weights", "other.toml"), 4, f"net.onnx {said}")

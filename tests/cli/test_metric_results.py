@@ -68,7 +68,6 @@ def test_all_results_of_a_pair(calib: Path, networks: None) -> None:
     np.testing.assert_allclose(vertex["z"].reshape(64, 96), depth, rtol=1e-5)
     np.testing.assert_allclose(vertex["x"].reshape(64, 96)[:, 50], depth[:, 50] * 0.1, rtol=1e-4)
     np.testing.assert_array_equal(vertex["red"], np.asarray(Image.open("left.png"))[..., 0].ravel())
-    np.testing.assert_array_equal(vertex["confidence"], np.load("c.npy").ravel())
 
 
 def test_unknown_pixels_have_no_depth(calib: Path, networks: None) -> None:
@@ -171,7 +170,7 @@ def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks:
         (("--focal", "100"), 2, ("--focal and --baseline",)),
         (("--focal", "-1", "--baseline", "1"), 2, ("--focal -1 is no number above 0",)),
         (("--focal", "nan", "--baseline", "1"), 2, ("--focal nan",)),
-        ((*HAND, "--max-depth", "0"), 2, ("--max-depth 0",)),
+        ((*HAND, "--max-depth", "0"), 2, ("--max-depth '0' is not a length above 0",)),
         ((*HAND, "--depth-error", "e.tif", "--disparity-error", "inf"), 2, ("--disparity-error inf",)),
         ((*HAND, "--cameras", "1:0"), 2, ("--cameras is about a calibration",)),
         (("--calibration", "wide.txt"), 3, ("for 96 x 60 pixels", "96 x 64")),
@@ -300,3 +299,39 @@ def test_pixels_by_hand_are_those_of_the_pictures(calib: Path) -> None:
     Path("d.pfm").write_bytes(encode_disparity(np.full((64, 96), 8.0, np.float32), ".pfm").data)
     pam("depth", "d.pfm", "--calibration", "calib.txt", "--focal", "80", "--doffs", "3", "--depth", "z.npy")
     np.testing.assert_allclose(np.load("z.npy"), 80 * 0.5 / (8 + 3), rtol=1e-6)
+
+
+def test_lengths_and_the_principal_point(calib: Path) -> None:
+    """A unit that the file does not state, lengths with units, points beside the image centre."""
+    np.save("d.npy", np.full((4, 6), 10, np.float32))
+    rig = "M1: &k [100, 0, 2, 0, 100, 1, 0, 0, 1]\nM2: *k\nR: [1, 0, 0, 0, 1, 0, 0, 0, 1]\nT: [-4.14, 0, 0]\n"
+    Path("rig.yaml").write_text(rig)
+    Path("K.txt").write_text("100 0 2 0 100 1 0 0 1\n0.5\n")
+    depths = {}
+    for name, arguments in {
+        "doubted": ("--calibration", "rig.yaml"),
+        "mm": ("--calibration", "rig.yaml", "--unit", "mm"),
+        "squares": ("--calibration", "rig.yaml", "--unit", "25mm"),
+        "baseline": ("--focal", "100", "--baseline", "4.14mm"),
+        "k": ("--calibration", "K.txt", "--max-depth", "600cm"),
+        "near": ("--calibration", "K.txt", "--max-depth", "4"),
+    }.items():
+        run = pam("depth", "d.npy", *arguments, "--depth", f"{name}.npy")
+        assert run.code == 0, run.stderr
+        assert ("--unit mm, --unit cm, or --unit 25mm" in run.stderr) == (name == "doubted")
+        depths[name] = float(np.load(f"{name}.npy")[0, 0])
+    expected = {"doubted": 41.4, "mm": 0.0414, "squares": 1.035, "baseline": 0.0414, "k": 5.0, "near": np.nan}
+    assert depths == pytest.approx(expected, nan_ok=True)
+    coarse = pam("depth", "d.npy", "--focal", "100", "--baseline", "4.14mm", "--depth", "z.png")
+    assert "depth in a PNG has steps of 1 mm, 2.4 % of half of the depths" in coarse.stderr
+    for name, more in {"centre": (), "stated": ("--principal-point", "2,1")}.items():
+        run = pam(
+            "depth", "d.npy", "--focal", "100", "--baseline", "0.5", *more, "--point-cloud", f"{name}.ply"
+        )
+        assert ("assume that it is the image centre" in run.stderr) == (name == "centre")
+    stated, centre = (PlyData.read(f"{name}.ply")["vertex"] for name in ("stated", "centre"))
+    assert (stated["x"][0], stated["y"][0]) == pytest.approx((-0.1, -0.05))
+    assert centre["x"][0] == pytest.approx(-0.125)
+    assert [*map(str, stated.properties)] == [
+        f"property {kind}" for kind in ("float x", "float y", "float z")
+    ] + [f"property uchar {color}" for color in ("red", "green", "blue")]

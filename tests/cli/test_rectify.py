@@ -228,7 +228,7 @@ P_rect_0{n}: 700 0 370 {p} 0 700 250 0 0 0 1 0
         (KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-350), "pictures of 741 x 500 pixels are"),
         (
             "P2: 700 0 370 0 0 700 250 0 0 0 1 0\nP3: 700 0 370 -350 0 700 250 0 0 0 1 0\n",
-            "kitti.txt describes pictures that are",
+            "kitti.txt describes images that are",
         ),
     ],
     ids=["calib_cam_to_cam", "calib"],
@@ -245,7 +245,7 @@ def test_a_baseline_in_millimetres_is_warned_of(rig: Path) -> None:
         "rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--baseline", "193", "-o", "out/"
     )
     assert run.code == 0, run.stderr
-    assert "warning: out/calibration.yaml: a baseline of 193 m: perhaps millimetres" in run.stderr
+    assert "warning: rig.yaml: a baseline of 193 m: perhaps millimetres" in run.stderr
 
 
 def test_without_a_calibration(here: Path) -> None:
@@ -282,9 +282,9 @@ def test_without_a_calibration_none_is_left_beside_the_pictures(batch: tuple[str
             )
         ),
         (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
-        (("--calibration", "calib.txt"), 3, ("calib.txt describes pictures that are rectified already",)),
+        (("--calibration", "calib.txt"), 3, ("calib.txt describes images that are rectified already",)),
         (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size '5' is no size", "16 to 65535 each")),
-        (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline 0 is no number above 0",)),
+        (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline '0' is not a length above 0",)),
         (("--calibration", "rig.yaml", "--cameras", "1"), 2, ("--cameras '1' is no pair of cameras",)),
         (("--calibration", "rig.yaml", "--fisheye"), 3, ("5 coefficients of distortion, not 4",)),
         (("--calibration", "small.yaml"), 3, ("for 640 x 480 pixels", "741 x 500", "another aspect")),

@@ -349,6 +349,19 @@ def test_import_refuses_what_was_imported(checkpoint: str) -> None:
         refuse(run, 2, "new.safetensors is a weights file of pam already", "use it as it is")
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_info_names_tensors_with_values_that_are_not_finite(here: Path, kind: torch.dtype) -> None:
+    state = {name: value.to(kind) for name, value in load_file(shipped("passrnet-x2")).items()}
+    state["upscale.7.weight"][0, 1, 2, 0] = torch.nan
+    state["upscale.4.weight"][0, 0, 0, 0] = -torch.inf
+    save_network(state, ModelSpec("passrnet", scale=2), Path("odd.safetensors"))
+    run = pam("weights", "info", "odd.safetensors")
+    assert run.code == 0
+    assert value_of(run, "not finite") == (
+        "NaN or infinite values in 2 tensors: upscale.4.weight, upscale.7.weight"
+    )
+
+
 def test_json_of_info_is_one_line(here: Path) -> None:
     spec = ModelSpec("passrnet", scale=2, training="two\nlines, “quoted”")
     save_network(load_file(shipped("passrnet-x2")), spec, Path("mine.safetensors"))

@@ -14,7 +14,7 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.load import check_state, empty_network, load_network, save_network
+from pamcli.registry.load import check_state, empty_network, halved, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
 X2 = ModelSpec("passrnet", scale=2)
@@ -61,6 +61,21 @@ def test_half_precision_leaves_what_is_beyond_its_range(tmp_path: Path) -> None:
     save_network(state, ModelSpec("pasmnet2"), tmp_path / "half", half=True)
     stored = load_network(tmp_path / "half")[0].state_dict()
     assert torch.equal(stored[name], state[name])
+
+
+def test_half_precision_leaves_a_tensor_of_which_one_value_is_beyond_its_range() -> None:
+    value = torch.ones(3, 3)
+    value[1, 1] = 1e6
+    assert torch.equal(halved(value), value)
+    assert halved(value / 1e6).dtype == torch.float16
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_single_value_that_is_not_finite_is_enough(value: float, tmp_path: Path) -> None:
+    weights = torch.zeros(3, 3, 3, 3)
+    weights[1, 2, 0, 1] = value
+    with pytest.raises(ModelError, match="holds values that are not finite"):
+        load_network(saved(tmp_path, **{LAST: weights}))
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

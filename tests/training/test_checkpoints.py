@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     assert found.optimizer["param_groups"] == saved.optimizer["param_groups"]
     for number, state in saved.optimizer["state"].items():
         assert all(torch.equal(found.optimizer["state"][number][key], value) for key, value in state.items())
+
+
+def test_older_ones_go_only_when_the_new_one_would_outlive_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, checkpoint(1), keep=1)
+    flushed = []
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((os.fstat(descriptor).st_ino, steps(tmp_path)))
+
+    monkeypatch.setattr(checkpoints.os, "fsync", fsync)
+    path = save_checkpoint(tmp_path, checkpoint(2), keep=1)
+    assert [(path.stat().st_ino, [1, 2]), (tmp_path.stat().st_ino, [1, 2])] == flushed[-2:]
+    assert steps(tmp_path) == [2]
 
 
 def test_the_last_few_are_kept(tmp_path: Path) -> None:

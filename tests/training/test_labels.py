@@ -85,11 +85,13 @@ def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_pat
     Path(tmp_path, "right").mkdir()
     for side in ("left", "right"):
         Image.new("RGB", (64, 48), (90, 90, 90)).save(tmp_path / side / "000.png")
+    (tmp_path / "disparity").mkdir()
+    np.save(tmp_path / "disparity/000.npy", np.ones((48, 64), np.float32))
     first = Held(90, 20)
     assert [*to_label(first, tmp_path, mirrored=False, overwrite=False)] == ["001"]
     assert [*to_label(first, tmp_path, mirrored=False, overwrite=True)] == ["000", "001"]
     for overwrite in (False, True):
-        with pytest.raises(UsageError, match="not the picture of 000: other pairs are labelled there"):
+        with pytest.raises(UsageError, match="has labels of other images by the names of these pairs: 000"):
             to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)
 
 

@@ -1,0 +1,225 @@
+"""Calibrations that leave something open: the images tell which reading fits, or that none does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import calibration_files as files
+import cv2
+import numpy as np
+import pytest
+from rendered_rigs import made_up
+from scenes import room
+
+from pamcli.batch.rectifying import rectify_files
+from pamcli.calibration.camera import scale_matrix
+from pamcli.calibration.described import CameraPair, Choice, Described
+from pamcli.calibration.examining import examine_reading
+from pamcli.calibration.files import describe_calibration, read_calibration
+from pamcli.calibration.readings import compare_readings
+from pamcli.calibration.rig import Rig
+from pamcli.calibration.uncalibrated import rectification_by_features
+from pamcli.errors import InputError, UsageError
+
+SIZE = (512, 320)
+Views = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    found = made_up(4, size=SIZE)
+    return replace(found, left=four(found.left), right=four(found.right))
+
+
+def four(camera: object) -> object:
+    """A camera with four coefficients, as either of OpenCV's models may have."""
+    return replace(camera, distortion=camera.distortion[:4])  # type: ignore[attr-defined, type-var]
+
+
+@pytest.fixture(scope="module")
+def taken(rig: Rig) -> Views:
+    return room(rig)
+
+
+def described(
+    rig: Rig, rotation: np.ndarray, translation: np.ndarray, metres: float | None = 1.0
+) -> Described:
+    return Described(
+        "a test", [CameraPair((rig.left, rig.right), rotation, translation, rig.size)], metres=metres
+    )
+
+
+def test_r_and_t_of_every_meaning_are_told_apart(rig: Rig, taken: Views) -> None:
+    r, t = rig.rotation, rig.translation
+    meanings = {"transform": (r, t), "pose": (r.T, -r.T @ t), "rows": (r.T, t), "position": (r, -r.T @ t)}
+    for way, given in meanings.items():
+        found = compare_readings(described(rig, *given), Choice(), *taken)
+        assert found is not None
+        if way == "transform":
+            assert found.better is None
+            assert found.asked.rows < 0.3
+        else:
+            assert found.better is not None
+            assert found.do == f"`extrinsics` {way}"
+            assert found.better.rows < 0.3
+            assert described(rig, *given).finished(found.better.choice).rig is not None
+
+
+def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) -> None:
+    fisheye = made_up(3, size=SIZE, fisheye=True)
+    unnamed = replace(
+        fisheye, left=replace(fisheye.left, fisheye=False), right=replace(fisheye.right, fisheye=False)
+    )
+    (finding,) = [
+        each
+        for each in examine_reading(
+            *room(fisheye), described(unnamed, fisheye.rotation, fisheye.translation), Choice()
+        )
+        if each.verdict == "wrong"
+    ]
+    assert (finding.topic, finding.do) == ("cameras", "`fisheye`")
+    back = -rig.rotation.T @ rig.translation
+    turned = replace(
+        described(rig, rig.rotation.T, back),
+        pairs=[CameraPair((rig.right, rig.left), rig.rotation.T, back, SIZE)],
+    )
+    (finding,) = examine_reading(*taken, turned, Choice())
+    assert (finding.verdict, finding.do) == ("wrong", "`cameras` 1:0")
+    assert "stands to the left of the left one; rows agree to 0." in finding.text
+
+
+def test_a_calibration_of_other_cameras_fits_in_no_reading(rig: Rig, taken: Views) -> None:
+    other = cv2.Rodrigues(np.radians([9.0, 0, 4]))[0] @ rig.rotation
+    found = compare_readings(described(rig, other, rig.translation), Choice(), *taken)
+    assert found is not None
+    assert found.better is None
+    assert found.asked.rows > 20
+    assert (
+        compare_readings(described(rig, other, rig.translation), Choice(), *(0 * view for view in taken))
+        is None
+    )
+
+
+def write(folder: Path, rig: Rig, rotation: np.ndarray, translation: np.ndarray, views: Views) -> Path:
+    for name, view in zip(("left.png", "right.png"), views, strict=True):
+        cv2.imwrite(str(folder / name), view)
+    values = {
+        "K1": rig.left.matrix,
+        "D1": rig.left.distortion,
+        "K2": rig.right.matrix,
+        "D2": rig.right.distortion,
+    }
+    path = folder / "rig.yaml"
+    path.write_text(
+        files.opencv(**values, R=rotation, T=translation, image_width=SIZE[0], image_height=SIZE[1])
+    )
+    return path
+
+
+def test_rectify_names_the_reading_that_fits_and_refuses_rows_far_apart(
+    rig: Rig, taken: Views, tmp_path: Path
+) -> None:
+    r, t = rig.rotation, rig.translation
+    pair = [tmp_path / "left.png", tmp_path / "right.png"]
+    path = write(tmp_path, rig, r.T, -r.T @ t, taken)
+    with pytest.raises(InputError, match=r"left of the left one; rows agree .* \(give `extrinsics` pose\)"):
+        rectify_files(*pair, output=f"{tmp_path}/out/", calibration=[path])
+    (outcome,) = rectify_files(*pair, output=f"{tmp_path}/out/", calibration=[path], extrinsics="pose")
+    assert outcome.error is None
+    assert outcome.facts["vertical_offset"] < 0.3
+    write(tmp_path, rig, cv2.Rodrigues(np.radians([9.0, 0, 4]))[0] @ r, t, taken)
+    (outcome,) = rectify_files(*pair, output=f"{tmp_path}/far/", calibration=[path])
+    assert isinstance(outcome.error, InputError)
+    assert "px apart after rectification" in str(outcome.error)
+    assert not [*(tmp_path / "far").glob("*.png")]
+
+
+def smaller(rig: Rig) -> Rig:
+    """The rig with a right camera of half the resolution."""
+    right = replace(rig.right, matrix=scale_matrix(rig.right.matrix, 0.5, 0.5))
+    return replace(rig, right=right, right_size=(SIZE[0] // 2, SIZE[1] // 2))
+
+
+def test_images_of_two_sizes_are_rectified_where_the_calibration_describes_both(
+    rig: Rig, tmp_path: Path
+) -> None:
+    both = smaller(rig)
+    views = room(both)
+    assert views[1].shape[:2] == (160, 256)
+    for name, view in zip(("left.png", "right.png"), views, strict=True):
+        cv2.imwrite(str(tmp_path / name), view)
+    cameras = []
+    poses = (None, np.column_stack([both.rotation, both.translation]))
+    for camera, pose in zip((both.left, both.right), poses, strict=True):
+        cameras.append((camera.matrix, camera.distortion, pose))
+    text = files.camchain(cameras).replace("[640, 480]", "[512, 320]", 1).replace("[640, 480]", "[256, 160]")
+    path = tmp_path / "camchain.yaml"
+    path.write_text(text)
+    pair = [tmp_path / "left.png", tmp_path / "right.png"]
+    (outcome,) = rectify_files(*pair, output=f"{tmp_path}/out/", calibration=[path])
+    assert outcome.error is None
+    assert outcome.facts["vertical_offset"] < 0.4
+    assert all(cv2.imread(str(each)).shape == (320, 512, 3) for each in (tmp_path / "out").glob("*.png"))
+    found = both.for_size(256, 160)  # of images that were made smaller
+    assert (found.size, found.right_size) == ((256, 160), (128, 80))
+    assert {each.verdict for each in examine_reading(*views, *describe_calibration(path))} == {"ok", "look"}
+    path.write_text(text.replace("[256, 160]", "[512, 320]"))
+    (outcome,) = rectify_files(*pair, output=f"{tmp_path}/no/", calibration=[path])
+    assert "the views differ in size, left 512 x 320, right 256 x 160" in str(outcome.error)
+
+
+@pytest.mark.parametrize("degrees", [60, 85, 110])
+def test_cameras_that_converge_strongly_are_refused_with_the_reason(degrees: float, rig: Rig) -> None:
+    turn = cv2.Rodrigues(np.radians([0, degrees, 0]))[0]
+    for one in (turn, turn.T):
+        center = cv2.Rodrigues(np.radians([0, degrees / 2, 0]))[0] @ [0.2, 0, 0]
+        with pytest.raises(InputError, match=f"turned by {degrees} degrees|not beside the left one"):
+            replace(rig, rotation=one, translation=-one @ center).rectification()
+
+
+def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
+    turn = cv2.Rodrigues(np.radians([0, 20, 0]))[0]
+    assert (
+        replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0]).rectification().calibration is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "units"), [(4.14, "mm (4.14 mm), cm (4.14 cm) or board squares"), (120, "mm (120 mm) or cm")]
+)
+def test_a_unit_that_is_not_stated_is_doubted_and_can_be_stated(length: float, units: str, rig: Rig) -> None:
+    found = described(rig, rig.rotation, rig.translation * length / rig.baseline, None)
+    stored = found.finished()
+    assert stored.doubt is not None
+    assert units in stored.doubt
+    assert stored.warnings() == [stored.doubt]
+    assert "`unit` mm, `unit` cm, or `unit` 25mm for board squares" in stored.doubt
+    stated = found.finished(Choice(unit=0.025))
+    assert (stated.doubt, stated.unit_note) == (None, None)
+    assert stated.rig is not None
+    assert stated.rig.baseline == pytest.approx(0.025 * length)
+    with pytest.raises(UsageError, match="states its unit of length"):
+        described(rig, rig.rotation, rig.translation).finished(Choice(unit=0.001))
+
+
+def test_extrinsics_may_be_one_matrix(rig: Rig, tmp_path: Path) -> None:
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = rig.rotation, rig.translation
+    lenses = {"K1": rig.left.matrix, "K2": rig.right.matrix}
+    for name in ("T", "RT", "T_lr", "extrinsics"):
+        (tmp_path / "rig.yaml").write_text(files.opencv(**lenses, **{name: pose}))
+        found = read_calibration(tmp_path / "rig.yaml", baseline="12cm").rig
+        assert found is not None
+        np.testing.assert_allclose(found.rotation, rig.rotation, atol=1e-9)
+        assert found.baseline == pytest.approx(0.12)
+
+
+def test_images_that_look_in_too_different_directions_are_not_rectified_by_features(taken: Views) -> None:
+    found, _ = rectification_by_features([taken])
+    assert found.left(np.full(SIZE[::-1], 255, np.uint8)).mean() > 0.8 * 255
+    turned = cv2.warpPerspective(
+        taken[1], np.float32([[0.3, 0, 300], [-0.3, 0.6, 100], [-0.0012, 0, 1]]), SIZE
+    )
+    with pytest.raises(InputError, match=r"empty|cannot be rectified|matches between"):
+        rectification_by_features([(taken[0], turned)])
