@@ -23,16 +23,15 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "files": ({"errors", "checked"}, {"pydantic", "numpy", "yaml"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
-    "networks": (set(), {"torch"}),
     "onednn": (set(), {"torch"}),
     "winograd": ({"onednn"}, {"torch"}),
-    "streaming": ({"networks", "onednn", "winograd"}, {"torch"}),
+    "networks": ({"onednn", "winograd"}, {"torch"}),
     "registry": (
         {"errors", "checked", "files", "networks"},
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
     "inference": (
-        {"errors", "files", "imaging", "networks", "streaming", "registry", "winograd"},
+        {"errors", "files", "imaging", "networks", "registry", "winograd"},
         {"torch", "numpy", "safetensors"},
     ),
     "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
@@ -74,7 +73,6 @@ TORCH_AT_THE_TOP = {
     "networks",
     "onednn",
     "winograd",
-    "streaming",
     "inference",
     "losses",
     "training",
@@ -84,7 +82,7 @@ TORCH_AT_THE_TOP = {
 }
 """Floors, packages and modules that import torch when they are imported; all else does so inside functions.
 
-What is outside networks, streaming and inference may stand here when it is itself imported inside functions
+What is outside networks and inference may stand here when it is itself imported inside functions
 only.
 """
 

@@ -1,17 +1,19 @@
-"""Arrays in, arrays out: the networks as a program uses them.
+"""Arrays in, arrays out: how networks are run.
 
 | to find | open |
 | --- | --- |
 | a matcher, an upscaler | `matcher`, `upscaler` |
-| a network of some weights, on a device in some precision | `loading`, `device` |
-| what size a pair is matched in | `match_size` |
-| how many rows are computed at a time, what fits | `memory` |
-| what both views say about each other | `consistency` |
-| a network by others: fed, cut into tiles, run | `foreign`, `tiling`, `runners`, `providers` |
-| its description, and which one is right | `describing`, `trial` |
-| a network of ours as an .onnx file | `onnx_file` |
-| a variant, which has no streamed form | `whole` |
-| whether all of this works here | `examination`, `gpu_check` |
+| what a stereo model is; networks of pam as one | `model` |
+| a model of some weights | `loading` |
+| which device and precision, and how a module runs there | `device`, `runtime` |
+| the size at which a pair is matched | `match_size` |
+| how much memory there is, and what fits into it | `memory`, `budget` |
+| images that do not fit: bands and tiles | `tiles` |
+| agreement of the disparities of both images | `consistency` |
+| networks of others | `foreign`, `runners`, `providers` |
+| their description, and which one is right | `describing`, `trial` |
+| networks of pam as .onnx files | `onnx_file` |
+| checks of an installation | `examination`, `gpu_check` |
 """
 
 PAIRS_AT_ONCE = 3

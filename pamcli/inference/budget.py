@@ -58,8 +58,8 @@ class MemoryBudget:
         """Compute results of a pair by name, whole or in bands that are joined.
 
         Args:
-            compute: From rows of both images, and what is told of progress, to results of the same rows, `scale`
-                times larger.
+            compute: From rows of both images, and what is told of progress, to results of the same rows,
+                `scale` times larger.
             left: (H, W, 3), what the network is given.
             right: The same of the right image.
             scale: How many times larger results are.
@@ -82,14 +82,15 @@ class MemoryBudget:
                     progress=progress,
                 )
             except (MemoryError, RuntimeError) as error:
-                if not is_memory_error(error) or rows <= self._fewest(height):
+                fewer = max(self._fewest(height), min(rows, height) // 2)
+                if not is_memory_error(error) or fewer >= min(rows, height):
                     with memory_errors(f"not enough memory for a pair of {width}x{height}"):
                         raise
             else:
                 if height * width > LARGE and self._device.type == "cpu":
                     give_back_freed_memory()
                 return found
-            rows = max(self._fewest(height), min(rows, height) // 2)
+            rows = fewer
             LOG.warning(
                 "not enough memory for %dx%d at once: continuing in bands of %d rows", width, height, rows
             )

@@ -317,7 +317,7 @@ class StereoMatcher:
         return StereoResult(disparity, returned, visible, confidence)
 
     def _twice(self, extras: Collection[str]) -> bool:
-        """Return True if the other image is matched, too: a model that is not sure by itself is asked twice."""
+        """Return True if the right image is matched, too."""
         asked = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
         return bool(asked & set(extras))
 

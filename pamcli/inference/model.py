@@ -4,6 +4,8 @@ A matcher and an upscaler see a network by `StereoModel` alone: networks of pam 
 they were exported to (`onnx_file.OnnxModel`) and networks of others (`foreign.ForeignModel`).
 """
 
+import copy
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,6 +129,8 @@ class TorchModel:
         self.spec, self.compute = spec, compute
         self.multiple = spec.row.multiple
         with memory_errors(f"the network does not fit into the memory of {compute.device}"):
+            if compute.device.type == "mps":  # which has no float64, in which networks are prepared
+                network = copy.deepcopy(network).cpu()
             self.network = network.prepared(compute.dtype).to(compute.device)
         self.halo: int = network.HALO
         self.runtime = Runtime(compute)
@@ -205,9 +209,9 @@ class TorchModel:
         if progress is None or not blocks or self.compute.device.type == "cuda":
             yield
             return
+        count = itertools.count(1)
         handles = [
-            block.register_forward_hook(lambda *_, share=number / len(blocks): progress(share))
-            for number, block in enumerate(blocks, 1)
+            block.register_forward_hook(lambda *_: progress(next(count) / len(blocks))) for block in blocks
         ]
         try:
             yield
@@ -217,6 +221,6 @@ class TorchModel:
 
 
 def predicted_memory(spec: ModelSpec, height: int, width: int) -> int:
-    """Predict the bytes that a network takes for images of a size (`scripts/measure_memory.py` measures it)."""
+    """Predict the bytes that a network takes for images of a size, see `scripts/measure_memory.py`."""
     per_pixel, per_pixel_and_column = spec.row.memory
     return int(height * width * (per_pixel + per_pixel_and_column * width))

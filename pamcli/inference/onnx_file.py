@@ -1,4 +1,4 @@
-"""Networks of pam as ONNX files: run by ONNX Runtime, and exported, held against PyTorch before they are kept."""
+"""Networks of pam as ONNX files: exported, compared with PyTorch, and run by ONNX Runtime."""
 
 import hashlib
 import logging
@@ -116,7 +116,7 @@ class OnnxModel:
         self.multiple = self.spec.row.multiple
 
     def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
-        """Return the match size that is possible: what is searched is fixed in the file. Raises UsageError."""
+        """Return the match size that is possible: the search is fixed in the file. Raises UsageError."""
         limit = self.spec.max_disparity
         if max_disparity != limit or (limit is not None and (min_disparity or size not in (1, "auto"))):
             searched = (

@@ -66,7 +66,7 @@ def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
 
 
 def to_pixels(image: Tensor, kind: np.dtype[np.generic]) -> Tensor:
-    """Convert (3, H, W) in about [0, 1], clamped, to (H, W, 3): bytes for uint8, else numbers to round later."""
+    """Convert (3, H, W) in about [0, 1], clamped, to (H, W, 3): bytes for uint8, else float32."""
     pixels = image.clamp(0, 1).permute(1, 2, 0)
     largest = RANGES.get(kind.newbyteorder("="))
     if largest is not None:
@@ -92,7 +92,8 @@ def _check(image: Pixels, name: str, smallest: int) -> None:
         raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", grey)
     if min(image.shape[:2]) < smallest:
         raise InputError(
-            f"the {name} image is {image.shape[1]}x{image.shape[0]}: both sides must be at least {smallest} px",
+            f"the {name} image is {image.shape[1]}x{image.shape[0]}: "
+            f"both sides must be at least {smallest} px",
             "use larger images",
         )
     if image.dtype.newbyteorder("=") in RANGES:

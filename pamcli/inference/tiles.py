@@ -97,7 +97,8 @@ def join(
     Args:
         parts: What `tiles` or `bands` return: together they cover the image.
         compute: From rows and columns of the image, and what is told of progress, to results by name,
-            (scale h, scale w) or with channels behind. Numbers are blended; of integers and booleans the part that counts most is taken.
+            (scale h, scale w) or with channels behind. Floating-point results are blended; of others the
+            part that counts most is taken.
         scale: How many times larger results are than the image.
         progress: Is told the share of the work that is done.
     """

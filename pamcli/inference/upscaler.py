@@ -59,6 +59,10 @@ class StereoUpscaler:
                 f"a scale above 1, up to {spec.scale}",
             )
 
+    def departure(self, height: int, width: int) -> str | None:
+        """Say what is done to images of a size (px) that the network itself does not do; None: nothing."""
+        return self.model.departure(height, width)
+
     def size_of(self, height: int, width: int) -> tuple[int, int]:
         """Height and width, px, of what a picture of that height and width becomes."""
         larger = [math.ceil(round(self.scale * side, 6)) for side in (height, width)]

@@ -82,8 +82,8 @@ def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: T
 
     Args:
         attention: A whole map (B, H, W, V), or cost and normaliser, of which a few columns are looked at.
-        position: (B, H, W), the matching column of the other image, as a fraction of columns: w of the way from
-            k to k + 1 it gives -(1 - w) log M(k) - w log M(k + 1).
+        position: (B, H, W), the matching column of the other image, as a fraction of columns: w of the way
+            from k to k + 1 it gives -(1 - w) log M(k) - w log M(k + 1).
         mask: (B, H, W) bool.
     """
     whole = attention.cost if isinstance(attention, RowAttention) else attention
@@ -110,7 +110,7 @@ def attention_likelihood(
     left: tuple[Tensor, Tensor] | None,
     right: tuple[Tensor, Tensor] | None,
 ) -> tuple[Quotient, Quotient]:
-    """Return `match_likelihood` of both directions of a scale, zero of zero pixels for an image without truth.
+    """Return `match_likelihood` of both directions of a scale, nothing for an image without truth.
 
     `left`, `right`: disparity in full-size pixels and the pixels that count (known, visible in the other
     image). Column x of the full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches

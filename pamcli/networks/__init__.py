@@ -1,4 +1,4 @@
-"""The networks in their plain form: whole maps, for training. Nothing here reads, writes or streams.
+"""The networks, one module each for training, inference and export. Nothing here reads or writes.
 
 "Parallax Attention for Unsupervised Stereo Correspondence Learning" (TPAMI 2020), and where it is computed:
 
@@ -30,5 +30,5 @@ What the paper describes beside its networks stands below `pamcli/`:
 | Section 5.3.1 | a stereogram to a rectified pair | `flickr1024/rectify_stereogram.py` |
 | Section 5.4.2 | training patches | `flickr1024/stores.py` |
 | Section 5.4.2 | PSNR, SSIM | `evaluation/superres_metrics.py` |
-| (not the paper's) | the same networks in the memory of a few rows | `streaming/` |
+| (not the paper's) | running the networks on a device, in bands of rows | `inference/` |
 """

@@ -240,9 +240,9 @@ def upsample_and_join(
 def fold_batch_norms(network: Network) -> Network:
     """Copy a network for inference; batch norms that follow a convolution become part of it.
 
-    The copy must not be trained: its running statistics are gone. It is computed in float64 on the CPU.
+    The copy must not be trained: its running statistics are gone. It is computed in float64.
     """
-    network = copy.deepcopy(network).cpu().eval().requires_grad_(False)
+    network = copy.deepcopy(network).eval().requires_grad_(False)
     for module in network.modules():
         vars(module).pop("winograd", None)  # of a network that has run: the weights may be others now
         if isinstance(module, nn.LeakyReLU):

@@ -35,10 +35,13 @@ class ErrorScale(nn.Module):
         self.out = conv(width, 1, 1, bias=True)
 
     def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, coarser: Sequence[Tensor]) -> Tensor:
-        """Logarithm of the scale in pixels of the pictures, (B, h, w) float32.
+        """Return the logarithm of the scale in pixels of the images, (B, h, w) float32.
 
-        `hidden` (B, C, h, w): the last hidden state; `near` (B, h, w): attention near the disparity; `coarser`:
-        disparities of both coarser scales (B, h, w), in pixels of this one.
+        Args:
+            hidden: The last hidden state (B, C, h, w).
+            near: Attention near the disparity (B, h, w).
+            disparity: (B, h, w), pixels of this scale.
+            coarser: Disparities of both coarser scales (B, h, w), in pixels of this one.
         """
         attention = near.clamp(min=SMALLEST_NEAR).log() / 4
         apart = [signed_log(disparity - other) for other in coarser]

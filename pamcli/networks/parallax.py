@@ -27,7 +27,7 @@ VISIBLE_THRESHOLD = 1.5
 """Pixels by which the disparities of both views may differ where a point is seen in both."""
 
 IMPOSSIBLE = -1e4
-"""The cost, and the logarithm of the attention, of columns that no pixel can match: attention is exactly 0."""
+"""Logarithm of the attention of columns that a pixel cannot match: attention is exactly 0."""
 
 NEAR = 1.5  # attention counts as near an estimate within this many pixels of its scale
 
@@ -232,9 +232,9 @@ def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention)
     k = k.clamp(0, width - 1)
     home = torch.arange(width, device=k.device)[:, None, None]
     near_home = home + torch.arange(-int(NEAR), int(NEAR) + 1, device=k.device)  # (W, 1, 3)
-    l = near_home.clamp(0, width - 1)
-    allowed = (near_home == l) & ~out_of_order(k[..., None], l, "right", back.max_disparity)
-    places = k[..., None] * width + l  # (B, H, W, 4, 3)
+    column = near_home.clamp(0, width - 1)
+    allowed = (near_home == column) & ~out_of_order(k[..., None], column, "right", back.max_disparity)
+    places = k[..., None] * width + column  # (B, H, W, 4, 3)
     cost = back.cost.flatten(2).gather(-1, places.flatten(2)).view(places.shape)
     normaliser = back.normaliser.gather(-1, k.flatten(2)).view(k.shape)
     returns = (cost - normaliser[..., None]).masked_fill(~allowed, -torch.inf).exp().sum(-1)

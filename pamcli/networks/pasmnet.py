@@ -59,12 +59,12 @@ class Matching:
     disparity: Tensor
     """Refined disparity of the left image (B, 1, H, W), pixels, >= 0."""
     initial: Tensor
-    """Disparity from the attention of stage 3 (B, H/4, W/4), in quarter-size pixels, its occlusions filled."""
+    """Disparity from the attention of stage 3 (B, H/4, W/4), in its pixels, occlusions filled."""
     maps: tuple[ParallaxMaps, ...]
     """Attention and masks of the stages 1, 2, 3; empty where they were not asked for."""
     estimate: Tensor | None = None
-    """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`, where
-    what is below 0 is taken as 0."""
+    """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`;
+    values below 0 count as 0 there."""
     received: Tensor | None = None
     """Attention that each left pixel receives (B, H/4, W/4), detached."""
     directions: tuple[RowAttention, RowAttention] | None = None
@@ -99,7 +99,7 @@ class PASMnet(nn.Module):
     """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
 
     def prepared(self, dtype: torch.dtype) -> PASMnet:
-        """Copy the network for inference, its convolutions in `dtype`; attention and disparity stay float32."""
+        """Copy the network for inference, its convolutions in `dtype`, all else in float32."""
         network = fold_batch_norms(self)
         if dtype == torch.float32:
             prepare_winograd(network)

@@ -143,7 +143,7 @@ class PASMnet2(nn.Module):
     """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
 
     def prepared(self, dtype: torch.dtype) -> PASMnet2:
-        """Copy the network for inference, its convolutions in `dtype`; attention and disparity stay float32."""
+        """Copy the network for inference, its convolutions in `dtype`, all else in float32."""
         network = fold_batch_norms(self)
         for stage in (network.st1, network.st2, network.st3):
             stage.merge_products()
@@ -292,7 +292,7 @@ class Scale(nn.Module):
     def forward(
         self, described: Tensor, attention: SymmetricAttention, coarser: ScaleResult | None = None
     ) -> ScaleResult:
-        """Compute the disparity from features of the left image (B, C, h, w); `coarser` has half of the size."""
+        """Compute the disparity; `described` (B, C, h, w): features of the left image."""
         context = self.upd.context_part(self.ctx(described))
         trust = torch.stack((attention.mass.detach(), attention.received.clamp(max=LARGEST_RECEIVED)), 1)
         column = torch.arange(described.shape[-1], device=described.device)

@@ -73,7 +73,7 @@ class PASSRnet2(nn.Module):
 
         Norms, scales and means become part of the 1x1 convolutions beside them (`Stream`).
         """
-        network = copy.deepcopy(self).cpu().eval().requires_grad_(False)
+        network = copy.deepcopy(self).eval().requires_grad_(False)
         stream = Stream()
         stream.writes(network.first)
         for block in network.blocks:

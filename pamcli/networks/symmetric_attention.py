@@ -92,7 +92,7 @@ class SymmetricAttention:
         return between.permute(0, 3, 1, 2)
 
     def mask_columns(self) -> None:
-        """Inference: set the cost of columns that cannot match to -inf; no finer scale needs them any more."""
+        """Inference: set the cost of columns that cannot match to -inf, which no finer scale needs."""
         if self.padded is not None:
             self.cost.add_(_mask(self.cost, self.max_disparity))
             _fill_edges(self.padded)
@@ -186,7 +186,7 @@ def _windows(padded: Tensor, first: Tensor, count: int) -> Tensor:
 
 
 def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return normaliser, initial disparity, its mass, and received attention (..., w) of costs (..., w, w)."""
+    """Return normaliser, initial disparity, mass, received attention (..., w) of costs (..., w, w)."""
     attention = cost.softmax(-1)
     largest, peak = attention.max(-1)
     normaliser = cost.gather(-1, peak[..., None])[..., 0] - largest.log()

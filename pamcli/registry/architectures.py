@@ -36,10 +36,10 @@ class Architecture:
     """Class, or function that makes one; called with the scale for super-resolution, and with the fields of a
     variant where there are such. Called with two images, `max_disparity`, `all_stages` and `confidence` it
     gives `disparity`, `initial`, `maps`, `received` and `confidence`; for super-resolution, with two images
-    and `both`, what `passrnet.SuperResolution` has. Its `prepared` makes it ready for inference, its `halo` is
-    as of `inference.model.StereoModel`."""
+    and `both`, what `passrnet.SuperResolution` has. Its `prepared` makes it ready for inference, its `HALO`
+    is the halo of `inference.model.StereoModel`."""
     memory: tuple[float, float]
-    """Bytes at the peak: per pixel of an image, and per pixel and column of it (scripts/measure_memory.py)."""
+    """Bytes at the peak: per pixel, and per pixel and column (scripts/measure_memory.py)."""
     parts: tuple[str, ...]
     """What may learn by itself: first words of the keys of its weights, or what `members` makes of them."""
     members: Mapping[str, str] = field(default_factory=dict)

@@ -177,7 +177,7 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         (["--precision", "bf16"], 2, "computes in fp32, not in bf16"),
         (["--device", "mps"], 5, "ONNX Runtime has no mps", "use --device cpu"),
         (["--device", "tensorrt"], 5, "ONNX Runtime has no tensorrt"),
-        (["--max-memory", "20MB"], 5, "does not fit into 20MB of memory"),
+        (["--max-memory", "20MB"], 5, "does not fit into --max-memory 20MB"),
     ):
         with unchanged():
             refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)

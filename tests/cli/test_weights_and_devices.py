@@ -176,7 +176,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pamcli.networks.pasmnet2.PASMnet2.forward", exhausted)
     with unchanged():
         run = pam(*COMMANDS["disparity"], "--match-size", "1")
-        refuse(run, 5, "left.png", "not enough memory", "96 x 64")
+        refuse(run, 5, "left.png", "not enough memory", "96x64")
 
 
 # --- memory ---------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_a_limit_of_memory_that_is_enough(command: list[str]) -> None:
 def test_a_limit_of_memory_that_is_too_low_names_one_that_would_do(command: list[str]) -> None:
     with unchanged():
         run = pam(*command, "--device", "cpu", "--max-memory", "20MB")
-        said = refuse(run, 5, "left.png", "does not fit into 20MB", "is the least that would do")
+        said = refuse(run, 5, "left.png", "does not fit into --max-memory 20MB", "is the least that would do")
     least = re.search(r"--max-memory (\S+) is the least", said)
     assert least is not None
     size, unit = float(least[1][:-2]), least[1][-2:]
