@@ -90,7 +90,7 @@ def convolve(x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Te
     padding, stride, dilation = layer.padding, layer.stride[0], layer.dilation[0]
     assert not isinstance(padding, str)
     sides = padding[0], padding[1]
-    if fast is not None and x.dtype == torch.float32:
+    if fast is not None and x.dtype == torch.float32 and x.device.type == "cpu":
         made: Tensor = fast(x, padding, slope if add_to is None else None)
         if add_to is None:
             return made

@@ -28,7 +28,9 @@ def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
 
 def signed_log(x: Tensor) -> Tensor:
     """Return the logarithm of 1 + |x|, with the sign of x."""
-    return x.abs().add_(1).log_().copysign_(x)
+    if is_inference():  # fewer passes over memory, of operations that ONNX does not have
+        return x.abs().add_(1).log_().copysign_(x)
+    return x.sign() * x.abs().log1p()
 
 
 def mixed(candidates: Tensor, mixing: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ Attribute names are those of the authors' checkpoints.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,6 +20,7 @@ from pamcli.networks.blocks import (
     Convolutions,
     conv,
     convolve,
+    fold_batch_norms,
     is_inference,
     prepare_winograd,
 )
@@ -101,7 +101,11 @@ class PASSRnet(nn.Module):
 
     def prepared(self, dtype: torch.dtype) -> PASSRnet:
         """Return a copy for inference whose features are in `dtype`; attention and results stay float32."""
+<<<<<<< HEAD
         network = copy.deepcopy(self).eval().requires_grad_(False)
+=======
+        network = fold_batch_norms(self)  # there are none: a copy for inference
+>>>>>>> sr
         *blocks, spread, shuffle, blend, last = network.upscale
         network.upscale = Convolutions(*blocks, _joined_layers(spread, blend, self.scale), shuffle, last)
         if dtype == torch.float32:

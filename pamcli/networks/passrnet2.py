@@ -6,7 +6,6 @@ with the same weights. Only 3x3 convolutions look at other rows: bands of rows w
 result.
 """
 
-import copy
 from collections.abc import Sequence
 from functools import partial
 
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import conv, is_inference, learns_on_cpu, pointwise_dilation
+from pamcli.networks.blocks import conv, fold_batch_norms, is_inference, learns_on_cpu, pointwise_dilation
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
@@ -24,21 +23,19 @@ from pamcli.networks.parallax import (
     received_mass,
 )
 from pamcli.networks.passrnet import SuperResolution
+from pamcli.networks.subpixel import Attended, SubpixelDetail, most_attended
 from pamcli.onednn import add_convolved, convolved, product, times_convolved
 
 WIDTH = 64
 BLOCKS = 16
 EXCHANGES = 4  # times that the views exchange features, behind equal numbers of blocks
-PHASES = 4  # positions between two pixels that `SubpixelDetail` distinguishes
-DETAIL_GAIN = 10.0
-"""Brings what colors in [0, 1] have beyond interpolation, which is little, to the size of features."""
 
 EPSILON = 1e-6  # of the variance that a norm divides by
 MEAN_SCALE = 2.0**-8
 """Factor of the mean of the channels in a prepared network: it hardly counts in the length of a pixel."""
 
 MAP_BYTES = 1_500_000  # of the exponentials of costs that an exchange computes at a time on a CPU
-SMALLEST_SUM = 1e-30
+SMALLEST_SUM = 1e-37
 """Lower bound of a sum of exponentials: a pixel that fits nowhere gathers nothing, instead of NaN."""
 
 CUBIC_REACH = 2  # rows and columns on each side that bicubic upscaling looks at
@@ -58,7 +55,7 @@ class PASSRnet2(nn.Module):
         self.detail_behind = self.exchange_behind[1]
         """The exchange whose attention says where the other view's pixels lie between those of this one."""
         self.exchanges = nn.ModuleDict({str(depth): Exchange() for depth in self.exchange_behind})
-        self.detail = SubpixelDetail()
+        self.detail = SubpixelDetail(WIDTH)
         self.last = conv(WIDTH, 3 * scale**2, bias=True)
         for parameter in self.last.parameters():  # it begins as bicubic upscaling
             nn.init.zeros_(parameter)
@@ -73,7 +70,11 @@ class PASSRnet2(nn.Module):
 
         Norms, scales and means become part of the 1x1 convolutions beside them (`Stream`).
         """
+<<<<<<< HEAD
         network = copy.deepcopy(self).eval().requires_grad_(False)
+=======
+        network = fold_batch_norms(self)  # there are none: a copy for inference
+>>>>>>> sr
         stream = Stream()
         stream.writes(network.first)
         for block in network.blocks:
@@ -122,7 +123,8 @@ def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None
     On CPUs as a convolution, in a sixth of the time of `F.interpolate`.
     """
     if images.device.type != "cpu" or not is_inference():
-        upscaled = F.interpolate(images.contiguous(), scale_factor=scale, mode="bicubic", align_corners=False)
+        size = [scale * side for side in images.shape[2:]]  # not a scale factor, which export rounds
+        upscaled = F.interpolate(images.contiguous(), size, mode="bicubic", align_corners=False)
         return upscaled if difference is None else upscaled + F.pixel_shuffle(difference, scale)
     padded = F.pad(images, (CUBIC_REACH,) * 4, mode="replicate")
     made = F.conv2d(padded.contiguous(memory_format=torch.channels_last), _bicubic_kernel(scale))
@@ -300,9 +302,6 @@ def _part(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
 Described = tuple[Tensor, Tensor]
 """Queries of the left view and keys of the right one (B, C, H, W)."""
 
-Attended = tuple[Tensor, Tensor]
-"""Columns that pixels attend to most (B, H, W, 1); attention on these and on both neighbors (B, H, W, 3)."""
-
 
 class Exchange(nn.Module):
     """Parallax attention in both directions: each view gathers features of the other along its row.
@@ -386,53 +385,6 @@ def _gather_both(
         return gathered, None
     joined = [[torch.cat(parts, 1) for parts in zip(*each, strict=True)] for each in found]
     return gathered, [(columns, near) for columns, near in joined]
-
-
-class SubpixelDetail(nn.Module):
-    """What the other image shows between the pixels of this one, which upscaling lacks.
-
-    The pixel of the other image that is attended to most lies beside this pixel by a part of a pixel (its
-    phase), which follows from the attention on it and its neighbors. Its color less that of this image,
-    interpolated there, is what interpolation misses; it is sorted by phase, weighted by the attention that it
-    follows from, and joined to the features by a layer that begins at zero.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.join = nn.Conv2d(4 * PHASES, WIDTH, 1)
-        nn.init.zeros_(self.join.weight)
-        nn.init.zeros_(self.join.bias)  # type: ignore[arg-type]
-
-    def forward(self, images: Tensor, attended: Sequence[Attended]) -> Tensor:
-        """Compute features (2B, C, H, W) of images (2B, 3, H, W) and what both attend to most."""
-        left, right = images.float().chunk(2)
-        detail = torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
-        return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
-
-
-def most_attended(attention_map: Tensor) -> Attended:
-    """Find what the pixels of a map (B, H, W, V) attend to most; it need not be normalized."""
-    width = attention_map.shape[-1]
-    attention_map = attention_map.contiguous()
-    attended = attention_map.argmax(-1, keepdim=True)
-    beside = attended + torch.arange(-1, 2, device=attended.device)
-    near = beside.clamp(0, width - 1)
-    return attended, attention_map.gather(-1, near) * (near == beside)
-
-
-def _between(own: Tensor, other: Tensor, attended: Tensor, weights: Tensor) -> Tensor:
-    """Compute weights and detail by phase (B, 4 PHASES, H, W) of `own` and `other` images (B, 3, H, W)."""
-    near = attended + torch.arange(-1, 2, device=own.device)
-    mass = weights.sum(-1)
-    phase = (attended[..., 0] - (weights * near).sum(-1) / mass).clamp(-0.5, 0.5)[:, None]
-    seen = other.gather(3, attended[..., 0][:, None].expand_as(own))
-    padded = F.pad(own, (1, 1, 0, 0), mode="replicate")
-    slope = torch.where(phase > 0, padded[..., 2:] - own, own - padded[..., :-2])
-    beyond = DETAIL_GAIN * (seen - (own + phase * slope))
-    centres = ((torch.arange(PHASES, device=own.device) + 0.5) / PHASES - 0.5).view(-1, 1, 1)
-    distance = (phase.clamp(0.5 / PHASES - 0.5, 0.5 - 0.5 / PHASES) - centres).abs()
-    by_phase = (1 - PHASES * distance).clamp(min=0) * mass[:, None]  # (B, PHASES, H, W)
-    return torch.cat((by_phase, (beyond[:, :, None] * by_phase[:, None]).flatten(1, 2)), 1)
 
 
 def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:

@@ -206,7 +206,7 @@ class CostVolume(ParallaxAttention):
 
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
         """Fuse as `ParallaxAttention` does; 3D convolutions and whole maps are float32."""
-        left, right = views.to(self.body[0].weight.dtype).chunk(2)
+        left, right = views.float().chunk(2)
         volume = torch.stack([left - _shifted(right, d) for d in range(self.disparities)], 2)
         costs = _volume_costs(self.body(volume).float().mean(1))
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)

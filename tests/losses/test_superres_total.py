@@ -19,7 +19,7 @@ def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list
     low, high = [*random_pictures(4, 2, 8, 12)], [*random_pictures(5, 2, 16, 24)]
     pictures = [picture.requires_grad_() for picture in random_pictures(6, 2, 16, 24)]
     maps = maps_of(costs[0], costs[1], ordered=False)
-    return SuperResolution(pictures[0], pictures[1] if both else None, maps), [*low, *high], costs
+    return SuperResolution(pictures[0], pictures[1] if both else None, lambda: maps), [*low, *high], costs
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -351,7 +351,7 @@ def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         assert set(values) == {
             name for name, weight in asdict(EVERY_TERM).items() if weight and name in TERMS
         }
-    result = SuperResolution(left, right, maps[-1])
+    result = SuperResolution(left, right, lambda: maps[-1])
     low = [downsample(picture, 4) for picture in (left, right)]
     weights = replace(SUPER_RESOLUTION, charbonnier=1.0)
     assert loss_of(superres_terms(result, low[0], low[1], left, right, weights)).is_meta
