@@ -20,6 +20,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "errors": (set(), set()),
     "checked": ({"errors"}, {"pydantic"}),
     "workers": ({"errors"}, set()),
+    "limits": ({"errors"}, set()),
     "files": ({"errors", "checked"}, {"pydantic", "numpy", "yaml"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
@@ -67,7 +68,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"calibration", "errors", "imaging", "registry", "inference", "batch", "evaluation"},
         set(),
     ),
-    "__main__": ({"cli", "errors"}, set()),
+    "__main__": ({"cli", "errors", "limits"}, set()),
 }
 
 TORCH_AT_THE_TOP = {

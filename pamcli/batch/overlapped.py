@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from pamcli.errors import DeviceError, PamError
+from pamcli.errors import DeviceError, PamError, of_the_system
 from pamcli.inference import PAIRS_AT_ONCE
 
 Item = TypeVar("Item")
@@ -100,7 +100,8 @@ def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
     except MemoryError:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
-        unexpected = PamError(f"unexpected {type(error).__name__}: {error}", "PAM_TRACEBACK=1 shows where")
+        said = f"unexpected {type(error).__name__}: {error}"
+        unexpected = of_the_system(error) or PamError(said, "PAM_TRACEBACK=1 shows where")
         unexpected.__cause__ = error
         traceback.clear_frames(error.__traceback__)  # they would keep the pair
         return unexpected

@@ -112,14 +112,13 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except (OSError, UnicodeError, RecursionError, MemoryError) as error:
-        refused = of_the_system(error)
-        complain(str(refused), error)
-        code = refused.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         code = 1
         if interrupts.seen:
             code = 130  # what the import of a library makes of it may be anything
+        elif refused := of_the_system(error):
+            complain(str(refused), error)
+            code = refused.exit_code
         elif isinstance(error, ModuleNotFoundError):
             complain(missing_package(error), error)
         else:
