@@ -21,6 +21,7 @@ from pamcli.batch.run import Batch
 from pamcli.calibration.described import Choice, Described, Extrinsics
 from pamcli.calibration.files import encode_calibration
 from pamcli.calibration.readings import compare_readings
+from pamcli.calibration.rectified import Pixels
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, PamError, UsageError
@@ -150,7 +151,7 @@ class _Rectifying(Operation[_Result]):
         self.frames: Sequence[PairName] = ()
         """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
-        """Why they do not tell how."""
+        """Why they do not tell how, or why the calibration is read wrongly."""
         self.size: tuple[int, int] | None = None
         self.right_size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
@@ -203,7 +204,8 @@ class _Rectifying(Operation[_Result]):
         return super().read(job, layout, max_pixels)
 
     def begin(self, job: Job, pair: StereoPair) -> None:
-        self._for(pair)
+        found = self._for(pair)
+        self._compare(pair, found.left(pair.left.pixels), found.right(pair.right.pixels))
         self._write_calibration(_first(job))
         self.rectification = None  # whoever needs it makes it of `size`: it is large
 
@@ -235,7 +237,6 @@ class _Rectifying(Operation[_Result]):
 
     def apply(self, job: Job, pair: StereoPair) -> _Result:
         rectification = self._for(pair)
-        self._write_calibration(_first(job))
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
         pictures = {
             name: Picture(
@@ -248,13 +249,22 @@ class _Rectifying(Operation[_Result]):
         }
         first = next(iter(job.places))
         self.count += 1
-        if self.rig is not None and self.count > CHECKED and self.count % THEN_EVERY:
-            return _Result(pictures, first)
-        check = check_pair(*(each.pixels for each in pictures.values()))
+        checked: tuple[int | None, float | None] = None, None
+        if self.rig is None or self.count <= CHECKED or not self.count % THEN_EVERY:
+            checked = self._compare(pair, pictures["left"].pixels, pictures["right"].pixels)
+        self._write_calibration(_first(job))
+        return _Result(pictures, first, *checked)
+
+    def _compare(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
+        """Count the matches of rectified images, and measure how far their rows are apart, pixels.
+
+        Raises InputError where these are far apart by the reading of the calibration that was asked for.
+        """
+        check = check_pair(left, right)
         measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
         if self.reading is not None and not (measured and check.vertical_error <= LARGEST_OFFSET):
             self._require_rows(pair, check.vertical_error if measured else None)
-        return _Result(pictures, first, check.matches, check.vertical_error if measured else None)
+        return check.matches, check.vertical_error if measured else None
 
     def _require_rows(self, pair: StereoPair, measured: float | None) -> None:
         """Raise InputError where rows are far apart, or another reading of the calibration fits better."""
@@ -262,8 +272,10 @@ class _Rectifying(Operation[_Result]):
         found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
         if found is None or (measured is None and not math.isfinite(found.asked.rows)):
             return
-        if found.better is not None:
-            raise InputError(f"{named(self.files)}: {found.text} by another reading", f"give {found.do}")
+        if found.better is not None:  # which holds for all pairs
+            said = f"{named(self.files)}: {found.text} by another reading"
+            self.refused = InputError(said, f"give {found.do}")
+            raise InputError(said, f"give {found.do}")
         apart = found.asked.rows if measured is None else min(measured, found.asked.rows)
         if apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
             raise InputError(
@@ -273,6 +285,8 @@ class _Rectifying(Operation[_Result]):
 
     def _for(self, pair: StereoPair) -> Rectification:
         size, right = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
+        if self.reading is not None and self.refused is not None:
+            raise InputError(self.refused.message, self.refused.hint)
         if self.rig is None and self.rectification is not None:
             return self.rectification
         if self.rig is None:
