@@ -28,8 +28,9 @@ from pamcli.cli import (
     weights,
 )
 from pamcli.cli.console import complain, guard_streams
-from pamcli.cli.groups import argument, command, group
+from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, missing_package, of_the_system
+from pamcli.settings.options import argument
 
 app = group(
     "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "

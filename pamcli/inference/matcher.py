@@ -201,7 +201,7 @@ class StereoMatcher(NetworkOnDevice):
             return None
         better = ""
         if (rows, columns) != wanted and self.size is not None:
-            better = f": export it for {wanted[0]}x{wanted[1]}, rows x columns, or for any size"
+            better = f": export it for {wanted[1]}x{wanted[0]}, or for any size"
         return f"pictures of {width} x {height} px are {', and '.join(said)}{better}"
 
     def __call__(
