@@ -4,46 +4,72 @@
 >>> matcher = pamcli.StereoMatcher.load("pasmnet2")
 >>> left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
 >>> matcher(left, right).disparity  # (H, W) float32, pixels
->>> for outcome in pamcli.match_files("lefts/", "rights/", output="maps/"):  # or whole folders, to files
-...     print(outcome.status, outcome.outputs)
+>>> for result in pamcli.match_files("lefts/", "rights/", output="maps/"):  # or whole folders, to files
+...     print(result.status, result.outputs)
 """
 
-from __future__ import annotations
-
-TYPE_CHECKING = False  # as in typing, whose import would double the time until Ctrl-C is listened for
+# Nothing is imported, not even `__future__`: it would double the time until Ctrl-C is listened for.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pamcli.batch.enlarging import enlarge_files
-    from pamcli.batch.job import Outcome
+    from pamcli.batch.jobs import Result
     from pamcli.batch.matching import match_files
+    from pamcli.batch.metres import depth_files
+    from pamcli.batch.rectifying import rectify_files
     from pamcli.batch.run import Batch
     from pamcli.calibration.files import read_calibration
     from pamcli.calibration.point_cloud import write_point_cloud
     from pamcli.calibration.rectified import Calibration
+    from pamcli.data.preparing import prepare_flickr1024
     from pamcli.errors import PamError
     from pamcli.evaluation.disparity_metrics import disparity_metrics
+    from pamcli.evaluation.measure import evaluate_disparity, evaluate_superres
+    from pamcli.evaluation.results import Evaluation
     from pamcli.imaging.disparity_files import read_disparity, write_disparity
     from pamcli.imaging.images import Picture, read_picture
     from pamcli.inference.matcher import StereoMatcher, StereoResult
     from pamcli.inference.upscaler import StereoUpscaler
+    from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
+    from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
+    from pamcli.settings.preparing import PrepareSettings
+    from pamcli.settings.training import TrainDisparitySettings, TrainSuperresSettings
+    from pamcli.training.train import train_disparity, train_superres
 
 __version__ = "0.3.0"
 
 __all__ = [
     "Batch",
     "Calibration",
-    "Outcome",
+    "DepthSettings",
+    "EvaluateDisparitySettings",
+    "EvaluateSuperresSettings",
+    "Evaluation",
+    "MatchSettings",
     "PamError",
     "Picture",
+    "PrepareSettings",
+    "RectifySettings",
+    "Result",
     "StereoMatcher",
     "StereoResult",
     "StereoUpscaler",
+    "TrainDisparitySettings",
+    "TrainSuperresSettings",
+    "UpscaleSettings",
     "__version__",
+    "depth_files",
     "disparity_metrics",
     "enlarge_files",
+    "evaluate_disparity",
+    "evaluate_superres",
     "match_files",
+    "prepare_flickr1024",
     "read_calibration",
     "read_disparity",
     "read_picture",
+    "rectify_files",
+    "train_disparity",
+    "train_superres",
     "write_disparity",
     "write_point_cloud",
 ]
@@ -51,18 +77,35 @@ __all__ = [
 _LAZY = {
     "Batch": "pamcli.batch.run",
     "Calibration": "pamcli.calibration.rectified",
-    "Outcome": "pamcli.batch.job",
+    "DepthSettings": "pamcli.settings.batches",
+    "EvaluateDisparitySettings": "pamcli.settings.evaluation",
+    "EvaluateSuperresSettings": "pamcli.settings.evaluation",
+    "Evaluation": "pamcli.evaluation.results",
+    "MatchSettings": "pamcli.settings.batches",
     "PamError": "pamcli.errors",
     "Picture": "pamcli.imaging.images",
+    "PrepareSettings": "pamcli.settings.preparing",
+    "RectifySettings": "pamcli.settings.batches",
+    "Result": "pamcli.batch.jobs",
     "StereoMatcher": "pamcli.inference.matcher",
     "StereoResult": "pamcli.inference.matcher",
     "StereoUpscaler": "pamcli.inference.upscaler",
+    "TrainDisparitySettings": "pamcli.settings.training",
+    "TrainSuperresSettings": "pamcli.settings.training",
+    "UpscaleSettings": "pamcli.settings.batches",
+    "depth_files": "pamcli.batch.metres",
     "disparity_metrics": "pamcli.evaluation.disparity_metrics",
     "enlarge_files": "pamcli.batch.enlarging",
+    "evaluate_disparity": "pamcli.evaluation.measure",
+    "evaluate_superres": "pamcli.evaluation.measure",
     "match_files": "pamcli.batch.matching",
+    "prepare_flickr1024": "pamcli.data.preparing",
     "read_calibration": "pamcli.calibration.files",
     "read_disparity": "pamcli.imaging.disparity_files",
     "read_picture": "pamcli.imaging.images",
+    "rectify_files": "pamcli.batch.rectifying",
+    "train_disparity": "pamcli.training.train",
+    "train_superres": "pamcli.training.train",
     "write_disparity": "pamcli.imaging.disparity_files",
     "write_point_cloud": "pamcli.calibration.point_cloud",
 }

@@ -1,14 +1,23 @@
 """python -m pamcli, and the commands `pam` and `pam-asp`.
 
-Nothing is imported here but what the handler of Ctrl-C takes: before it listens, Python answers with a
-traceback.
+From here on Ctrl-C is silent. So nothing is imported before it is but what Python holds already: not even
+`__future__`, and `_signal` in place of `signal`.
 """
 
-from __future__ import annotations
-
 import os
-import signal
 import sys
+
+try:
+    import _signal  # type: ignore[import-not-found]
+
+    def _end(number: int, frame: object) -> "NoReturn":
+        os._exit(130)
+
+    _USUAL = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # else ignored, as under nohup
+    if _USUAL:
+        _signal.signal(_signal.SIGINT, _end)
+except KeyboardInterrupt:
+    os._exit(130)
 
 TYPE_CHECKING = False  # as in typing, whose import would take longer than all others here
 if TYPE_CHECKING:
@@ -16,10 +25,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """Run the command line; Ctrl-C while its modules are still read, or left, is as silent as in between."""
 
-    def pam() -> Callable[[], NoReturn]:
+    def pam() -> "Callable[[], NoReturn]":
         from pamcli.cli import main
 
         return main
@@ -27,10 +36,10 @@ def main() -> NoReturn:
     _run(pam)
 
 
-def asp() -> NoReturn:
+def asp() -> "NoReturn":
     """Run the matcher of tiles of the Ames Stereo Pipeline."""
 
-    def matcher() -> Callable[[], NoReturn]:
+    def matcher() -> "Callable[[], NoReturn]":
         from pamcli.cli.ames import main
 
         return main
@@ -38,36 +47,37 @@ def asp() -> NoReturn:
     _run(matcher)
 
 
-def _run(imported: Callable[[], Callable[[], NoReturn]]) -> NoReturn:
+def _run(imported: "Callable[[], Callable[[], NoReturn]]") -> "NoReturn":
     """Import a program and run it; where a package is missing that it takes, that is one line."""
     if "OMP_WAIT_POLICY" not in os.environ:
         # Threads of torch wait for each other briefly, then sleep: else they use up the time of those that
         # wait for a core that another program has.
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else ignored, as under nohup
     sys.unraisablehook = _unraisable
     try:
-        if usual:
-            signal.signal(signal.SIGINT, _end)
         try:
+            from pamcli.limits import Watch
+
+            sys.meta_path.insert(0, Watch())
             program = imported()
+        except MemoryError:  # of which nothing more can be imported
+            sys.stderr.write("pam: error: not enough memory\n")
+            sys.exit(5)
         except ImportError as error:
             if os.environ.get("PAM_TRACEBACK"):
                 raise
-            from pamcli.errors import missing_package
+            from pamcli.errors import missing_package, of_the_system
 
-            sys.exit(f"pam: error: {missing_package(error)}")
+            refused = of_the_system(error)
+            sys.stderr.write(f"pam: error: {refused or missing_package(error)}\n")
+            sys.exit(refused.exit_code if refused else 1)
         program()
     finally:
-        if usual:
-            signal.signal(signal.SIGINT, _end)
+        if _USUAL:
+            _signal.signal(_signal.SIGINT, _end)
 
 
-def _end(number: int, frame: object) -> NoReturn:
-    os._exit(130)
-
-
-def _unraisable(problem: sys.UnraisableHookArgs) -> None:
+def _unraisable(problem: "sys.UnraisableHookArgs") -> None:
     """Ctrl-C in a place that can raise nothing, as when an object is deleted, ends the program."""
     if isinstance(problem.exc_value, KeyboardInterrupt):
         os._exit(130)

@@ -6,6 +6,7 @@ as the library does, in backticks (`max_pixels`); the command line shows it as i
 """
 
 import errno
+import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
@@ -58,14 +59,28 @@ BATCH_FAILED = 6
 """Exit code of a batch in which at least one pair failed, for whatever reason."""
 
 
-def of_the_system(error: OSError | UnicodeError | RecursionError | MemoryError) -> PamError:
-    """What the system refused with a file that no check had covered: an OutputError where a disk is full."""
-    if isinstance(error, MemoryError):
-        return DeviceError(f"not enough memory{f': {error}' if str(error) else ''}", "take smaller pictures")
+_SHORT_OF_MEMORY = re.compile(
+    r"failed to map segment|cannot allocate memory|bad_alloc|could not create a primitive", re.IGNORECASE
+)
+
+
+def of_the_system(error: Exception) -> PamError | None:
+    """Return what the system refused that no check had covered; None: the error is none of the system's.
+
+    An OutputError where a disk is full, a DeviceError where memory or threads run out, whichever class a
+    library makes of it.
+    """
+    if isinstance(error, MemoryError) or _SHORT_OF_MEMORY.search(str(error)):
+        own = isinstance(error, MemoryError) and str(error)
+        return DeviceError(f"not enough memory{f': {error}' if own else ''}", "take smaller pictures")
+    if "can't start new thread" in str(error):
+        return DeviceError("the system allows no more threads", "ulimit -u, or the container, limits them")
     if isinstance(error, RecursionError):
         return InputError("an input is nested too deeply")
     if isinstance(error, UnicodeError):
         return InputError(f"a name or a text does not fit the encoding in use: {error}")
+    if not isinstance(error, OSError):
+        return None
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
     return OutputError(message) if full else InputError(message)

@@ -17,8 +17,9 @@ from collections import deque
 from pathlib import Path
 from typing import Literal
 
-from pamcli.batch.plan import Plan, Request
+from pamcli.batch.run import Batch
 from pamcli.files.outputs import OutputKind
+from pamcli.settings.batches import MatchSettings
 
 DISPARITY = OutputKind("disparity", "`output`", (".pfm",))
 
@@ -60,8 +61,8 @@ def work_off(stream: bool) -> tuple[int, float]:
     """What it took: kB, and seconds of the processor."""
     start, before = time.process_time(), most_memory()
     engine: Literal["ray", "local"] = "ray" if stream else "local"  # a cluster does not wait for the list
-    plan = Plan.asked(Request(pairs="list.tsv", engine=engine), {DISPARITY: "out/"})
-    deque(plan.jobs, maxlen=0)
+    batch = Batch(MatchSettings(pairs="list.tsv", engine=engine, output="out/"), {DISPARITY: "out/"})
+    deque(batch.jobs(), maxlen=0)
     return most_memory() - before, time.process_time() - start
 
 

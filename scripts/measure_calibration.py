@@ -18,7 +18,7 @@ import numpy as np
 from pamcli.calibration.boards import Board
 from pamcli.calibration.collecting import Collector
 from pamcli.calibration.making import make
-from pamcli.cli.parsing import picture_size
+from pamcli.settings.parsing import picture_size
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
 from rendered_rigs import chessboard, held_up, made_up, pairs_of, rows_apart  # type: ignore[import-not-found]

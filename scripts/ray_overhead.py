@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
-from pamcli.batch.overlapped import run_overlapped
+from pamcli.batch.jobs import Job
 from pamcli.batch.ray_cluster import run_on_ray
+from pamcli.batch.work import run_overlapped
 
 MOST = 20
 
@@ -21,19 +23,13 @@ class NoWork:
     def start(self) -> None:
         pass
 
-    def begin(self, jobs: Iterator[int]) -> Iterator[int]:
-        return jobs
-
-    def settled(self, job: int) -> None:
-        pass
-
-    def load(self, job: int) -> int:
+    def load(self, job: Job) -> Job:
         return job
 
-    def compute(self, job: int, loaded: int) -> int:
+    def compute(self, job: Job, loaded: Job) -> Job:
         return loaded
 
-    def save(self, job: int, computed: int) -> float:
+    def save(self, job: Job, computed: Job) -> float:
         return time.process_time()
 
 
@@ -60,10 +56,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=5000)
     jobs, steps = parser.parse_args().jobs, NoWork()
-    near, *_ = milliseconds_each(run_overlapped(range(jobs), steps.load, steps.compute, steps.save), jobs)
+    near, *_ = milliseconds_each(run_overlapped(repeat(Job(None), jobs), steps), jobs)
     taken = []
     for count in (jobs // 10, jobs):
-        far = milliseconds_each(run_on_ray(range(count), steps, address="local", cores=1, gpus=False), count)
+        far = milliseconds_each(
+            run_on_ray(repeat(Job(None), count), steps, address="local", cores=1, gpus=False), count
+        )
         taken.append(driver_memory())
     print(
         f"Ray adds {far[0] - near:.2f} ms to a pair ({MOST} are allowed): {far[0]:.2f} not {near:.2f}; "

@@ -175,3 +175,10 @@ def test_a_page_begins_with_its_task_and_shows_a_command_at_once(page: Path) -> 
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_page_of_options_is_that_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import option_tables
+
+    assert (ROOT / "pamcli" / "guide" / "options.md").read_text(encoding="utf-8") == option_tables.page()

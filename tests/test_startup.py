@@ -194,7 +194,7 @@ PAIR = ["left.png", "right.png"]
         (["dataset", "list", "nonsense"], 2, ["nonsense", "kitti2015"]),
         (["dataset", "verify", "kitti2015:none"], 3, ["none does not exist"]),
         (["dataset", "preview", "pairs:lefts", "-o", "left.png"], 2, ["left.png", "--overwrite"]),
-        (["dataset", "prepare-flickr1024", "lefts", "-o", "out"], 2, ["--scale 4"]),
+        (["dataset", "prepare-flickr1024", "lefts", "-o", "out"], 2, ["--scale", "--from-stereograms"]),
         (["dataset", "prepare-flickr1024", "lefts", "-o", "out", "--scale", "2"], 3, ["NAME_L.png"]),
         (["dataset", "stats", "none"], 2, ["none"]),
     ],

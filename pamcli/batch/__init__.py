@@ -1,10 +1,13 @@
-"""Many pairs of pictures, each from its files to the files of its results.
+"""How are many pairs processed, each from its files to the files of its results?
 
-A `PairName` says which pictures belong together, or which frames of videos (`frames.py`). `plan.py` makes a
-`Job` of each: where its results go, or why there are none. An `Operation` is what is done with a pair:
-`matching.py`, `enlarging.py`, `rectifying.py`, `metres.py`. A `Batch` (`run.py`) works the jobs off, loading,
-computing and saving at the same time (`overlapped.py`), or on other machines (`ray_cluster.py`), and
-yields an `Outcome` for each.
+| to find | open |
+| --- | --- |
+| which pairs settings name; `Job`, `Result` | `jobs`, for videos `frames` |
+| what is done with a pair, step by step; reading, computing and writing overlap | `work` |
+| a batch: planned, run here; in several processes; on a cluster | `run`, `processes`, `ray_cluster` |
+| `match_files` ..., a command each | `matching`, `enlarging`, `rectifying`, `metres` |
+| videos as results; colours; less flicker | `video_results`, `colors`, `steadiness` |
+| a calibration from images of a board | `calibrating` |
 
 What a person likes to know besides goes to the log of the name "pamcli".
 """

@@ -1,4 +1,4 @@
-"""A calibration of two cameras, from pictures or videos of a board in files."""
+"""How are two cameras calibrated from images or videos of a board in files?"""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.frames import are_videos
-from pamcli.batch.operation import read_views
-from pamcli.batch.plan import MAX_PIXELS, Place
+from pamcli.batch.jobs import are_videos
+from pamcli.batch.work import read_views
 from pamcli.calibration.advice import advice, dark_regions
 from pamcli.calibration.board_videos import Clip, Frames, Pixels, clip, spread
 from pamcli.calibration.boards import Board
@@ -24,6 +23,8 @@ from pamcli.files.pairing import PairName, hold_both_views, resolve_packed, reso
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.images import Picture
 from pamcli.imaging.stereo_pair import StereoPair, halved
+from pamcli.settings.options import Place
+from pamcli.settings.shared import MAX_PIXELS
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Colour maps of disparities: the range of their colours, and what lies outside."""
+"""Between which disparities do the colours of a colour map run, and what lies outside?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import from_levels
 from pamcli.imaging.images import Picture, encode_picture
 
-ColorRange = tuple[float, float] | Literal["shared"]
 DEFAULT_RANGE = (0.0, 192.0)
 """Range (px) where all disparities are equal, or none is known."""
 PERCENTILES = (1, 99)

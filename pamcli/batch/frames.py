@@ -1,4 +1,4 @@
-"""Frames of two videos, or of one that holds both views, as pairs: those that were taken at the same time."""
+"""Which frames of two videos, or of one that holds both views, were taken at the same time?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pamcli.batch import LOG
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import counted, listed, shown
 from pamcli.files.pairing import Pairing, PairName
-from pamcli.files.suffixes import VIDEO_SUFFIXES
 from pamcli.imaging.video_offset import find_offset
 from pamcli.imaging.videos import Video
 
@@ -25,19 +24,6 @@ ALIKE = 0.5
 _BEYOND = 10**12
 FEW = 0.5
 """Share of the frames that may be without a partner."""
-
-
-def are_videos(inputs: Sequence[str]) -> bool:
-    """Whether all inputs are called like videos.
-
-    Raises UsageError where some are, and some are not, InputError where one is no file.
-    """
-    found = [Path(text).suffix.lower() in VIDEO_SUFFIXES for text in inputs]
-    if any(found) and not all(found):
-        raise UsageError(f"of {listed(inputs)} one is a video, the other one is none")
-    if missing := [text for text in inputs if any(found) and not Path(text).exists()]:
-        raise InputError(f"no such file: {shown(missing[0])}")
-    return any(found)
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,38 @@
-"""Disparities of pairs of pictures, in files."""
+"""How are the disparity maps of pairs found, from files to files?"""
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.colors import ColorRange, Range, colored, colored_frames, disparities
-from pamcli.batch.job import Job
-from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
-from pamcli.batch.networks import load_matcher
-from pamcli.batch.operation import NetworkOperation
-from pamcli.batch.plan import BatchOptions, Place, Request
+from pamcli.batch.colors import Range, colored, colored_frames, disparities
+from pamcli.batch.jobs import Job
+from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, rectified_calibration
 from pamcli.batch.run import Batch
-from pamcli.batch.steadiness import Steadiness, check_steady
-from pamcli.batch.video_results import StoredFrames
-from pamcli.calibration.rectified import Calibration
+from pamcli.batch.steadiness import Steadiness
+from pamcli.batch.work import Found, Work
 from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.suffixes import (
-    CONFIDENCE_SUFFIXES,
-    DISPARITY_SUFFIXES,
-    PICTURE_OUTPUT_SUFFIXES,
-    PackedLayout,
-)
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
 from pamcli.imaging.images import check_encodable, encode_mask
 from pamcli.imaging.stereo_pair import StereoPair
-from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
+from pamcli.inference.named import load_matcher
+from pamcli.registry.catalog import files_behind
+from pamcli.settings.batches import MatchSettings
+from pamcli.settings.options import takes
 
 if TYPE_CHECKING:
+    from pamcli.batch.video_results import StoredFrames
     from pamcli.inference.matcher import StereoMatcher, StereoResult
 
 DISPARITY = OutputKind("disparity", "`output`", DISPARITY_SUFFIXES)
@@ -52,168 +46,73 @@ OF_DISPARITIES = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
 """Kinds whose frames are disparities while they wait to become a video."""
 
 
-def match_files(
-    *inputs: Place,
-    output: Place | None = None,
-    output_right: Place | None = None,
-    color_map: Place | None = None,
-    visible: Place | None = None,
-    confidence: Place | None = None,
-    page: Place | None = None,
-    depth: Place | None = None,
-    depth_error: Place | None = None,
-    point_cloud: Place | None = None,
-    format: Literal["pfm", "png", "npy", "tif"] | None = None,
-    range: ColorRange | None = None,
-    unknown: Literal["occluded", "none"] = "none",
-    min_confidence: float | None = None,
-    steady: bool = False,
-    disparity_error: float = 0.5,
-    max_depth: str | float | None = None,
-    stride: int = 1,
-    calibration: Calibration | Place | Sequence[Place] | None = None,
-    cameras: tuple[int, int] | None = None,
-    baseline: str | float | None = None,
-    unit: str | float | None = None,
-    focal: float | None = None,
-    doffs: float | None = None,
-    principal_point: tuple[float, float] | None = None,
-    weights: Place | None = None,
-    max_disparity: int | Literal["stored"] | None = "stored",
-    min_disparity: int = 0,
-    match_size: float | Literal["auto"] | None = None,
-    network_from: str | None = None,
-    device: str = "auto",
-    precision: str = "auto",
-    max_memory: int | None = None,
-    **options: Unpack[BatchOptions],
-) -> Batch:
-    """Match pairs of pictures in files, as `pam disparity` does: iterate over it, for an outcome each.
+@takes(MatchSettings)
+def match_files(settings: MatchSettings) -> Batch:
+    """Match pairs of images in files, as `pam disparity` does: iterate over it, for a `Result` each.
 
-    >>> for outcome in pamcli.match_files("lefts/", "rights/", output="maps/", skip_existing=True):
-    ...     print(outcome.status, outcome.left, outcome.outputs.get("disparity"), outcome.error)
+    >>> for result in pamcli.match_files("lefts/", "rights/", output="maps/", skip_existing=True):
+    ...     print(result.status, result.left, result.outputs.get("disparity"), result.error)
 
-    Arguments are the command's, under the names of its options (`pam disparity --help`; `BatchOptions` of
-    `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
-    `{}`. output: disparities of the left view, pixels, in the format of the suffix, of a folder in `format`;
-    `-` hands the bytes back in `Outcome.data`; a video is there after the last outcome. range, max_disparity,
-    min_disparity, focal, doffs, disparity_error: pixels. min_confidence: 0 to 1. principal_point: x, y.
-    baseline, max_depth, unit: lengths as "120mm", or metres. max_memory: bytes.
-    network_from: "module:function" that makes the network which `weights` describes; its code runs.
-    Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
-    while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
+    Args:
+        settings: A left and a right image, folders, or templates with `{}`; then a `MatchSettings`, or its
+            fields as keywords. They are the options of the command (`pam disparity --help`, `pam guide
+            options`). output: disparities of the left view, pixels; `-` hands the bytes back in
+            `Result.data`; a video is there after the last result.
+
+    Returns:
+        A `Batch`, whose pairs are processed while it is iterated over. What is wrong with a pair is its
+        result's `error`.
+
+    Raises UsageError and InputError before any work: inputs that are no pairs, results that exist; while it
+    is iterated, ModelError and DeviceError.
     """
-    request = Request(inputs=inputs, **options)
-    maps = {
-        DISPARITY: output,
-        RIGHT_DISPARITY: output_right,
-        COLOR_MAP: color_map,
-        VISIBLE: visible,
-        CONFIDENCE: confidence,
-        PAGE: page,
+    results = {
+        DISPARITY: settings.output,
+        RIGHT_DISPARITY: settings.output_right,
+        COLOR_MAP: settings.color_map,
+        VISIBLE: settings.visible,
+        CONFIDENCE: settings.confidence,
+        PAGE: settings.page,
+        DEPTH: settings.depth,
+        DEPTH_ERROR: settings.depth_error,
+        POINT_CLOUD: settings.point_cloud,
     }
-    metric = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
-    if min_confidence is not None and not 0 <= min_confidence <= 1:  # also true for NaN
-        raise UsageError(f"`min_confidence` {min_confidence:g} is not between 0 and 1")
-    for kind, place in maps.items():
-        ends = f".{format}" if format else Path(place or "").suffix
-        if min_disparity < 0 and place and kind.suffixes == DISPARITY_SUFFIXES and ends.lower() == ".png":
-            raise UsageError(
-                f"{kind.option} {place}: a PNG cannot hold negative disparities", "take .pfm, .npy or .tif"
-            )
-    files: Sequence[Place] = ()
-    if isinstance(calibration, str | Path):
-        files = [calibration]
-    elif isinstance(calibration, Sequence):
-        files = calibration
-    batch = Batch.asked(
-        request, {**maps, **metric}, format, read=[*files, *files_behind(weights)], tag="_disparity"
-    )
-    colored_video = COLOR_MAP.name in batch.videos
-    _check_range(range, color_map, request, colored_video)
-    if min_disparity < 0 and (OF_DISPARITIES & batch.videos.keys()):
+    read = [*settings.calibration_files, *files_behind(settings.weights)]
+    batch = Batch(settings, results, read=read, tag="_disparity")
+    if settings.range == "shared" and COLOR_MAP.name not in batch.videos:
+        parts = {
+            "`skip_existing`": settings.skip_existing,
+            "`pairs` -": str(settings.pairs) == "-",
+            "`shard`": settings.shard,
+            "`engine` ray": settings.engine == "ray",
+        }
+        if partly := [option for option, given in parts.items() if given]:
+            hint = "give MIN:MAX, or leave `range` out: each pair has a range of its own then"
+            raise UsageError(f"`range` shared needs the whole batch, which {partly[0]} has not", hint)
+    if settings.min_disparity < 0 and OF_DISPARITIES & batch.videos.keys():
         raise UsageError("a video cannot hold negative disparities", "write the results into a folder")
-    if steady:
-        check_steady(request, output, many=batch.many)
-    if calibration is None or isinstance(calibration, str | Path | Sequence):
-        calibration = rectified_calibration(
-            files,
-            cameras=cameras,
-            baseline=baseline,
-            focal=focal,
-            doffs=doffs,
-            unit=unit,
-            principal_point=principal_point,
-        )
-    elif (focal, baseline, doffs, cameras, unit, principal_point) != (None,) * 6:
-        raise UsageError(
-            "a `Calibration` has `focal`, `baseline` and `doffs` of its own", "change it by its own methods"
-        )
-    metres = in_metres(metric, calibration, disparity_error, max_depth, stride, page)
-    index = None
-    if batch.many and page is not None:
-        from pamcli.viewing.page import check_index, index_place
-
-        index = index_place(str(page))
-        check_index(index, batch.outputs)
-    settings: dict[str, Any] = {
-        **{"max_disparity": max_disparity, "min_disparity": min_disparity, "match_size": match_size},
-        "network_from": network_from,
-        **{"device": device, "precision": precision, "max_memory": max_memory},
-    }
-    load = partial(load_matcher, weights or DEFAULT_MATCHING, **settings)
-    operation = _Matching(load, range, metres, index)
-    operation.min_disparity, operation.steadiness = min_disparity, Steadiness() if steady else None
-    operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
-    operation.many = batch.many
-    operation.whole_batch_first = range == "shared" and batch.many and not colored_video
-    wanted = {
-        "right_disparity": output_right is not None,
-        "visible": visible is not None or unknown == "occluded",
-        "confidence": (confidence, min_confidence, page) != (None, None, None),
-    }
-    operation.extras = {name for name, asked in wanted.items() if asked}
-    return batch.working(operation, gpus=device != "cpu")
+    if settings.steady and not batch.many:
+        raise UsageError("`steady` is about videos and numbered frames", "leave it out for a single pair")
+    return batch.with_work(_Matching(settings, batch))
 
 
-def _check_range(
-    range: ColorRange | None, color_map: Place | None, request: Request, colored_video: bool
-) -> None:
-    if range is not None and color_map is None:
-        raise UsageError("`range` is about the colours of `color_map`, which is not asked for")
-    if range != "shared" or colored_video:
-        return
-    parts = {
-        "`skip_existing`": request.skip_existing,
-        "`pairs` -": str(request.pairs) == "-",
-        "`shard`": request.shard,
-        "`engine` ray": request.remote,
-    }
-    if partly := [option for option, given in parts.items() if given]:
-        hint = "give MIN:MAX, or leave `range` out: each pair has a range of its own then"
-        raise UsageError(f"`range` shared needs the whole batch, which {partly[0]} has not", hint)
+class _Matching(Work):
+    def __init__(self, settings: MatchSettings, batch: Batch) -> None:
+        super().__init__(settings)
+        self.gpus = settings.device != "cpu"
+        calibration = rectified_calibration(settings) if settings.calibration or settings.focal else None
+        self.metric = None if calibration is None else InMetres(calibration, settings)
+        self.steadiness = Steadiness() if settings.steady else None
+        self.index: Path | None = None
+        """Index of the pages of a batch."""
+        if batch.many and settings.page is not None:
+            from pamcli.viewing.page import check_index, index_place
 
-
-class _Matching(NetworkOperation["StereoResult"]):
-    extras: Collection[str] = ()
-    """What the network has to find besides the disparity."""
-    occluded = False
-    """Whether pixels of the left view that the right one does not see are to be unknown."""
-    min_confidence: float | None = None
-    steadiness: Steadiness | None = None
-    many = False
-    """Whether there are several pairs."""
-
-    def __init__(
-        self,
-        load: partial[tuple[StereoMatcher, Path]],
-        color_range: ColorRange | None,
-        metric: InMetres | None,
-        index: Path | None,
-    ) -> None:
-        """index: that of the pages of a batch."""
-        super().__init__(load)
-        self.asked_range, self.metric, self.index = color_range, metric, index
+            self.index = index_place(str(settings.page))
+            check_index(self.index, batch.outputs)
+        in_video = COLOR_MAP.name in batch.videos
+        self.many = batch.many
+        self.whole_batch_first = settings.range == "shared" and batch.many and not in_video
         self.spool: tempfile.TemporaryDirectory[str] | None = None
         """Folder in which disparities wait for the range of the whole batch."""
         self.kept: dict[Path, Path] = {}
@@ -223,31 +122,45 @@ class _Matching(NetworkOperation["StereoResult"]):
         self.colors: tuple[float, float] | None = None
         self.said: set[str] = set()
         """Sizes of pictures of which it was said that they are reduced."""
+        sure = (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
+        wanted = {
+            "right_disparity": settings.output_right is not None,
+            "visible": settings.visible is not None or settings.unknown == "occluded",
+            "confidence": sure,
+        }
+        self.extras = {*filter(wanted.get, wanted)}
+        """What the network has to find besides the disparity."""
 
-    def passed(self, job: Job) -> None:
+    def load_network(self) -> StereoMatcher:
+        return load_matcher(self.settings, self.max_memory)[0]
+
+    def skip(self, job: Job) -> None:
         if self.steadiness is not None:
             self.steadiness.left_out = job
 
-    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
-        pair = super().read(job, layout, max_pixels)
-        if self.steadiness is not None:
-            read = super().read
-            self.steadiness.read_again(job, lambda before: read(before, layout, max_pixels))
-        return pair
+    def load(self, job: Job) -> Any:
+        loaded = super().load(job)
+        if self.steadiness is not None and loaded is not None:
+            self.steadiness.read_again(job, self.read)
+        return loaded
 
-    def apply(self, job: Job, pair: StereoPair) -> StereoResult:
+    def apply(self, job: Job, pair: StereoPair) -> Found:
         found: StereoResult = self.network(
-            pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
+            pair.left.pixels,
+            pair.right.pixels,
+            extras=self.extras,
+            progress=None if self.bar is None else self.bar.within(pair.height),
         )
         if self.steadiness is not None:
             fused = self.steadiness.fused(job, pair, found.disparity)
-            found = replace(found, disparity=np.maximum(fused, np.float32(self.min_disparity)))
+            found = replace(found, disparity=np.maximum(fused, np.float32(self.settings.min_disparity)))
             self.steadiness.keep(job, pair, self._shown(found))
-        return found
-
-    def facts(self, result: StereoResult) -> Mapping[str, Any]:
-        height, width = result.matched_size or result.disparity.shape
-        return {"matched_width": width, "matched_height": height}
+        height, width = found.matched_size or found.disparity.shape
+        doubts = []
+        if "confidence" in self.extras and found.doubtful:
+            share = f"only {100 * found.confident_share:.0f} % of the pixels are confident"
+            doubts = [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
+        return found, {"matched_width": width, "matched_height": height}, doubts
 
     def note(self, facts: Mapping[str, Any]) -> None:
         if facts.get("matched_width", math.inf) >= facts.get("width", 0):
@@ -263,12 +176,6 @@ class _Matching(NetworkOperation["StereoResult"]):
                 "size along the edges of the left one (`match_size` 1 matches them as they are)"
             )
 
-    def doubts(self, result: StereoResult) -> list[str]:
-        if "confidence" not in self.extras or not result.doubtful:
-            return []
-        share = f"only {100 * result.confident_share:.0f} % of the pixels are confident"
-        return [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
-
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
         if self.metric is not None:
             self.metric.check(pair.width, pair.height)
@@ -277,23 +184,25 @@ class _Matching(NetworkOperation["StereoResult"]):
                 place.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(place)
             )
 
-    def encode(self, name: str, place: Path, pair: StereoPair, result: StereoResult) -> Encoded | None:
+    def encode(self, name: str, place: Path, pair: StereoPair, found: StereoResult) -> Encoded | None:
         suffix = place.suffix.lower()
+        if name == DISPARITY.name:
+            return encode_disparity(self._shown(found), suffix)
         if name == VISIBLE.name:
-            assert result.visible is not None
-            return Encoded(encode_mask(result.visible))
+            assert found.visible is not None
+            return Encoded(encode_mask(found.visible))
         if name == CONFIDENCE.name:
-            assert result.confidence is not None
-            return Encoded(encode_confidence(result.confidence, suffix))
+            assert found.confidence is not None
+            return Encoded(encode_confidence(found.confidence, suffix))
         if name == RIGHT_DISPARITY.name:
-            assert result.right_disparity is not None
-            return encode_disparity(result.right_disparity, suffix)
-        disparity = self._shown(result)
+            assert found.right_disparity is not None
+            return encode_disparity(found.right_disparity, suffix)
+        disparity = self._shown(found)
         if name == PAGE.name:
             from pamcli.viewing.page import render_page
 
             calibration = self.metric.calibration if self.metric else None
-            picture, confidence = pair.left.pixels, result.confidence
+            picture, confidence = pair.left.pixels, found.confidence
             return Encoded(
                 render_page(pair.title, picture, disparity, confidence=confidence, calibration=calibration)
             )
@@ -303,26 +212,27 @@ class _Matching(NetworkOperation["StereoResult"]):
             if self.whole_batch_first:
                 self._keep(disparity, place)
                 return None
-            if isinstance(self.asked_range, tuple):
-                return colored(disparity, self.asked_range, place, warn=True)
+            if isinstance(self.settings.range, tuple):
+                return colored(disparity, self.settings.range, place, warn=True)
             colors = Range(disparity).settled(pair.title, LOG.debug if self.many else LOG.info)
             return colored(disparity, colors, place, warn=False)
-        if name == DISPARITY.name:
-            return encode_disparity(disparity, suffix)
         assert self.metric is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels)
 
     def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
         if name != COLOR_MAP.name:
             return frames
-        if isinstance(self.asked_range, tuple):
-            return colored_frames(frames, self.asked_range, warn=True)
+        if isinstance(self.settings.range, tuple):
+            return colored_frames(frames, self.settings.range, warn=True)
         colors = Range(*(each for _, each in disparities(frames))).settled("the video")
         return colored_frames(frames, colors, warn=False)
 
     def _shown(self, result: StereoResult) -> Any:
         """The disparity, NaN where it is to be unknown."""
-        return result.disparity_where(visible=self.occluded, min_confidence=self.min_confidence)
+        given = self.settings
+        return result.disparity_where(
+            visible=given.unknown == "occluded", min_confidence=given.min_confidence
+        )
 
     def end_batch(self) -> None:
         if self.index is not None:

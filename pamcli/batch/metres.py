@@ -1,10 +1,10 @@
-"""Results in metres: of pairs that are matched, and of disparities in files."""
+"""How do disparities become depth and points in metres: of pairs that are matched, and of files?"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.frames import are_videos, pair_frames
-from pamcli.batch.job import Job
-from pamcli.batch.operation import Operation
-from pamcli.batch.plan import MAX_PIXELS, Place, Request
+from pamcli.batch.frames import pair_frames
+from pamcli.batch.jobs import Job, are_videos
 from pamcli.batch.run import Batch
+from pamcli.batch.work import Found, Work
 from pamcli.calibration.described import Choice, Described, Extrinsics
 from pamcli.calibration.files import choice_of, describe_calibration, naming
 from pamcli.calibration.point_cloud import encode_point_cloud
@@ -32,6 +31,10 @@ from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import encode_depth, read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.videos import Video
+from pamcli.settings.batches import DepthSettings
+from pamcli.settings.options import Place, takes
+from pamcli.settings.shared import CalibrationFiles, RectifiedCalibration
+from pamcli.settings.shared import InMetres as MetricSettings
 
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
@@ -43,18 +46,13 @@ RIGHT_VIEW = "_right"
 
 
 def read_description(
-    files: Sequence[Place],
-    cameras: tuple[int, int] | None = None,
-    baseline: str | float | None = None,
-    fisheye: bool = False,
-    extrinsics: Extrinsics = "transform",
-    unit: str | float | None = None,
+    settings: CalibrationFiles, *, fisheye: bool = False, extrinsics: Extrinsics = "transform"
 ) -> tuple[Described, Choice]:
     """Return what calibration files say, and what a user says beyond them, as `read_calibration` takes it."""
-    if "" in files:
+    if "" in settings.calibration_files:
         raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
-    described, choice = describe_calibration(*map(Path, files), cameras=cameras)
-    return described, replace(choice, **choice_of(extrinsics, fisheye, unit, baseline))
+    described, choice = describe_calibration(*map(Path, settings.calibration_files), cameras=settings.cameras)
+    return described, replace(choice, **choice_of(extrinsics, fisheye, settings.unit, settings.baseline))
 
 
 def finish_calibration(files: Sequence[Place], described: Described, choice: Choice) -> StoredCalibration:
@@ -71,43 +69,29 @@ def named(files: Sequence[Place]) -> str:
     return ", ".join(map(str, files))
 
 
-def rectified_calibration(
-    files: Sequence[Place],
-    *,
-    cameras: tuple[int, int] | None = None,
-    baseline: str | float | None = None,
-    focal: float | None = None,
-    doffs: float | None = None,
-    unit: str | float | None = None,
-    principal_point: tuple[float, float] | None = None,
-) -> Calibration | None:
-    """Return the calibration of rectified images, in files or by hand; None where nothing of it is given.
-
-    baseline, unit: lengths ("120mm", metres). focal, doffs, principal_point (x, y): pixels.
-    Raises InputError, UsageError.
-    """
-    for name, value in {"cameras": cameras, "unit": unit}.items():
-        if value is not None and not files:
-            raise UsageError(f"`{name}` is about a calibration, and none is given", "give `calibration` FILE")
-    given = {"focal_length": focal, "baseline": baseline, "offset": doffs, "principal": principal_point}
-    by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+def rectified_calibration(settings: RectifiedCalibration) -> Calibration:
+    """Return the calibration of rectified images, in files or by hand. Raises InputError, UsageError."""
+    files = settings.calibration_files
+    if isinstance(settings.calibration, Calibration):
+        for name in ("focal", "baseline", "doffs", "cameras", "unit", "principal_point"):
+            if settings.is_set(name):
+                message = f"cannot use both a `Calibration` and `{name}`"
+                raise UsageError(message, "change it by its own methods")
+        return settings.calibration
+    given = {"focal_length": settings.focal, "offset": settings.doffs, "principal": settings.principal_point}
     doubt = None
     if files:
-        reading = read_description(files, cameras, baseline, unit=unit)
-        stored = finish_calibration(files, *reading)
+        stored = finish_calibration(files, *read_description(settings))
         found, doubt = stored.rectified, stored.doubt
         if found is None:
             raise InputError(
                 f"{named(files)} describes cameras whose pictures are not rectified",
                 "`pam rectify` makes rectified ones, and their calibration.yaml",
             )
-        calibration = found.with_pixels(focal_length=focal, offset=doffs, principal=principal_point)
-    elif not by_hand:
-        return None
-    elif focal is None or baseline is None:
-        raise UsageError("depth needs `focal` and `baseline`, both", "or a file, with `calibration`")
+        calibration = found.with_pixels(**given)
     else:
-        calibration = Calibration(**by_hand)
+        known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        calibration = Calibration(**known, baseline=settings.baseline)  # type: ignore[arg-type]
     for warning in [doubt] if doubt else calibration.warnings():
         LOG.warning("%s: %s", named(files) or "the calibration", warning)
     return calibration
@@ -116,19 +100,16 @@ def rectified_calibration(
 class InMetres:
     """Makes files of depth and points from disparities."""
 
-    def __init__(
-        self,
-        calibration: Calibration,
-        disparity_error: float,
-        max_depth: float | None,
-        stride: int,
-        has_points: bool = False,
-    ) -> None:
-        self.calibration, self.disparity_error = calibration, disparity_error
-        self.max_depth, self.stride = max_depth, stride
+    def __init__(self, calibration: Calibration, settings: MetricSettings) -> None:
+        self.calibration, self.disparity_error = calibration, settings.disparity_error
+        far = settings.max_depth
+        self.max_depth = None if far is None else parse_length(far, "`max_depth`")
+        self.stride = settings.stride
         self.scaled_sizes: set[tuple[int, int]] = set()
         self.told: list[Calibration] = []
-        if has_points and calibration.principal is None and "principal" not in dict(calibration.by_hand):
+        is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
+        has_points = settings.point_cloud is not None or getattr(settings, "page", None) is not None
+        if has_points and is_assumed:
             assumed = "the principal point is not stated, so points assume that it is the image centre"
             LOG.info(f"{assumed}: `principal_point` X,Y states it")
 
@@ -178,83 +159,26 @@ class InMetres:
         return file if known.any() else replace(file, warnings=["no depth is known", *file.warnings])
 
 
-def in_metres(
-    asked: Mapping[OutputKind, Place | None],
-    calibration: Calibration | None,
-    disparity_error: float,
-    max_depth: str | float | None,
-    stride: int,
-    page: Place | None = None,
-) -> InMetres | None:
-    """What makes results in metres; None without a calibration.
-
-    Raises UsageError where it is needed, or something is said of such results and there are none.
-    """
-    said = (
-        ("max_depth", max_depth is not None, (DEPTH, DEPTH_ERROR, POINT_CLOUD)),
-        ("stride", stride != 1, (POINT_CLOUD,)),
-        ("disparity_error", disparity_error != 0.5, (DEPTH_ERROR,)),
-    )
-    for name, given, of_it in said:
-        if given and all(asked.get(kind) is None for kind in of_it):
-            of = " or ".join(kind.option for kind in of_it)
-            raise UsageError(f"`{name}` is about {of}, and none is asked for", "leave it out")
-    if calibration is not None:
-        nearest = None if max_depth is None else parse_length(max_depth, "`max_depth`")
-        points = asked.get(POINT_CLOUD) is not None or page is not None
-        return InMetres(calibration, disparity_error, nearest, stride, points)
-    if kinds := [kind.option for kind, place in asked.items() if place is not None]:
-        raise UsageError(f"{kinds[0]} needs a calibration", "give `calibration`, or `focal` and `baseline`")
-    return None
-
-
-def depth_files(
-    *inputs: Place,
-    picture: Place | None = None,
-    depth: Place | None = None,
-    depth_error: Place | None = None,
-    point_cloud: Place | None = None,
-    disparity_error: float = 0.5,
-    max_depth: str | float | None = None,
-    stride: int = 1,
-    calibration: Sequence[Place] | None = None,
-    cameras: tuple[int, int] | None = None,
-    baseline: str | float | None = None,
-    unit: str | float | None = None,
-    focal: float | None = None,
-    doffs: float | None = None,
-    principal_point: tuple[float, float] | None = None,
-    max_pixels: int | None = MAX_PIXELS,
-    skip_existing: bool = False,
-    overwrite: bool = False,
-) -> Batch:
+@takes(DepthSettings)
+def depth_files(settings: DepthSettings) -> Batch:
     """Convert disparities in files to depth and points, as `pam depth` does, under its options' names.
 
-    Raises UsageError and InputError before any work; what is wrong with a file is its outcome's `error`.
+    >>> for result in pamcli.depth_files("disparity.pfm", calibration="calib.txt", depth="metres.tif"):
+    ...     print(result.status, result.outputs)
+
+    Raises UsageError and InputError before any work; what is wrong with a file is its result's `error`.
     """
-    request = Request(inputs=inputs, max_pixels=max_pixels, skip_existing=skip_existing, overwrite=overwrite)
-    places = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
-    files = calibration or ()
-    asked = [*map(str, inputs)], None if picture is None else str(picture), point_cloud is not None
+    results = {DEPTH: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
+    picture = None if settings.picture is None else str(settings.picture)
+    found = partial(_stored, [*map(str, settings.inputs)], picture, settings.point_cloud is not None)
     try:
-        batch = Batch.asked(request, places, found=partial(_stored, *asked), read=files, tag="_depth")
+        batch = Batch(settings, results, found=found, read=settings.calibration_files, tag="_depth")
     except UsageError as error:
         if "`root`" not in (error.hint or ""):
             raise
         hint = "give the folder that holds them, or run it where they lie below"
         raise UsageError(error.message, hint) from error
-    known = rectified_calibration(
-        files,
-        cameras=cameras,
-        baseline=baseline,
-        focal=focal,
-        doffs=doffs,
-        unit=unit,
-        principal_point=principal_point,
-    )
-    metric = in_metres(places, known, disparity_error, max_depth, stride)
-    assert metric is not None  # a plan has results
-    return batch.working(_Converting(metric))
+    return batch.with_work(_Converting(settings))
 
 
 def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
@@ -331,12 +255,14 @@ class _Map:
     height: int
 
 
-class _Converting(Operation[None]):
-    def __init__(self, metric: InMetres) -> None:
-        self.metric = metric
+class _Converting(Work):
+    def __init__(self, settings: DepthSettings) -> None:
+        super().__init__(settings)
+        self.metric = InMetres(rectified_calibration(settings), settings)
 
-    def read(self, job: Job, layout: Any, max_pixels: int | None) -> Any:
+    def read(self, job: Job) -> Any:
         assert job.pair is not None
+        max_pixels = self.settings.max_pixels
         if job.pair.frames is not None:
             number, _ = job.pair.frames
             found = self._videos[job.pair.left].disparity(number, max_pixels=max_pixels)
@@ -353,11 +279,14 @@ class _Converting(Operation[None]):
         height, width = disparity.shape
         return _Map(disparity, picture, width, height)
 
+    def look(self, pair: Any) -> Sequence[str]:
+        return ()
+
     def check(self, name: str, place: Path, pair: Any) -> None:
         self.metric.check(pair.width, pair.height)
 
-    def apply(self, job: Job, pair: Any) -> None:
-        return None
+    def apply(self, job: Job, pair: Any) -> Found:
+        return None, {}, ()
 
-    def encode(self, name: str, place: Path, pair: Any, result: None) -> Encoded:
+    def encode(self, name: str, place: Path, pair: Any, found: None) -> Encoded:
         return self.metric.encode(name, place.suffix.lower(), pair.disparity, pair.picture)

@@ -1,4 +1,4 @@
-"""A batch over a cluster: Ray places the workers, each of which holds the network. No torch here."""
+"""How is a batch spread over a cluster? Ray places the workers, each of which holds the network."""
 
 import importlib
 import logging
@@ -6,10 +6,11 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Generator, Iterable
+from typing import Any
 
-from pamcli.batch.overlapped import attempt
+from pamcli.batch.jobs import Result
+from pamcli.batch.work import attempt
 from pamcli.errors import DeviceError, PamError, UsageError
 
 AT_ONCE = 2  # jobs that a worker does: while one is computed, another is read or written
@@ -20,28 +21,11 @@ ANSWER = 5.0  # seconds within which a cluster has to
 PATIENCE = 300.0  # seconds until some worker has to be there
 
 
-class Steps(Protocol):
-    """What is done with a job; pickled to the workers, which call it in several threads."""
-
-    def start(self) -> None:
-        """Load the network. Raises PamError."""
-
-    def begin(self, jobs: Iterator[Any]) -> Iterator[Any]:
-        """See what has to be known of the jobs, here, before there are workers; then yield them all."""
-
-    def settled(self, job: Any) -> Any:
-        """What comes of a job that needs no worker, or PamError; None: it needs one."""
-
-    def load(self, job: Any) -> Any: ...
-    def compute(self, job: Any, loaded: Any) -> Any: ...
-    def save(self, job: Any, computed: Any) -> Any: ...
-
-
 class Worker:
     """An actor."""
 
-    def __init__(self, steps: Steps, folder: str) -> None:
-        self.steps, self.folder = steps, folder
+    def __init__(self, work: Any, folder: str) -> None:
+        self.work, self.folder = work, folder
         self.computing = threading.Lock()
 
     def start(self) -> None:
@@ -51,26 +35,26 @@ class Worker:
         except OSError as error:
             place = f"the node {socket.gethostname()} has no folder {self.folder}"
             raise DeviceError(place, "all nodes must see the same folders") from error
-        self.steps.start()
+        self.work.start()
 
     def run(self, job: Any) -> Any:
         """What was saved, or PamError."""
-        loaded = attempt(self.steps.load, job)
+        loaded = attempt(self.work.load, job)
         with self.computing:
-            computed = attempt(self.steps.compute, job, loaded)
+            computed = attempt(self.work.compute, job, loaded)
         del loaded
-        return attempt(self.steps.save, job, computed)
+        return attempt(self.work.save, job, computed)
 
 
 def run_on_ray(
-    jobs: Iterable[Any], steps: Steps, *, address: str = "auto", cores: int | None = None, gpus: bool = True
+    jobs: Iterable[Any], work: Any, *, address: str = "auto", cores: int | None = None, gpus: bool = True
 ) -> Generator[tuple[Any, Any], None, None]:
-    """Run the steps for every job on a cluster and yield each as it is done, with what came of it.
+    """Run the steps of `Work` for every job on a cluster and yield each as it is done, with what came of it.
 
     `address`: of the cluster; auto: the one that this machine belongs to; local: this machine alone. `cores`:
     of each worker, where it gets no GPU; with `gpus` each has one if the cluster has any. No more jobs are
     taken than the workers have (`HELD` each). Where a node is lost, its jobs are done elsewhere.
-    Raises UsageError, DeviceError, and what `steps.start` raises.
+    Raises UsageError, DeviceError, and what `work.start` raises.
     """
     try:
         ray: Any = importlib.import_module("ray")
@@ -80,8 +64,7 @@ def run_on_ray(
     try:
         count, options = _placed([node["Resources"] for node in ray.nodes() if node["Alive"]], cores, gpus)
         kind = ray.remote(Worker).options(max_concurrency=AT_ONCE, **options)
-        begun = steps.begin(iter(jobs))
-        yield from _spread(ray, begun, steps, lambda: kind.remote(steps, os.getcwd()), count)
+        yield from _spread(ray, iter(jobs), lambda: kind.remote(work, os.getcwd()), count)
     finally:
         ray.shutdown()
 
@@ -116,9 +99,7 @@ def _placed(nodes: list[dict[str, float]], cores: int | None, gpus: bool) -> tup
     return count, {"num_cpus": cores}
 
 
-def _spread(
-    ray: Any, jobs: Any, steps: Steps, new_worker: Any, count: int
-) -> Generator[tuple[Any, Any], None, None]:
+def _spread(ray: Any, jobs: Any, new_worker: Any, count: int) -> Generator[tuple[Any, Any], None, None]:
     workers: dict[int, Any] = {}
     load: dict[int, int] = {}
     """Work that each worker has in hand; those alone that have started."""
@@ -146,8 +127,8 @@ def _spread(
             except StopIteration:
                 more = False
                 break
-            if (settled := steps.settled(job)) is not None:
-                yield job, settled
+            if job.done or job.error is not None:  # there is nothing to do
+                yield job, job.error or Result(job)
                 continue
             number = min(free, key=load.__getitem__)
             load[number] += weight

@@ -1,4 +1,4 @@
-"""Pictures as the cameras took them, in files, made so that a point lies in the same row of both."""
+"""How are pairs rectified, from files to files, so that a point lies in the same row of both images?"""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.enlarging import LEFT, RIGHT, PictureFormat
+from pamcli.batch.enlarging import LEFT, RIGHT
 from pamcli.batch.frames import FramePairs
-from pamcli.batch.job import Job
+from pamcli.batch.jobs import Job
 from pamcli.batch.metres import finish_calibration, named, read_description
-from pamcli.batch.operation import Operation
-from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
-from pamcli.calibration.described import Choice, Described, Extrinsics
+from pamcli.batch.work import Found, Work
+from pamcli.calibration.described import Choice, Described
 from pamcli.calibration.files import encode_calibration
 from pamcli.calibration.readings import compare_readings
+from pamcli.calibration.rectified import Pixels
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, PamError, UsageError
@@ -28,10 +28,11 @@ from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import counted
 from pamcli.files.outputs import Encoded, check_beside
 from pamcli.files.pairing import PairName
-from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.images import Picture, check_encodable, encode_picture
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.stereo_pair import StereoPair, read_pair
+from pamcli.settings.batches import RectifySettings
+from pamcli.settings.options import takes
 
 CALIBRATION = "calibration.yaml"
 NO_METRES = "without a calibration no distance is known, whatever `focal` and `baseline`"
@@ -45,68 +46,40 @@ CHECKED, THEN_EVERY = 3, 16
 """Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
 
 
-def rectify_files(
-    *inputs: Place,
-    output: Place | None = None,
-    output_right: Place | None = None,
-    output_calibration: Path | None = None,
-    format: PictureFormat | None = None,
-    calibration: Sequence[Place] | None = None,
-    cameras: tuple[int, int] | None = None,
-    baseline: str | float | None = None,
-    unit: str | float | None = None,
-    alpha: float | None = None,
-    size: tuple[int, int] | None = None,
-    fov: float | None = None,
-    fisheye: bool = False,
-    extrinsics: Extrinsics = "transform",
-    uncalibrated: bool = False,
-    **options: Unpack[BatchOptions],
-) -> Batch:
-    """Rectify pairs of pictures in files, as `pam rectify` does, under its options' names.
+@takes(RectifySettings)
+def rectify_files(settings: RectifySettings) -> Batch:
+    """Rectify pairs of images in files, as `pam rectify` does, under its options' names.
 
-    Raises UsageError and InputError before any work; what is wrong with a pair is its outcome's `error`.
+    >>> for result in pamcli.rectify_files("lefts/", "rights/", uncalibrated=True, output="straight/"):
+    ...     print(result.status, result.outputs)
+
+    Raises UsageError and InputError before any work; what is wrong with a pair is its result's `error`.
     """
-    of_a_calibration = {
-        "calibration": calibration or None,
-        "output_calibration": output_calibration,
-        "cameras": cameras,
-        "baseline": baseline,
-        "unit": unit,
-        "alpha": alpha,
-        "fov": fov,
-        "fisheye": fisheye or None,
-        "extrinsics": None if extrinsics == "transform" else extrinsics,
-    }
-    if uncalibrated and (given := [name for name, value in of_a_calibration.items() if value is not None]):
-        raise UsageError(f"`{given[0]}` and `uncalibrated` contradict each other", "give one of them")
-    if not uncalibrated and not calibration:
-        hint = "give `calibration` FILE, or `uncalibrated` to go by what both pictures show"
-        raise UsageError("`calibration` and `uncalibrated` are both missing", hint)
-    request, read = Request(inputs=inputs, **options), calibration or ()
-    batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read, tag="_rectified")
+    read, place = settings.calibration_files, settings.output_calibration
+    results = {LEFT: settings.output, RIGHT: settings.output_right}
+    batch = Batch(settings, results, read=read, tag="_rectified")
     main = next(iter(batch.names.templates), LEFT.name)
     first = batch.videos.get(main) or next(batch.outputs, None)
-    place = output_calibration or (first.parent / CALIBRATION if first else None)
-    if main in batch.videos:  # beside it, not beside its frames
-        output_calibration = place
-    if place is not None and read:
-        known = batch.jobs if batch.total is not None else ()
-        check_beside(place, read, ((job.pair, job.files) for job in known if job.pair))
-        check_writable(place)
-    if uncalibrated and place is not None and place.exists():
+    beside = place or (first.parent / CALIBRATION if first else None)
+    if beside is not None and read:
+        known = batch.jobs() if batch.total is not None else ()
+        check_beside(beside, read, ((job.pair, job.files) for job in known if job.pair))
+        check_writable(beside)
+    if settings.uncalibrated and beside is not None and beside.exists():
         raise UsageError(
-            f"{place} exists, and is not that of these pictures",
+            f"{beside} exists, and is not that of these pictures",
             "without a calibration they have none: name another folder",
         )
-    view = {"alpha": alpha, "size": size, "fov": fov}
-    operation = _Rectifying(view, batch.many, output_calibration, request.overwrite, read)
-    if not uncalibrated:
-        operation.reading = read_description(read, cameras, baseline, fisheye, extrinsics, unit)
-        operation.find_rig(batch)
-    if uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
-        operation.frames = batch.pairing.pairs.spread(LOOKED_AT)
-    return batch.working(operation, cores=1)
+    # Beside a video, not beside its frames.
+    work = _Rectifying(settings, batch.many, beside if main in batch.videos else place)
+    batch.with_work(work)
+    if not settings.uncalibrated:
+        how = {"fisheye": settings.fisheye, "extrinsics": settings.extrinsics}
+        work.reading = read_description(settings, **how)  # type: ignore[arg-type]
+        work.find_rig(batch)
+    if settings.uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
+        work.frames = batch.pairing.pairs.spread(LOOKED_AT)
+    return batch
 
 
 def _first(job: Job) -> Path | None:
@@ -119,7 +92,7 @@ def _angles(field_of_view: tuple[float, float]) -> str:
 
 
 @dataclass(frozen=True)
-class _Result:
+class _Rectified:
     pictures: Mapping[str, Picture]
     first: str
     """The result with which warnings come."""
@@ -129,28 +102,23 @@ class _Result:
     """Median pixels by which these lie above or below each other; None: they are too few."""
 
 
-class _Rectifying(Operation[_Result]):
-    def __init__(
-        self,
-        view: Mapping[str, Any],
-        many: bool,
-        place: Path | None,
-        overwrite: bool,
-        files: Sequence[Place],
-    ) -> None:
-        """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given.
+class _Rectifying(Work):
+    cores = 1
 
-        files: those of the calibration.
-        """
-        self.view, self.many, self.place, self.overwrite = view, many, place, overwrite
-        self.files, self.missing = files, ""
+    def __init__(self, settings: RectifySettings, many: bool, place: Path | None) -> None:
+        """place: of the calibration, if it was given."""
+        super().__init__(settings)
+        self.many, self.place, self.missing = many, place, ""
+        self.files = settings.calibration_files
         self.reading: tuple[Described, Choice] | None = None
         """What the files and the user say of the cameras; None: there is no calibration."""
         self.rig: Rig | None = None
+        self.view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
+        """Arguments of `Rig.rectification`."""
         self.frames: Sequence[PairName] = ()
         """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
-        """Why they do not tell how."""
+        """Why they do not tell how, or why the calibration is read wrongly."""
         self.size: tuple[int, int] | None = None
         self.right_size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
@@ -158,7 +126,6 @@ class _Rectifying(Operation[_Result]):
         self.offsets = array("f")
         """Vertical offset of each pair that was checked, pixels."""
         self.written = False
-        self.same_for_all = False
 
     def find_rig(self, batch: Batch) -> None:
         """Take the cameras from the reading. Raises InputError, with the reading that fits the first pair."""
@@ -182,32 +149,30 @@ class _Rectifying(Operation[_Result]):
         assert self.reading is not None
         if self.reading[0].pairs and batch.total:
             with suppress(PamError):
-                job, request = next(iter(batch.jobs)), batch.request
-                pair = self.read(job, request.packed, request.max_pixels)
+                pair = self.read(next(batch.jobs()))
                 found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
                 if found is not None and found.better is not None:
                     return InputError(f"{error.message}; {found.text} by another reading", f"give {found.do}")
         return error
 
-    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
-        if self.frames and self.rectification is None:
-            self._look_at_frames(layout, max_pixels)
-        if (
-            self.reading is not None
-            and self.reading[0].differs
-            and job.pair
-            and job.pair.right
-            and not job.pair.frames
-        ):
-            return read_pair(job.pair.left, job.pair.right, max_pixels=max_pixels, same_size=False)
-        return super().read(job, layout, max_pixels)
+    def look(self, pair: StereoPair) -> Sequence[str]:
+        return ()
 
-    def begin(self, job: Job, pair: StereoPair) -> None:
-        self._for(pair)
+    def read(self, job: Job) -> StereoPair:
+        if self.frames and self.rectification is None:
+            self._look_at_frames()
+        name, differs = job.pair, self.reading is not None and self.reading[0].differs
+        if differs and name and name.right and not name.frames:
+            return read_pair(name.left, name.right, max_pixels=self.settings.max_pixels, same_size=False)
+        return super().read(job)
+
+    def decide(self, job: Job, pair: StereoPair) -> None:
+        found = self._for(pair)
+        self._compare(pair, found.left(pair.left.pixels), found.right(pair.right.pixels))
         self._write_calibration(_first(job))
         self.rectification = None  # whoever needs it makes it of `size`: it is large
 
-    def passed(self, job: Job) -> None:
+    def skip(self, job: Job) -> None:
         """Remember a calibration that is missing beside pictures that are there."""
         path = self._calibration_of(_first(job))
         if self.rig is not None and path is not None and not path.exists():
@@ -233,9 +198,8 @@ class _Rectifying(Operation[_Result]):
         bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
         check_encodable(place.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(place))
 
-    def apply(self, job: Job, pair: StereoPair) -> _Result:
+    def apply(self, job: Job, pair: StereoPair) -> Found:
         rectification = self._for(pair)
-        self._write_calibration(_first(job))
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
         pictures = {
             name: Picture(
@@ -248,13 +212,23 @@ class _Rectifying(Operation[_Result]):
         }
         first = next(iter(job.places))
         self.count += 1
-        if self.rig is not None and self.count > CHECKED and self.count % THEN_EVERY:
-            return _Result(pictures, first)
-        check = check_pair(*(each.pixels for each in pictures.values()))
+        checked: tuple[int | None, float | None] = None, None
+        if self.rig is None or self.count <= CHECKED or not self.count % THEN_EVERY:
+            checked = self._compare(pair, pictures["left"].pixels, pictures["right"].pixels)
+        self._write_calibration(_first(job))
+        offset = None if checked[1] is None else round(checked[1], 3)
+        return _Rectified(pictures, first, *checked), {"vertical_offset": offset}, ()
+
+    def _compare(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
+        """Count the matches of rectified images, and measure how far their rows are apart, pixels.
+
+        Raises InputError where these are far apart by the reading of the calibration that was asked for.
+        """
+        check = check_pair(left, right)
         measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
         if self.reading is not None and not (measured and check.vertical_error <= LARGEST_OFFSET):
             self._require_rows(pair, check.vertical_error if measured else None)
-        return _Result(pictures, first, check.matches, check.vertical_error if measured else None)
+        return check.matches, check.vertical_error if measured else None
 
     def _require_rows(self, pair: StereoPair, measured: float | None) -> None:
         """Raise InputError where rows are far apart, or another reading of the calibration fits better."""
@@ -262,8 +236,10 @@ class _Rectifying(Operation[_Result]):
         found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
         if found is None or (measured is None and not math.isfinite(found.asked.rows)):
             return
-        if found.better is not None:
-            raise InputError(f"{named(self.files)}: {found.text} by another reading", f"give {found.do}")
+        if found.better is not None:  # which holds for all pairs
+            said = f"{named(self.files)}: {found.text} by another reading"
+            self.refused = InputError(said, f"give {found.do}")
+            raise InputError(said, f"give {found.do}")
         apart = found.asked.rows if measured is None else min(measured, found.asked.rows)
         if apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
             raise InputError(
@@ -273,6 +249,8 @@ class _Rectifying(Operation[_Result]):
 
     def _for(self, pair: StereoPair) -> Rectification:
         size, right = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
+        if self.reading is not None and self.refused is not None:
+            raise InputError(self.refused.message, self.refused.hint)
         if self.rig is None and self.rectification is not None:
             return self.rectification
         if self.rig is None:
@@ -306,14 +284,14 @@ class _Rectifying(Operation[_Result]):
             )
         return self.rectification
 
-    def _look_at_frames(self, layout: PackedLayout | None, max_pixels: int | None) -> None:
+    def _look_at_frames(self) -> None:
         """Find what rectifies all frames: one rig took them, and what each alone tells would tremble."""
         if self.refused is not None:
             raise self.refused
         views = []
         for name in self.frames:
             with suppress(InputError):  # it will be said of that frame
-                pair = self._frames(name, layout, max_pixels)
+                pair = self.read_frames(name)
                 views.append((pair.left.pixels, pair.right.pixels))
         try:
             if not views:
@@ -324,14 +302,11 @@ class _Rectifying(Operation[_Result]):
             raise
         LOG.info(f"rectified by {matches} matches in {counted(len(views), 'frame')}; {NO_METRES}")
 
-    def facts(self, result: _Result) -> Mapping[str, Any]:
-        return {"vertical_offset": None if result.offset is None else round(result.offset, 3)}
+    def encode(self, name: str, place: Path, pair: StereoPair, found: _Rectified) -> Encoded:
+        data = encode_picture(found.pictures[name], place.suffix, name=str(place))
+        return Encoded(data, self._checked(found) if name == found.first else ())
 
-    def encode(self, name: str, place: Path, pair: StereoPair, result: _Result) -> Encoded:
-        data = encode_picture(result.pictures[name], place.suffix, name=str(place))
-        return Encoded(data, self._checked(result) if name == result.first else ())
-
-    def _checked(self, result: _Result) -> list[str]:
+    def _checked(self, result: _Rectified) -> list[str]:
         if result.matches is None:
             return []
         if result.offset is None:
@@ -355,7 +330,7 @@ class _Rectifying(Operation[_Result]):
             return
         check_beside(path, self.files)
         data = encode_calibration(calibration)
-        if path.is_file() and not self.overwrite and path.read_bytes() != data:
+        if path.is_file() and not self.settings.overwrite and path.read_bytes() != data:
             raise UsageError(
                 f"{path} exists, and is not that of these pictures",
                 "`overwrite` replaces it, `output_calibration` gives another name",

@@ -1,4 +1,4 @@
-"""Disparities of frames, each fused with those of the frame before; what a run left is gone on from."""
+"""How do disparities flicker less? Each frame is fused with the one before; a later run goes on from it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pamcli.batch import LOG
-from pamcli.batch.job import Job
-from pamcli.batch.plan import Place, Request
-from pamcli.errors import UsageError
+from pamcli.batch.jobs import Job
 from pamcli.imaging.disparity_files import as_stored, read_disparity
 from pamcli.imaging.steadying import Before, Floats, steadied
 from pamcli.imaging.stereo_pair import StereoPair
 
 DISPARITY = "disparity"
 """The result that the next frame is fused with."""
-
-
-def check_steady(request: Request, output: Place | None, *, many: bool) -> None:
-    """Raise UsageError where frames are not worked on one after the other, or could not be gone on from."""
-    if not many:
-        raise UsageError("`steady` is about videos and numbered frames", "leave it out for a single pair")
-    if request.shard is not None or request.remote:
-        given = "`engine` ray" if request.remote else "`shard`"
-        raise UsageError(
-            f"`steady` takes one frame after the other, which {given} does not", "drop one of them"
-        )
-    if request.skip_existing and output is None:
-        raise UsageError("`steady` goes on from the disparities of the frame before", "write them: `output`")
 
 
 class Steadiness:

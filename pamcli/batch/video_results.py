@@ -1,13 +1,15 @@
-"""Results as videos: each frame is a file in a folder beside the video, until all are there and become it."""
+"""How do results become videos? Frames are files in a folder beside the video, until all are there."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
 from pamcli.errors import UsageError
-from pamcli.files.finding import counted, shown
+from pamcli.files.finding import counted, listed, shown
 from pamcli.files.guarded import open_source
 from pamcli.files.outputs import OutputKind, names_folder
 from pamcli.files.pairing import Pairing, PairName, is_template
@@ -63,6 +65,11 @@ def video_places(
     if places:
         video_library()
     return places
+
+
+def frame_template(video: Path) -> str:
+    """Return the template of the files that the frames of a video wait in."""
+    return f"{frames_folder(video)}/{{}}{STORED}"
 
 
 def frames_folder(video: Path) -> Path:
@@ -155,3 +162,52 @@ def remove_frames(video: Path, places: Iterable[Path]) -> None:
     for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
         with suppress(OSError):
             folder.rmdir()
+
+
+def whole_videos(batch: Any) -> frozenset[str]:
+    """Find the videos that stay as they are: they exist, and no frames wait to replace them."""
+    if not batch.settings.skip_existing:
+        return frozenset()
+    there = {name for name, video in batch.videos.items() if video.exists()}
+    waiting = {name for name in there if frames_folder(batch.videos[name]).exists()}
+    if waiting:  # perhaps a folder alone, which something else lies in
+        places = [batch.names.paths(pair) for pair in batch.pairing.pairs] if batch.pairing else []
+        waiting = {name for name in waiting if any(os.path.exists(each[name]) for each in places)}
+    return frozenset(there - waiting)
+
+
+def forget_frames(batch: Any) -> None:
+    """Remove what another run left, which could not be told from frames of this one if it is stopped."""
+    if any(frames_folder(video).exists() for video in batch.videos.values()):
+        for name, video in batch.videos.items():
+            remove_frames(video, (job.files[name] for job in batch.jobs() if name in job.files))
+
+
+def make_videos(batch: Any, unwritten: bool) -> list[Path]:
+    """Assemble each video, then delete its frame files; return the videos.
+
+    unwritten: some frames failed that need not. Raises OutputError, InputError.
+    """
+    assert batch.pairing is not None
+    named, go_on = listed([*map(str, batch.videos.values())]), "the same command with `skip_existing`"
+    if batch.settings.overwrite:
+        go_on += " instead of `overwrite`"
+    if batch.settings.shard is not None:
+        LOG.info(f"once all shards are done, {go_on} and without `shard` makes {named} of their frames")
+        return []
+    if unwritten:
+        LOG.error(f"{named} is not made: {go_on} goes on")
+        return []
+    clock, made = clock_of(batch.pairing), []
+    stored = {
+        name: StoredFrames(batch.pairing, lambda pair, name=name: batch.names.paths(pair)[name], clock)  # type: ignore[misc]
+        for name in batch.videos
+    }
+    for name, video in batch.videos.items():
+        if name in batch.whole_videos or not any(path.exists() for _, path in stored[name].places):
+            continue  # it was there, or all failed
+        put_together(video, batch.work.for_video(name, stored[name]), clock, name)
+        made.append(video)
+    for name, frames in stored.items():
+        remove_frames(batch.videos[name], (path for _, path in frames.places))
+    return made

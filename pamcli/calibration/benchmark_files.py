@@ -1,4 +1,4 @@
-"""Calibrations of benchmarks: KITTI, DrivingStereo, Middlebury, ETH3D and cvkit."""
+"""Calibrations of benchmarks: KITTI, DrivingStereo, Middlebury, ETH3D, cvkit and Cityscapes."""
 
 import re
 
@@ -112,3 +112,10 @@ def read_cvkit(source: Source) -> Described:
     size = [lines.get("camera.width"), lines.get("camera.height")]
     known = None if size == [None, None] else size_of(size, "camera.width x camera.height")
     return rectified_images("cvkit", focal, (float(left[0, 2]), float(left[1, 2])), baseline, size=known)
+
+
+def read_cityscapes(source: Source) -> Described:
+    """Read extrinsic.baseline and intrinsic.fx, fy, u0, v0 of rectified images."""
+    keys = ("intrinsic.fx", "intrinsic.fy", "intrinsic.u0", "intrinsic.v0", "extrinsic.baseline")
+    fx, fy, x, y, baseline = (number(source.flat.get(key), key) for key in keys)
+    return rectified_images("Cityscapes", (fx, fy), (x, y), baseline)

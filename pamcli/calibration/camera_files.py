@@ -20,9 +20,9 @@ from pamcli.calibration.described import (
     inverse,
     is_fisheye,
     named_camera,
-    pair_from_poses,
     part,
     pinhole_matrix,
+    placed_pair,
     rectified_images,
     transform_of,
 )
@@ -94,10 +94,6 @@ _SIDES = (r"left|(infra(red)?|ir|fisheye)[ _]?1", r"right|(infra(red)?|ir|fishey
 def _side(name: str) -> int | None:
     """Return which camera of a RealSense a name is of: 0 left, 1 right; None: another one."""
     return next((side for side, pattern in enumerate(_SIDES) if re.search(pattern, name.lower())), None)
-
-
-def has_viewer(source: Source) -> bool:
-    return "rectified.0.fx" in source.tree
 
 
 def read_viewer(source: Source) -> Described:
@@ -172,14 +168,9 @@ def _realsense_pair(named: Sequence[tuple[str, Tree]], rotation: Floats, transla
         fisheye = is_fisheye("none" if unlike else model, f"{name}: model")
         if coefficients.any() and unlike:
             raise InputError(f"{name}: model {model[:40]} is none that OpenCV has", "calibrate the cameras")
+        coefficients = coefficients[: 4 if fisheye else None]
         made.append(
-            camera_of(
-                pinhole_matrix(*values),
-                f"{name}: fx",
-                coefficients[: 4 if fisheye else None],
-                f"{name}: coeffs",
-                fisheye,
-            )
+            camera_of(pinhole_matrix(*values), f"{name}: fx", coefficients, f"{name}: coeffs", fisheye)
         )
         sizes.append(size_of([each.get("width"), each.get("height")], f"{name}: width"))
     return CameraPair(made, rotation, translation, *both_sizes(sizes))
@@ -196,47 +187,35 @@ def has_listing(source: Source) -> bool:
 def read_listing(source: Source) -> Described:
     """Read what `rs-enumerate-devices -c` prints: intrinsics of every resolution, and extrinsics, metres."""
     cameras: dict[str, dict[int, Tree]] = {}
-    poses: dict[tuple[int, int], list[str]] = {}
+    poses: dict[tuple[int | None, int | None], list[str]] = {}
     below: Any = None
     for line in source.texts[0].splitlines():
+        name, _, value = line.partition(":")
         if found := _INTRINSIC.match(line):
-            below, side = {}, _side(found[1])
-            if side is not None:
+            below = {}
+            if (side := _side(found[1])) is not None:
                 cameras.setdefault(found[2], {})[side] = below
         elif found := _EXTRINSIC.match(line):
-            below, sides = [], (_side(found[1]), _side(found[2]))
-            if None not in sides:
-                poses[sides] = below  # type: ignore[index]
+            below = poses[_side(found[1]), _side(found[2])] = []
         elif isinstance(below, list) and len(below) < 12:
             below += line.rpartition(":")[2].split()
-        elif isinstance(below, dict) and ":" in line:
-            name, _, value = line.partition(":")
-            name = {"distortion": "model"}.get(name.strip().lower(), name.strip().lower())
-            below[name] = value.strip()
-    pose = poses.get((0, 1)) or poses.get((1, 0))
+        elif isinstance(below, dict) and value:
+            below[name.strip().lower().replace("distortion", "model")] = value.strip()
+    way = next((way for way in ((0, 1), (1, 0)) if way in poses), None)
     both = [sides for sides in cameras.values() if len(sides) == 2]
-    if not (pose and both):
+    if way is None or not both:
         raise InputError(
-            f"lists {'no' if not both else 'the'} intrinsics and {'no' if not pose else 'the'} extrinsics of "
-            "both infrared cameras of a RealSense",
+            "lists no intrinsics of both infrared cameras of a RealSense, or no extrinsics between them",
             "rs-enumerate-devices -c lists both",
         )
-    values = numbers(pose, "Extrinsic", 12)
+    values = numbers(poses[way], "Extrinsic", 12)
     transform = transform_of(values[:9].reshape(3, 3), values[9:])
-    if (0, 1) not in poses:
-        transform = inverse(transform)
-    pairs = [
-        _realsense_pair(
-            [("Infrared 1", sides[0]), ("Infrared 2", sides[1])], transform[:3, :3], transform[:3, 3]
-        )
-        for sides in both
-    ]
+    transform = transform if way == (0, 1) else inverse(transform)
+    rotation, translation = transform[:3, :3], transform[:3, 3]
+    named = [[(f"Infrared {side + 1}", sides[side]) for side in (0, 1)] for sides in both]
+    pairs = [_realsense_pair(sides, rotation, translation) for sides in named]
     pairs.sort(key=lambda pair: pair.size or (0, 0), reverse=True)
     return Described("RealSense", pairs)
-
-
-def has_oak(source: Source) -> bool:
-    return "cameraData" in source.tree
 
 
 def read_oak(source: Source) -> Described:
@@ -245,46 +224,35 @@ def read_oak(source: Source) -> Described:
     Each camera's extrinsics lead from its coordinates to those of the socket toCameraSocket.
     """
     data = source.tree["cameraData"]
-    entries = data.items() if isinstance(data, Mapping) else data
-    if not isinstance(data, Mapping | list) or not all(
-        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[1], Mapping) for each in entries
-    ):
+    entries = [*data.items()] if isinstance(data, Mapping) else data if isinstance(data, list) else []
+    if not entries or not all(isinstance(each, list | tuple) and len(each) == 2 for each in entries):
         raise InputError("cameraData is not a list of sockets and their cameras")
-    sockets: dict[int, Tree] = {whole_number(socket, "cameraData"): each for socket, each in entries}
+    sockets = {
+        whole_number(socket, "cameraData"): each for socket, each in entries if isinstance(each, Mapping)
+    }
     stereo = source.tree.get("stereoRectificationData")
-    pair = source.pair
-    if pair is None:
+    pair = source.pair or (1, 2)
+    if source.pair is None and isinstance(stereo, Mapping):
         names = ("leftCameraSocket", "rightCameraSocket")
-        stated = [number(stereo.get(key), key) if isinstance(stereo, Mapping) else -1 for key in names]
-        pair = (int(stated[0]), int(stated[1])) if min(stated) >= 0 else (1, 2)
-    cameras, poses, sizes, roots = [], [], [], []
+        stated = [int(number(stereo.get(name), name)) for name in names]
+        pair = (stated[0], stated[1]) if min(stated) >= 0 else pair
+    placed, roots = [], []
     for socket in pair:
         if socket not in sockets:
-            raise InputError(
-                f"has no camera in socket {socket}",
-                f"`cameras` chooses among {', '.join(map(str, sorted(sockets)))}",
-            )
-        each, key = sockets[socket], f"socket {socket}"
-        fisheye = number(each.get("cameraType", 0), f"{key}: cameraType") == 1
-        coefficients = numbers(each.get("distortionCoeff") or [], f"{key}: distortionCoeff")
-        camera = matrix(each.get("intrinsicMatrix"), f"{key}: intrinsicMatrix", 3, 3)
-        cameras.append(
-            camera_of(
-                camera,
-                f"{key}: intrinsicMatrix",
-                coefficients[: 4 if fisheye else None],
-                f"{key}: distortionCoeff",
-                fisheye,
-            )
-        )
-        sizes.append(size_of([each.get("width"), each.get("height")], f"{key}: width x height"))
+            others = ", ".join(map(str, sorted(sockets)))
+            raise InputError(f"has no camera in socket {socket}", f"`cameras` chooses among {others}")
+        each, key = sockets[socket], f"socket {socket}: intrinsicMatrix"
+        fisheye = number(each.get("cameraType", 0), "cameraType") == 1
+        coefficients = numbers(each.get("distortionCoeff") or [], "distortionCoeff")[: 4 if fisheye else None]
+        intrinsics = matrix(each.get("intrinsicMatrix"), key, 3, 3)
         root, pose = _oak_pose(sockets, socket)
+        size = size_of([each.get("width"), each.get("height")], "width x height")
+        placed.append((camera_of(intrinsics, key, coefficients, "distortionCoeff", fisheye), pose, size))
         roots.append(root)
-        poses.append(pose)
     if roots[0] != roots[1]:
         raise InputError(f"extrinsics of sockets {pair[0]} and {pair[1]} do not lead to a common camera")
     notes = [f"left camera in socket {pair[0]}, right one in socket {pair[1]}"]
-    return Described("OAK (DepthAI)", [pair_from_poses(cameras, poses, sizes)], metres=1e-2, notes=notes)
+    return Described("OAK (DepthAI)", [placed_pair(placed)], metres=1e-2, notes=notes)
 
 
 def _oak_pose(sockets: Mapping[int, Tree], socket: int) -> tuple[int, Floats]:

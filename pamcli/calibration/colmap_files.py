@@ -12,8 +12,8 @@ from pamcli.calibration.described import (
     Described,
     camera_of,
     inverse,
-    pair_from_poses,
     pinhole_matrix,
+    placed_pair,
     turned,
 )
 from pamcli.calibration.parsing import Source, numbers, size_of, whole_number
@@ -95,20 +95,16 @@ def read_colmap(source: Source) -> Described:
     pair = source.pair or (0, 1)
     if max(pair) >= len(sensors):
         raise InputError(f"the rig has {len(sensors)} cameras", "`cameras` counts them from 0")
-    chosen = [sensors[index] for index in pair]
-    cameras: list[Camera] = []
-    sizes: list[tuple[int, int] | None] = []
-    for sensor in chosen:
+    placed = []
+    for sensor in (sensors[index] for index in pair):
         if sensor.camera is None and sensor.number not in known:
             raise InputError(
                 f"tells where camera {sensor.number} stands, not what it is", "give cameras.txt, too"
             )
         camera, size = (sensor.camera, None) if sensor.camera is not None else known[sensor.number or 0]
-        cameras.append(camera)
-        sizes.append(size)
-    poses = [inverse(sensor.from_rig) for sensor in chosen]
+        placed.append((camera, inverse(sensor.from_rig), size))
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)}"] if len(sensors) > 2 else []
-    return Described("COLMAP", [pair_from_poses(cameras, poses, sizes)], metres=None, notes=notes)
+    return Described("COLMAP", [placed_pair(placed)], metres=None, notes=notes)
 
 
 def _cameras(text: str) -> dict[int, tuple[Camera, tuple[int, int]]]:

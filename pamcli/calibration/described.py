@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
-from pamcli.files.units import LENGTHS
 
 Size = tuple[int, int]
 Extrinsics = Literal["transform", "pose", "rows", "position"]
@@ -220,10 +219,13 @@ def rectified_images(
     return Described(kind, projections=(found,), metres=metres, notes=notes)
 
 
-def pair_from_poses(
-    cameras: Sequence[Camera], poses: Sequence[Floats], sizes: Sequence[Size | None] = (None, None)
-) -> CameraPair:
-    """Build a pair from the pose of each camera: (4, 4), its coordinates to common ones."""
+Placed = tuple[Camera, Floats, Size | None]
+"""A camera, its pose (4, 4), from its coordinates to common ones, and the size of its images."""
+
+
+def placed_pair(placed: Iterable[Placed]) -> CameraPair:
+    """Build a pair from two cameras and their poses."""
+    cameras, poses, sizes = zip(*placed, strict=True)
     from_first = inverse(poses[1]) @ poses[0]
     return CameraPair(cameras, from_first[:3, :3], from_first[:3, 3], *both_sizes(sizes))
 
@@ -283,11 +285,3 @@ def turned(quaternion: Any, translation: Any, key: str) -> Floats:
         raise InputError(f"{key} is zero, and no rotation")
     cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return transform_of(np.eye(3) + 2 / length * (w * cross + cross @ cross), numbers(translation, key, 3))
-
-
-def metres(unit: Any, key: str) -> float:
-    """Return metres per unit of length: "mm", "millimeters" ... Raises InputError: not known."""
-    text = str(unit).strip().lower().removesuffix("s")
-    if text not in LENGTHS:
-        raise InputError(f"{key} {str(unit)[:30]!r} is not known", "mm, cm, m or in")
-    return LENGTHS[text]

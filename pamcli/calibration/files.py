@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pamcli.calibration import benchmark_files as benchmarks
-from pamcli.calibration import camera_files as devices
+from pamcli.calibration import benchmark_files as bench
+from pamcli.calibration import camera_files as device
 from pamcli.calibration import colmap_files as colmap
 from pamcli.calibration import matlab_files as matlab
 from pamcli.calibration import opencv_files as opencv
@@ -34,71 +34,49 @@ class Reader:
     """One format of calibration files."""
 
     name: str
-    detect: Callable[[Source], bool]
+    detect: Callable[[Source], bool] | str
+    """Whether it recognises files; or the names, such as Camera.fx, by which it does."""
     read: Callable[[Source], Described]
     keys: str = ""
     """Names that such a file has, for a message about one that lacks some."""
     numbered: bool = False
     """It may describe more than two cameras, of which `cameras` chooses by number."""
 
+    def recognises(self, source: Source) -> bool:
+        if isinstance(self.detect, str):
+            return set(self.detect.split()) <= source.flat.keys()
+        return self.detect(source)
 
+
+VINS = "body_T_cam0 body_T_cam1 cam0_calib cam1_calib"
+CAMERA_INFO = "camera_matrix projection_matrix rectification_matrix"
+ORB_SLAM = "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf"
+CITYSCAPES = "extrinsic.baseline intrinsic.fx"
 READERS = (
-    Reader("COLMAP", colmap.has_colmap, colmap.read_colmap, numbered=True),
-    Reader("KITTI, DrivingStereo", benchmarks.has_kitti, benchmarks.read_kitti, "P0 P1", numbered=True),
+    Reader("COLMAP", colmap.has_colmap, colmap.read_colmap, "", True),
+    Reader("KITTI, DrivingStereo", bench.has_kitti, bench.read_kitti, "P0 P1", True),
     Reader("ROS ost", ros.has_ost, ros.read_ost),
-    Reader("ZED", devices.has_zed, devices.read_zed),
-    Reader("Middlebury, ETH3D", benchmarks.has_middlebury, benchmarks.read_middlebury, "cam0 baseline"),
-    Reader("cvkit", benchmarks.has_cvkit, benchmarks.read_cvkit, "camera.A t"),
-    Reader("K.txt, two lines of KITTI", opencv.has_numbers, opencv.read_numbers, numbered=True),
-    Reader("RealSense listing", devices.has_listing, devices.read_listing),
+    Reader("ZED", device.has_zed, device.read_zed),
+    Reader("Middlebury, ETH3D", bench.has_middlebury, bench.read_middlebury, "cam0 baseline"),
+    Reader("cvkit", bench.has_cvkit, bench.read_cvkit, "camera.A t"),
+    Reader("K.txt, two lines of KITTI", opencv.has_numbers, opencv.read_numbers, "", True),
+    Reader("RealSense listing", device.has_listing, device.read_listing),
     Reader(".dat set", opencv.has_dat, opencv.read_dat),
-    Reader(
-        "VINS-Fusion",
-        slam.has_vins,
-        slam.read_vins,
-        "body_T_cam0 body_T_cam1 cam0_calib cam1_calib",
-        numbered=True,
-    ),
-    Reader("Kalibr, OpenVINS", slam.has_kalibr, slam.read_kalibr, "cam0 cam1", numbered=True),
-    Reader("Basalt", slam.has_basalt, slam.read_basalt, "value0.T_imu_cam value0.intrinsics", numbered=True),
-    Reader("OAK (DepthAI)", devices.has_oak, devices.read_oak, "cameraData", numbered=True),
-    Reader(
-        "mrcal", slam.has_mrcal, slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", numbered=True
-    ),
-    Reader(
-        "EuRoC", slam.has_euroc, slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"
-    ),
+    Reader("VINS-Fusion", slam.has_vins, slam.read_vins, VINS, True),
+    Reader("Kalibr, OpenVINS", slam.has_kalibr, slam.read_kalibr, "cam0 cam1", True),
+    Reader("Basalt", "value0.T_imu_cam", slam.read_basalt, "value0.T_imu_cam value0.intrinsics", True),
+    Reader("OAK (DepthAI)", "cameraData", device.read_oak, "cameraData", True),
+    Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
+    Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
     Reader("ROS topic", ros.has_topics, ros.read_topics, "K D R P width height distortion_model"),
-    Reader(
-        "OpenCV, a file for each camera",
-        opencv.has_cameras_apart,
-        opencv.read_cameras_apart,
-        "camera_matrix R T",
-    ),
-    Reader(
-        "ROS camera_info",
-        ros.has_camera_info,
-        ros.read_camera_info,
-        "camera_matrix projection_matrix rectification_matrix",
-    ),
-    Reader(
-        "ORB-SLAM, stella_vslam",
-        slam.has_orb_slam,
-        slam.read_orb_slam,
-        "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf",
-    ),
+    Reader("cameras apart", opencv.has_cameras_apart, opencv.read_cameras_apart, "camera_matrix R T"),
+    Reader("ROS camera_info", ros.has_camera_info, ros.read_camera_info, CAMERA_INFO),
+    Reader("ORB-SLAM, stella_vslam", slam.has_orb_slam, slam.read_orb_slam, ORB_SLAM),
     Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
-    Reader(
-        "RealSense Viewer", devices.has_viewer, devices.read_viewer, "baseline rectified.0.fx rectified.0.ppx"
-    ),
-    Reader("RealSense preset", devices.has_preset, devices.refuse_preset),
-    Reader("RealSense", devices.has_realsense, devices.read_realsense, "fx fy ppx ppy rotation translation"),
-    Reader(
-        "Cityscapes",
-        opencv.has_cityscapes,
-        opencv.read_cityscapes,
-        "extrinsic.baseline intrinsic.fx intrinsic.u0",
-    ),
+    Reader("RealSense Viewer", "rectified.0.fx", device.read_viewer, "baseline rectified.0.fx"),
+    Reader("RealSense preset", device.has_preset, device.refuse_preset),
+    Reader("RealSense", device.has_realsense, device.read_realsense, "fx fy ppx ppy rotation translation"),
+    Reader("Cityscapes", CITYSCAPES, bench.read_cityscapes, CITYSCAPES),
     Reader("rectification maps", opencv.has_maps, opencv.refuse_maps),
     Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
 )
@@ -164,7 +142,7 @@ def describe_calibration(
     with naming(", ".join(map(str, paths))):
         contents = [(str(path), read_bytes(Path(path))) for path in paths]
         source = Source(contents, cameras, read_beside)
-        reader = next((each for each in READERS if each.detect(source)), None)
+        reader = next((each for each in READERS if each.recognises(source)), None)
         if reader is None:
             raise _unknown(source)
         if not reader.numbered and cameras not in (None, (0, 1), (1, 0)):

@@ -10,7 +10,6 @@ from pamcli.calibration.described import (
     Described,
     both_sizes,
     camera_of,
-    metres,
     part,
     pinhole_matrix,
 )
@@ -18,6 +17,7 @@ from pamcli.calibration.mat_files import Unread
 from pamcli.calibration.opencv_files import canonical, opencv
 from pamcli.calibration.parsing import Source, Tree, matrix, numbers, size_of, walk
 from pamcli.errors import InputError
+from pamcli.files.units import parse_length
 
 EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')"
 
@@ -69,7 +69,7 @@ def _stereo_parameters(tree: Tree) -> Described:
         rotation = matrix(tree.get("RotationOfCamera2"), "RotationOfCamera2", 3, 3).T
         translation = numbers(tree.get("TranslationOfCamera2"), "TranslationOfCamera2", 3)
     unit = part(tree, "CameraParameters1").get("WorldUnits", "millimeters")
-    scale = metres(unit if isinstance(unit, str) and unit else "millimeters", "WorldUnits")
+    scale = parse_length(unit if isinstance(unit, str) and unit else "millimeters", "WorldUnits")
     pair = CameraPair(cameras, rotation, translation, *(both_sizes(sizes) if len(sizes) == 2 else ()))
     return Described("MATLAB", [pair], metres=scale)
 

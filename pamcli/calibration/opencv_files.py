@@ -20,15 +20,15 @@ from pamcli.calibration.described import (
     inverse,
     is_fisheye,
     matrix_camera,
-    metres,
-    pair_from_poses,
+    placed_pair,
     rectified_images,
     rigid,
     transform_of,
 )
-from pamcli.calibration.parsing import Source, Tree, matrix, number, numbers, size_of
+from pamcli.calibration.parsing import Source, Tree, matrix, numbers, size_of
 from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
+from pamcli.files.units import parse_length
 
 _STEMS = {
     "M": "m k mtx matrix cameramatrix cammatrix cameramtx intrinsic intrinsics intrinsicmatrix",
@@ -101,7 +101,7 @@ def opencv(tree: Tree, kind: str = "OpenCV") -> Described:
     model = tree.get("distortion_model") or tree.get("fisheye") or ""
     fisheye = is_fisheye(model, "distortion_model") or names.get("D1", "").lower().endswith("_fe")
     unit = next((key for key in ("length_unit", "unit", "units") if tree.get(key) is not None), None)
-    scale = metres(tree[unit], unit) if unit else 1.0 if "baseline" in tree else None
+    scale = parse_length(tree[unit], unit) if unit else 1.0 if "baseline" in tree else None
     pairs: list[CameraPair] = []
     projections: list[Projections] = []
     if {"P1", "P2"} & names.keys():
@@ -194,7 +194,7 @@ def read_dat(source: Source) -> Described:
         )
     notes = ["both cameras have the same intrinsics"] if len(cameras) == 1 else []
     poses = [np.eye(4), *poses] if len(poses) == 1 else poses
-    pair = pair_from_poses((cameras * 2)[:2] if len(cameras) == 1 else cameras, [*map(inverse, poses)])
+    pair = placed_pair((cameras[index % len(cameras)], inverse(poses[index]), None) for index in (0, 1))
     return Described(".dat set", [pair], metres=None, notes=notes)
 
 
@@ -256,14 +256,3 @@ def refuse_maps(source: Source) -> Described:
         "rectify with cv2.remap, and give the calibration that the maps were made of (K1 D1 K2 D2 R T), or "
         "`focal` and `baseline`",
     )
-
-
-def has_cityscapes(source: Source) -> bool:
-    return {"extrinsic.baseline", "intrinsic.fx"} <= source.flat.keys()
-
-
-def read_cityscapes(source: Source) -> Described:
-    """Read extrinsic.baseline and intrinsic.fx, fy, u0, v0 of rectified images."""
-    keys = ("intrinsic.fx", "intrinsic.fy", "intrinsic.u0", "intrinsic.v0", "extrinsic.baseline")
-    fx, fy, x, y, baseline = (number(source.flat.get(key), key) for key in keys)
-    return rectified_images("Cityscapes", (fx, fy), (x, y), baseline)

@@ -1,5 +1,6 @@
 """Calibration files as texts and trees of names and values, and numbers out of them."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pamcli.files.guarded import LARGEST_SETTINGS, parse_json, parse_npz, parse_
 Tree = Mapping[str, Any]
 
 MOST_VALUES = 10_000  # in one matrix, or names looked at in one file: aliases of YAML make billions of a few
+MOST_DOCUMENTS = 50  # of a YAML file: a topic that was listened to for a while
 LONGEST_NUMBER = 400  # characters
 LARGEST_NUMBER = 1e12
 SAVE_ARRAYS = "numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
@@ -115,6 +117,8 @@ def parse(data: bytes) -> tuple[str, list[Tree], str]:
             "is a binary file, perhaps a model of COLMAP's",
             "`colmap model_converter --output_type TXT` makes cameras.txt and rigs.txt of it",
         )
+    if b"'optimization_inputs" in data:  # of mrcal: megabytes that are no YAML
+        data = re.sub(rb"b'[^'\n]*'", b"''", data)
     if len(data) > LARGEST_SETTINGS or b"\0" in data:
         raise InputError(f"is not a text file of numbers of at most {LARGEST_SETTINGS >> 20} MB")
     try:
@@ -131,15 +135,13 @@ def _trees_of(text: str) -> tuple[list[Tree], str]:
     trees: list[Any] = []
     problem = ""
     start = text.lstrip()[:1]
-    # mrcal keeps the inputs of its optimization in its files, megabytes that are no YAML.
-    text = re.sub(r"b'[^'\n]*'", "''", text)
     try:
         if start == "<":
             trees.append(parse_xml(text.lstrip()))
         elif start in ("{", "["):
             trees.append(_json_or_yaml(text))
         else:
-            for tree in yaml_documents(text):
+            for tree in itertools.islice(yaml_documents(text), MOST_DOCUMENTS):
                 trees.append(tree)
     except ValueError as error:
         kind = {"<": "XML", "{": "JSON", "[": "JSON"}.get(start, "YAML")

@@ -16,9 +16,9 @@ from pamcli.calibration.described import (
     inverse,
     is_fisheye,
     named_camera,
-    pair_from_poses,
     part,
     pinhole_matrix,
+    placed_pair,
     rectified_images,
     rigid,
     transform_of,
@@ -60,27 +60,22 @@ def read_kalibr(source: Source) -> Described:
     cameras, sizes = [camera for camera, _ in found], [size for _, size in found]
     steps = range(min(pair) + 1, max(pair) + 1)
     if all("T_cn_cnm1" in part(tree, f"cam{index}") for index in steps):
-        transform: Floats = np.eye(4)
+        step: Floats = np.eye(4)
         for index in steps:
-            step = part(tree, f"cam{index}")["T_cn_cnm1"]
-            transform = rigid(step, f"cam{index}: T_cn_cnm1") @ transform
-        transform = inverse(transform) if pair[0] > pair[1] else transform
+            step = rigid(tree[f"cam{index}"]["T_cn_cnm1"], f"cam{index}: T_cn_cnm1") @ step
+        step = inverse(step) if pair[0] > pair[1] else step
         return Described(
-            "Kalibr camchain", [CameraPair(cameras, transform[:3, :3], transform[:3, 3], *both_sizes(sizes))]
+            "Kalibr camchain", [CameraPair(cameras, step[:3, :3], step[:3, 3], *both_sizes(sizes))]
         )
     for key, kind in (("T_imu_cam", "OpenVINS"), ("T_cam_imu", "Kalibr camchain")):
         if all(key in each for each in parts):
             poses = [rigid(each[key], f"cam{index}: {key}") for each, index in zip(parts, pair, strict=True)]
             poses = [*map(inverse, poses)] if key == "T_cam_imu" else poses
-            return Described(kind, [pair_from_poses(cameras, poses, sizes)])
+            return Described(kind, [placed_pair(zip(cameras, poses, sizes, strict=True))])
     raise InputError(
         f"cam{max(pair)}: T_cn_cnm1 is missing, and so are T_imu_cam and T_cam_imu of both cameras",
         "take the file of a calibration of both cameras together",
     )
-
-
-def has_euroc(source: Source) -> bool:
-    return bool(source.trees) and all("T_BS" in tree for tree in source.trees)
 
 
 def read_euroc(source: Source) -> Described:
@@ -90,10 +85,11 @@ def read_euroc(source: Source) -> Described:
             "describes one camera",
             "give two files: cam0/sensor.yaml and cam1/sensor.yaml, the left one first",
         )
-    found = [_camera(tree, "", "distortion_coefficients") for tree in source.trees]
-    poses = [rigid(tree.get("T_BS"), "T_BS") for tree in source.trees]
-    cameras, sizes = [camera for camera, _ in found], [size for _, size in found]
-    return Described("EuRoC", [pair_from_poses(cameras, poses, sizes)])
+    found = [
+        (_camera(tree, "", "distortion_coefficients"), rigid(tree.get("T_BS"), "T_BS"))
+        for tree in source.trees
+    ]
+    return Described("EuRoC", [placed_pair((camera, pose, size) for (camera, size), pose in found)])
 
 
 def _camera(tree: Tree, prefix: str, coefficients: str) -> tuple[Camera, tuple[int, int]]:
@@ -127,10 +123,8 @@ def read_orb_slam(source: Source) -> Described:
     names = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
     names |= {"P": "projection_matrix", "width": "image_width", "height": "image_height"}
     if "LEFT.K" in tree:
-        return ros(
-            [{name: tree.get(f"{side}.{key}") for key, name in names.items()} for side in ("LEFT", "RIGHT")],
-            kind,
-        )
+        sides = ["LEFT", "RIGHT"]
+        return ros([{name: tree.get(f"{side}.{key}") for key, name in names.items()} for side in sides], kind)
     if any(key in tree for key in ("RGBD.DepthMapFactor", "DepthMapFactor")):
         raise InputError("is for a depth camera (DepthMapFactor), and describes one view alone")
     sides = [
@@ -138,19 +132,15 @@ def read_orb_slam(source: Source) -> Described:
         tree.get("Camera.height", tree.get("Camera.rows")),
     ]
     size = None if None in sides else size_of(sides, "Camera.width x Camera.height")
-    fisheye = (
-        is_fisheye(tree.get("Camera.type", tree.get("Camera.model", "")), "Camera.type")
-        if (str(tree.get("Camera.type", "")).lower() != "rectified")
-        else False
-    )
+    model = tree.get("Camera.type", tree.get("Camera.model", ""))
+    fisheye = str(model).lower() != "rectified" and is_fisheye(model, "Camera.type")
     coefficients = KB4 if fisheye else f"{RADTAN} k3"
     left = named_camera(tree, "Camera1." if "Camera1.fx" in tree else "Camera.", coefficients, fisheye)
     for key in ("Stereo.T_c1_c2", "Tlr"):
         if key in tree:
             right = named_camera(tree, "Camera2.", coefficients, fisheye)
-            return Described(
-                kind, [pair_from_poses([left, right], [np.eye(4), rigid(tree[key], key)], [size, size])]
-            )
+            placed = (left, np.eye(4), size), (right, rigid(tree[key], key), size)
+            return Described(kind, [placed_pair(placed)])
     fx, fy, x, y = (float(left.matrix[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
     if "Stereo.b" in tree:
         baseline = number(tree["Stereo.b"], "Stereo.b")
@@ -162,14 +152,15 @@ def read_orb_slam(source: Source) -> Described:
         p1 = np.column_stack([left.matrix, np.zeros(3)])
         p2 = p1.copy()
         p2[0, 3] = -fx * baseline
-        model = {"distortion_model": tree.get("StereoRectifier.model") or "perspective"}
-        model |= {"image_width": sides[0], "image_height": sides[1]}
-        found = [
-            {**model, "projection_matrix": p}
-            | {names[key]: tree.get(f"StereoRectifier.{key}_{side}") for key in "KDR"}
-            for side, p in (("left", p1), ("right", p2))
+        both = [
+            {names[key]: tree.get(f"StereoRectifier.{key}_{side}") for key in "KDR"}
+            for side in ("left", "right")
         ]
-        return ros(found, kind)
+        common = {"distortion_model": tree.get("StereoRectifier.model") or "perspective"}
+        common |= {"image_width": sides[0], "image_height": sides[1]}
+        return ros(
+            [{**common, **each, "projection_matrix": p} for each, p in zip(both, (p1, p2), strict=True)], kind
+        )
     if left.distortion.any():
         raise InputError(
             "has coefficients of distortion and a baseline, but no pose of the right camera",
@@ -189,27 +180,20 @@ def read_vins(source: Source) -> Described:
         raise InputError(
             "describes the lens of one camera, of VINS-Fusion", "give the file with body_T_cam0, too"
         )
-    given = {
-        PurePosixPath(name).name: parsed[1][0]
-        for (name, _), parsed in zip(source.contents, source.parsed, strict=True)
-        if parsed[1]
-    }
+    files = zip(source.contents, source.parsed, strict=True)
+    given = {PurePosixPath(name).name: trees[0] for (name, _), (_, trees, _) in files if trees}
     others = [tree for tree in given.values() if tree is not main]
-    cameras, sizes, poses = [], [], []
+    placed = []
     for place, index in enumerate(source.pair or (0, 1)):
         name = PurePosixPath(str(main.get(f"cam{index}_calib"))).name
-        beside = source.read_beside(name) if name not in given and not others else None
-        trees = parse(beside)[1] if beside else []
-        tree = given.get(name) or (
-            trees[0] if trees else others[min(place, len(others) - 1)] if others else None
-        )
-        if tree is None:
+        found = given.get(name) or (others[min(place, len(others) - 1)] if others else None)
+        if found is None and (beside := source.read_beside(name)):
+            found = next(iter(parse(beside)[1]), None)
+        if found is None:
             raise InputError(f"cam{index}_calib is {name[:60]}, which is not there", "give that file, too")
-        camera, size = _vins_camera(tree, f"{name[:60]}: ")
-        cameras.append(camera)
-        sizes.append(size)
-        poses.append(rigid(main.get(f"body_T_cam{index}"), f"body_T_cam{index}"))
-    return Described("VINS-Fusion", [pair_from_poses(cameras, poses, sizes)])
+        camera, size = _vins_camera(found, f"{name[:60]}: ")
+        placed.append((camera, rigid(main.get(f"body_T_cam{index}"), f"body_T_cam{index}"), size))
+    return Described("VINS-Fusion", [placed_pair(placed)])
 
 
 def _vins_camera(tree: Tree, prefix: str) -> tuple[Camera, tuple[int, int]]:
@@ -228,8 +212,10 @@ def _vins_camera(tree: Tree, prefix: str) -> tuple[Camera, tuple[int, int]]:
     )
 
 
-def has_basalt(source: Source) -> bool:
-    return "value0.T_imu_cam" in source.flat
+_BASALT = {
+    **{"pinhole": "", "kb4": KB4},
+    **{"pinhole-radtan4": RADTAN, "pinhole-radtan5": f"{RADTAN} k3", "pinhole-radtan8": RATIONAL},
+}
 
 
 def read_basalt(source: Source) -> Described:
@@ -239,56 +225,42 @@ def read_basalt(source: Source) -> Described:
     if not all(isinstance(each, list) and all(isinstance(one, Mapping) for one in each) for each in lists):
         raise InputError("value0 has no list of T_imu_cam and of intrinsics")
     poses, lenses = lists
-    (_, _), pair = two(poses if len(poses) < len(lenses) else lenses, source.pair, "cameras")
-    sizes = tree.get("resolution")
+    _, pair = two(poses if len(poses) < len(lenses) else lenses, source.pair, "cameras")
+    sizes: Any = tree.get("resolution")
     sizes = sizes if isinstance(sizes, list) else []
-    cameras, placed = [], []
+    placed = []
     for index in pair:
-        key, lens, pose = f"intrinsics[{index}]", lenses[index], poses[index]
-        model = str(lens.get("camera_type"))
-        coefficients = {
-            "pinhole": "",
-            "kb4": KB4,
-            "pinhole-radtan8": RATIONAL,
-            "pinhole-radtan4": RADTAN,
-            "pinhole-radtan5": f"{RADTAN} k3",
-        }
-        if model not in coefficients:
+        lens, pose, model = lenses[index], poses[index], str(lenses[index].get("camera_type"))
+        if model not in _BASALT:
             raise InputError(
-                f"{key}: camera_type {model[:30]!r} is not a lens model of OpenCV",
+                f"intrinsics[{index}]: camera_type {model[:30]!r} is not a lens model of OpenCV",
                 "calibrate with --cam-types kb4 or pinhole-radtan8",
             )
-        cameras.append(named_camera(part(lens, "intrinsics"), "", coefficients[model], model == "kb4"))
-        quaternion, place = (
-            [pose.get(name) for name in names.split()] for names in ("qw qx qy qz", "px py pz")
-        )
-        placed.append(turned(quaternion, place, f"T_imu_cam[{index}]"))
-    found = [size_of(sizes[index], "resolution") if index < len(sizes) else None for index in pair]
-    return Described("Basalt", [pair_from_poses(cameras, placed, found)])
+        camera = named_camera(part(lens, "intrinsics"), "", _BASALT[model], model == "kb4")
+        turn, place = ([pose.get(name) for name in names.split()] for names in ("qw qx qy qz", "px py pz"))
+        size = size_of(sizes[index], "resolution") if index < len(sizes) else None
+        placed.append((camera, turned(turn, place, f"T_imu_cam[{index}]"), size))
+    return Described("Basalt", [placed_pair(placed)])
 
 
 _MRCAL = {"PINHOLE": 0, "OPENCV4": 4, "OPENCV5": 5, "OPENCV8": 8, "OPENCV12": 12}
 
 
-def has_mrcal(source: Source) -> bool:
-    return bool(source.trees) and all("lensmodel" in tree for tree in source.trees)
-
-
 def read_mrcal(source: Source) -> Described:
     """Read .cameramodel files; their extrinsics lead from reference coordinates to the camera's."""
     models, _ = two(source.trees, source.pair, "cameras (.cameramodel)")
-    cameras, poses, sizes = [], [], []
+    placed = []
     for tree in models:
-        model = str(tree["lensmodel"]).removeprefix("LENSMODEL_")
+        model = str(tree.get("lensmodel")).removeprefix("LENSMODEL_")
         if model not in _MRCAL:
             raise InputError(
                 f"lensmodel {model[:40]!r} is not a lens model of OpenCV",
                 "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it",
             )
         values = numbers(tree.get("intrinsics"), "intrinsics", 4 + _MRCAL[model])
-        cameras.append(camera_of(pinhole_matrix(*values[:4]), "intrinsics", values[4:], "intrinsics"))
-        key = next((name for name in ("extrinsics", "rt_cam_ref") if name in tree), "extrinsics")
+        camera = camera_of(pinhole_matrix(*values[:4]), "intrinsics", values[4:], "intrinsics")
+        key = "extrinsics" if "extrinsics" in tree else "rt_cam_ref"
         pose = numbers(tree.get(key), key, 6)
-        poses.append(inverse(transform_of(rotation_of(pose[:3]), pose[3:])))
-        sizes.append(size_of(tree.get("imagersize"), "imagersize"))
-    return Described("mrcal", [pair_from_poses(cameras, poses, sizes)])
+        from_reference = transform_of(rotation_of(pose[:3]), pose[3:])
+        placed.append((camera, inverse(from_reference), size_of(tree.get("imagersize"), "imagersize")))
+    return Described("mrcal", [placed_pair(placed)])

@@ -28,8 +28,9 @@ from pamcli.cli import (
     weights,
 )
 from pamcli.cli.console import complain, guard_streams
-from pamcli.cli.groups import argument, command, group
+from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, missing_package, of_the_system
+from pamcli.settings.options import argument
 
 app = group(
     "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "
@@ -112,14 +113,13 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except (OSError, UnicodeError, RecursionError, MemoryError) as error:
-        refused = of_the_system(error)
-        complain(str(refused), error)
-        code = refused.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         code = 1
         if interrupts.seen:
             code = 130  # what the import of a library makes of it may be anything
+        elif refused := of_the_system(error):
+            complain(str(refused), error)
+            code = refused.exit_code
         elif isinstance(error, ModuleNotFoundError):
             complain(missing_package(error), error)
         else:

@@ -6,15 +6,19 @@ from typing import NoReturn
 
 from pamcli.cli import guarded
 from pamcli.cli.console import Console
-from pamcli.cli.groups import argument, command, flag, group, option
-from pamcli.cli.network import Matching
-from pamcli.cli.options import Compute
+from pamcli.cli.groups import command, group
 from pamcli.errors import UsageError
+from pamcli.settings.options import argument, flag, option
+from pamcli.settings.shared import Compute, Matching
 
 WIDEST = 192.0
 """Pixels to either side that are searched where no range is given."""
 
 app = group("")
+
+
+class Searched(Matching, Compute):
+    """The network, and where it searches."""
 
 
 def match(
@@ -48,8 +52,6 @@ def match(
         console.inform(f"no range (-r, -R) is given: from {lowest:g} to {highest:g} px")
     if not -1e5 < lowest <= highest < 1e5:  # also true for NaN
         raise UsageError(f"-r {lowest:g} -R {highest:g} is no range of shifts")
-    compute = Compute(device=device)
-
     from pamcli.files.atomic import check_writable, write_atomically
     from pamcli.files.outputs import check_beside
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
@@ -60,8 +62,12 @@ def match(
     check_writable(output)
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
-    asked = Matching(weights=weights, min_disparity=least, max_disparity=max(most, least + 1))
-    matcher, _ = asked.load(compute, console)
+    most = max(most, least + 1)
+    asked = Searched(weights=weights, device=device, min_disparity=least, max_disparity=most)
+    with console.starting(str(asked.name)):
+        from pamcli.inference.named import load_matcher
+
+        matcher, _ = load_matcher(asked)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
     found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
     shift = -found  # networks search by 16 px, and so a little beyond the range

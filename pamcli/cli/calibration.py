@@ -1,66 +1,27 @@
-"""Calibrations: options of all commands that take one, and pam calibration: to show one, to make one."""
+"""pam calibration: to show a calibration, to make one."""
 
 from pathlib import Path
-from typing import Literal
 
-from pamcli.cli import parsing
 from pamcli.cli.console import as_options
-from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.options import JSON, Limit, Messages, NewFile, Quiet
+from pamcli.cli.groups import command, group
+from pamcli.cli.options import JSON, Messages, Quiet
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import PackedLayout
+from pamcli.settings import parsing
+from pamcli.settings.options import argument, flag, option
+from pamcli.settings.shared import (
+    CAMERAS,
+    EXTRINSICS,
+    FISHEYE,
+    UNIT,
+    CalibrationFiles,
+    Extrinsics,
+    Limit,
+    NewFile,
+)
 
-Extrinsics = Literal["transform", "pose", "rows", "position"]
 app = group("Calibrations of stereo cameras.")
-FISHEYE = flag("Take the coefficients in an OpenCV file as those of its fisheye model.")
-EXTRINSICS = option(
-    "How R and T lead to the right camera: transform (x2 = R x1 + T), pose (x1 = R x2 + T), rows "
-    "(x2 = x1 R + T), position (x2 = R (x1 - T)).",
-    default="transform",
-)
-UNIT = option(
-    "Unit of the file's lengths where it states none: mm, cm, m, or 25mm for board squares.",
-    metavar="LENGTH",
-    parse=parsing.length,
-)
-CAMERAS = option(
-    "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
-    metavar="L:R",
-    parse=parsing.cameras,
-)
-
-
-class Files(OptionGroup, panel="Calibration"):
-    """A calibration in files."""
-
-    calibration: list[str] | None = option(
-        "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide calibration-files). Once for each file: left and right camera, or intrinsics "
-        "and extrinsics.",
-        metavar="FILE",
-    )
-    cameras: tuple[int, int] | None = CAMERAS
-    baseline: float | None = option(
-        "Take this distance of the cameras instead of the file's, as in 120mm; a bare number means metres.",
-        metavar="LENGTH",
-        parse=parsing.length,
-    )
-    unit: float | None = UNIT
-
-
-class Cameras(Files):
-    """The calibration of rectified pictures, in files or by hand."""
-
-    focal: float | None = option("Focal length of the rectified pictures.", metavar="PX")
-    doffs: float | None = option(
-        "x of the right principal point minus that of the left one.", metavar="PX", parse=parsing.number
-    )
-    principal_point: tuple[float, float] | None = option(
-        "Principal point of the left image [default: the file's, else the image centre].",
-        metavar="X,Y",
-        parse=parsing.point,
-    )
 
 
 @command(app, "show", "Show what a file says, in metres, pixels and degrees.")
@@ -81,8 +42,8 @@ def show(
     console = messages.console(jsonl=json)
     from pamcli.batch.metres import finish_calibration, read_description
 
-    reading = read_description(files, cameras, None, fisheye, extrinsics, unit)
-    stored = finish_calibration(files, *reading)
+    given = CalibrationFiles(calibration=files, cameras=cameras, unit=unit)
+    stored = finish_calibration(files, *read_description(given, fisheye=fisheye, extrinsics=extrinsics))
     for warning in stored.warnings():
         console.warn(warning)
     console.answer(stored.facts(), *stored.lines())

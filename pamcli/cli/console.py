@@ -1,4 +1,4 @@
-"""What the commands say: results on stdout, everything else on stderr."""
+"""How do the commands talk? Results go to stdout, everything else to stderr."""
 
 import codecs
 import io
@@ -11,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -19,12 +18,14 @@ from typing import Any, TextIO
 from pamcli.cli.progress import Bar, Lines, Progress
 from pamcli.errors import OutputError
 from pamcli.files.finding import one_line
+from pamcli.settings.options import Settings, flag
 
 CLOSED_PIPE = 141
 """Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
 
 
 STDOUT = "standard output"
+_SIGNALS = signal.SIGINT, signal.SIGTERM
 
 
 def guard_streams() -> None:
@@ -88,7 +89,7 @@ def _say(message: str) -> None:
 @contextmanager
 def on_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """What Ctrl-C and SIGTERM do meanwhile, each unless the program was started with it ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = dict(zip(_SIGNALS, map(signal.getsignal, _SIGNALS), strict=True))
     for number, old in before.items():
         if old is not signal.SIG_IGN:
             signal.signal(number, handler)
@@ -99,13 +100,14 @@ def on_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[Non
             signal.signal(number, old)
 
 
-@dataclass(frozen=True)
-class Console:
+class Console(Settings, panel="Messages"):
     """How talkative a command is, and in which form its results come."""
 
-    quiet: bool = False
-    verbose: bool = False
-    jsonl: bool = False
+    jsonl: bool = flag(
+        "Print one JSON object a pair, instead of the paths written.", rich_help_panel="Output"
+    )
+    quiet: bool = flag("Show no progress, only warnings and errors.", "-q")
+    verbose: bool = flag("Say what is used and done.", "-v")
 
     @property
     def draws(self) -> bool:

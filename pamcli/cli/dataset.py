@@ -5,23 +5,25 @@
 
 import os
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import options, parsing
+from pamcli.cli.completing import one_or_all
 from pamcli.cli.console import Console
-from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.network import WEIGHTS, Matcher
-from pamcli.cli.options import DATA, FORM, JSONL, Quiet
+from pamcli.cli.groups import command, group
+from pamcli.cli.options import JSONL, Quiet
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import locate
+from pamcli.settings.evaluation import LabelSettings
+from pamcli.settings.options import argument, option
+from pamcli.settings.shared import DATA, FORM, WORKERS, NewFile
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -38,7 +40,7 @@ _PATCHES = 1000  # of a tree of patches, which show every part of a picture near
 
 @command(app, "list", "List the data sets that can be read.")
 def list_sources(
-    name: str | None = options.one_or_all("the data set", options.data_sets),
+    name: str | None = one_or_all("the data set", "data sets"),
     jsonl: bool = JSONL,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
@@ -104,7 +106,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
         raise typer.Exit(InputError.exit_code)
 
 
-class Sheet(options.NewFile):
+class Sheet(NewFile):
     """The contact sheet."""
 
     output: Path = option("Picture to write: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
@@ -154,7 +156,7 @@ def stats(
     messages: Quiet,
     data: list[str] = argument(f"{FORM}, or a folder of prepare-flickr1024.", default=..., **DATA),
     count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all"),
-    workers: int | None = options.WORKERS,
+    workers: int | None = WORKERS,
     jsonl: bool = JSONL,
 ) -> None:
     """Measure the pictures of data sets.
@@ -208,30 +210,8 @@ def stats(
         raise typer.Exit(InputError.exit_code)
 
 
-class Labels(OptionGroup, panel="Output"):
-    """The labelled pairs."""
-
-    output: Path = option(
-        "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
-    )
-    overwrite: bool = flag("Label pairs anew that are labelled there.")
-    mirrored: bool = flag("Label each pair mirrored, too, its views exchanged: twice as much to learn from.")
-    agree_with: str | None = option(
-        "Label where this other network finds the same, within 2 px, instead of asking block matching.",
-        parse=parsing.name,
-        **WEIGHTS,
-    )
-    jsonl: bool = JSONL
-
-
 @command(app, "label", "Find disparities to learn from, for pairs without a truth.")
-def label(
-    to: Labels,
-    network: Matcher,
-    compute: options.Compute,
-    messages: Quiet,
-    data: str = argument(f"{FORM}, of rectified pairs.", default=..., **DATA),
-) -> None:
+def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None:
     """Label pairs without a truth, to learn from them.
 
     A pixel's label is the disparity that the network, which sees small pictures enlarged, finds equally from
@@ -245,23 +225,23 @@ def label(
     $ pam dataset label pairs:mine/ -o labelled/
     $ pam dataset label pairs:mine/ -o agreed/ --agree-with pasmnet
     """
-    console = messages.console(jsonl=to.jsonl)
+    console, to = messages.console(jsonl=jsonl), settings
     from pamcli.data.open import open_data
 
-    given, failed, kept = open_data(data), 0, 0
+    given, failed, kept = open_data(settings.data), 0, 0
     source = given.without_truth()
     with owned(to.output):
-        with console.starting(network.name):
+        with console.starting(str(settings.name)):
             from pamcli.training.labels import LEAST, label_pairs, to_label
         wanted = to_label(
             source,
             to.output,
             mirrored=to.mirrored,
             overwrite=to.overwrite,
-            networks=[network.weights, to.agree_with],
+            networks=[to.weights, to.agree_with],
             truths=[path for each in given.files for path in each.parts.values()],
         )
-        matcher, second = _labelling(network, to.agree_with, compute, console) if wanted else (None, None)
+        matcher, second = _labelling(settings, console) if wanted else (None, None)
         labelled = label_pairs(matcher, source, wanted, to.output, second=second) if matcher else ()
         with console.progress("pairs", len(wanted)) as bar:
             for sample, found in labelled:
@@ -280,14 +260,16 @@ def label(
         raise typer.Exit(BATCH_FAILED)
 
 
-def _labelling(
-    network: Matcher, agree_with: str | None, compute: options.Compute, console: Console
-) -> "tuple[StereoMatcher, StereoMatcher | None]":
-    """Load the network that labels, and the other one. Raises as `Matcher.load`; UsageError: they are one."""
-    if agree_with is None:
-        return network.load(compute, console)[0], None
-    if locate(agree_with) == locate(network.name):
-        said = f"--agree-with {agree_with} is the network itself, which always agrees"
+def _labelling(settings: LabelSettings, console: Console) -> "tuple[StereoMatcher, StereoMatcher | None]":
+    """Load the network that labels, and the other one. Raises as `load_matcher`; UsageError: they are one."""
+    from pamcli.inference.named import load_matcher
+
+    other = settings.agree_with
+    if other is not None and locate(other) == locate(settings.name):
+        said = f"`agree_with` {other} is the network itself, which always agrees"
         raise UsageError(said, "name another one")
-    second = Matcher(weights=agree_with, network_from=None)
-    return network.load(compute, console)[0], second.load(compute, console)[0]
+    with console.starting(str(settings.name)):
+        first = load_matcher(settings)[0]
+        if other is None:
+            return first, None
+        return first, load_matcher(replace(settings, weights=other, network_from=None))[0]

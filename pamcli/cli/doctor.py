@@ -7,15 +7,15 @@ from typing import Any
 import typer
 
 from pamcli import __version__
-from pamcli.cli import parsing
-from pamcli.cli.calibration import EXTRINSICS, FISHEYE, Extrinsics, Files
 from pamcli.cli.console import Console, as_options
-from pamcli.cli.groups import argument, flag, option, set_options
-from pamcli.cli.options import JSON, Limit
+from pamcli.cli.options import JSON
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
+from pamcli.settings import parsing
+from pamcli.settings.options import argument, flag, option
+from pamcli.settings.shared import EXTRINSICS, FISHEYE, CalibrationFiles, Extrinsics, Limit
 
 
-class Pair(Files, panel="Calibration"):
+class Pair(CalibrationFiles, Limit, panel="Calibration"):
     """Pair of pictures whose calibration is examined. Raises UsageError for what contradicts itself."""
 
     inputs: list[str] | None = argument(
@@ -34,10 +34,11 @@ class Pair(Files, panel="Calibration"):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.inputs and len(self.inputs) != 2:
             count = "1 picture is" if len(self.inputs) == 1 else f"{len(self.inputs)} pictures are"
             raise UsageError(f"{count} given, not a left and a right one")
-        if (given := set_options(self, without=("inputs",))) and not self.inputs:
+        if (given := self.set_options(without=("inputs", "max_pixels"))) and not self.inputs:
             hint = "pam doctor LEFT RIGHT --calibration FILE"
             raise UsageError(f"{given[0]} is about a pair of pictures, and none is given", hint)
         if given and not self.calibration:
@@ -46,7 +47,6 @@ class Pair(Files, panel="Calibration"):
 
 def command(
     pair: Pair,
-    limit: Limit,
     gpu_check: bool = flag(
         "Run every network in every precision on CPU and GPU: a table to paste where GPUs are discussed.",
         rich_help_panel="Performance",
@@ -71,12 +71,12 @@ def command(
             raise UsageError("--gpu-check takes no pictures")
         _check_gpu(console)
     elif pair.inputs:
-        _examine(pair, limit.max_pixels, console)
+        _examine(pair, console)
     else:
         _examine_installation(console)
 
 
-def _examine(asked: Pair, max_pixels: int | None, console: Console) -> None:
+def _examine(asked: Pair, console: Console) -> None:
     from pamcli.batch.metres import named, read_description
     from pamcli.calibration.examining import KnownLength, examine, examine_reading
     from pamcli.calibration.files import naming
@@ -84,12 +84,11 @@ def _examine(asked: Pair, max_pixels: int | None, console: Console) -> None:
 
     left, right = map(Path, asked.inputs or ())
     known = [KnownLength(*each) for each in asked.known_length or ()]
-    files, reading = asked.calibration or [], None
+    files, reading = asked.calibration_files, None
     if files:
-        reading = read_description(
-            files, asked.cameras, asked.baseline, asked.fisheye, asked.extrinsics, asked.unit
-        )
-    pictures = read_pair(left, right, max_pixels=max_pixels, same_size=not (reading and reading[0].differs))
+        reading = read_description(asked, fisheye=asked.fisheye, extrinsics=asked.extrinsics)
+    differs = reading is not None and reading[0].differs
+    pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=not differs)
     views = pictures.left.pixels, pictures.right.pixels
     with naming(named(files)):
         findings = examine_reading(*views, *reading, known) if reading else examine(*views, None, known)

@@ -1,26 +1,25 @@
-"""Groups of options: the fields of a dataclass become parameters of every command that takes it.
-
-    class Compute(OptionGroup, panel="Performance"):
-        device: str = option("auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
+"""How do settings become the options of a command? Their fields become its parameters.
 
     @command(app, "disparity", "Disparity of a pair.")
-    def disparity(compute: Compute) -> None: ...
+    def disparity(settings: MatchSettings) -> None: ...
 
-A new option is a new field, which names it; a parameter with such a default may stand by itself, too.
+A parameter with a field as its default, as of `settings.options.option`, may stand by itself, too.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from pamcli.cli import parsing
+from pamcli.cli.completing import COMPLETIONS
+from pamcli.settings import parsing
+from pamcli.settings.options import option_names
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -34,53 +33,6 @@ _TYPES: dict[Any, tuple[str, Any]] = {
     Path: ("PATH", parsing.path),  # an empty one would be the current folder
 }
 """What an option of a type, or None, takes if it says nothing else: `metavar` and `parse`."""
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-class OptionGroup:
-    """Its subclasses are frozen dataclasses of options. panel: their heading in `--help`, else the base's."""
-
-    panel: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    def __init_subclass__(cls, panel: str | None = None) -> None:
-        cls.panel = panel or cls.panel
-        dataclass(frozen=True, kw_only=True)(cls)
-
-
-def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """A field that becomes an option, its default None. names: short ones beside the field's own, or others.
-
-    default: ... for an option that must be given. more: as of `typer.Option`, and parse: from text and the
-    name of the option to the value, see `parsing`; a float is above 0 if neither parse nor min is given.
-    """
-    return argument(help_text, default=default, names=names, **more)
-
-
-def result(help_text: str, *names: str, **more: Any) -> Any:
-    """A field that becomes an option for a result of each pair: a file, a folder, a template."""
-    return option(help_text, *names, **{"metavar": "FILE|...", **more})
-
-
-def as_keywords(*groups: Any) -> dict[str, Any]:
-    """Values of groups by the names of their options, as functions of `pamcli` take them: max_pixels ..."""
-    given = {}
-    for group in groups:
-        for each in fields(group):
-            names = [name for name in _names(each.name, each) if name.startswith("--")]
-            if names and each.name != "jsonl":  # which is about what a command prints
-                given[names[0].removeprefix("--").replace("-", "_")] = getattr(group, each.name)
-    return given
-
-
-def flag(help_text: str, *names: str, **more: Any) -> Any:
-    """A field that becomes an option without a value, its default False."""
-    return option(help_text, *names, default=False, **more)
-
-
-def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
-    """A field that becomes an argument. default: as of `option`. more: as of `typer.Argument`."""
-    return field(default=MISSING if default is ... else default, metadata={"help": help_text, **more})
 
 
 def group(help_text: str, *, completion: bool = False) -> typer.Typer:
@@ -121,11 +73,10 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
     groups = {each.name: hints[each.name] for each in given if is_dataclass(hints[each.name])}
 
     def call(**values: Any) -> None:
-        made = {
-            name: cls(**{field.name: values.pop(field.name) for field in fields(cls)})
-            for name, cls in groups.items()
-        }
-        function(**made, **values)
+        for name, cls in groups.items():
+            own = cls.__dataclass_fields__.keys() & values.keys()
+            values[name] = cls(**dict(zip(own, map(values.pop, own), strict=True)))
+        function(**values)
 
     parameters: list[Parameter] = []
     for each in given:
@@ -160,32 +111,24 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     kind = next((each for each in get_args(hint) or (hint,) if each in _TYPES), None)
     metavar, parse = _TYPES.get(kind, (None, None))
     more = {"rich_help_panel": panel, "metavar": metavar, **made.metadata}
-    parse, names = more.pop("parse", None if "min" in more else parse), _names(name, made)
+    parse, names = more.pop("parse", None if "min" in more else parse), option_names(name, made)
     more.pop("names", None)
+    more.pop("check", None)
+    hint = more.pop("type", hint)
+    if completion := more.pop("complete", None):
+        more["autocompletion"] = COMPLETIONS.get(completion, completion)
+    if "Sequence[" in str(hint):
+        hint = list[str] if made.default is MISSING else list[str] | None
+    elif {str, Path} <= {*get_args(hint)}:
+        hint = str if made.default is MISSING else str | None
+    default = Parameter.empty if made.default is MISSING else made.default
     if parse is not None:
         said = names[0] if names else name.upper()
-        more["parser"] = lambda value: parse(value, said) if isinstance(value, str) else value  # a default
+        # What is no text, or no longer the user's, is a default.
+        more["parser"] = lambda text: parse(text, said) if isinstance(text, str) and text != default else text
         hint = list[str] if "list[" in str(hint) else str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
-    default = Parameter.empty if made.default is MISSING else made.default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])
-
-
-def _names(name: str, made: Field[Any]) -> tuple[str, ...]:
-    """Names of the option that a field becomes, its own first; an argument has none."""
-    names: tuple[str, ...] = made.metadata.get("names", ())
-    if "names" not in made.metadata or any(each.startswith("--") for each in names):
-        return names
-    return f"--{name.replace('_', '-')}", *names
-
-
-def set_options(group: Any, *, without: Collection[str] = ()) -> list[str]:
-    """The options of a group that are not as by default, but for some fields of it: "--from", "--seed" ..."""
-    return [
-        _names(each.name, each)[0]
-        for each in fields(group)
-        if each.name not in without and getattr(group, each.name) not in (each.default, [])
-    ]
 
 
 class _Panels:

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from pamcli.cli.completing import completing, one_or_all
 from pamcli.cli.console import Console
-from pamcli.cli.options import one_or_all
 from pamcli.errors import UsageError, did_you_mean
 
 PAGES = Path(__file__).parents[1] / "guide"
@@ -15,7 +15,7 @@ def page_names() -> list[str]:
     return sorted(path.stem for path in PAGES.glob("*.md"))
 
 
-def command(page: str | None = one_or_all("the page", page_names, "PAGE")) -> None:
+def command(page: str | None = one_or_all("the page", completing(page_names), "PAGE")) -> None:
     """Show a page of the guide: its commands can be copied as they stand.
 
     A terminal shows it laid out, a pipe gets it as it is, in Markdown.

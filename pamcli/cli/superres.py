@@ -1,53 +1,11 @@
 """pam superres: both pictures of a pair made larger, with detail borrowed from each other."""
 
-from typing import Literal
-
-from pamcli.cli import options
-from pamcli.cli.groups import option, result
-from pamcli.cli.network import Upscaling
-from pamcli.cli.report import work_off
-from pamcli.files.suffixes import Packing
-from pamcli.registry.catalog import default_upscaling
+from pamcli.cli.console import Console
+from pamcli.cli.report import run_batch
+from pamcli.settings.batches import UpscaleSettings
 
 
-class Enlarging(Upscaling):
-    """A network for super-resolution, and which one where none is named."""
-
-    input: Literal["clean", "camera", "auto"] | None = option(
-        "Say what the pictures are, where no --weights are given: clean, or as a camera gives them, with "
-        "noise or traces of JPEG. auto, the default, tells by such traces and by the noise of the pixels."
-    )
-
-    @property
-    def name(self) -> str:
-        """Name of the weights: those that are given, else the default of the scale and the pictures."""
-        return self.weights or default_upscaling(self.scale, camera=self.input == "camera")
-
-
-class Larger(options.Pictures):
-    """Where the larger pictures go."""
-
-    output_packed: str | None = result("Picture that holds both larger ones.")
-    packing: Packing = option(
-        "Lay the pictures of --output-packed out as --packed has them; red-cyan: an anaglyph for glasses, "
-        "red from the left view.",
-        default="lr",
-    )
-    quality: int | None = option(
-        "Compress JPEG and WebP at this quality, 1 to 100; by default JPEG at 95 and lossless WebP.",
-        metavar="N",
-        min=1,
-        max=100,
-    )
-
-
-def command(
-    pairs: options.Pairs,
-    output: Larger,
-    network: Enlarging,
-    compute: options.Engine,
-    messages: options.Messages,
-) -> None:
+def command(settings: UpscaleSettings, console: Console) -> None:
     """Make both pictures of a pair larger, each with detail borrowed from the other.
 
     The pictures must be rectified: a point lies in the same row of both. Depth (8 or 16 bits), transparency,
@@ -59,4 +17,4 @@ def command(
     """
     from pamcli.batch.enlarging import enlarge_files
 
-    work_off(enlarge_files, pairs.inputs, messages, (output,), pairs, network, compute, loading=network.name)
+    run_batch(enlarge_files, settings, console, loading=settings.name)

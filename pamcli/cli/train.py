@@ -7,155 +7,29 @@ import os
 import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, fields
-from pathlib import Path
+from dataclasses import asdict
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli import parsing
 from pamcli.cli.console import Console, on_signals
-from pamcli.cli.groups import OptionGroup, flag, option, set_options
-from pamcli.cli.network import WEIGHTS
-from pamcli.cli.options import DATA, FORM, Device, Messages, at_most_one
+from pamcli.cli.options import Messages
 from pamcli.cli.progress import Progress
-from pamcli.errors import UsageError
-from pamcli.registry.architectures import names_of
+from pamcli.settings.options import flag
+from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
 
 if TYPE_CHECKING:
-    from pamcli.registry.architectures import Task
     from pamcli.training.journal import Entry
     from pamcli.training.loop import Stop
-    from pamcli.training.recipe import Recipe
     from pamcli.training.validation import Validated
 
-
-ON_RESUMING = {
-    "resume",
-    "device",
-    "workers",
-    "compile",
-    "max_minutes",
-    "as_json",
-    "quiet",
-    "verbose",
-    "steps",
-}
-"""Options that go with --resume; all others are the run's already."""
+AS_JSON = flag(
+    "Print every line of the log on stdout, one JSON object a line.", "--jsonl", rich_help_panel="Output"
+)
 
 
-class Run(OptionGroup, panel="Output"):
-    """The run's folder, and how it is reported."""
-
-    output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
-    resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
-    max_minutes: float | None = option("Stop cleanly after so many minutes; --resume goes on.", metavar="X")
-    as_json: bool = flag("Print every line of the log on stdout, one JSON object a line.", "--jsonl")
-
-
-class Source(OptionGroup, panel="Input"):
-    """What is learned from, and measured on."""
-
-    data: list[str] | None = option(
-        "Learn from this data set of `pam dataset list`; given several times, ?weight= mixes them.",
-        **(DATA | {"metavar": FORM}),
-    )
-    crop: tuple[int, int] | None = option(
-        "Train on crops of this size, pixels.", metavar="WxH", parse=parsing.crop
-    )
-    validation: list[str] | None = option(
-        "Measure the weights on this data set; the best are kept as best.", "--val", **DATA
-    )
-
-
-class Learning(OptionGroup, panel="Learning"):
-    """The recipe, and what is changed in it."""
-
-    recipe: str | None = option(
-        "Train by one of pam's recipes (pam guide training), or a run's recipe.json; options change it.",
-        metavar="NAME|FILE.json",
-        parse=parsing.name,
-    )
-    steps: int | None = option("Learn from so many batches in all; with --resume: go on to so many.", min=1)
-    epochs: float | None = option("Learn from so many passes over the data, instead of --steps.")
-    batch: int | None = option("Take so many pairs in a step, over all processes of torchrun.", min=1)
-    learning_rate: float | None = option("Set the highest learning rate of the schedule.", metavar="X")
-    settings: list[tuple[str, str]] | None = option(
-        "Set any value of the recipe, as in losses.pam=0, ema=0.99 or schedule.kind=cosine (pam guide "
-        "training); may be given several times.",
-        "--set",
-        metavar="KEY=VALUE",
-        parse=parsing.setting,
-    )
-    seed: int | None = option("Draw fresh weights and examples from this seed.", min=0)
-
-
-class Start(OptionGroup, panel="Network"):
-    """The weights to begin with, and which of them learn."""
-
-    start: str | None = option(
-        "Begin with these weights: a name of `pam weights list`, or a file.",
-        "--from",
-        parse=parsing.name,
-        **(WEIGHTS | {"metavar": "WEIGHTS"}),
-    )
-    variant: str | None = option(
-        "Train a network of other parts, as in blocks=2,refinement=none.",
-        metavar="KEY=VALUE,...",
-    )
-
-
-class Machine(Device):
-    """Where and how to compute."""
-
-    precision: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
-        "Compute in this precision; auto: the fastest that the processor has."
-    )
-    workers: int | None = option("Prepare examples in N processes (0: none of their own).", min=0, max=256)
-
-
-class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network"):
-    """What the command line says; None = nothing."""
-
-
-def _network(task: Task) -> Any:
-    help_text = "Train this network; by default that of the recipe, or of --from."
-    return option(help_text, metavar="|".join(names_of(task)))
-
-
-class MatcherTraining(Training):
-    """Options of pam train disparity."""
-
-    unsupervised: bool = flag(
-        "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
-        rich_help_panel="Learning",
-    )
-    network: str | None = _network("disparity")
-    max_disparity: int | Literal["stored"] | None = option(
-        "Train with this largest disparity as a prior, which is stored with the weights.",
-        default="stored",
-        metavar="N|none",
-        parse=parsing.prior,
-        show_default=False,
-    )
-
-
-class UpscalerTraining(Training):
-    """Options of pam train superres."""
-
-    network: str | None = _network("superres")
-    scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
-    compile: bool = flag(
-        "Compile PASSRnet 2 first, for a GPU: it then learns half as fast again or more.",
-        rich_help_panel="Performance",
-    )
-
-
-AnyTraining = MatcherTraining | UpscalerTraining
-
-
-def disparity(given: MatcherTraining) -> None:
+def disparity(settings: TrainDisparitySettings, messages: Messages, as_json: bool = AS_JSON) -> None:
     """Train a matcher.
 
     Recipes: scratch, scenes, refine, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
@@ -165,10 +39,10 @@ def disparity(given: MatcherTraining) -> None:
     $ pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet
     $ pam train disparity --data pairs:mine/ --unsupervised -o runs/mine
     """
-    _train("disparity", given)
+    _train(settings, messages.console(jsonl=as_json))
 
 
-def superres(given: UpscalerTraining) -> None:
+def superres(settings: TrainSuperresSettings, messages: Messages, as_json: bool = AS_JSON) -> None:
     """Train PASSRnet, or PASSRnet 2.
 
     Recipes: superres (the default), passrnet2, passrnet2-psnr, passrnet2-camera, paper-superres.
@@ -178,40 +52,27 @@ def superres(given: UpscalerTraining) -> None:
     $ pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4
     $ pam train superres --resume runs/sr4
     """
-    _train("superres", given)
+    _train(settings, messages.console(jsonl=as_json))
 
 
-def _train(task: Task, given: AnyTraining) -> None:
-    console = given.console(jsonl=given.as_json)
-    _check(given)
-    from pamcli.training.journal import RunFolder
+def _train(settings: TrainSettings, console: Console) -> None:
+    from pamcli.training.train import planned
 
-    folder = RunFolder(given.output or given.resume or Path())
-    recipe = None
-    if given.resume is None:
-        folder.require_new()
-        recipe = make_recipe(task, given)
+    folder, recipe = planned(settings)
     # From here on torch is needed: what is wrong with the options has been said.
     with console.starting("PyTorch"):
-        from pamcli.training import run
         from pamcli.training.distributed import Processes
         from pamcli.training.loop import Stop
+        from pamcli.training.train import run
 
-    compiles = isinstance(given, UpscalerTraining) and given.compile
-    machine = run.Machine(given.device, given.workers, compiles)
-    stop = Stop(given.max_minutes)
-    is_main = Processes.from_environment().is_main
+    stop, is_main = Stop(settings.max_minutes), Processes.from_environment().is_main
     with _signals(stop), console.progress("steps", None) if is_main else nullcontext(Progress()) as bar:
-        watcher = _Watcher(console, bar)
-        if recipe is not None:
-            outcome = run.start(recipe, folder, machine, stop, watcher)
-        else:
-            outcome = run.resume(folder, machine, stop, watcher, given.steps, task=task)
+        outcome = run(settings, folder, recipe, stop, _Watcher(console, bar))
     if is_main:
         if outcome.stopped is not None:
-            go_on = f"pam train {task} --resume {folder.path}"
+            go_on = f"pam train {settings.task} --resume {folder.path}"
             console.inform(f"stopped after step {outcome.step}; to go on: {go_on}")
-        weights = folder.best if folder.best.is_file() else folder.last
+        weights = folder.weights
         if console.jsonl or (outcome.stopped in (None, "time") and weights.is_file()):
             values: dict[str, Any] = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
             if outcome.gained is not None:
@@ -219,41 +80,6 @@ def _train(task: Task, given: AnyTraining) -> None:
             console.answer(values, str(weights))
     if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
         raise typer.Exit(code)
-
-
-def _check(given: AnyTraining) -> None:
-    """Raise UsageError for what is wrong by itself, before torch is imported."""
-    if given.resume is not None:
-        if begins := set_options(given, without=ON_RESUMING):
-            raise UsageError(
-                f"{begins[0]} and --resume contradict each other: a run goes on as it began",
-                "a new run may begin with its weights: --from RUN/last.safetensors",
-            )
-    elif given.output is None:
-        raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
-    at_most_one({"--steps": given.steps, "--epochs": given.epochs})
-    from pamcli.data.open import parse_data
-
-    for text in [*(given.data or ()), *(given.validation or ())]:
-        parse_data(text)
-
-
-def make_recipe(task: Task, given: AnyTraining) -> Recipe:
-    """Find the recipe that is asked for, changed by the options that are given. Raises as `asked_recipe`."""
-    from pamcli.training.recipe import Recipe
-    from pamcli.training.recipes import asked_recipe
-
-    said = {each.name: getattr(given, each.name, None) for each in fields(Recipe)}
-    values = {name: value for name, value in said.items() if value not in (None, [], "stored")}
-    if isinstance(given, MatcherTraining) and given.max_disparity != "stored":
-        values["max_disparity"] = given.max_disparity
-    return asked_recipe(
-        task,
-        given.recipe,
-        values,
-        dict(given.settings or ()),
-        unsupervised=isinstance(given, MatcherTraining) and given.unsupervised,
-    )
 
 
 def _signals(stop: Stop) -> AbstractContextManager[None]:

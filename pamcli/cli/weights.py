@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import parsing
 from pamcli.cli.console import Console, listen
-from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.network import WEIGHTS
-from pamcli.cli.options import JSON, JSONL, Device, Messages, NewFile, at_most_one
+from pamcli.cli.groups import command, group
+from pamcli.cli.options import JSON, JSONL, Messages
 from pamcli.errors import PamError, UsageError
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.inference.weights_files import not_finite, require_whole, weights_facts
 from pamcli.registry.catalog import REGISTERED, files_behind, keep_networks, locate, sha256
+from pamcli.settings import parsing
+from pamcli.settings.options import Settings, argument, flag, option
+from pamcli.settings.shared import WEIGHTS, Device, NewFile
 
 if TYPE_CHECKING:
     from pamcli.inference.describing import Described
@@ -140,10 +141,10 @@ class Exported(NewFile):
 
     output: Path = option("The file to write.", "-o", default=..., metavar="FILE.onnx")
     size: tuple[int, int] | None = option(
-        "Fix the pictures to rows x columns, as in 384x1248; dynamic: leave both open.",
-        metavar="HxW|dynamic",
+        "Fix the size of the pictures, as in 1248x384; dynamic: leave both sides open.",
+        metavar="WIDTHxHEIGHT|dynamic",
         show_default="dynamic",
-        parse=parsing.rows_by_columns,
+        parse=parsing.export_size,
     )
     half: bool = flag("Store convolutions in half precision.")
 
@@ -154,7 +155,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
 
     Whole attention maps bound the size of its pictures: pam guide onnx.
 
-    $ pam weights export pasmnet2 -o net.onnx --size 384x1248
+    $ pam weights export pasmnet2 -o net.onnx --size 1248x384
     $ pam weights export passrnet-x2 -o larger.onnx
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
@@ -166,7 +167,8 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
         from pamcli.registry.load import load_network
 
     source = {"name": weights, "weights_sha256": sha256(path)}
-    made = export(*load_network(path), given.size, half=given.half, source=source)
+    size = given.size and given.size[::-1]
+    made = export(*load_network(path), size, half=given.half, source=source)
     write_atomically(given.output, made.data)
     quick, slow = made.seconds
     console.inform(
@@ -184,7 +186,7 @@ class Written(NewFile):
     )
 
 
-class Known(OptionGroup, panel="Network"):
+class Known(Settings, panel="Network"):
     """What is known of the network."""
 
     network_from: str | None = option(
@@ -219,8 +221,8 @@ def describe(
     $ pam weights describe stereo.onnx -o stereo.toml --set white=255 --set channels=BGR --overwrite
     """
     console = messages.console()
-    if network is not None and network.suffix == ".onnx":
-        at_most_one({"NET.onnx": network, "--network-from": known.network_from})
+    if network is not None and network.suffix == ".onnx" and known.network_from:
+        raise UsageError("cannot use both NET.onnx and `network_from`", "give one of them")
     if network is None and known.network_from is None:
         raise UsageError("no network is named", "NET.onnx, or --network-from MODULE:FUNCTION")
     if network is not None and network.suffix not in (".onnx", ".toml"):

@@ -6,35 +6,13 @@ Of data sets that need no folder, NAME[?key=value&...] is enough.
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
-from pamcli.data.source import Source, SourceInfo
+from pamcli.data.source import DataSpec, Source, SourceInfo
 from pamcli.data.sources import COMMON_KEYS, SOURCES
 from pamcli.errors import InputError, UsageError, did_you_mean
 from pamcli.files.finding import shown
-
-
-@dataclass(frozen=True)
-class DataSpec:
-    """A data set that was asked for, checked against the table of sources, not yet looked for on disk."""
-
-    text: str
-    """The specification as it was given."""
-    info: SourceInfo
-    split: str
-    path: Path | None
-    """None where a data set that needs no folder was given without one."""
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the source itself, defaults not filled in."""
-    first: int | None = None
-    weight: float = 1.0
-
-    @property
-    def label(self) -> str:
-        """NAME/SPLIT, for tables."""
-        return self.info.name if len(self.info.splits) == 1 else f"{self.info.name}/{self.split}"
 
 
 def parse_data(text: str) -> DataSpec:

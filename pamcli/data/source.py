@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pamcli.calibration.rectified import Calibration
-    from pamcli.data.open import DataSpec
     from pamcli.scenes.hard_cases import HardCases
 
 FRAMES = r"(.+)/[^/]*\d{3}[^/]*"
@@ -78,6 +77,8 @@ class Source(ABC):
     """Names of the samples, in a stable natural order."""
     unpaired: tuple[str, ...] = ()
     """Views without the other one, a line each."""
+    checks_itself = False
+    """Whether `check` tells more than a trial of the truth on the pictures (`verify`)."""
     spec: DataSpec | None = None
     """What was asked for; set by `open_data`."""
     endless = False
@@ -143,13 +144,8 @@ class Source(ABC):
         return self
 
     def check(self, index: int) -> str | None:
-        """What is wrong with one sample, on a line; None where nothing is, or it cannot be known.
-
-        Raises InputError as `load` does.
-        """
-        from pamcli.data.verify import judge
-
-        return judge(self.load(index))
+        """Say what is wrong with one sample, where the set `checks_itself`. Raises InputError."""
+        return None
 
     def scene(self, name: str) -> str:
         """Name the scene that a sample shows; those of one scene are alike."""
@@ -239,3 +235,24 @@ class SourceInfo:
             for form in (str, str.capitalize, str.upper):
                 pictures = pictures.replace(form(default), form(split))
         return pictures
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """A data set that was asked for, checked against the table of sources, not yet looked for on disk."""
+
+    text: str
+    """The specification as it was given."""
+    info: SourceInfo
+    split: str
+    path: Path | None
+    """None where a data set that needs no folder was given without one."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the source itself, defaults not filled in."""
+    first: int | None = None
+    weight: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """NAME/SPLIT, for tables."""
+        return self.info.name if len(self.info.splits) == 1 else f"{self.info.name}/{self.split}"

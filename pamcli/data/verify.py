@@ -61,7 +61,7 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
     findings += [Finding("", "damage", line) for line in source.unpaired]
     for index, name in enumerate(source.names):
         try:
-            wrong = source.check(index)
+            wrong = source.check(index) if source.checks_itself else judge(source.load(index))
         except InputError as error:
             wrong = error.message
         if wrong:

@@ -202,30 +202,6 @@ def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
     return [replace(each, watch=watch) if isinstance(each, NetworkMethod) else each for each in methods]
 
 
-def method_of(
-    name: str,
-    what: str,
-    load: Callable[[str], tuple[Any, Path]],
-    *,
-    scale: float = 1.0,
-    allow_missing: bool = False,
-    max_disparity: int | None = None,
-) -> Method:
-    """Make a method for disparity of `files:FOLDER`, `opencv`, `opencv-wls`, or a name of weights.
-
-    name: of it in tables. load: gives the network of such weights, and their file. scale, allow_missing: of
-    `FilesMethod`. max_disparity: of OpenCV's, pixels. Raises UsageError, and as `load`.
-    """
-    if what.startswith("files:"):
-        return FilesMethod(Path(what.removeprefix("files:")), scale, allow_missing, name=name)
-    if what in ("opencv", "opencv-wls"):
-        from pamcli.evaluation.opencv_methods import SemiGlobalMethod
-
-        return SemiGlobalMethod(name, what == "opencv-wls", max_disparity)
-    matcher, path = load(what)
-    return NetworkMethod(matcher, name, path)
-
-
 def find_files(
     folder: Path, names: Sequence[str], *, views: bool = False, allow_missing: bool = False
 ) -> dict[str, list[Path]]:

@@ -7,7 +7,6 @@ from markupsafe import Markup
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, ShownPair, data_uri
-from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table, Value, json_value
 
 _WIDE = 2.0  # from this ratio of width to height on, panels stand two in a row instead of four
@@ -26,8 +25,8 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def render_report(found: Evaluation) -> bytes:
-    """Render the report as an HTML file in UTF-8, without anything outside it.
+def render_report(found: Any) -> bytes:
+    """Render the report of an `Evaluation` as an HTML file in UTF-8, without anything outside it.
 
     It says nothing twice: the figures of a set's only pair are those of the set, and warnings are no notes.
     """

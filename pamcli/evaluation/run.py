@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Generic
 
 from pamcli import __version__
-from pamcli.data.open import DataSpec, open_data, parse_data
-from pamcli.data.source import Sample, Source
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.source import DataSpec, Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.figures import Answer, Case, ImageFigures, Meter, Total, flat
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch, watched

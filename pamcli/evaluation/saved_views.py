@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Source
 from pamcli.errors import UsageError
-from pamcli.files.atomic import ResultFolders, check_writable
+from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import check_collisions, check_existing, require_apart
 from pamcli.files.pairing import PairName
 from pamcli.imaging.images import Picture, encode_picture
@@ -18,7 +18,9 @@ from pamcli.registry.catalog import files_behind
 class SavedViews:
     """Writes <name>_left.png and <name>_right.png of each sample into a folder: `NetworkMethod.keep`."""
 
-    def __init__(self, folder: Path, sets: Sequence[Source], weights: str | None, *, overwrite: bool) -> None:
+    def __init__(
+        self, folder: Path, sets: Sequence[Source], weights: str | Path | None, *, overwrite: bool
+    ) -> None:
         """weights: what the network is read from.
 
         Raises UsageError, OutputError where the views cannot be written, or not without being asked.
@@ -28,7 +30,7 @@ class SavedViews:
                 f"`save` goes with one data set, {len(sets)} are given", "measure each by itself"
             )
         (source,) = sets
-        self.folder, self.kept = folder, ResultFolders()
+        self.folder, self.written = folder, set[Path]()
         outputs = [self._files(name) for name in source.names]
         pairs = [PairName(files.left, files.right, files.name) for files in source.files]
         check_collisions(pairs, outputs, files_behind(weights))
@@ -45,4 +47,7 @@ class SavedViews:
     def __call__(self, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
         """Write both views of a sample, (H, W, 3) RGB."""
         for file, pixels in zip(self._files(name).values(), (left, right), strict=True):
-            self.kept.write(file, encode_picture(Picture(pixels), ".png", name=str(file)))
+            if file.parent in self.written:
+                require_folder(file.parent)
+            write_atomically(file, encode_picture(Picture(pixels), ".png", name=str(file)))
+            self.written.add(file.parent)

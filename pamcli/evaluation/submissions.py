@@ -126,7 +126,7 @@ def require_complete(rules: Rules, names: Iterable[str]) -> None:
         )
 
 
-def submit(
+def write_results(
     file: Path,
     rules: Rules,
     sets: Sequence[Source],

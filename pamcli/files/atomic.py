@@ -117,29 +117,6 @@ class GoneError(OutputError):
     """A folder has gone, and with it results of this run."""
 
 
-class ResultFolders:
-    """The folders that hold results of a run: none may go before its end."""
-
-    def __init__(self) -> None:
-        self._folders: set[Path] = set()
-
-    def add(self, path: Path) -> None:
-        """Note a result that is there."""
-        self._folders.add(path.parent)
-
-    def write(self, path: Path, data: bytes) -> None:
-        """`write_atomically`, and note it. Raises OutputError, GoneError: its folder was there and is not."""
-        if path.parent in self._folders:
-            require_folder(path.parent)
-        write_atomically(path, data)
-        self.add(path)
-
-    def check(self) -> None:
-        """Raise GoneError where one of the folders is gone."""
-        for folder in sorted(self._folders):
-            require_folder(folder)
-
-
 def require_folder(folder: Path, holds: str = ".") -> None:
     """Raise GoneError where a folder that held results, and this one among them, is not there."""
     if not (folder / holds).exists():

@@ -1,15 +1,14 @@
-"""Where results go: names planned from the options, and refused before any work where they would do harm."""
+"""Where do results go? Names are planned, and refused before any work where they would do harm."""
 
 import os
 import sys
-import weakref
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from pamcli.errors import OutputError, UsageError
+from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.finding import listed, shown
 from pamcli.files.pairing import PairName, is_template
@@ -17,9 +16,8 @@ from pamcli.files.pairing import PairName, is_template
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
 """Whether A.png and a.png are one file on this system's usual file systems."""
-_OWNER = "SELECT pair FROM results WHERE place = ?"
-CACHE, FOLDERS = 8 * 1024, 1024
-"""What is remembered of a batch: KiB of the names of its files, the folders that were seen last."""
+FOLDERS = 1024
+"""Folders, the last ones, whose real paths are remembered."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +79,23 @@ class OutputPlan:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 
-    def check(self, pairs: Iterable[PairName]) -> None:
-        """Raise one UsageError with the first five pairs that have no `paths`, and their count."""
-        errors = []
+    def check(self, pairs: Iterable[PairName], read: Iterable[str | Path] = ()) -> None:
+        """Raise one UsageError for pairs without `paths`, or with `collisions`: the first five and a count.
+
+        read: as of `SeenPaths`.
+        """
+        unnamed: list[UsageError] = []
+        bad: list[str] = []
+        seen = SeenPaths(pairs, read)
         for pair in pairs:
             try:
-                self.paths(pair)
+                bad += seen.collisions(pair, self.paths(pair))
             except UsageError as error:
-                errors.append(error)
-        if errors:
-            raise UsageError(listed([error.message for error in errors], "; "), errors[0].hint)
+                unnamed.append(error)
+        if unnamed:
+            raise UsageError(listed([error.message for error in unnamed], "; "), unnamed[0].hint)
+        if bad:
+            raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 
 def plan_outputs(
@@ -172,52 +177,51 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
 
 
 class SeenPaths:
-    """Inputs and results so far of a batch, in memory that does not grow with it. known: pairs to come.
-
-    A million pairs need it: in dictionaries the names of 100,000 take 42 MB and grow on, here 9 and no more.
-    read: files that are inputs, too: lists, calibrations, weights.
-    """
+    """Inputs and results so far of a batch, as hashes in memory: a million pairs take 100 MB."""
 
     def __init__(self, known: Iterable[PairName] = (), read: Iterable[str | Path] = ()) -> None:
-        import sqlite3  # not for `pam --help`
-
-        self._real, self._no_room = lru_cache(FOLDERS)(os.path.realpath), sqlite3.Error
-        # A database without a name is kept in its cache, and what that does not hold in a temporary file.
-        self._seen = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        weakref.finalize(self, self._seen.close)
-        self._seen.executescript(f"""
-            PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE};
-            CREATE TABLE inputs (place BLOB PRIMARY KEY) WITHOUT ROWID;
-            CREATE TABLE results (place BLOB PRIMARY KEY, pair TEXT) WITHOUT ROWID;
-            BEGIN;
-            """)
-        self._note_inputs(self._place(Path(path)) for path in read)
+        """known: pairs to come. read: files that are inputs, too: lists, calibrations, weights."""
+        self._known, self._added = known, 0
+        self._real = lru_cache(FOLDERS)(os.path.realpath)
+        self._hashes, self._owners = array("q", bytes(8 * 64)), array("I", bytes(4 * 64))
+        """Two columns of a hash table: of a place (0: no place), and whose result it is (0: an input)."""
+        self._count = 0
+        for place in map(self._place, read):
+            self._owner(place, 0)
         for pair in known:
-            self._note_inputs(self._input_places(pair))
+            for path in (pair.left, pair.right):
+                if path is not None:
+                    self._owner(self._place(path), 0)
 
     def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
-        """What the results of a pair would overwrite, a text each, and inputs that are results of others.
+        """List what the results of a pair would overwrite, and inputs that are results of others.
 
         Where there is nothing of the kind the pair is taken in. Of two pairs with one result the first is its
         owner.
         """
-        inputs = self._input_places(pair)
-        owners = {path: self._ask(_OWNER, place) for place, path in inputs.items()}
-        bad = [f"{shown(path)} is a result of {owner}" for path, owner in owners.items() if owner]
-        own: dict[bytes, str] = {}
+        inputs = {self._place(pair.left): pair.left}
+        if pair.right is not None:
+            inputs[self._place(pair.right)] = pair.right
+        bad, own = [], dict[bytes, str]()
+        for place, path in inputs.items():
+            if owner := self._owner(place):
+                bad.append(f"{shown(path)} is a result of {self._name(owner)}")
         for name, path in outputs.items():
             place = self._place(path)
-            if place in inputs or self._ask("SELECT 1 FROM inputs WHERE place = ?", place):
+            owner = self._owner(place)
+            if place in inputs or owner == 0:
                 bad.append(f"{shown(path)} would overwrite an input")
             elif place in own:
                 bad.append(f"{shown(path)} would be both {own[place]} and {name}")
-            elif owner := self._ask(_OWNER, place):
-                bad.append(f"{shown(path)} would come from {owner} and from {pair}")
+            elif owner:
+                bad.append(f"{shown(path)} would come from {self._name(owner)} and from {pair}")
             own[place] = name
+        self._added += 1
         if not bad:
-            self._note_inputs(inputs)
+            for place in inputs:
+                self._owner(place, 0)
             for place in own:
-                self._ask("INSERT OR IGNORE INTO results VALUES (?, ?)", place, str(pair))
+                self._owner(place, pair.line or self._added)
         return bad
 
     def add(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
@@ -226,23 +230,44 @@ class SeenPaths:
             at = "" if pair.line is None else f"line {pair.line}: "
             raise UsageError(f"{at}{listed(bad, '; ')}", "give the results other names")
 
-    def _ask(self, question: str, *values: object) -> Any:
-        """The first column of the answer, None where there is none."""
-        try:
-            row = self._seen.execute(question, values).fetchone()
-        except self._no_room as error:
-            said = f"the names of a long batch do not fit into the temporary folder: {error}"
-            raise OutputError(said, "TMPDIR may name another") from error
-        return row and row[0]
+    def _name(self, owner: int) -> str:
+        """Name a pair by its line or its number, from 1."""
+        for number, pair in enumerate(self._known, 1):
+            if owner == (pair.line or number):
+                return str(pair)
+        return f"line {owner}"
 
-    def _note_inputs(self, places: Iterable[bytes]) -> None:
-        for place in places:
-            self._ask("INSERT OR IGNORE INTO inputs VALUES (?)", place)
+    def _owner(self, place: bytes, new: int | None = None) -> int | None:
+        """Return whose result a place is, 0 for an input, None for neither, where `new` is noted."""
+        key = hash(place) or 1
+        slot = self._slot(key)
+        if self._hashes[slot]:
+            return self._owners[slot]
+        if new is not None:
+            self._hashes[slot], self._owners[slot] = key, new
+            self._count += 1
+            if 3 * self._count > 2 * len(self._hashes):
+                self._grow()
+        return None
 
-    def _input_places(self, pair: PairName) -> dict[bytes, Path]:
-        return {self._place(path): path for path in (pair.left, pair.right) if path is not None}
+    def _grow(self) -> None:
+        before = zip(self._hashes, self._owners, strict=True)
+        self._hashes = array("q", bytes(16 * len(self._hashes)))
+        self._owners = array("I", bytes(8 * len(self._owners)))
+        for key, owner in before:
+            if key:
+                slot = self._slot(key)
+                self._hashes[slot], self._owners[slot] = key, owner
 
-    def _place(self, path: Path) -> bytes:
+    def _slot(self, key: int) -> int:
+        """Find the slot of a hash, or the free one that it would take."""
+        hashes, mask = self._hashes, len(self._hashes) - 1
+        slot = key & mask
+        while hashes[slot] and hashes[slot] != key:
+            slot = slot + 1 & mask
+        return slot
+
+    def _place(self, path: str | Path) -> bytes:
         """One name for one place on the disk; links are followed, as writing does."""
         folder, name = os.path.split(path)
         place = os.path.join(self._real(folder), name)
@@ -311,10 +336,13 @@ def check_existing(
     With `overwrite` or `skip_existing` (None: there is no such option) only where a folder has its name.
     """
     in_the_way = os.path.isdir if overwrite or skip_existing else os.path.exists
-    existing = [path for paths in outputs for path in paths.values() if in_the_way(path)]
+    existing: list[Path] = []
+    for paths in outputs:
+        existing += filter(in_the_way, paths.values())
+    if not existing:
+        return
     if folders := [path for path in existing if os.path.isdir(path)]:
         raise UsageError(f"a folder has the name of a result: {listed(folders)}")
-    if existing:
-        count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
-        skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
-        raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces these{skipping}")
+    count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
+    skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
+    raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces these{skipping}")

@@ -77,7 +77,7 @@ def resolve_pairs(left: str, right: str) -> Pairing:
     if is_template(left):
         return pair_templates(left, right)
     views = Path(left), Path(right)
-    folders = [view for view in views if os.path.isdir(view)]
+    folders = [*filter(os.path.isdir, views)]
     if len(folders) == 2:
         return pair_folders(*folders)
     for view in views:
@@ -136,8 +136,10 @@ def pair_templates(left: str, right: str) -> Pairing:
 
 def hold_both_views(paths: Sequence[str]) -> bool:
     """Whether arguments are files that hold both views by their suffixes, or one folder, perhaps of such."""
-    packed = all(Path(path).suffix.lower() in PACKED_SUFFIXES for path in paths)
-    return bool(paths) and (packed or (len(paths) == 1 and os.path.isdir(paths[0])))
+    packed = 0
+    for path in paths:
+        packed += os.path.splitext(path)[1].lower() in PACKED_SUFFIXES
+    return bool(paths) and (packed == len(paths) or (len(paths) == 1 and os.path.isdir(paths[0])))
 
 
 def resolve_packed(
@@ -375,7 +377,10 @@ def _pairing(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
 
 
 def _refuse_same_file(pairs: Collection[PairName]) -> None:
-    same = [pair for pair in pairs if pair.right is not None and os.path.samefile(pair.left, pair.right)]
+    same: list[PairName] = []
+    for pair in pairs:
+        if pair.right is not None and os.path.samefile(pair.left, pair.right):
+            same.append(pair)
     if same:
         names = listed(f"{shown(pair.left)} = {shown(pair.right or '')}" for pair in same)
         raise UsageError(f"the same file on both sides: {names}", "give the left and the right view")

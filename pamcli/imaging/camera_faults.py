@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from pamcli.imaging.jpeg_views import nearest_quality
 
 if TYPE_CHECKING:
     from pamcli.imaging.images import Picture
@@ -16,14 +16,6 @@ LEAST_QUALITY = 92
 
 LEAST_NOISE = 4.5
 """Levels from 0 to 255 from which those do better: at 5, but not at 3. KITTI 2012 has 2.7 at most."""
-
-# Annex K of the JPEG standard, which libjpeg scales by the quality.
-_LUMINANCE = (
-    *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55),
-    *(14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62),
-    *(18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92),
-    *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
-)
 
 _SQUARE = 8  # pixels on each side: what JPEG transforms, and what deviations are taken of
 _MOST_SQUARES = 64  # in each direction, evenly spread
@@ -51,26 +43,6 @@ def camera_fault(picture: Picture) -> str | None:
     return f"noise of {noise:.0f} levels of 255" if noise >= LEAST_NOISE else None
 
 
-def jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
-    """Find the quality (1 to 100, as libjpeg means it) whose luminance table is nearest to that of a file.
-
-    tables: 64 divisors each by the number of the table, in any order; None: there is no table 0.
-    """
-    return _nearest_quality(sum(tables[0])) if 0 in tables else None
-
-
-def _nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
-    """Quality whose divisors in these places of the table, row by row, sum up to nearly what is given."""
-    sums = {quality: sum(_table(quality)[place] for place in places) for quality in range(100, 0, -1)}
-    return min(sums, key=lambda quality: abs(sums[quality] - given))
-
-
-@cache
-def _table(quality: int) -> tuple[int, ...]:
-    percent = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in _LUMINANCE)
-
-
 def traced_quality(pixels: np.ndarray) -> int | None:
     """Find the quality (1 to 100) of the JPEG file that a picture (H, W, 3), uint8 or uint16, was before.
 
@@ -93,7 +65,7 @@ def traced_quality(pixels: np.ndarray) -> int | None:
         found = {place: step for place, step in steps.items() if step is not None}
         if len(found) >= _LEAST_FOUND:
             places = [_SQUARE * down + across for down, across in found]
-            return _nearest_quality(sum(found.values()), places)
+            return nearest_quality(sum(found.values()), places)
     return None
 
 

@@ -19,8 +19,7 @@ from pamcli.files.finding import video_error
 from pamcli.files.guarded import open_source
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, raster, tiff
-from pamcli.imaging.camera_faults import jpeg_quality
-from pamcli.imaging.jpeg_views import mpo_views
+from pamcli.imaging.jpeg_views import jpeg_quality, mpo_views
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, quiet
 from pamcli.imaging.webp import read_webp
 

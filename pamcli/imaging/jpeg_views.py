@@ -1,5 +1,7 @@
-"""JPEGs with more than one view inside: MPO holds two JPEGs one after the other, JPS both in one picture."""
+"""What does a JPEG hold besides one picture: a second view (MPO, JPS), and the quality it was saved at?"""
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import BinaryIO, get_args
 
 from PIL.JpegImagePlugin import JpegImageFile
@@ -84,3 +86,34 @@ def _is_jpeg(stream: BinaryIO) -> bool:
     magic = stream.read(3)
     stream.seek(0)
     return magic == b"\xff\xd8\xff"
+
+
+# Annex K of the JPEG standard, which libjpeg scales by the quality.
+LUMINANCE = (
+    *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55),
+    *(14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62),
+    *(18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92),
+    *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
+)
+
+
+def jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
+    """Find the quality (1 to 100, as libjpeg means it) whose luminance table is nearest to that of a file.
+
+    tables: 64 divisors each by the number of the table, in any order; None: there is no table 0.
+    """
+    return nearest_quality(sum(tables[0])) if 0 in tables else None
+
+
+def nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
+    """Quality whose divisors in these places of the table, row by row, sum up to nearly what is given."""
+    sums = {
+        quality: sum(luminance_table(quality)[place] for place in places) for quality in range(100, 0, -1)
+    }
+    return min(sums, key=lambda quality: abs(sums[quality] - given))
+
+
+@cache
+def luminance_table(quality: int) -> tuple[int, ...]:
+    percent = 5000 // quality if quality < 50 else 200 - 2 * quality
+    return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in LUMINANCE)

@@ -109,7 +109,9 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     """
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two pictures (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
-    largest = max(int(view.max()) if view.dtype == np.uint16 else 1 << FEW_BITS for view in (left, right))
+    largest = 1 << FEW_BITS
+    if left.dtype == right.dtype == np.uint16:
+        largest = int(max(left.max(), right.max()))
     return replace(_looked_at(left, right), largest=None if largest >> FEW_BITS else largest)
 
 
@@ -136,9 +138,8 @@ def _looked_at(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
         wrong_side >= max(ENOUGH_MATCHES, len(found) / 2)
         and right_side < RIGHT_SIDE * (right_side + wrong_side)
     )
-    offset, error = (
-        (float(np.median(dy)) for dy in (measured.dy, np.abs(measured.dy))) if enough else (0.0, 0.0)
-    )
+    offset = float(np.median(measured.dy)) if enough else 0.0
+    error = float(np.median(np.abs(measured.dy))) if enough else 0.0
     lowest = float(np.quantile(found.disparity, BELOW)) + factor + 2 if not few else 0.0
     return PairCheck(len(found), median, exchanged, offset, error, lowest=lowest)
 
@@ -157,6 +158,7 @@ def _common(left: NDArray[np.generic], right: NDArray[np.generic]) -> float | No
 
 def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:
     """Equal pixel by pixel; stops at the first band of rows that differs."""
-    return left.dtype == right.dtype and all(
-        np.array_equal(left[row : row + 64], right[row : row + 64]) for row in range(0, len(left), 64)
-    )
+    for row in range(0, len(left), 64):
+        if not np.array_equal(left[row : row + 64], right[row : row + 64]):
+            return False
+    return left.dtype == right.dtype

@@ -17,7 +17,7 @@
 | (not the paper's) | PASMnet 2: one attention for both directions, coarse to fine | `pasmnet2.PASMnet2` |
 | Section 5.1, Figure 13 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
 | Tables 1, 2, 4, 10, 11 | what the ablation studies put in the place of these parts | `variants` |
-| (not the paper's) | PASSRnet 2: attention between gated blocks, and between pixels | `passrnet2.PASSRnet2`, `subpixel` |
+| (not the paper's) | PASSRnet 2: attention between gated blocks | `passrnet2.PASSRnet2`, `subpixel` |
 
 What the paper describes beside its networks stands below `pamcli/`:
 

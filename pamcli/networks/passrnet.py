@@ -101,11 +101,7 @@ class PASSRnet(nn.Module):
 
     def prepared(self, dtype: torch.dtype) -> PASSRnet:
         """Return a copy for inference whose features are in `dtype`; attention and results stay float32."""
-<<<<<<< HEAD
-        network = copy.deepcopy(self).eval().requires_grad_(False)
-=======
         network = fold_batch_norms(self)  # there are none: a copy for inference
->>>>>>> sr
         *blocks, spread, shuffle, blend, last = network.upscale
         network.upscale = Convolutions(*blocks, _joined_layers(spread, blend, self.scale), shuffle, last)
         if dtype == torch.float32:

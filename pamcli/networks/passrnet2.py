@@ -70,11 +70,7 @@ class PASSRnet2(nn.Module):
 
         Norms, scales and means become part of the 1x1 convolutions beside them (`Stream`).
         """
-<<<<<<< HEAD
-        network = copy.deepcopy(self).eval().requires_grad_(False)
-=======
         network = fold_batch_norms(self)  # there are none: a copy for inference
->>>>>>> sr
         stream = Stream()
         stream.writes(network.first)
         for block in network.blocks:

@@ -1,8 +1,9 @@
 """The networks that come with pam, and how any name of weights becomes a file. No torch here."""
 
 import hashlib
-from collections.abc import Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -104,24 +105,32 @@ def sha256(path: Path) -> str:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _hub_answers(seconds: float = 3.0) -> bool:
-    """Whether the Hub, or the proxy before it, takes a call: its library tries again and again, silently."""
-    import socket
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies
+def _silence(seconds: float = 10.0) -> str:
+    """Say why the Hub, or the proxy before it, does not answer: its library tries for minutes, silently."""
+    from huggingface_hub import constants, get_session
 
-    from huggingface_hub.constants import ENDPOINT
+    with suppress(Exception):  # of whichever library: no answer in time, a proxy that is none
+        get_session().head(constants.ENDPOINT, timeout=seconds)
+        return ""
+    return "offline mode is enabled" if constants.HF_HUB_OFFLINE else f"{constants.ENDPOINT} does not answer"
 
-    address, proxies = urlsplit(ENDPOINT), getproxies()
-    proxy = proxies.get(address.scheme) or proxies.get("all")
+
+@contextmanager
+def _saying_so(text: str, seconds: float = 5.0) -> Iterator[None]:
+    """Log what is waited for where it takes longer."""
+    timer = threading.Timer(seconds, _log, ("waiting for the Hub to answer with %s", text))
+    timer.daemon = True
+    timer.start()
     try:
-        if proxy:
-            address = urlsplit(proxy)
-        port = address.port or (443 if address.scheme == "https" else 80)
-        socket.create_connection((address.hostname or "", port), timeout=seconds).close()
-    except (OSError, ValueError):  # no answer, or the address of the proxy is none
-        return False
-    return True
+        yield
+    finally:
+        timer.cancel()
+
+
+def _log(text: str, *values: str) -> None:
+    import logging  # not for `pam --help`
+
+    logging.getLogger("pamcli").info(text, *values)
 
 
 def _from_hub(text: str) -> Path:
@@ -145,10 +154,12 @@ def _from_hub(text: str) -> Path:
 
     try:
         given = revision or None
-        path = Path(hf_hub_download(repository, file, revision=given, local_files_only=not _hub_answers()))
+        with _saying_so(text):
+            silence = _silence()
+            path = Path(hf_hub_download(repository, file, revision=given, local_files_only=bool(silence)))
     except LocalEntryNotFoundError as error:
         raise ModelError(
-            f"no copy of {text} is in the local cache, and the Hub gave none: {_reason(error)}",
+            f"no copy of {text} is in the local cache, and the Hub gave none: {silence or _reason(error)}",
             "try again online, or download the file elsewhere and give its path",
         ) from error
     except GatedRepoError as error:
@@ -179,9 +190,7 @@ def _from_hub(text: str) -> Path:
 
 @cache
 def _say_commit(text: str, commit: str) -> None:
-    import logging  # not for `pam --help`
-
-    logging.getLogger("pamcli").info("%s is commit %s; add @%s to keep to it", text, commit, commit)
+    _log("%s is commit %s; add @%s to keep to it", text, commit, commit)
 
 
 def files_behind(weights: str | Path | None) -> list[Path]:

@@ -46,6 +46,11 @@ class RunFolder:
         self.labels = path / "labels"
         """Disparities of a person's own pairs, where a recipe finds them first."""
 
+    @property
+    def weights(self) -> Path:
+        """The best weights, where they were measured, else those of the newest checkpoint."""
+        return self.best if self.best.is_file() else self.last
+
     def samples(self, step: int) -> Path:
         """Folder of a validation's pictures."""
         return self.path / "validation" / f"step-{step:08d}"

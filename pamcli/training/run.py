@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 import pamcli
-from pamcli.data.open import DataSpec, open_data, parse_data
-from pamcli.data.source import Source
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.source import DataSpec, Source
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown

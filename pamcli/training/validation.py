@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.data.open import DataSpec, open_data, parse_data
-from pamcli.data.source import Sample, Source
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.source import DataSpec, Sample, Source
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate

@@ -1,13 +1,16 @@
-"""What Ray's workers do in the tests: they write a file for each job, which has to appear once and whole."""
+"""What other processes do in the tests: they write a file for each job, which must appear once and whole."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
+from pamcli.batch.jobs import Job
 from pamcli.errors import InputError, ModelError
 
 
@@ -16,28 +19,33 @@ class WriteSteps:
     folder: Path
     seconds: float = 0.0
     broken: str = ""
+    notes_pid: bool = False
+    settings: ClassVar[Any] = SimpleNamespace(max_memory=None)
 
     def start(self) -> None:
         if self.broken:
             raise ModelError(self.broken, "mend it")
 
-    def begin(self, jobs: Iterator[int]) -> Iterator[int]:
-        return jobs
-
-    def settled(self, job: int) -> str | None:
-        return "skipped" if job < 0 else None
-
-    def load(self, job: int) -> int:
-        if job % 100 == 99:
-            raise InputError(f"{job} is bad", "leave it out")
-        if job % 100 == 98:
+    def load(self, job: Job) -> int:
+        number = job.line or 0
+        if number % 100 == 99:
+            raise InputError(f"{number} is bad", "leave it out")
+        if number % 100 == 98:
             os._exit(1)
-        return job
+        return number
 
-    def compute(self, job: int, loaded: int) -> int:
+    def compute(self, job: Job, loaded: int) -> int:
         time.sleep(self.seconds)
         return loaded**2
 
-    def save(self, job: int, computed: int) -> str:
-        (self.folder / f"{job}.txt").write_text(str(computed))
+    def save(self, job: Job, computed: int) -> str:
+        (self.folder / f"{job.line}.txt").write_text(str(computed))
+        if self.notes_pid:
+            (self.folder / f"{os.getpid()}.pid").write_text(str(os.getpid()))
         return str(computed)
+
+
+def numbered(numbers: Iterable[int]) -> Iterator[Job]:
+    """Jobs of these numbers; those below 0 are done."""
+    for number in numbers:
+        yield Job(None, done=number < 0, line=number)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pamcli.batch.overlapped import run_overlapped
+from pamcli.batch.work import run_overlapped as run
 from pamcli.errors import DeviceError, InputError, PamError
 from pamcli.inference import PAIRS_AT_ONCE
 
 PATIENCE = 300
 """Seconds after which what never comes is a failure."""
+
+
+def run_overlapped(jobs: Iterable[int], *steps: Callable[..., Any]) -> Any:
+    """Run three steps, in place of those of a `Work`."""
+    return run(jobs, SimpleNamespace(**dict(zip(("load", "compute", "save"), steps, strict=True))))
 
 
 def same(job: int, *value: object) -> int:

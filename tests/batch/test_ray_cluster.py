@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from ray_steps import WriteSteps
+from ray_steps import WriteSteps, numbered
 from unrectified import photographs, sample
 
 from pamcli.batch.ray_cluster import HELD, _placed, run_on_ray
@@ -53,12 +53,13 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
             yield number
 
     outcomes = {}
-    for job, outcome in run_on_ray(jobs(), WriteSteps(tmp_path), address=cluster.address, cores=1):
-        assert job not in outcomes
-        outcomes[job] = outcome
+    work = WriteSteps(tmp_path)
+    for job, outcome in run_on_ray(numbered(jobs()), work, address=cluster.address, cores=1):
+        assert job.line not in outcomes
+        outcomes[job.line] = outcome
         done += 1
     assert sorted(outcomes) == [*range(-1, 95), 99]
-    assert outcomes.pop(-1) == "skipped"
+    assert outcomes.pop(-1).status == "skipped"
     error = outcomes.pop(99)
     assert isinstance(error, InputError)
     assert str(error) == "99 is bad (leave it out)"
@@ -71,7 +72,8 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
 @pytest.mark.filterwarnings("ignore")
 def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster: Any, tmp_path: Path) -> None:
     steps = WriteSteps(tmp_path)
-    found = dict(run_on_ray([1, 98, 2, 3], steps, address=cluster.address, cores=1))
+    jobs = run_on_ray(numbered([1, 98, 2, 3]), steps, address=cluster.address, cores=1)
+    found = {job.line: outcome for job, outcome in jobs}
     assert sorted(found) == [1, 2, 3, 98]
     assert isinstance(found[98], DeviceError)
     assert "its worker ended 3 times" in str(found[98])
@@ -82,10 +84,10 @@ def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster:
 def test_what_no_worker_can_load_ends_the_batch(cluster: Any, tmp_path: Path) -> None:
     steps = WriteSteps(tmp_path, broken="the weights are damaged")
     with pytest.raises(ModelError) as caught:
-        list(run_on_ray(range(5), steps, address=cluster.address, cores=1))
+        list(run_on_ray(numbered(range(5)), steps, address=cluster.address, cores=1))
     assert str(caught.value) == "the weights are damaged (mend it)"
     with pytest.raises(DeviceError, match="no node of the cluster has 2 cores"):
-        list(run_on_ray(range(5), steps, address=cluster.address, cores=2))
+        list(run_on_ray(numbered(range(5)), steps, address=cluster.address, cores=2))
 
 
 @pytest.mark.filterwarnings("ignore")

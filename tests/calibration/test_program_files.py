@@ -117,6 +117,11 @@ def test_drivingstereo_numbers_its_cameras_from_101(tmp_path: Path) -> None:
     assert read(tmp_path, part, cameras=(101, 103)).rig is None
 
 
+def test_mrcal_keeps_megabytes_of_its_optimization(tmp_path: Path) -> None:
+    both = (more.mrcal(left).replace("P)h>", "P)h>" * 400_000) for left in (True, False))
+    check_rig(read(tmp_path, *both))
+
+
 def test_vins_fusion_names_the_files_of_its_cameras(tmp_path: Path) -> None:
     texts = more.vins()
     stored = read(tmp_path, *texts)

@@ -36,7 +36,10 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     ),
     "one cameramodel": ((more.mrcal(True),), "describes 1 cameras (.cameramodel), and a pair has two"),
     "one topic": ((more.topics(True)[0],), "describes one camera (give two files, that of the left camera"),
-    "listing without extrinsics": ((more.listing().partition("Extrinsic")[0],), "and no extrinsics of both"),
+    "listing without extrinsics": (
+        (more.listing().partition("Extrinsic")[0],),
+        "or no extrinsics between them",
+    ),
     "intrinsics of a .dat set": (more.dat("k0", "k1"), "holds 2 intrinsics and 0 poses"),
     "double sphere": ((more.basalt(False),), "calibrate with --cam-types kb4 or pinhole-radtan8"),
     "lens of vins": ((more.vins()[1],), "give the file with body_T_cam0, too"),
@@ -154,7 +157,7 @@ def test_every_reader_is_in_the_table_and_has_an_example() -> None:
     for contents in examples:
         data = [("file", c.encode() if isinstance(c, str) else c) for c in contents]
         with suppress(InputError):
-            used.add(next((each.name for each in READERS if each.detect(Source(data))), None))
+            used.add(next((each.name for each in READERS if each.recognises(Source(data))), None))
     assert {each.name for each in READERS} <= used
 
 

@@ -164,7 +164,7 @@ def test_one_result_on_stdout() -> None:
 def test_ways_to_name_pairs_that_exclude_each_other(command: str) -> None:
     check(command, *PAIR, "--pairs", "list.tsv", "-o", "o/", texts=["--pairs and the argument left.png"])
     check(command, "--pairs", "list.tsv", "--packed", "lr", "-o", "o/", texts=["--pairs and --packed"])
-    check(command, *PAIR, "-0", "-o", "x.png", texts=["--null is about the list of --pairs"])
+    check(command, *PAIR, "-0", "-o", "x.png", texts=["--null requires --pairs"])
     check(command, "--packed", "lr", "-", "left.png", "-o", "o/", texts=["- stands for one picture on stdin"])
     check(command, "l/{}.png", "r/a.png", "-o", "o/", texts=["r/a.png", "contains {}"])
     check(command, "l", "left.png", "-o", "o/", texts=["l is a folder and left.png is a file"])
@@ -172,7 +172,7 @@ def test_ways_to_name_pairs_that_exclude_each_other(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_existing_results_are_left_or_replaced(command: str) -> None:
-    said = "--overwrite and --skip-existing contradict each other"
+    said = "cannot use both --overwrite and --skip-existing"
     check(command, *PAIR, "-o", "x.png", "--overwrite", "--skip-existing", texts=[said])
     check(command, "--pairs", "-", "-o", "o/", "--overwrite", "--skip-existing", texts=[said])
 
@@ -195,7 +195,7 @@ def test_a_range_that_is_none(text: str) -> None:
 
 
 def test_a_range_without_colours() -> None:
-    check("disparity", *PAIR, "-o", "x.pfm", "--range", "0:9", texts=["--range is about the colours"])
+    check("disparity", *PAIR, "-o", "x.pfm", "--range", "0:9", texts=["--range requires --color-map"])
 
 
 def test_the_range_of_a_batch_that_is_not_known() -> None:

@@ -12,7 +12,6 @@ from pam_program import Run, names, pam
 from PIL import Image
 
 from pamcli.errors import OutputError
-from pamcli.files import atomic
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
@@ -218,7 +217,7 @@ def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
             raise OutputError("cannot write c/2.png: no space left on device")
         write_atomically(path, data)
 
-    monkeypatch.setattr(atomic, "write_atomically", write)
+    monkeypatch.setattr("pamcli.batch.work.write_atomically", write)
     for number in (1, 2, 3):
         os.link("left.png", f"{number}_L.png")
         os.link("right.png", f"{number}_R.png")

@@ -18,7 +18,7 @@ def test_without_the_library(small_pair: object, command: str, monkeypatch: pyte
         run = pam(*command.split(), "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
         refuse(run, 2, "ray is not installed", "pip install 'pamcli[ray]'")
         run = pam(*command.split(), "left.png", "right.png", "-o", "x.png", "--engine", "ray")
-        refuse(run, 2, "--engine ray works off batches")
+        refuse(run, 2, "--engine ray is for batches")
 
 
 def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> None:
@@ -34,7 +34,7 @@ def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> No
 def test_options_of_a_cluster_that_is_not_asked_for(small_pair: object, option: tuple[str, str]) -> None:
     with unchanged():
         run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "x.png", *option)
-        refuse(run, 2, "--ray-address and --ray-cores are about --engine ray")
+        refuse(run, 2, f"{option[0]} requires --engine ray")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:x", "ray://127.0.0.1:1"])

@@ -72,4 +72,4 @@ def test_a_network_stands_beside_both() -> None:
 def test_what_cannot_be_degraded() -> None:
     superres = ["eval", "superres", "--data", KITTI]
     refuse(pam(*superres, "--degrade", "jpg=75"), 2, "--degrade 'jpg=75'", "did you mean jpeg?")
-    refuse(pam(*superres, "--degrade", "jpeg=75", "--predictions", "kitti"), 2, "made of others")
+    refuse(pam(*superres, "--degrade", "jpeg=75", "--predictions", "kitti"), 2, "--predictions and --degrade")

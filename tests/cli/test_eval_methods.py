@@ -72,7 +72,7 @@ def test_a_pytorch_network_of_ones_own_beside_another(
     assert methods == ["own", "pasmnet2", "opencv"]
     for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
         refuse(pam(*measure, "--method", *others), 2, "no --method is a description", "--network-from makes")
-    refuse(pam(*measure, "--predictions", "kitti"), 2, "--predictions and --network-from contradict")
+    refuse(pam(*measure, "--predictions", "kitti"), 2, "--predictions and --network-from")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ COMMANDS = {
     "weights info": "pasmnet",
     "weights verify": "{weights}/pasmnet.safetensors",
     "weights import": "checkpoint.pth.tar -o out.safetensors",
-    "weights export": "passrnet-x2 -o out.onnx --size 16x24",
+    "weights export": "passrnet-x2 -o out.onnx --size 24x16",
     "weights describe": "net.onnx -o out.toml",
     "dataset list": "",
     "dataset verify": "kitti2015:kitti",

@@ -12,7 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from pamcli.cli import app as pam
-from pamcli.cli.groups import PANELS, command, group, option, unfolded
+from pamcli.cli.groups import PANELS, command, group, unfolded
+from pamcli.settings.options import option
 
 
 @dataclass(frozen=True, kw_only=True)

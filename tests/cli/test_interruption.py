@@ -19,7 +19,7 @@ from pamcli.inference.matcher import StereoMatcher, StereoResult
 
 RANGE = ["--range", "0:192"]
 SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c.png", *RANGE]
-AUTO = [
+SHARED = [
     "disparity",
     "{}_L.png",
     "{}_R.png",
@@ -28,15 +28,15 @@ AUTO = [
     "--color-map",
     "out/{}.png",
     "--range",
-    "auto",
+    "shared",
 ]
-BATCH = [*AUTO[:-2], *RANGE]
+BATCH = [*SHARED[:-2], *RANGE]
 LIST = ["disparity", "--pairs", "-", "-o", "out/"]
 
 STOPPED = {
     tuple(SINGLE): [],
     tuple(BATCH): ["stopped after no pairs; the same command with --skip-existing goes on"],
-    tuple(AUTO): ["stopped after no pairs; results of the whole batch come at its end: begin anew"],
+    tuple(SHARED): ["stopped after no pairs; results of the whole batch come at its end: begin anew"],
 }
 """What a signal before the first result makes the commands say, by their words."""
 
@@ -77,7 +77,7 @@ def network_sends(monkeypatch: pytest.MonkeyPatch, networks: None) -> Callable[[
 
 
 @both_signals
-@pytest.mark.parametrize("command", [SINGLE, BATCH, AUTO], ids=["single", "batch", "auto"])
+@pytest.mark.parametrize("command", [SINGLE, BATCH, SHARED], ids=["single", "batch", "shared"])
 def test_a_signal_before_the_first_result(
     pictures: list[str],
     network_sends: Callable[[signal.Signals, int], None],
@@ -129,7 +129,7 @@ def test_a_signal_while_a_result_is_saved(
 
 
 @both_signals
-@pytest.mark.parametrize("command", [SINGLE, BATCH, AUTO], ids=["single", "batch", "auto"])
+@pytest.mark.parametrize("command", [SINGLE, BATCH, SHARED], ids=["single", "batch", "shared"])
 def test_a_signal_ends_the_process(
     pictures: list[str], number: signal.Signals, code: int, command: list[str]
 ) -> None:

@@ -38,7 +38,7 @@ def matching(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def halved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """PASSRnet x2 in half precision, for pictures of 48 x 32."""
     path = tmp_path_factory.mktemp("onnx") / "larger.onnx"
-    run = pam("weights", "export", "passrnet-x2", "-o", path, "--size", "32x48", "--half")
+    run = pam("weights", "export", "passrnet-x2", "-o", path, "--size", "48x32", "--half")
     assert (run.code, run.lines) == (0, [str(path)]), run.stderr
     assert "48 x 32 pixels: " in run.stderr
     assert "grey levels from PyTorch" in run.stderr
@@ -75,7 +75,7 @@ def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
 
     monkeypatch.setattr(onnx_file, "_as_onnx", lambda *arguments: matching.read_bytes())
     monkeypatch.setattr(onnx_file.OnnxModel, "run_padded", recorded)
-    made = pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "40x72")
+    made = pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "72x40")
     assert made.code == 0, made.stderr
     assert set(tried) == {(1, 3, 64, 96)}
     assert "72 x 40 pixels: " in made.stderr
@@ -141,7 +141,7 @@ def test_enlarging_in_half_precision_pads_what_is_smaller(
 
 def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: Path) -> None:
     """The network itself matches pictures of 96 x 64 at twice their size."""
-    assert pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "128x224").code == 0
+    assert pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "224x128").code == 0
     for name in ("a", "b"):
         for side in ("left", "right"):
             Path(f"{side}s").mkdir(exist_ok=True)
@@ -162,7 +162,7 @@ def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: P
     run = pam(*command, "--weights", "net.onnx")
     assert run.complaints[0] == (
         f"pictures of 192 x 128 px are matched as they are, by the network itself at 384 x 256, and padded "
-        f"to {size}: export it for 256x384, rows x columns, or for any size"
+        f"to {size}: export it for 384x256, or for any size"
     )
 
 
@@ -239,7 +239,13 @@ def test_without_the_library(pair: Path, halved: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("size", ["", "384", "384x", "8x64", "-64x64", "64*64", "٦٤x64", "100000x64"])
 def test_what_is_no_size(here: Path, size: str) -> None:
     run = pam("weights", "export", "pasmnet2", "-o", "n.onnx", "--size", size)
-    refuse(run, 2, f"--size {size!r} is no size", "rows x columns")
+    refuse(run, 2, f"--size {size!r} is no size", "WIDTHxHEIGHT")
+    assert names(".") == []
+
+
+def test_the_old_order_of_sides_is_refused_with_the_new_one(here: Path) -> None:
+    run = pam("weights", "export", "pasmnet2", "-o", "n.onnx", "--size", "384x1248")
+    refuse(run, 2, "--size 384x1248", "WIDTHxHEIGHT", "1248x384")
     assert names(".") == []
 
 
@@ -262,7 +268,7 @@ def test_a_file_that_does_not_do_what_pytorch_does(
     monkeypatch.setattr(onnx_file, "_as_onnx", lambda *arguments: halved.read_bytes())
     monkeypatch.setattr(onnx_file, "MOST", {"fp32": {"grey levels": 1e-9}})
     with unchanged():
-        run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "32x48")
+        run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "48x32")
         refuse(run, 4, "grey levels from PyTorch's", "cannot be exported")
 
 

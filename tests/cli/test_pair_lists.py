@@ -217,11 +217,11 @@ def test_a_bad_line_fails_alone() -> None:
             errors,
             [
                 "1 column instead of 2 or 3",
-                "out/day/1_L.pfm would come from day/1_L.png (line 1) and from day/1_L.png (line 3)",
+                "out/day/1_L.pfm would come from line 1 and from day/1_L.png (line 3)",
                 "no such file: day/none_L.png",
                 "day/1_L.png would overwrite an input",
                 "the result x.xyz has the suffix .xyz",
-                "out/day/1_L.pfm is a result of day/1_L.png (line 1)",
+                "out/day/1_L.pfm is a result of line 1",
             ],
             strict=True,
         ),

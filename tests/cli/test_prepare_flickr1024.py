@@ -288,12 +288,12 @@ def test_an_archive_that_is_not_to_be_trusted_is_refused_before_any_work() -> No
 def test_options_that_make_no_sense() -> None:
     prepare = ["dataset", "prepare-flickr1024", "Flickr1024", "-o", "out"]
     with unchanged():
-        refuse(pam(*prepare), 2, "no scale is given", "--scale 4")
-        refuse(pam(*prepare, "--scale", "2", "--layout", "cross"), 2, "are about stereograms")
+        refuse(pam(*prepare), 2, "--scale", "--from-stereograms")
+        refuse(pam(*prepare, "--scale", "2", "--layout", "cross"), 2, "--layout requires --from-stereograms")
         refuse(
             pam(*prepare, "--from-stereograms", "--infinity", "no", "--add", "pairs:x"),
             2,
-            "--add and --list are about patches",
+            "--add requires --scale",
         )
         refuse(pam(*prepare, "--scale", "2", "--list", "none.txt"), 3, "cannot read none.txt")
         refuse(pam(*prepare, "--scale", "2", "--add", "kity2015:x"), 2, "unknown data set: 'kity2015'")

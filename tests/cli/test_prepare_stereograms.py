@@ -147,11 +147,7 @@ def test_the_preview_shows_left_right_and_the_red_of_one_with_the_rest_of_the_ot
 
 def test_it_must_be_said_whether_the_farthest_thing_is_infinitely_far() -> None:
     with unchanged():
-        refuse(
-            pam(*PREPARE[:-2]),
-            2,
-            "add --infinity yes (it is infinitely far: 0), no (it is near: 40 px), or auto",
-        )
+        refuse(pam(*PREPARE[:-2]), 2, "--from-stereograms requires --infinity")
 
 
 def test_patches_are_cut_from_the_pairs_in_one_go() -> None:

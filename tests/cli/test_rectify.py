@@ -273,9 +273,9 @@ def test_without_a_calibration_none_is_left_beside_the_pictures(batch: tuple[str
 @pytest.mark.parametrize(
     ("arguments", "code", "texts"),
     [
-        ((), 2, ("--calibration and --uncalibrated are both missing",)),
+        ((), 2, ("--calibration or --uncalibrated is missing",)),
         *(
-            ((*option.split(), "--uncalibrated"), 2, (f"{option.split()[0]} and --uncalibrated contradict",))
+            ((*option.split(), "--uncalibrated"), 2, (f"--uncalibrated and {option.split()[0]}",))
             for option in (
                 *("--calibration rig.yaml", "--output-calibration new.yaml", "--cameras 1:0"),
                 *("--baseline 0.1", "--alpha 0", "--fov 60", "--fisheye"),

@@ -96,8 +96,8 @@ def test_a_lost_result_of_the_frame_before_is_not_guessed(noisy: Path) -> None:
     ("words", "said"),
     [
         ("left.png right.png -o out.pfm --steady", "--steady is about videos and numbered frames"),
-        ("left.mkv right.mkv -o out --steady --shard 1/2", "which --shard does not"),
-        ("left.mkv right.mkv -o out --steady --engine ray", "which --engine ray does not"),
+        ("left.mkv right.mkv -o out --steady --shard 1/2", "--steady and --shard"),
+        ("left.mkv right.mkv -o out --steady --engine ray", "--steady and --engine"),
         ("left.mkv right.mkv --color-map out --steady --skip-existing", "write them: --output"),
     ],
 )

@@ -110,7 +110,7 @@ def test_from_python() -> None:
     assert outcome.facts["input"] == "camera"
     (outcome,) = pamcli.enlarge_files(*JPG, output="-", device="cpu", weights="passrnet2-x2")
     assert "input" not in outcome.facts
-    with pytest.raises(UsageError, match=r"`input` 'raw' .one of clean, camera, auto"):
+    with pytest.raises(UsageError, match=r"`input` 'raw' .*one of clean, camera, auto"):
         pamcli.enlarge_files(*JPG, output="-", input="raw")  # type: ignore[arg-type]
 
 

@@ -13,14 +13,15 @@ from pam_program import pam, refuse, unchanged
 from PIL import Image
 
 from pamcli.cli import train
-from pamcli.cli.train import MatcherTraining, UpscalerTraining, make_recipe
 from pamcli.errors import UsageError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.settings.training import TrainDisparitySettings, TrainSuperresSettings
 from pamcli.training.loop import Stop
 from pamcli.training.recipes import RECIPES, recipe_json
+from pamcli.training.train import make_recipe
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def pairs(here: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--data", "procedural"], ["no folder", "-o RUN"]),
+        (["--data", "procedural"], ["--output", "--resume"]),
         (["-o", "run"], ["no data", "--data"]),
         (["-o", "run", "--data", "photos:x"], ["photos"]),
         (["-o", "run", "--data", "procedural", "--val", "kitti2016:x"], ["kitti2016", "kitti2015"]),
@@ -183,8 +184,8 @@ def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
 
 def recipe(task: Any, **given: Any) -> Any:
     given["settings"] = [tuple(each.split("=", 1)) for each in given.get("settings", ())]
-    options = {"disparity": MatcherTraining, "superres": UpscalerTraining}[task](**given)
-    return make_recipe(task, options)
+    kinds: dict[str, Any] = {"disparity": TrainDisparitySettings, "superres": TrainSuperresSettings}
+    return make_recipe(kinds[task](output=Path("run"), **given))
 
 
 def test_options_change_the_recipe(here: Path) -> None:
@@ -195,7 +196,7 @@ def test_options_change_the_recipe(here: Path) -> None:
         recipe="paper-sceneflow",
         steps=7,
         batch=3,
-        crop=(64, 128),
+        crop=(128, 64),
         learning_rate=0.5,
         seed=9,
         precision="fp32",

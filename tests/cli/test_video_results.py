@@ -148,7 +148,7 @@ def test_a_stop_while_the_video_is_made_loses_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pamcli.batch.run.put_together", stopped)
+        patch.setattr("pamcli.batch.video_results.put_together", stopped)
         made = run("disparity left.mkv right.mkv -o out.mkv --count 3")
     assert made.code == 130
     assert "stopped after 3 ok; the same command with --skip-existing goes on" in made.stderr
@@ -194,8 +194,8 @@ def test_shards_leave_the_video_to_the_last_command(clips: Views, here: Path) ->
 def test_other_machines_open_the_videos_themselves(clips: Views, here: Path) -> None:
     """What a cluster's workers are given makes the frames that this process puts together."""
     batch = match_files("left.mkv", "right.mkv", output="out.mkv", count=2)
-    sent = pickle.loads(pickle.dumps(batch.steps))
-    for job in batch.jobs:
+    sent = pickle.loads(pickle.dumps(batch.work))
+    for job in batch.jobs():
         outcome = sent.save(job, sent.compute(job, sent.load(job)))
         assert outcome.error is None
     assert names("out.mkv.frames") == ["000000.png", "000001.png"]

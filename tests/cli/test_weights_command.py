@@ -339,7 +339,7 @@ def test_the_description_of_a_pytorch_network_is_tried_again(
     run = pam(*again, "--network-from", "described:make")
     assert (run.code, run.lines) == (0, ["own.toml", "own.png"]), run.stderr
     again[2] = "other.onnx"
-    refuse(pam(*again, "--network-from", "described:make"), 2, "NET.onnx and --network-from contradict")
+    refuse(pam(*again, "--network-from", "described:make"), 2, "NET.onnx and --network-from")
 
 
 def test_import_refuses_what_was_imported(checkpoint: str) -> None:

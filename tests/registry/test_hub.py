@@ -7,9 +7,12 @@ import importlib
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 import termios
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -313,6 +316,35 @@ def test_whatever_the_library_raises_is_a_model_error(
     assert not caught.value.message.endswith((" ", ":", "("))
     assert caught.value.hint
     assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-"])
+def test_a_server_that_is_silent_does_not_answer(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held = []
+
+        def accept() -> None:
+            with suppress(OSError):
+                held.append(server.accept()[0])
+                held[0].sendall(said)
+
+        threading.Thread(target=accept, daemon=True).start()
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        start = time.perf_counter()
+        assert catalog._silence(0.3) == f"{constants.ENDPOINT} does not answer"
+        assert 0.2 < time.perf_counter() - start < 10
+        for each in held:
+            each.close()
+
+
+def test_what_is_waited_for_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pamcli")
+    with catalog._saying_so("hf:a/b/c.safetensors", 0.01):
+        time.sleep(0.3)
+    with catalog._saying_so("hf:quick", 5):
+        pass
+    assert caplog.messages == ["waiting for the Hub to answer with hf:a/b/c.safetensors"]
 
 
 def test_an_interruption_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:

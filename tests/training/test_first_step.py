@@ -14,13 +14,14 @@ import torch
 from typer.testing import CliRunner
 
 from pamcli.cli import app, train
-from pamcli.cli.train import Training
 from pamcli.data.open import open_data
 from pamcli.losses.total import matching_terms, total_loss
+from pamcli.settings.training import TrainSettings
 from pamcli.training.examples import Examples, loader
 from pamcli.training.recipe import Recipe
 from pamcli.training.starting import starting_network
 from pamcli.training.tasks import normalised, training_mode, truth_of
+from pamcli.training.train import make_recipe
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "training"
 ARGUMENTS = {
@@ -48,8 +49,8 @@ def recipe_of(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Rec
     subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, check=True)
     found: list[Recipe] = []
 
-    def caught(task: str, given: Training) -> None:
-        found.append(train.make_recipe("disparity", given))
+    def caught(settings: TrainSettings, console: object) -> None:
+        found.append(make_recipe(settings))
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(train, "_train", caught)

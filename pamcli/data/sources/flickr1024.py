@@ -59,6 +59,8 @@ class _Patches(Source):
         left, right, low_left, low_right = self.patch(index)
         return Sample(self.names[index], left, right, low_left=low_left, low_right=low_right)
 
+    checks_itself = True
+
     def check(self, index: int) -> str | None:
         checksum = self.patch(index).checksum()
         if self.absent or self._checksums.get(self.names[index]) == checksum:

@@ -89,6 +89,8 @@ class Scenes(Source):
         scenes.spec = self.spec
         return scenes
 
+    checks_itself = True
+
     def check(self, index: int) -> str | None:
         """What is wrong with a scene's share of the textures. Its truth, made with it, needs no trial."""
         from pamcli.scenes.textures import read_texture

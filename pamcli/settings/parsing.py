@@ -1,4 +1,4 @@
-"""Values of options, read from their texts; each raises UsageError, which names the option."""
+"""How is the value of an option read from its text? Each function raises UsageError naming the option."""
 
 import math
 import re
@@ -87,6 +87,16 @@ match_size = _or("auto", _match_size, "auto")
 """`match_size` of `StereoMatcher.load`, which checks its range."""
 
 
+def _count(text: str, option: str) -> int:
+    if text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 4:
+        return int(text)
+    raise UsageError(f"{option} {text!r} is no number of processes", "a whole number from 1 to 999, or auto")
+
+
+workers = _or("auto", _count, "auto")
+"""A number of processes."""
+
+
 def _two(
     mark: str, what: str, hint: str, fit: Callable[[int, int], bool], digits: int = 5
 ) -> Callable[[str, str], tuple[int, int]]:
@@ -110,14 +120,21 @@ picture_size = _sides(16)
 """Width and height from WxH."""
 
 
-def crop(text: str, option: str) -> tuple[int, int]:
-    """Rows and columns, as recipes have them, from WxH."""
-    return _sides(1)(text, option)[::-1]
+def crop_size(text: str, option: str) -> tuple[int, int]:
+    """Read the width and height of a crop from WIDTHxHEIGHT."""
+    return _sides(1)(text, option)
 
 
-_ROWS = "rows x columns from 16 on, as in 384x1248, or dynamic"
-rows_by_columns = _or("dynamic", _two("x", "size", _ROWS, lambda *size: min(size) >= 16), None)
-"""A size in the order of tensors, rows x columns; None for "dynamic"."""
+def _export_size(text: str, option: str) -> tuple[int, int]:
+    width, height = picture_size(text, option)
+    if height > width:  # as it was written before
+        hint = f"{height}x{width} is {height} px wide; pictures that are higher than wide take dynamic"
+        raise UsageError(f"{option} {text}: sizes are WIDTHxHEIGHT, no longer rows x columns", hint)
+    return width, height
+
+
+export_size = _or("dynamic", _export_size, None)
+"""Width and height from WIDTHxHEIGHT; None for "dynamic"."""
 
 board = _two("x", "board", "COLUMNSxROWS, as in 9x6", lambda *size: min(size) >= 2, 3)
 """Columns and rows."""
@@ -125,6 +142,19 @@ board = _two("x", "board", "COLUMNSxROWS, as in 9x6", lambda *size: min(size) >=
 _INDEX = "with an index that counts from 0, --shard $((INDEX + 1))/N"
 shard = _two("/", "share of a batch: I/N with I from 1 to N", _INDEX, lambda one, all: 1 <= one <= all, 9)
 """A share I/N of all pairs."""
+
+
+def check_shard(share: tuple[int, int], option: str) -> None:
+    """Raise UsageError where a share of a batch is none."""
+    if not 1 <= share[0] <= share[1]:
+        raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
+
+
+def check_device(device: str, option: str) -> None:
+    """Raise UsageError for what names no device, without asking PyTorch which there are."""
+    if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", device):
+        raise UsageError(f"{option} {device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
+
 
 cameras = _two(":", "pair of cameras", "write LEFT:RIGHT, as in 0:1", lambda left, right: left != right, 3)
 """Numbers of the left and the right camera."""
@@ -139,7 +169,7 @@ def memory_size(text: str, option: str) -> int:
     raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
 
 
-def length(text: str, option: str) -> float:
+def length(text: str | float, option: str) -> float:
     """Metres above 0, from a number with its unit, or metres."""
     try:
         metres = parse_length(text, option)

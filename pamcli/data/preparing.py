@@ -1,0 +1,119 @@
+"""What does `pam dataset prepare-flickr1024` do? It makes training patches of pairs, or of stereograms."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pamcli.data.picture_pairs import data_pairs, pairs_at
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import owned
+from pamcli.files.finding import counted, shown
+from pamcli.files.guarded import read_text
+from pamcli.flickr1024.pairs import Pairs, selected
+from pamcli.flickr1024.prepare import carry_out, plan_preparation
+from pamcli.settings.options import takes
+from pamcli.settings.preparing import PrepareSettings
+from pamcli.silent import NOBODY, Listener, Progress
+from pamcli.workers import default_workers
+
+Told = tuple[dict[str, Any], Sequence[str]]
+"""What was made, as values of JSON and as lines for people."""
+
+
+class DamagedError(InputError):
+    """Some pairs could not be read, and nothing is left out without being asked."""
+
+    exit_code = 6
+
+
+@takes(PrepareSettings)
+def prepare_flickr1024(settings: PrepareSettings) -> Path:
+    """Make training patches for super-resolution, as `pam dataset prepare-flickr1024` does.
+
+    >>> folder = pamcli.prepare_flickr1024("pairs:labelled", output="patches", scale="2")
+
+    Args:
+        settings: Folders or archives; then a `PrepareSettings`, or its fields as keywords.
+
+    Returns:
+        The folder of the data set: `flickr1024:FOLDER`.
+
+    Raises UsageError, InputError, OutputError.
+    """
+    for _ in prepared(settings, NOBODY):
+        pass
+    return Path(settings.output)
+
+
+def prepared(settings: PrepareSettings, listener: Listener) -> Iterator[Told]:
+    """Make the patches and yield what was made. Raises as `prepare_flickr1024`."""
+    inputs, output = [*map(str, settings.inputs)], Path(settings.output)
+    for place in map(Path, map(os.path.expanduser, inputs)):
+        if place.is_dir() and Path(os.path.realpath(output)).is_relative_to(os.path.realpath(place)):
+            said = f"{shown(output)} lies in {shown(place)}, which is the input"
+            raise UsageError(said, "name a folder beside it")
+    # Opened before any work: a mistyped path is found at once.
+    if settings.list_file is not None:
+        read_text(settings.list_file)
+    found = [data_pairs(text) for text in settings.add or []]
+    workers, damaged = settings.workers or default_workers(), False
+    with owned(output), listener.progress("pictures", 0) as bar:
+        places, source = inputs, "flickr1024"
+        if settings.from_stereograms:
+            told, damaged = _rectify(settings, workers, bar)
+            yield told
+            places, source = [str(output / "pairs")], "stereograms"
+        if settings.scale is not None:
+            found += [pairs_at(text, settings.split, source) for text in places]
+            yield _cut(reduce(operator.add, found), settings, workers, bar)
+    if damaged and not settings.skip_damaged:
+        raise DamagedError("some pictures cannot be read", "`skip_damaged` finishes without them")
+
+
+def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Told:
+    """Make the patches. Raises DamagedError: some pairs could not be read."""
+    skip = settings.skip_damaged
+    pairs = selected(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
+    scale, output = int(settings.scale or 0), Path(settings.output)
+    plan = plan_preparation(pairs, output, scale, settings.store, settings.split, skip_damaged=skip)
+    bar.expect(0 if plan.finished else len(plan.items))
+    index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.target
+    if index is None:
+        raise DamagedError("some pairs cannot be read", "`skip_damaged` finishes without them")
+    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store, "split": index.split}
+    counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
+    missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
+    lines = [f"{name}: {source}: {_amount(**each)}" for source, each in index.sources().items()]
+    left_out = f", {counted(len(missing), 'pair')} left out" if missing else ""
+    lines.append(f"{name}: {_amount(len(index.pictures), index.patches)}{left_out}")
+    return {**facts, **counts, "left_out": missing}, lines
+
+
+def _amount(pairs: int, patches: int) -> str:
+    return f"{counted(pairs, 'pair')}, {counted(patches, 'patch')}"
+
+
+def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Told, bool]:
+    """Make pairs of stereograms; whether some could not be read. Raises DamagedError: it is not finished."""
+    from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
+
+    options = {"layout": settings.layout or "auto", "infinity": settings.infinity}
+    inputs = [Path(os.path.expanduser(text)) for text in map(str, settings.inputs)]
+    plan = plan_stereograms(inputs, Path(settings.output), options)
+    bar.expect(0 if plan.finished else len(plan.items))
+    outcomes = carry_out_stereograms(plan, workers, bar.advance, skip_damaged=settings.skip_damaged)
+    if outcomes is None:
+        raise DamagedError("some pictures cannot be read", "`skip_damaged` finishes without them")
+    counts = Counter(each.outcome for each in outcomes)
+    place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": counts.total()}
+    found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
+    others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
+    reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
+    line = f"{plan.target}: {counted(counts['pair'], 'pair')}, {others}; {reasons}"
+    return (place | found, [line]), bool(counts["damaged"])

@@ -1,0 +1,217 @@
+"""What do `pam eval` and `pam submit` do? Each command is a function of its settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pamcli.data.open import parse_data
+from pamcli.data.source import Source
+from pamcli.errors import UsageError
+from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
+from pamcli.evaluation.results import WORST, Evaluation
+from pamcli.files.finding import shown as shown_path
+from pamcli.files.outputs import check_beside, check_new_file
+from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
+from pamcli.registry.description import SUFFIX, read_description
+from pamcli.settings.evaluation import (
+    DataSets,
+    Disparities,
+    EvaluateDisparitySettings,
+    EvaluateSuperresSettings,
+    SubmitSettings,
+)
+from pamcli.settings.options import takes
+from pamcli.silent import NOBODY, Listener
+
+LOG = logging.getLogger("pamcli")
+
+
+@takes(EvaluateDisparitySettings)
+def evaluate_disparity(settings: EvaluateDisparitySettings) -> Evaluation:
+    """Measure disparity on data sets with ground truth, as `pam eval disparity` does.
+
+    >>> found = pamcli.evaluate_disparity("pairs:labelled", device="cpu", report="report.html")
+    >>> print(found.text())
+
+    Args:
+        settings: Data sets as `NAME:PATH`; then an `EvaluateDisparitySettings`, or its fields as keywords.
+
+    Raises UsageError, InputError, ModelError, DeviceError, OutputError.
+    """
+    return write_files(measure_disparity(settings, NOBODY), settings)
+
+
+@takes(EvaluateSuperresSettings)
+def evaluate_superres(settings: EvaluateSuperresSettings) -> Evaluation:
+    """Measure super-resolution on data sets, beside bicubic, as `pam eval superres` does.
+
+    >>> found = pamcli.evaluate_superres("pairs:labelled", scale=2, baseline_only=True)
+    >>> print(found.text())
+
+    Args:
+        settings: Data sets as `NAME:PATH`; then an `EvaluateSuperresSettings`, or its fields as keywords.
+
+    Raises UsageError, InputError, ModelError, DeviceError, OutputError.
+    """
+    return write_files(measure_superres(settings, NOBODY), settings)
+
+
+def measure_disparity(settings: EvaluateDisparitySettings, listener: Listener) -> Evaluation:
+    """Measure disparity, and tell a listener how far it is. Raises as `evaluate_disparity`."""
+    from pamcli.evaluation.disparity import Disparity
+
+    check_files(settings, settings.weights, *(what for _, what in settings.method or ()))
+    comparing, rules = len(settings.method or ()) > 1, tuple(settings.protocol or ())
+    task = Disparity(settings.max_gt, settings.resize, settings.study, comparing, rules)
+    sets = open_sets(settings)
+    return _measured(task, sets, _methods(settings, listener), settings, listener)
+
+
+def measure_superres(settings: EvaluateSuperresSettings, listener: Listener) -> Evaluation:
+    """Measure super-resolution, and tell a listener how far it is. Raises as `evaluate_superres`."""
+    check_files(settings, settings.weights)
+    sets, keep = open_sets(settings), None
+    if settings.save is not None:
+        from pamcli.evaluation.saved_views import SavedViews
+
+        keep = SavedViews(settings.save, sets, settings.weights, overwrite=settings.overwrite)
+    from pamcli.evaluation.opencv_methods import DenoisedBicubic
+    from pamcli.evaluation.superres import Superres
+    from pamcli.imaging.degrading import parse_degradation
+
+    degradation = None if settings.degrade is None else parse_degradation(settings.degrade, "`degrade`")
+    methods: list[Method] = [] if degradation is None else [DenoisedBicubic(degradation)]
+    factor = int(settings.scale or DEFAULT_SCALE)
+    if settings.predictions is not None:
+        methods.append(FilesMethod(settings.predictions, allow_missing=settings.allow_missing))
+    elif not settings.baseline_only:
+        with listener.starting(str(settings.name)):
+            from pamcli.inference.named import load_upscaler
+
+            upscaler, path = load_upscaler(settings)
+        factor = int(upscaler.scale)
+        name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
+        methods.append(NetworkMethod(upscaler, name, path, settings.right_view, keep))
+    return _measured(Superres(factor, degradation), sets, methods, settings, listener)
+
+
+def submit(settings: SubmitSettings, listener: Listener) -> Any:
+    """Write the archive for a benchmark's server: a `Submission`. Raises as `evaluate_disparity`."""
+    check_new_file(settings.output, ".zip", overwrite=settings.overwrite)
+    keep_networks([settings.output], settings.weights)
+    sets = open_sets(settings)
+    from pamcli.evaluation.submissions import plan_submission, write_results
+
+    rules, seconds = plan_submission(sets), settings.prediction_seconds
+    if settings.predictions is not None and bool(rules.seconds) != (seconds is not None):
+        if seconds is not None:
+            raise UsageError("`prediction_seconds` is about Middlebury's or ETH3D's archive")
+        message = f"a submission to {rules.kind} states the runtime, which files do not tell"
+        raise UsageError(message, "`prediction_seconds` S says it")
+    method = _method_alone(settings, listener, seconds=seconds)
+    with listener.progress("pairs", sum(map(len, sets))) as bar:
+        return write_results(settings.output, rules, sets, method, bar.advance, bar.watch)
+
+
+def open_sets(settings: DataSets) -> list[Source]:
+    """Open every data set. Raises UsageError, InputError."""
+    from pamcli.evaluation.run import opened
+
+    data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
+    sets = opened(data)
+    for text, source in zip(data, sets, strict=True):
+        LOG.debug(f"{text}: {len(source)} pairs")
+    return sets
+
+
+def check_files(settings: Any, *weights: Any) -> None:
+    """Check the files that are to be written, before any work. Raises UsageError, OutputError.
+
+    weights: what networks are read from.
+    """
+    data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
+    named = (parse_data(each).path for each in data)
+    lists = [place for place in named if place is not None and place.is_file()]
+    files: list[tuple[str, Any, list[str]]] = [("`per_image`", settings.per_image, [".csv"])]
+    files.append(("`report`", settings.report, [".html"]))
+    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
+    files = [(name, Path(path), suffixes) for name, path, suffixes in files if path is not None]
+    for name, path, suffixes in files:
+        check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
+    paths = [path for _, path, _ in files]
+    keep_networks(paths, *weights)
+    places = [os.path.realpath(path) for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:
+            raise UsageError(f"{shown_path(path)} is asked for twice", "give each file its own name")
+    for path in paths:
+        check_beside(path, lists)
+
+
+def _measured(
+    task: Any, sets: list[Source], methods: list[Method], settings: Any, listener: Listener
+) -> Evaluation:
+    """Measure methods on data sets."""
+    from pamcli.evaluation.run import evaluate
+
+    how: dict[str, Any] = {"compare": settings.compare, "worst": WORST if settings.report else 0}
+    with listener.progress("pairs", sum(map(len, sets))) as bar:
+        return evaluate(task, sets, methods, **how, advance=bar.advance, watch=bar.watch)
+
+
+def write_files(found: Evaluation, settings: Any) -> Evaluation:
+    """Write the files that were asked for. Raises OutputError."""
+    report, per_image = (place and Path(place) for place in (settings.report, settings.per_image))
+    found.write(per_image=per_image, report=report, tables=map(Path, settings.table or ()))
+    return found
+
+
+def _method_alone(settings: Disparities, listener: Listener, **files: Any) -> Method:
+    """Load the network, unless files are given. files: fields of a `FilesMethod`."""
+    if settings.predictions is not None:
+        return FilesMethod(Path(settings.predictions), settings.prediction_scale, **files)
+    matcher, path = _loaded(settings, listener)
+    return NetworkMethod(matcher, str(settings.name), path)
+
+
+def _loaded(settings: Disparities, listener: Listener) -> tuple[Any, Path]:
+    with listener.starting(str(settings.name)):
+        from pamcli.inference.named import load_matcher
+
+        return load_matcher(settings)
+
+
+def _methods(settings: EvaluateDisparitySettings, listener: Listener) -> list[Method]:
+    """Load what `method` names, each in turn; else the one that is measured alone."""
+    if not settings.method:
+        return [_method_alone(settings, listener, allow_missing=settings.allow_missing)]
+    described = [Path(what) for _, what in settings.method if what.endswith(SUFFIX)]
+    made = [str(path) for path in described if settings.network_from and not read_description(path).network]
+    if settings.network_from and not made:
+        raise UsageError("no `method` is a description (.toml) of a network that `network_from` makes")
+    return [_method(name, what, settings, made, listener) for name, what in settings.method]
+
+
+def _method(
+    name: str, what: str, settings: EvaluateDisparitySettings, made: list[str], listener: Listener
+) -> Method:
+    """Make a method of `files:FOLDER`, `opencv`, `opencv-wls`, or a name of weights. Raises UsageError.
+
+    name: of it in tables. made: descriptions of networks that `network_from` makes.
+    """
+    if what.startswith("files:"):
+        folder = Path(what.removeprefix("files:"))
+        return FilesMethod(folder, settings.prediction_scale, settings.allow_missing, name=name)
+    if what in ("opencv", "opencv-wls"):
+        from pamcli.evaluation.opencv_methods import SemiGlobalMethod
+
+        most = settings.max_disparity if isinstance(settings.max_disparity, int) else None
+        return SemiGlobalMethod(name, what == "opencv-wls", most)
+    source = settings.network_from if str(Path(what)) in made else None
+    network = replace(settings, method=None, study=None, weights=what, network_from=source)
+    matcher, path = _loaded(network, listener)
+    return NetworkMethod(matcher, name, path)

@@ -1,0 +1,217 @@
+"""How is an option declared once? As a field of a frozen dataclass, with its help, default, range and unit.
+
+    class Compute(Settings, panel="Performance"):
+        device: str = option("Compute on auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
+
+The command line, the keywords of a Python function and the guide's tables are derived from these fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache, wraps
+from pathlib import Path
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pamcli.errors import UsageError
+
+P = ParamSpec("P")
+Kind = TypeVar("Kind", bound="Settings")
+KindOf = TypeVar("KindOf", bound="Settings", contravariant=True)
+Answer = TypeVar("Answer")
+AnswerOf = TypeVar("AnswerOf", covariant=True)
+Place = str | Path
+"""A file, a folder, a template with `{}`, or `-`."""
+
+
+def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Declare a field that becomes an option.
+
+    Args:
+        help_text: One line, a verb phrase.
+        names: Short names beside the field's own name, or long names in place of it.
+        default: Default value; ... for an option that must be given.
+        more: Arguments of `typer.Option`; `parse`, which turns the text and the name of the option into the
+            value (a float without it and `min` must be above 0); `check`, which raises UsageError for a
+            value and the name of the option; `complete`, what the tab key offers.
+    """
+    return argument(help_text, default=default, names=names, **more)
+
+
+def result(help_text: str, *names: str, **more: Any) -> Any:
+    """Declare an option for a result of each pair: a file, a folder or a template."""
+    return option(help_text, *names, **{"metavar": "FILE|...", **more})
+
+
+def flag(help_text: str, *names: str, **more: Any) -> Any:
+    """Declare an option without a value, False by default."""
+    return option(help_text, *names, default=False, **more)
+
+
+def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
+    """Declare a field that becomes an argument. Parameters as of `option`."""
+    return field(default=MISSING if default is ... else default, metadata={"help": help_text, **more})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Settings:
+    """Options of a command. Subclasses are frozen dataclasses; panel: their heading in `--help`."""
+
+    panel: ClassVar[str]
+    positional: ClassVar[str] = "inputs"
+    """The field that the positional arguments of a Python function are."""
+    conflicts: ClassVar[Sequence[tuple[str, str]]] = ()
+    """Options that cannot be used both."""
+    requires: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Options that need another one, or one of several, perhaps with a value; "one": one must be given."""
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls, panel: str | None = None) -> None:
+        cls.panel = panel or str(getattr(cls, "panel", "Other"))
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value that its field cannot have, or options that do not go together."""
+        rules = _rules(type(self))  # type: ignore[arg-type]
+        for name, choices, least, most, check in rules.values:
+            value = getattr(self, name)
+            if choices is not None and value is not None and value not in choices:
+                known = ", ".join(map(str, choices))
+                raise UsageError(f"unknown `{name}` {value!r}", f"expected one of {known}")
+            if type(value) in (int, float) and not least <= value <= most:
+                bounds = f"{least:g} or more" if most > 1e300 else f"from {least:g} to {most:g}"
+                bounds = "above 0" if 0 < least < 1e-300 else "finite" if least == -math.inf else bounds
+                raise UsageError(f"`{name}` must be {bounds}, got {value:g}")
+            if check is not None and value is not None:
+                check(value, f"`{name}`")
+        for one, other in rules.conflicts:
+            if self.is_set(one) and self.is_set(other):
+                raise UsageError(f"cannot use both `{one}` and `{other}`", "give one of them")
+        for one, others in rules.requires:
+            if one != "one" and not self.is_set(one):
+                continue
+            words = [other.partition(" ") for other in others]
+            if not any(self.is_set(other) for other, *_ in words):
+                needed = " or ".join(f"`{other}`{space}{value}" for other, space, value in words)
+                if one == "one":
+                    raise UsageError(f"{needed} is missing", "give one of them")
+                raise UsageError(f"`{one}` requires {needed}", f"add it, or drop `{one}`")
+
+    def is_set(self, keyword: str) -> bool:
+        """Whether an option differs from its default."""
+        name, default = _rules(type(self)).names[keyword]  # type: ignore[arg-type]
+        value = getattr(self, name)
+        return value is not None and value != default and value not in ([], ())
+
+    def set_options(self, *, without: Collection[str] = ()) -> list[str]:
+        """List the options that differ from their defaults: "`from`", "`seed`" ..., in backticks."""
+        names = _rules(type(self)).names  # type: ignore[arg-type]
+        return [f"`{each}`" for each, (name, _) in names.items() if name not in without and self.is_set(each)]
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What values the fields of a class may have; what is known of it once for all instances."""
+
+    names: Mapping[str, tuple[str, Any]]
+    """Field and default by the keyword that messages use."""
+    values: Sequence[tuple[str, tuple[Any, ...] | None, float, float, Callable[[Any, str], Any] | None]]
+    """Name, choices, least and largest number, and what checks anything else."""
+    conflicts: Sequence[tuple[str, str]]
+    requires: Sequence[tuple[str, tuple[str, ...]]]
+
+
+@cache
+def _rules(cls: type[Any]) -> _Rules:
+    """Read the rules of a class and its bases."""
+    hints, values = get_type_hints(cls), []
+    for each in fields(cls):
+        parts = [part for part in get_args(hints[each.name]) if part is not type(None)]
+        if get_origin(hints[each.name]) is Literal:
+            parts = [hints[each.name]]
+        choices, most = None, each.metadata.get("max", math.inf)
+        least, check = each.metadata.get("min", -math.inf), each.metadata.get("check")
+        if parts and all(get_origin(part) is Literal for part in parts):
+            choices = tuple(choice for part in parts for choice in get_args(part))
+        elif (parts or [hints[each.name]]) == [float] and not {"parse", "min"} & each.metadata.keys():
+            least, most = math.ulp(0.0), 1.7e308
+        if choices or check or (least, most) != (-math.inf, math.inf):
+            values.append((each.name, choices, least, most, check))
+    names = {keyword_of(each): (each.name, each.default) for each in fields(cls)}
+    bases = [base.__dict__ for base in reversed(cls.__mro__)]
+    conflicts = [pair for base in bases for pair in base.get("conflicts", ())]
+    requires = [each for base in bases for each in base.get("requires", {}).items()]
+    return _Rules(names, values, conflicts, requires)
+
+
+def option_names(name: str, made: Field[Any]) -> tuple[str, ...]:
+    """List the names of the option that a field becomes, its own first; an argument has none."""
+    names: tuple[str, ...] = made.metadata.get("names", ())
+    if "names" not in made.metadata or any(each.startswith("--") for each in names):
+        return names
+    return f"--{name.replace('_', '-')}", *names
+
+
+def keyword_of(each: Field[Any]) -> str:
+    """Return the name by which messages of the library call a field: as its option, with underscores."""
+    names = [name for name in option_names(each.name, each) if name.startswith("--")]
+    return names[0].removeprefix("--").replace("-", "_") if names else each.name
+
+
+class TakesSettings(Protocol[P, KindOf, AnswerOf]):
+    """A function that takes settings, or their fields as keywords, after what it works on."""
+
+    def __call__(
+        self,
+        first: Place | KindOf = ...,
+        second: Place | KindOf | None = ...,
+        third: Place | KindOf | None = ...,
+        /,
+        *more: P.args,
+        **options: P.kwargs,
+    ) -> AnswerOf: ...
+
+
+def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], TakesSettings[P, Kind, Answer]]:
+    """Let a function of settings be called with them, or with their fields as keywords.
+
+    `match_files(left, right, MatchSettings(output="out/"))` is `match_files(left, right, output="out/")`.
+    """
+    cls: Any = kind
+
+    def decorate(function: Callable[[Kind], Answer]) -> TakesSettings[P, Kind, Answer]:
+        @wraps(function)
+        def call(*given: Any, **options: Any) -> Answer:
+            return function(settings_of(cls, given, options))
+
+        del call.__wrapped__
+        call.__annotations__ = {"given": Place | cls, "options": Any}
+        return call
+
+    return decorate
+
+
+def settings_of(cls: type[Kind], given: Sequence[Any], options: Mapping[str, Any]) -> Kind:
+    """Make the settings of a call. Raises UsageError: settings and keywords both."""
+    values = {**options, **({cls.positional: given} if given else {})}
+    if not given or not isinstance(given[-1], Settings):
+        return cls(**values)
+    *places, settings = given
+    if options:
+        raise UsageError(f"cannot use both {type(settings).__name__} and `{next(iter(options))}`")
+    if not isinstance(settings, cls):
+        raise UsageError(f"{cls.__name__} must be given, got {type(settings).__name__}")
+    return replace(settings, **{cls.positional: tuple(places)}) if places else settings

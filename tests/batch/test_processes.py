@@ -1,0 +1,88 @@
+"""A batch in several processes of one thread each: in order, whole, and nothing left when it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray_steps import WriteSteps, numbered
+
+from pamcli import MatchSettings
+from pamcli.batch import processes
+from pamcli.batch.processes import count_workers, run_in_processes
+from pamcli.errors import DeviceError, InputError, ModelError, UsageError
+
+
+def test_jobs_come_in_their_order_and_fail_alone(tmp_path: Path) -> None:
+    work: Any = WriteSteps(tmp_path)
+    found = [*run_in_processes(numbered([*range(9), 98, 99, 7]), work, 2)]
+    assert [job.line for job, _ in found] == [*range(9), 98, 99, 7]
+    answers = [outcome for _, outcome in found]
+    assert [*map(str, answers[:9])] == [str(number**2) for number in range(9)]
+    assert isinstance(answers[9], DeviceError)  # its process ended
+    assert isinstance(answers[10], InputError)
+    assert (answers[10].message, answers[10].hint) == ("99 is bad", "leave it out")
+    assert answers[11] == "49"  # another process took the place of the one that ended
+
+
+def test_a_network_that_cannot_be_loaded_ends_the_batch(tmp_path: Path) -> None:
+    work: Any = WriteSteps(tmp_path, broken="damaged")
+    with pytest.raises(ModelError, match="damaged"):
+        list(run_in_processes(numbered(range(4)), work, 2))
+
+
+def test_a_caller_that_stops_leaves_no_process(tmp_path: Path) -> None:
+    work: Any = WriteSteps(tmp_path, seconds=0.2, notes_pid=True)
+    run = run_in_processes(numbered(range(50)), work, 2)
+    next(run)
+    run.close()
+    pids = {path.read_text() for path in tmp_path.glob("*.pid")}
+    assert pids
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in pids):
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert len([*tmp_path.glob("*.txt")]) < 10
+
+
+def batch(pairs: int | None, *, whole: bool = False, **given: Any) -> Any:
+    """Stand in for a batch of so many pairs."""
+    names = None if pairs is None else SimpleNamespace(pairs=[SimpleNamespace(frames=None)])
+    work = SimpleNamespace(whole_batch_first=whole)
+    settings = MatchSettings(**{"device": "cpu", **given})
+    return SimpleNamespace(settings=settings, work=work, pairing=names, videos={}, total=pairs)
+
+
+def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "usable_cores", lambda: 4)
+    monkeypatch.setattr(processes, "_free_memory", lambda: 100 * processes.EACH)
+    monkeypatch.setattr(processes, "_pixels", lambda batch: processes.WORTH // processes.ENOUGH)
+    enough = 4 * processes.ENOUGH
+    assert count_workers(batch(enough)) == 4
+    assert count_workers(batch(enough - 1)) == 3
+    assert count_workers(batch(processes.ENOUGH)) == 1
+    assert count_workers(batch(None)) == 1  # a list that is still arriving
+    assert count_workers(batch(enough, max_memory=2 * processes.EACH)) == 2
+    assert count_workers(batch(enough, device="cuda")) == 1
+    assert count_workers(batch(enough, weights="net.onnx")) == 1
+    assert count_workers(batch(enough, steady=True)) == 1
+    assert count_workers(batch(enough, whole=True)) == 1
+    assert count_workers(batch(2, workers=3)) == 2
+    assert count_workers(batch(enough, workers=7, device="cuda")) == 7
+    with pytest.raises(UsageError, match="`workers` 3 and `steady`"):
+        count_workers(batch(enough, workers=3, steady=True))
+    monkeypatch.setattr(processes, "_pixels", lambda batch: 32 * 24)
+    assert count_workers(batch(enough)) == 1
+    monkeypatch.setattr(processes, "_pixels", lambda batch: 10**7)
+    assert count_workers(batch(enough)) == 4
+    monkeypatch.setattr(processes, "_free_memory", lambda: 1.0)
+    assert count_workers(batch(enough)) == 1
+
+
+def test_the_memory_that_is_free_is_known() -> None:
+    if os.path.exists("/proc/meminfo"):
+        assert 10**6 < processes._free_memory() < 10**14

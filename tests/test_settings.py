@@ -1,0 +1,89 @@
+"""Settings: each option is said once, and what contradicts itself is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import pamcli
+
+COMMANDS = {
+    "disparity": (pamcli.match_files, pamcli.MatchSettings),
+    "superres": (pamcli.enlarge_files, pamcli.UpscaleSettings),
+    "rectify": (pamcli.rectify_files, pamcli.RectifySettings),
+    "depth": (pamcli.depth_files, pamcli.DepthSettings),
+    "eval disparity": (pamcli.evaluate_disparity, pamcli.EvaluateDisparitySettings),
+    "eval superres": (pamcli.evaluate_superres, pamcli.EvaluateSuperresSettings),
+    "train disparity": (pamcli.train_disparity, pamcli.TrainDisparitySettings),
+    "train superres": (pamcli.train_superres, pamcli.TrainSuperresSettings),
+    "dataset prepare-flickr1024": (pamcli.prepare_flickr1024, pamcli.PrepareSettings),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_settings_have_the_options_of_their_command(command: str) -> None:
+    from pamcli.cli import app
+    from pamcli.settings.options import option_names
+
+    _, settings = COMMANDS[command]
+    fields = dataclasses.fields(settings)
+    declared = {name for each in fields for name in option_names(each.name, each)}
+    group: Any = typer.main.get_command(app)
+    for name in command.split():
+        group = group.commands[name]
+    options = {name for each in group.params if each.opts[0].startswith("-") for name in each.opts}
+    about_talking = {"--json", "--jsonl", "--quiet", "-q", "--verbose", "-v"}
+    assert declared == options - about_talking
+
+
+def test_no_public_function_has_more_than_8_parameters() -> None:
+    functions = {
+        name: getattr(pamcli, name) for name in pamcli.__all__ if inspect.isfunction(getattr(pamcli, name))
+    }
+    counts = {name: len(inspect.signature(function).parameters) for name, function in functions.items()}
+    assert len(counts) >= 12
+    assert {name: count for name, count in counts.items() if count > 8} == {}
+
+
+def test_settings_and_keywords_are_the_same_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("lefts/one.png", "rights/one.png"):
+        Path(name).parent.mkdir()
+        Path(name).touch()
+    settings = pamcli.MatchSettings(output="o/", color_map="o/", range=(0, 64))
+    one = pamcli.match_files("lefts/", "rights/", settings).settings
+    other = pamcli.match_files("lefts/", "rights/", output="o/", color_map="o/", range=(0, 64)).settings
+    assert one == other
+    assert one.inputs == ("lefts/", "rights/")
+    with pytest.raises(pamcli.PamError, match="cannot use both MatchSettings and `output`"):
+        pamcli.match_files("lefts/", "rights/", settings, output="o/")  # type: ignore[call-arg]
+    depth: Any = pamcli.DepthSettings(inputs=["d.pfm"], depth="z.tif", focal=1.0, baseline=1.0)
+    with pytest.raises(pamcli.PamError, match="MatchSettings must be given, got DepthSettings"):
+        pamcli.match_files("lefts/", "rights/", depth)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"overwrite": True, "skip_existing": True}, "`overwrite` and `skip_existing`"),
+        ({"workers": 2, "engine": "ray"}, "`workers` and `engine`"),
+        ({"range": (0, 9)}, "`range` requires `color_map`"),
+        ({"depth": "z.tif"}, "`depth` requires `calibration` or `focal`"),
+        ({"precision": "fp8"}, "unknown `precision` 'fp8'"),
+        ({"min_confidence": 1.5}, "`min_confidence` must be from 0 to 1, got 1.5"),
+        ({"max_depth": "-2m", "depth": "z.tif"}, "`max_depth` '-2m' is not a length above 0"),
+        ({"max_depth": float("nan"), "depth": "z.tif"}, "`max_depth` must be finite, got nan"),
+        ({"shard": (3, 2)}, r"`shard` must be \(I, N\)"),
+        ({"device": "gpu"}, "`device` 'gpu'"),
+        ({"output": "d.png", "min_disparity": -9}, "`output` d.png: .* `min_disparity` -9"),
+    ],
+)
+def test_wrong_settings_are_named(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(pamcli.PamError, match=said) as caught:
+        pamcli.MatchSettings(**values)
+    assert caught.value.exit_code == 2
