@@ -9,6 +9,9 @@
 """
 
 # Nothing is imported, not even `__future__`: it would double the time until Ctrl-C is listened for.
+import os
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pamcli.batch.enlarging import enlarge_files
@@ -34,6 +37,11 @@ if TYPE_CHECKING:
     from pamcli.settings.preparing import PrepareSettings
     from pamcli.settings.training import TrainDisparitySettings, TrainSuperresSettings
     from pamcli.training.train import train_disparity, train_superres
+
+if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & {*os.environ}:
+    # Threads of PyTorch wait for each other briefly, then sleep. By default they spin, and use up the time of
+    # those that wait for a core that another program has. It counts only before PyTorch is loaded.
+    os.environ["GOMP_SPINCOUNT"] = "1000"
 
 __version__ = "0.3.0"
 

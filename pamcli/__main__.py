@@ -49,10 +49,6 @@ def asp() -> "NoReturn":
 
 def _run(imported: "Callable[[], Callable[[], NoReturn]]") -> "NoReturn":
     """Import a program and run it; where a package is missing that it takes, that is one line."""
-    if "OMP_WAIT_POLICY" not in os.environ:
-        # Threads of torch wait for each other briefly, then sleep: else they use up the time of those that
-        # wait for a core that another program has.
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.unraisablehook = _unraisable
     try:
         try:
