@@ -8,7 +8,7 @@
 ...     print(result.status, result.outputs)
 """
 
-# Nothing is imported, not even `__future__`: it would double the time until Ctrl-C is listened for.
+# Only what the interpreter has loaded already is imported: more would delay the handler of Ctrl-C.
 import os
 import sys
 
