@@ -21,33 +21,20 @@ except KeyboardInterrupt:
 
 TYPE_CHECKING = False  # as in typing, whose import would take longer than all others here
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import NoReturn
 
 
 def main() -> "NoReturn":
     """Run the command line; Ctrl-C while its modules are still read, or left, is as silent as in between."""
-
-    def pam() -> "Callable[[], NoReturn]":
-        from pamcli.cli import main
-
-        return main
-
-    _run(pam)
+    _run()
 
 
 def asp() -> "NoReturn":
     """Run the matcher of tiles of the Ames Stereo Pipeline."""
-
-    def matcher() -> "Callable[[], NoReturn]":
-        from pamcli.cli.ames import main
-
-        return main
-
-    _run(matcher)
+    _run(ames=True)
 
 
-def _run(imported: "Callable[[], Callable[[], NoReturn]]") -> "NoReturn":
+def _run(ames: bool = False) -> "NoReturn":
     """Import a program and run it; where a package is missing that it takes, that is one line."""
     sys.unraisablehook = _unraisable
     try:
@@ -55,7 +42,10 @@ def _run(imported: "Callable[[], Callable[[], NoReturn]]") -> "NoReturn":
             from pamcli.limits import Watch
 
             sys.meta_path.insert(0, Watch())
-            program = imported()
+            if ames:
+                from pamcli.cli.ames import main as program
+            else:
+                from pamcli.cli import main as program
         except MemoryError:  # of which nothing more can be imported
             sys.stderr.write("pam: error: not enough memory\n")
             sys.exit(5)

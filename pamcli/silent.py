@@ -34,10 +34,13 @@ class Nobody:
 
     watch = None
 
-    def advance(self) -> None:
+    def advance(self, *, skipped: bool = False) -> None:
         """Do nothing."""
 
     def expect(self, count: int) -> None:
+        """Do nothing."""
+
+    def show(self, **changes: Any) -> None:
         """Do nothing."""
 
     def starting(self, what: str) -> AbstractContextManager[None]:

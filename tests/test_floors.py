@@ -63,7 +63,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "cli": (
         {
             *("errors", "workers", "files", "imaging", "calibration", "registry", "inference", "batch"),
-            *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings"),
+            *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings", "silent"),
         },
         {"typer", "rich", "numpy"},
     ),

@@ -117,7 +117,7 @@ class _Matching(Work):
         """Folder in which disparities wait for the range of the whole batch."""
         self.kept: dict[Path, Path] = {}
         """The files of these, by the pictures to make of them."""
-        self.shared = Range()
+        self.shared: Range | None = None
         """Range of the colours of the whole batch, until it is settled."""
         self.colors: tuple[float, float] | None = None
         self.said: set[str] = set()
@@ -246,6 +246,7 @@ class _Matching(Work):
 
     def _keep(self, disparity: Any, place: Path) -> None:
         """Store it until the range of the whole batch is known."""
+        self.shared = self.shared or Range()
         self.shared.add(disparity)
         self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
         stored = Path(self.spool.name, f"{len(self.kept)}.npy")
@@ -255,7 +256,8 @@ class _Matching(Work):
     def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
         if name != COLOR_MAP.name:
             return None
-        if self.colors is None:
+        if self.colors is None and self.shared is not None:
             self.colors = self.shared.settled("the batch")
+        assert self.colors is not None
         disparity = read_disparity(self.kept[place], max_pixels=None)
         return colored(disparity, self.colors, place, warn=False)

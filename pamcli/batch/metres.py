@@ -155,8 +155,8 @@ class InMetres:
                 said = (
                     f"depth in a PNG has steps of 1 mm, {100 * step:.2g} % of half of the depths here or more"
                 )
-                file = replace(file, warnings=[*file.warnings, f"{said}: .tif or .npy keeps fractions"])
-        return file if known.any() else replace(file, warnings=["no depth is known", *file.warnings])
+                file = file._replace(warnings=[*file.warnings, f"{said}: .tif or .npy keeps fractions"])
+        return file if known.any() else file._replace(warnings=["no depth is known", *file.warnings])
 
 
 @takes(DepthSettings)
@@ -215,7 +215,7 @@ def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
     for each in pictures:
         require_file(each)
     pairs = (replace(pair, right=each) for pair, each in zip(pairing.pairs, pictures, strict=True))
-    return replace(pairing, pairs=tuple(pairs), unpaired=())
+    return pairing._replace(pairs=tuple(pairs), unpaired=())
 
 
 def _without_others(pairing: Pairing, named: Sequence[str], beside: Sequence[str]) -> Pairing:
@@ -233,7 +233,7 @@ def _without_others(pairing: Pairing, named: Sequence[str], beside: Sequence[str
     others = dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair))
     if others:
         LOG.info(f"left out, as they are no disparities of left views by their names: {listed(others)}")
-    return replace(pairing, pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
+    return pairing._replace(pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 
 
 def _frames(inputs: Sequence[str], picture: str | None) -> Pairing:

@@ -73,6 +73,8 @@ class Projections:
     size: Size | None = None
     keys: tuple[str, str] = ("P1", "P2")
     ndisp: float | None = None
+    stated: tuple[float, float] | None = None
+    """Baseline, in the file's unit, and offset as the file states them, to the last digit."""
 
     def calibration(self, exchanged: bool, scale: float) -> Calibration:
         """Return the geometry of the rectified images. Raises InputError."""
@@ -88,7 +90,11 @@ class Projections:
         across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
         if abs(down) > abs(across):
             raise InputError(f"the cameras stand above each other ({keys[1]}), not beside each other")
-        return replace(Calibration.of(p1, p2, self.size), ndisp=self.ndisp)
+        found = replace(Calibration.of(p1, p2, self.size), ndisp=self.ndisp)
+        if self.stated is None:
+            return found
+        sign = -1 if exchanged else 1
+        return replace(found, baseline=sign * scale * self.stated[0], offset=sign * self.stated[1])
 
 
 @dataclass(frozen=True)
@@ -215,7 +221,7 @@ def rectified_images(
     p1 = np.column_stack([pinhole_matrix(*focal, *principal), np.zeros(3)])
     p2 = p1.copy()
     p2[0, 2:] = principal[0] + offset, -focal[0] * baseline
-    found = Projections(p1, p2, size, ("the left camera", "the right camera"), ndisp)
+    found = Projections(p1, p2, size, ("the left camera", "the right camera"), ndisp, (baseline, offset))
     return Described(kind, projections=(found,), metres=metres, notes=notes)
 
 

@@ -158,7 +158,7 @@ def _unknown(source: Source) -> InputError:
     words = [each.keys.split() for each in READERS]
     scores = [len(known.intersection(keys)) / max(len(keys), 1) for keys in words]
     best = max(range(len(READERS)), key=lambda index: scores[index])
-    said = "no format of calibration that pam reads"
+    said = "holds no calibration of a format that pam reads"
     if problem:
         said += f"; it is {problem}"
     if names:

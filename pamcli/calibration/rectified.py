@@ -226,9 +226,11 @@ def baseline_warnings(baseline: float) -> list[str]:
     """List what looks wrong with a baseline in metres."""
     if baseline == 0:
         return ["the baseline is not known: there is no depth without it"]
-    hint = f"`baseline` {baseline:g}"
     if baseline > LONGEST_BASELINE:
-        return [f"a baseline of {baseline:g} m: perhaps millimetres that were taken for metres ({hint}mm)"]
+        units, option = "millimetres", f"`baseline` {baseline:g}mm"
+        if baseline < 50:
+            units, option = f"{units} or centimetres", f"{option} or {baseline:g}cm"
+        return [f"a baseline of {baseline:g} m: perhaps {units} that were taken for metres ({option})"]
     if baseline < SHORTEST_BASELINE:
         return [f"a baseline of {baseline:g} m: perhaps metres that were taken for millimetres"]
     return []

@@ -1,5 +1,7 @@
 """How do the commands talk? Results go to stdout, everything else to stderr."""
 
+from __future__ import annotations
+
 import codecs
 import io
 import json
@@ -8,17 +10,25 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from pamcli.cli.progress import Bar, Lines, Progress
-from pamcli.errors import OutputError
+import typer
+
+from pamcli.cli.progress import Bar, Lines
+from pamcli.errors import BATCH_FAILED, OutputError, UsageError
 from pamcli.files.finding import one_line
 from pamcli.settings.options import Settings, flag
+from pamcli.silent import NOBODY
+
+if TYPE_CHECKING:
+    from pamcli.batch.jobs import Result
+    from pamcli.batch.run import Batch
 
 CLOSED_PIPE = 141
 """Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
@@ -173,13 +183,13 @@ class Console(Settings, panel="Messages"):
             yield
 
     @contextmanager
-    def progress(self, what: str, total: int | None) -> Iterator[Progress]:
+    def progress(self, what: str, total: int | None) -> Iterator[Any]:
         """Show progress on stderr: a bar with rate and time left, or a line a minute where it is no terminal.
 
         Nothing with `quiet`.
         """
         if not self.draws:
-            yield Progress(total) if self.quiet else Lines(self.inform, what, total)
+            yield NOBODY if self.quiet else Lines(self.inform, what, total)
             return
         from rich import progress as rich
         from rich.console import Console as Terminal
@@ -206,12 +216,12 @@ def listen(console: Console) -> Console:
 
     levels = {"DEBUG": console.detail, "INFO": console.inform, "WARNING": console.warn}
 
-    class Listening(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            levels.get(record.levelname, console.error)(record.getMessage())
+    def emit(record: logging.LogRecord) -> None:
+        levels.get(record.levelname, console.error)(record.getMessage())
 
-    log = logging.getLogger("pamcli")
-    log.handlers, log.propagate = [Listening()], False
+    handler, log = logging.Handler(), logging.getLogger("pamcli")
+    handler.emit = emit  # type: ignore[method-assign]
+    log.handlers, log.propagate = [handler], False
     log.setLevel(logging.DEBUG)
     # The Hub's library talks on stderr, too: what is wrong comes from pam, once. A value that is set stays.
     if not console.verbose:
@@ -219,3 +229,81 @@ def listen(console: Console) -> Console:
     if console.quiet:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     return console
+
+
+MANY = 10
+"""Pairs from which on their number per second says something."""
+
+
+def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, loading: Any = None) -> None:
+    """Process a batch and tell of it; exit with 6 when a pair of several failed.
+
+    files: makes it of the settings. loading: the network's name. The error of a pair that was named by itself
+    is raised. Paths of videos come last. Raises UsageError: a result that cannot go to stdout.
+    """
+    listen(console)
+    for name, place in vars(settings).items():
+        if place == "-" and name not in ("pairs", "inputs"):
+            if console.jsonl:
+                message = f"`{name}` - and `jsonl` would both go to stdout"
+                raise UsageError(message, "drop one of them")
+            if sys.stdout.isatty():
+                message = f"`{name}` - would write binary data to the terminal"
+                raise UsageError(message, "pipe it, or name a file")
+    batch = files(settings)
+    if loading is not None and settings.engine != "ray":
+        with console.starting(str(loading)):
+            batch.start()
+    counts, began = {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
+    try:
+        with console.progress("pairs", batch.total) as bar:
+            batch.bar = None if console.quiet else bar
+            with closing(iter(batch)) as results:
+                for each in results:
+                    counts[each.status] += 1
+                    report(each, console, alone=not batch.many)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if batch.many and getattr(stop, "code", None) != CLOSED_PIPE:
+            console.inform(f"stopped after {summary(counts)}; {batch.going_on}")
+        raise
+    if not console.jsonl:
+        for path in batch.made:
+            console.path(path)
+    shard = settings.shard
+    if shard is not None and not any(counts.values()):
+        console.inform(f"shard {shard[0]}/{shard[1]} is empty: the batch has fewer pairs")
+    elif batch.many or shard is not None:
+        rate = counts["ok"] / (time.monotonic() - began)
+        console.inform(summary(counts) + (f", {rate:.2f} pairs/s" if counts["ok"] >= MANY else ""))
+    if counts["failed"] and batch.many:
+        raise typer.Exit(BATCH_FAILED)
+
+
+def report(outcome: Result, console: Console, *, alone: bool) -> None:
+    """Print what became of a pair; the error of one that was named by itself is raised."""
+    job, error = outcome.job, outcome.error
+    for warning in outcome.warnings:
+        console.warn(f"{job.names[0]}: {warning}")
+    if error is not None and job.names:
+        files = [*job.names, *map(str, job.places.values())]
+        if not any(name in str(error) for name in files):
+            error.message = f"{job.names[0]}: {error.message}"
+    if console.jsonl:
+        console.record(outcome.record(as_options))
+    elif outcome.data is not None:
+        console.binary(outcome.data)
+    elif outcome.status == "ok":
+        for name, path in outcome.outputs.items():
+            if name not in job.videos:  # which are there at the end
+                console.path(path)
+    if outcome.status == "skipped":
+        console.detail(f"{job.names[0]}: every result exists, skipped")
+    if error is not None:
+        if alone:
+            raise error
+        console.error(str(error), error)
+
+
+def summary(counts: dict[str, int]) -> str:
+    """Say how many pairs went how."""
+    return ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "no pairs"

@@ -1,7 +1,6 @@
 """pam depth: depth in metres of stored disparities."""
 
-from pamcli.cli.console import Console
-from pamcli.cli.report import run_batch
+from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import DepthSettings
 
 

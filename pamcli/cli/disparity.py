@@ -1,7 +1,6 @@
 """pam disparity: where each pixel of the left picture sits in the right one."""
 
-from pamcli.cli.console import Console
-from pamcli.cli.report import run_batch
+from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import MatchSettings
 
 

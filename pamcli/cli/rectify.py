@@ -1,7 +1,6 @@
 """pam rectify: pictures as the cameras took them, made so that a point lies in the same row of both."""
 
-from pamcli.cli.console import Console
-from pamcli.cli.report import run_batch
+from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import RectifySettings
 
 

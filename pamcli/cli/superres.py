@@ -1,7 +1,6 @@
 """pam superres: both pictures of a pair made larger, with detail borrowed from each other."""
 
-from pamcli.cli.console import Console
-from pamcli.cli.report import run_batch
+from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import UpscaleSettings
 
 

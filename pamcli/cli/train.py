@@ -15,9 +15,9 @@ import typer
 
 from pamcli.cli.console import Console, on_signals
 from pamcli.cli.options import Messages
-from pamcli.cli.progress import Progress
 from pamcli.settings.options import flag
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
+from pamcli.silent import NOBODY
 
 if TYPE_CHECKING:
     from pamcli.training.journal import Entry
@@ -66,7 +66,7 @@ def _train(settings: TrainSettings, console: Console) -> None:
         from pamcli.training.train import run
 
     stop, is_main = Stop(settings.max_minutes), Processes.from_environment().is_main
-    with _signals(stop), console.progress("steps", None) if is_main else nullcontext(Progress()) as bar:
+    with _signals(stop), console.progress("steps", None) if is_main else nullcontext(NOBODY) as bar:
         outcome = run(settings, folder, recipe, stop, _Watcher(console, bar))
     if is_main:
         if outcome.stopped is not None:
@@ -100,7 +100,7 @@ def _signals(stop: Stop) -> AbstractContextManager[None]:
 class _Watcher:
     """Shows how a run goes: on a bar where one is drawn, else in lines."""
 
-    def __init__(self, console: Console, bar: Progress) -> None:
+    def __init__(self, console: Console, bar: Any) -> None:
         self.console, self.bar, self.steps = console, bar, 0
 
     def started(self, step: int, steps: int) -> None:

@@ -129,11 +129,6 @@ def parse_xml(text: str) -> dict[str, Any]:
     return {child.tag: content(child, 1) for child in root}
 
 
-def parse_yaml(text: str) -> Any:
-    """Return the first document of a YAML text that is not empty. Raises ValueError with one line."""
-    return next((document for document in yaml_documents(text) if document is not None), None)
-
-
 def yaml_documents(text: str) -> Iterator[Any]:
     """Yield the documents of a YAML text: dict, list, str, int, float, bool and None.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
@@ -37,8 +38,7 @@ class OutputKind:
     """Written too, without being asked for, where the main option names a folder."""
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """The bytes of a result's file, and what there is to say about them."""
 
     data: bytes

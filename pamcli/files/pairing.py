@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files import finding
@@ -47,8 +47,7 @@ class PairName:
         return shown(self.left) + (f", frame {self.frames[0]}" if self.frames else line)
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(NamedTuple):
     """The pairs that were found, in natural order of their keys, and the files without a partner."""
 
     pairs: Collection[PairName]

@@ -29,7 +29,6 @@ import hashlib
 import io
 import os
 import shutil
-import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +42,13 @@ from pydantic import Field
 from pamcli.errors import InputError
 from pamcli.files.atomic import write_atomically, writing
 from pamcli.files.finding import csv_text, shown
+from pamcli.files.guarded import open_source
 from pamcli.files.stored import Text, Whole, read_json, understood
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.unfinished import Request
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import decoding
 from pamcli.imaging.resize import imresize
 
 HEIGHT, WIDTH = 30, 90  # of a patch, pixels of low resolution
@@ -295,12 +296,8 @@ def write_pixels(path: Path, offset: int, views: Views) -> None:
 
 def open_pixels(path: Path) -> Pixels:
     """All pixels, mapped into memory. Raises InputError: missing, damaged."""
-    try:
+    with open_source(path, shown(path)), decoding(shown(path)):
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise InputError(f"cannot read {shown(path)}: {error.strerror or error}") from None
-    except (ValueError, EOFError, SyntaxError, tokenize.TokenError):
-        raise InputError(f"{shown(path)} is damaged or truncated") from None
     if pixels.dtype != np.uint8 or pixels.ndim != 1:
         raise InputError(f"{shown(path)} holds no pixels")
     return np.asarray(pixels)

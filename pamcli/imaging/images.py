@@ -19,7 +19,7 @@ from pamcli.files.finding import video_error
 from pamcli.files.guarded import open_source
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, raster, tiff
-from pamcli.imaging.jpeg_views import jpeg_quality, mpo_views
+from pamcli.imaging.jpeg_views import JPEG, jpeg_quality, mpo_views
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, quiet
 from pamcli.imaging.webp import read_webp
 
@@ -69,7 +69,9 @@ def read_picture(
     name = name or ("the picture" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
-        if mpo_views(stream, name, named_so=False):
+        magic = stream.read(3)
+        stream.seek(0)
+        if magic == JPEG and mpo_views(stream, name, named_so=False):
             raise InputError(f"{name} holds both views", "give it alone, in place of a left and a right one")
         return decode_picture(stream, name, max_pixels)
 

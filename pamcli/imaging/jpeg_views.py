@@ -11,6 +11,8 @@ from pamcli.errors import InputError
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.raster import decoding, quiet
 
+JPEG = b"\xff\xd8\xff"
+"""What a JPEG begins with."""
 _DISPARITY = "Multi-Frame Image: (Disparity)"
 _THUMBNAIL = "Large Thumbnail"
 _SAY_HOW = "say how it holds both views: `packed` lr, rl, tb or bt"
@@ -85,7 +87,7 @@ def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
 def _is_jpeg(stream: BinaryIO) -> bool:
     magic = stream.read(3)
     stream.seek(0)
-    return magic == b"\xff\xd8\xff"
+    return magic == JPEG
 
 
 # Annex K of the JPEG standard, which libjpeg scales by the quality.

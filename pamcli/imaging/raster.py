@@ -48,8 +48,8 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def decoding(name: str) -> Iterator[None]:
-    """Turns whatever a decoder raises on a damaged file into one InputError that names the file."""
+def decoding(name: str, what: str = "is damaged or truncated") -> Iterator[None]:
+    """Turn whatever a decoder raises on a damaged file into one InputError: the name, and what is said."""
     try:
         yield
     except (PamError, MemoryError):
@@ -59,7 +59,7 @@ def decoding(name: str) -> Iterator[None]:
         # Compressions come and go with the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
             raise InputError(f"{name} is of a kind that cannot be read here: {detail}") from error
-        raise InputError(f"{name} is damaged or truncated: {detail}") from error
+        raise InputError(f"{name} {what}: {detail}") from error
 
 
 def check_size(width: int, height: int, name: str, max_pixels: int | None) -> None:

@@ -30,15 +30,16 @@ class StereoPair:
     """False where views of two sizes are allowed, which a calibration describes."""
 
     def __post_init__(self) -> None:
-        sizes = [f"{view.pixels.shape[1]} x {view.pixels.shape[0]}" for view in (self.left, self.right)]
+        left, right = self.left.pixels.shape, self.right.pixels.shape
         if self.left.orientation != self.right.orientation:
             raise InputError(
                 f"{self.name}: the views have different EXIF orientations "
                 f"({self.left.orientation} and {self.right.orientation})",
                 "a rectified pair has one; rotate the pixels and drop the tag",
             )
-        if sizes[0] != sizes[1] and self.same_size:
-            said = f"{self.name}: the views differ in size, left {sizes[0]}, right {sizes[1]} pixels"
+        if left != right and self.same_size:
+            sizes = f"left {left[1]} x {left[0]}, right {right[1]} x {right[0]} pixels"
+            said = f"{self.name}: the views differ in size, {sizes}"
             raise InputError(
                 said,
                 "both images of a rectified pair have one size: pam rectify LEFT RIGHT --calibration FILE",
@@ -60,8 +61,8 @@ class StereoPair:
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
     """Read both views. Raises InputError as `read_picture` and `StereoPair` do."""
-    views = [read_picture(path, max_pixels=max_pixels) for path in (left, right)]
-    return StereoPair(views[0], views[1], f"{left}, {right}", (left, right), same_size)
+    one, two = read_picture(left, max_pixels=max_pixels), read_picture(right, max_pixels=max_pixels)
+    return StereoPair(one, two, f"{left}, {right}", (left, right), same_size)
 
 
 def read_packed_pair(

@@ -13,7 +13,7 @@ import numpy as np
 from pamcli.errors import InputError, OutputError
 from pamcli.files.atomic import replacing
 from pamcli.imaging.images import eight_bits
-from pamcli.imaging.videos import reason, video_library
+from pamcli.imaging.videos import video_library
 
 QUALITY = "16"  # H.264's constant rate factor: differences that hardly anybody sees
 _BT709 = 1  # how players take colours to be stored in pictures of today's sizes
@@ -67,7 +67,7 @@ def write_video(
                 raise InputError(f"no frame for {path}")
             container.mux(stream.encode())
     except library.FFmpegError as error:
-        raise OutputError(f"cannot write {path}: {reason(error)}") from None
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
     return count
 
 

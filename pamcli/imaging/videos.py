@@ -8,7 +8,6 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,11 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, PamError, UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import check_regular, shown
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, from_levels
 from pamcli.imaging.images import Picture
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding
 
 Read = TypeVar("Read")
 
@@ -52,7 +51,7 @@ class Video:
         self._open()
 
     def _open(self) -> None:
-        with _readable(f"{shown(self.path)} cannot be read as a video"):
+        with decoding(shown(self.path), "cannot be read as a video"):
             self.container = self._container()
             self.stream = self.container.streams.best("video")
             if self.stream is None:
@@ -82,7 +81,7 @@ class Video:
         Raises InputError: the file is damaged, or has no time stamps.
         """
         found = []
-        with _readable(f"{shown(self.path)} cannot be read to its end"), self._container() as container:
+        with decoding(shown(self.path), "cannot be read to its end"), self._container() as container:
             for packet in container.demux(container.streams[self.stream.index]):
                 if packet.size and not packet.is_discard:
                     found.append(packet.pts)
@@ -155,7 +154,7 @@ class Video:
     def _decoded(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
         name = f"{shown(self.path)}, frame {number}"
         check_size(*self.size, name, max_pixels)
-        with _readable(f"{name} cannot be decoded"), self._decoding:
+        with decoding(name, "cannot be decoded"), self._decoding:
             try:
                 frame = self._find(number)
                 check_size(frame.width, frame.height, name, max_pixels)  # frames need not be of one size
@@ -196,22 +195,6 @@ class Video:
         self.container.close()
         self._open()
         self._frames = self.container.decode(self.stream)
-
-
-@contextmanager
-def _readable(what: str) -> Iterator[None]:
-    """Turn whatever PyAV raises on a damaged file into an InputError that begins with `what`."""
-    try:
-        yield
-    except (PamError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(f"{what}: {reason(error)}") from error
-
-
-def reason(error: Exception) -> str:
-    """What FFmpeg, or the system, says is wrong."""
-    return str(getattr(error, "strerror", None) or error)
 
 
 class Videos(dict[Path, Video]):

@@ -28,7 +28,7 @@ from pamcli.networks.parallax import valid_mask
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.spec import ModelSpec, reading
 
 SUFFIX = ".onnx"
 DYNAMIC = "dynamic"  # the size of a file that takes pictures of any
@@ -86,13 +86,10 @@ class OnnxModel:
         `precision`: auto, or that of the file. Raises ModelError, DeviceError, UsageError.
         """
         name = "the network" if isinstance(model, bytes) else str(model)
-        try:
-            data = model if isinstance(model, bytes) else model.read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"no weights file {name}", "pam weights export makes one") from None
-        except OSError as error:
-            raise ModelError(f"cannot read {name}: {error.strerror}") from error
-        self.session, where = open_session(data, device, name=name)
+        if isinstance(model, Path):
+            with reading(model, "pam weights export makes one"):
+                model = model.read_bytes()
+        self.session, where = open_session(model, device, name=name)
         try:
             self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         except UnicodeDecodeError as error:

@@ -6,15 +6,15 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pamcli.errors import DeviceError, ModelError, UsageError
-from pamcli.files.finding import check_regular
 from pamcli.inference.memory import HINT, is_memory_error
+from pamcli.registry.spec import reading
 
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -104,17 +104,11 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
     runtime = library("onnxruntime")
     name = name or str(model)
     engines = None
-    if isinstance(model, Path):
-        check_regular(model, ModelError)
-    try:
+    with reading(Path(name), "pam weights export makes one") if isinstance(model, Path) else nullcontext():
         if device.partition(":")[0] in BUILDING:
             engines = engines_of(model if isinstance(model, bytes) else _content(model))
         elif isinstance(model, Path):
             model.open("rb").close()
-    except FileNotFoundError:
-        raise ModelError(f"no weights file {name}", "pam weights export makes one") from None
-    except OSError as error:
-        raise ModelError(f"cannot read {name}: {error.strerror}") from error
     providers, where = choose_providers(runtime.get_available_providers(), device, engines)
     if engines is not None:
         with suppress(OSError):  # without the folder, engines are built anew each time

@@ -12,6 +12,7 @@ from pamcli.errors import ModelError, UsageError, did_you_mean
 from pamcli.files.finding import check_regular
 from pamcli.files.outputs import check_beside
 from pamcli.registry.architectures import ARCHITECTURES, default_weights
+from pamcli.registry.spec import reading
 
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
 """Every registered name and what it does."""
@@ -84,11 +85,10 @@ def recorded_sha256(name: str) -> str:
     """The checksum recorded for a registered name. Raises ModelError when the record is missing."""
     record = weights_folder() / CHECKSUMS
     try:
-        lines = record.read_text(encoding="utf-8").splitlines()
+        with reading(record, "install pam again", "record of checksums"):
+            lines = record.read_text(encoding="utf-8").splitlines()
     except UnicodeError as error:
         raise ModelError(f"{record} is damaged: it is no text", "install pam again") from error
-    except OSError as error:
-        raise ModelError(f"cannot read {record}: {error.strerror}", "install pam again") from error
     for line in lines:
         digest, _, file = line.partition("  ")
         if file == f"{name}.safetensors":
@@ -98,11 +98,8 @@ def recorded_sha256(name: str) -> str:
 
 def sha256(path: Path) -> str:
     """Hex digest of a file. Raises ModelError when it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _silence(seconds: float = 10.0) -> str:
@@ -157,30 +154,19 @@ def _from_hub(text: str) -> Path:
         with _saying_so(text):
             silence = _silence()
             path = Path(hf_hub_download(repository, file, revision=given, local_files_only=bool(silence)))
-    except LocalEntryNotFoundError as error:
-        raise ModelError(
-            f"no copy of {text} is in the local cache, and the Hub gave none: {silence or _reason(error)}",
-            "try again online, or download the file elsewhere and give its path",
-        ) from error
-    except GatedRepoError as error:
-        raise ModelError(
-            f"{repository} asks you to accept its terms first", "do so on its page, then run: hf auth login"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelError(
-            f"the Hub has no repository {repository}", "a private one needs: hf auth login"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise ModelError(
-            f"{repository} has no revision {revision}", "name a branch, a tag or a commit of its page"
-        ) from error
-    except EntryNotFoundError as error:
-        raise ModelError(f"{repository} has no file {file}", "its page lists what it has") from error
-    except (OSError, RuntimeError, HTTPError) as error:  # any other answer, a broken line, a full disk
-        raise ModelError(
-            f"cannot download {text}: {_reason(error)}",
-            "try again, or download the file elsewhere and give its path",
-        ) from error
+    except (OSError, RuntimeError, HTTPError) as error:
+        elsewhere, reason = "or download the file elsewhere and give its path", silence or _reason(error)
+        none = f"no copy of {text} is in the local cache, and the Hub gave none"
+        log_in, say = "hf auth login", f"{repository} has no"
+        refusals = (  # the first that fits; the last: any other answer, a broken line, a full disk
+            (LocalEntryNotFoundError, f"{none}: {reason}", f"try again online, {elsewhere}"),
+            (GatedRepoError, f"{repository} asks you to accept its terms", f"on its page, then: {log_in}"),
+            (RepositoryNotFoundError, f"the Hub has no repository {repository}", f"a private one: {log_in}"),
+            (RevisionNotFoundError, f"{say} revision {revision}", "name a branch, a tag or a commit"),
+            (EntryNotFoundError, f"{say} file {file}", "its page lists what it has"),
+            (Exception, f"cannot download {text}: {reason}", f"try again, {elsewhere}"),
+        )
+        raise ModelError(*next(said for kind, *said in refusals if isinstance(error, kind))) from error
     except ValueError as error:  # of the names' form
         raise UsageError(f"{text!r} is not a Hub address: {_reason(error)}", form) from error
     if not revision:  # the cache keeps files below snapshots/<commit>/

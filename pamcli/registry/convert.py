@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.files.finding import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, SCALES
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import OTHERS, ModelSpec, read_header
+from pamcli.registry.spec import OTHERS, ModelSpec, read_header, reading
 
 # Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -76,23 +75,22 @@ def read_checkpoint(
 
 
 def _load(path: Path) -> Any:
-    check_regular(path, ModelError)
     try:
-        with torch.serialization.safe_globals(NUMPY_SCALARS), warnings.catch_warnings():
+        with (
+            reading(path, what="checkpoint"),
+            torch.serialization.safe_globals(NUMPY_SCALARS),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")  # about the protocol of the pickle
             if path.suffix == ".safetensors":
                 return safetensors.torch.load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise ModelError(f"no checkpoint {path}") from None
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
     except pickle.UnpicklingError as error:
         raise ModelError(
             f"{path} is not a checkpoint of tensors alone",
             "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
         ) from error
-    except MemoryError:
+    except (MemoryError, ModelError):
         raise
     except Exception as error:  # nearly every class there is, on files that are not what they claim to be
         what = f"{path} is not a PyTorch checkpoint, or is damaged"

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.files.finding import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, variant_of
 from pamcli.registry.variants import PAPER
 
@@ -98,23 +101,34 @@ class WeightsFile:
     """Bytes of the file."""
 
 
+@contextmanager
+def reading(path: Path, hint: str | None = None, what: str = "weights file") -> Iterator[None]:
+    """Turn what the system says of a file of weights into a ModelError; hint: where there is none."""
+    check_regular(path, ModelError)
+    try:
+        yield
+    except FileNotFoundError:
+        raise ModelError(f"no {what} {path}", hint) from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def read_header(path: Path) -> WeightsFile:
     """Description of a weights file, from its header alone.
 
     Raises ModelError when the file is missing, unreadable, not safetensors, or not pam's.
     """
     try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise SafetensorError("a folder, a pipe or a device")
-        with safe_open(path, "numpy") as file:
-            metadata = file.metadata() or {}
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-            tensors = [(name, part.get_dtype(), math.prod(part.get_shape())) for name, part in slices.items()]
-    except FileNotFoundError:
-        raise ModelError(f"no weights file {path}", "pam weights list shows the names that exist") from None
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
+        with reading(path, "pam weights list shows the names that exist"):
+            size = path.stat().st_size
+            if path.is_dir():
+                raise SafetensorError("a folder")
+            with safe_open(path, "numpy") as file:
+                metadata = file.metadata() or {}
+                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+                tensors = [
+                    (key, part.get_dtype(), math.prod(part.get_shape())) for key, part in slices.items()
+                ]
     except SafetensorError as error:
         raise ModelError(
             f"{path} is not a safetensors file, or is damaged: {error}",
@@ -124,13 +138,13 @@ def read_header(path: Path) -> WeightsFile:
         spec = ModelSpec.from_metadata(metadata)
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.hint) from error
-    kinds = {kind for _, kind, _ in tensors if kind in PRECISIONS}
+    stored = {kind for _, kind, _ in tensors if kind in PRECISIONS}
     return WeightsFile(
         spec=spec,
         parameters=sum(
             count for name, kind, count in tensors if kind in PRECISIONS and "running_" not in name
         ),
-        precision=PRECISIONS[kinds.pop()] if len(kinds) == 1 else "mixed",
+        precision=PRECISIONS[stored.pop()] if len(stored) == 1 else "mixed",
         size=size,
     )
 

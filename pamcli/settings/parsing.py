@@ -144,18 +144,6 @@ shard = _two("/", "share of a batch: I/N with I from 1 to N", _INDEX, lambda one
 """A share I/N of all pairs."""
 
 
-def check_shard(share: tuple[int, int], option: str) -> None:
-    """Raise UsageError where a share of a batch is none."""
-    if not 1 <= share[0] <= share[1]:
-        raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
-
-
-def check_device(device: str, option: str) -> None:
-    """Raise UsageError for what names no device, without asking PyTorch which there are."""
-    if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", device):
-        raise UsageError(f"{option} {device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
-
-
 cameras = _two(":", "pair of cameras", "write LEFT:RIGHT, as in 0:1", lambda left, right: left != right, 3)
 """Numbers of the left and the right camera."""
 

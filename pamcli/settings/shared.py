@@ -1,9 +1,11 @@
 """Which options do several commands share?"""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from pamcli.errors import UsageError
 from pamcli.files.suffixes import PackedLayout
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.settings import parsing
@@ -41,6 +43,18 @@ CAMERAS = option(
     metavar="L:R",
     parse=parsing.cameras,
 )
+
+
+def check_shard(share: tuple[int, int], option: str) -> None:
+    """Raise UsageError where a share of a batch is none."""
+    if not 1 <= share[0] <= share[1]:
+        raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
+
+
+def check_device(device: str, option: str) -> None:
+    """Raise UsageError for what names no device, without asking PyTorch which there are."""
+    if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", device):
+        raise UsageError(f"{option} {device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
 
 
 class Limit(Settings, panel="Input"):
@@ -95,7 +109,7 @@ class Pairs(Limit):
         "Process every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
         metavar="I/N",
         parse=parsing.shard,
-        check=parsing.check_shard,
+        check=check_shard,
     )
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
 
@@ -135,7 +149,7 @@ class Device(Settings, panel="Performance"):
         "Compute on auto, cpu, cuda, cuda:N or mps; .onnx files also on tensorrt, openvino or coreml.",
         default="auto",
         metavar="DEVICE",
-        check=parsing.check_device,
+        check=check_device,
     )
 
 

@@ -39,7 +39,6 @@ PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, and s
 Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 LOG = logging.getLogger("pamcli")
 MADE_FROM = "labels of the images with sha256 "  # in the notes of labelled images
-SAME = 8.0  # of 255, by which small copies of a picture and of its labelled one differ at most, in the mean
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
@@ -135,12 +134,8 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
     noted = exif_notes(labelled[1].exif).get(Base.ImageDescription)
     if isinstance(noted, str) and noted.startswith(MADE_FROM):
         return noted.removeprefix(MADE_FROM) != _hash(views)
-    both = zip(views, (eight_bits(each.pixels) for each in labelled), strict=True)  # of an earlier version
-    return any(np.abs(_small(one) - _small(other)).mean() > SAME for one, other in both)
-
-
-def _small(view: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.asarray(Image.fromarray(np.ascontiguousarray(view)).resize((32, 24)), np.float32)
+    both = zip(map(_reduced, views), labelled, strict=True)  # of an earlier version, which noted nothing
+    return not all(np.array_equal(view, eight_bits(each.pixels)) for view, each in both)
 
 
 def label_pairs(

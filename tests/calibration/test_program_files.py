@@ -13,7 +13,7 @@ import numpy as np
 import program_files as programs
 import pytest
 from mat_writer import mat
-from test_reading_calibrations import check_rectified, check_rig, rounded
+from test_reading_calibrations import check_rectified, check_rig
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
@@ -165,7 +165,7 @@ def test_rectified_pictures_exchanged_twice_are_the_same(content: str, tmp_path:
 
 def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
     flipped = files.MIDDLEBURY.replace("baseline=193.001", "baseline=-193.001")
-    found = rounded(read(tmp_path, flipped, cameras=(1, 0)).rectified)
+    found = read(tmp_path, flipped, cameras=(1, 0)).rectified
     assert found == Calibration(
         3979.911, 0.193001, -124.343, (1244.772 + 124.343, 1019.507), (2964, 1988), ndisp=280
     )
@@ -175,7 +175,7 @@ def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
 
 def test_orb_slam_knows_the_rectified_pictures(tmp_path: Path) -> None:
     check_rectified(read(tmp_path, programs.orb_slam2()).rectified)
-    found = rounded(read(tmp_path, programs.ORB_SLAM3_RECTIFIED).rectified)
+    found = read(tmp_path, programs.ORB_SLAM3_RECTIFIED).rectified
     assert found == Calibration(435.2, 0.11, 0, (367.5, 252.25), (752, 480))
     text = programs.ORB_SLAM3_RECTIFIED.replace("Camera1.", "Camera.").replace(
         "Stereo.b: 0.11", "Camera.bf: 47.872"

@@ -117,7 +117,7 @@ def test_info_of_a_path(here: Path) -> None:
     [
         ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
         ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
-        (".", ["a folder, a pipe or a device"]),
+        (".", ["is not a safetensors file, or is damaged: a folder"]),
         ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import", "pam guide own-network"]),
         ("empty.safetensors", ["empty.safetensors is not a safetensors file"]),
     ],

@@ -20,11 +20,16 @@ from pamcli.files.guarded import (
     parse_npz,
     parse_toml,
     parse_xml,
-    parse_yaml,
     read_bytes,
     read_text,
     yaml_documents,
 )
+
+
+def parse_yaml(text: str) -> Any:
+    """The first document that is not empty."""
+    return next((document for document in yaml_documents(text) if document is not None), None)
+
 
 ALIASES = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n"

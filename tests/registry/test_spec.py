@@ -208,5 +208,5 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
 def test_what_has_no_size_is_no_safetensors_file() -> None:
-    with pytest.raises(ModelError, match="/dev/zero is not a safetensors file"):
+    with pytest.raises(ModelError, match="/dev/zero is not a regular file: it is a device"):
         read_header(Path("/dev/zero"))
