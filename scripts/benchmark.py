@@ -180,6 +180,7 @@ def busy(count: int) -> Iterator[None]:
 def sample_pair(width: int, height: int) -> Any:
     """Return the sample pair at a size."""
     import cv2
+
     from pamcli import read_picture
 
     images = [read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]

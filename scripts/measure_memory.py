@@ -4,7 +4,8 @@ python scripts/measure_memory.py pasmnet2 passrnet2-x4
 python scripts/measure_memory.py pasmnet2 --halo left.png right.png
 
 Each size runs in a process of its own on the CPU. The formula is fitted to the peaks, and above all of
-them: bytes per pixel, and bytes per pixel and column. With --halo, how far the results of bands are from those of the whole image.
+them: bytes per pixel, and bytes per pixel and column. With --halo, how far the results of bands are from
+those of the whole image.
 """
 
 import argparse
@@ -77,9 +78,8 @@ def fitted(weights: str, precision: str) -> None:
         found = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         rows.append((width * height, width * height * width))
         bytes_.append(found)
-        print(
-            f"{weights} {precision} {width}x{height}: {found / 1e6:.0f} MB, {found / (width * height):.0f} B/px"
-        )
+        each = found / (width * height)
+        print(f"{weights} {precision} {width}x{height}: {found / 1e6:.0f} MB, {each:.0f} B/px")
     matrix, peaks = np.array(rows, float), np.array(bytes_, float)
     slope = max(np.linalg.lstsq(matrix / peaks[:, None], np.ones(len(peaks)), rcond=None)[0][1], 0.0)
     constant = ((peaks - slope * matrix[:, 1]) / matrix[:, 0]).max()

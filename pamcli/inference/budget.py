@@ -133,4 +133,4 @@ class MemoryBudget:
             return height + self.model.multiple
         step: float = max(need(height, width) / height, 1)  # memory grows with the rows
         rows = int((min(limits) - held) / step) // self.model.multiple * self.model.multiple
-        return max(fewest, rows)
+        return int(max(fewest, rows))
