@@ -147,9 +147,10 @@ class _Rectifying(Work):
     def _with_better_reading(self, error: InputError, batch: Batch) -> InputError:
         """Return the error, with the options of a reading that fits the first pair, where there is one."""
         assert self.reading is not None
-        if self.reading[0].pairs and batch.total:
+        job = next(batch.jobs(), None) if self.reading[0].pairs and batch.total else None
+        if job is not None and job.pair is not None:
             with suppress(PamError):
-                pair = self.read(next(batch.jobs()))
+                pair = self.read(job)
                 found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
                 if found is not None and found.better is not None:
                     return InputError(f"{error.message}; {found.text} by another reading", f"give {found.do}")
@@ -234,14 +235,14 @@ class _Rectifying(Work):
         """Raise InputError where rows are far apart, or another reading of the calibration fits better."""
         assert self.reading is not None
         found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
-        if found is None or (measured is None and not math.isfinite(found.asked.rows)):
+        if found is None:
             return
         if found.better is not None:  # which holds for all pairs
             said = f"{named(self.files)}: {found.text} by another reading"
             self.refused = InputError(said, f"give {found.do}")
             raise InputError(said, f"give {found.do}")
-        apart = found.asked.rows if measured is None else min(measured, found.asked.rows)
-        if apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
+        apart = min(measured or math.inf, found.asked.rows)
+        if math.isfinite(apart) and apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
             raise InputError(
                 f"{named(self.files)}: rows are {apart:.0f} px apart after rectification",
                 "the calibration is of other cameras, or they have moved (pam doctor LEFT RIGHT ...)",

@@ -113,7 +113,7 @@ def examine(
     findings += [_rows(pair, stored), exchanged]
     if pair.calibration is None:
         return findings
-    findings += _distances(pair, pair.calibration)
+    findings += _distances(pair, pair.calibration, stored.doubt if stored else None)
     if pair.calibration.baseline > 0:
         findings += _lengths(pair, pair.calibration, known)
     return findings
@@ -132,15 +132,12 @@ def examine_reading(
     """
     other = "the calibration is of other cameras, or they have moved: pam calibration make"
     try:
-        findings = examine(left, right, stored := described.finished(choice), known)
+        findings = examine(left, right, described.finished(choice), known)
     except InputError as error:
         found = compare_readings(described, choice, left, right)
         if found is None or found.better is None:
             raise
         return [Finding("cameras", "wrong", f"{error.message}; {found.text} by another reading", found.do)]
-    if stored.doubt:
-        text, _, do = stored.doubt.partition("; ")
-        findings.append(Finding("unit", "look", text, do))
     doubtful = [each for each in findings if each.verdict == "wrong" and each.topic in ROWS_TOPICS]
     if doubtful and (found := compare_readings(described, choice, left, right)) is not None:
         rows = found.asked.rows
@@ -261,7 +258,7 @@ def _exchanged(
     return Finding("left and right", "ok" if ahead > 1 - WRONG_SIDE else "look", text)
 
 
-def _distances(pair: _Pair, calibration: Calibration) -> Iterator[Finding]:
+def _distances(pair: _Pair, calibration: Calibration, doubt: str | None = None) -> Iterator[Finding]:
     """Judge infinity, the field of view, and the distances that the baseline makes of the disparities."""
     assert pair.rows is not None
     past = pair.past_infinity(BEHIND)
@@ -289,6 +286,12 @@ def _distances(pair: _Pair, calibration: Calibration) -> Iterator[Finding]:
         yield Finding("baseline", "look", f"{_length(baseline)}; nothing in sight tells whether it is right")
         return
     near, middle, far = np.percentile(depths, DISTANCES)
+    if doubt:
+        text, _, do = doubt.partition("; ")
+        units = {"mm": 1e-3, "cm": 1e-2, "squares of 25 mm": 0.025}
+        places = ", ".join(f"{_length(scale * middle)} in {unit}" for unit, scale in units.items())
+        yield Finding("unit", "look", f"{text}; half of all things are within {places}", do)
+        return
     text = (
         f"{_length(baseline)}; by it things are {_length(near)} to {_length(far)} away, half of them within "
     )

@@ -42,8 +42,8 @@ class Reading:
         parts = []
         if self.choice.extrinsics != asked.extrinsics:
             parts.append(f"`extrinsics` {self.choice.extrinsics}")
-        if self.choice.fisheye and not asked.fisheye:
-            parts.append("`fisheye`")
+        if self.choice.fisheye != asked.fisheye:
+            parts.append("`fisheye`" if self.choice.fisheye else "leave out `fisheye`")
         if self.choice.exchanged != asked.exchanged:
             parts.append("`cameras` 1:0" if self.choice.exchanged else "leave out `cameras`")
         return ", ".join(parts)
@@ -93,12 +93,10 @@ def compare_readings(described: Described, asked: Choice, left: Pixels, right: P
 def _choices(described: Described, asked: Choice) -> Iterator[Choice]:
     """Yield all readings, the one that was asked for first, then those with fewer changes."""
     lenses = [camera for pair in described.pairs for camera in pair.cameras]
-    other_lens = not asked.fisheye and all(
-        not lens.fisheye and lens.distortion.size in (0, 4) for lens in lenses
-    )
+    either = all(not lens.fisheye and lens.distortion.size in (0, 4) for lens in lenses)
     ways: list[Extrinsics] = [asked.extrinsics, *(way for way in WAYS if way != asked.extrinsics)]
     turns = (asked.exchanged, not asked.exchanged) if described.exchangeable else (asked.exchanged,)
-    fisheyes = (asked.fisheye, True) if other_lens else (asked.fisheye,)
+    fisheyes = (asked.fisheye, not asked.fisheye) if either else (asked.fisheye,)
     found = [
         replace(asked, extrinsics=way, fisheye=fisheye, exchanged=turn)
         for turn, fisheye, way in itertools.product(turns, fisheyes, ways)

@@ -55,7 +55,9 @@ def decoding(name: str, what: str = "is damaged or truncated") -> Iterator[None]
     except (PamError, MemoryError):
         raise
     except Exception as error:  # libraries raise nearly every class there is on files of another kind
-        detail = " ".join(str(error).split())[:120] or type(error).__name__
+        detail = (
+            " ".join(str(getattr(error, "strerror", None) or error).split())[:120] or type(error).__name__
+        )
         # Compressions come and go with the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
             raise InputError(f"{name} is of a kind that cannot be read here: {detail}") from error

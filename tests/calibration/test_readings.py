@@ -17,7 +17,7 @@ from pamcli.calibration.camera import scale_matrix
 from pamcli.calibration.described import CameraPair, Choice, Described
 from pamcli.calibration.examining import examine_reading
 from pamcli.calibration.files import describe_calibration, read_calibration
-from pamcli.calibration.readings import compare_readings
+from pamcli.calibration.readings import Reading, compare_readings
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, UsageError
@@ -79,6 +79,7 @@ def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) 
         if each.verdict == "wrong"
     ]
     assert (finding.topic, finding.do) == ("cameras", "`fisheye`")
+    assert Reading(Choice(), 0.1).options(Choice(fisheye=True)) == "leave out `fisheye`"
     back = -rig.rotation.T @ rig.translation
     turned = replace(
         described(rig, rig.rotation.T, back),
@@ -188,7 +189,7 @@ def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("length", "units"), [(4.14, "mm (4.14 mm), cm (4.14 cm) or board squares"), (120, "mm (120 mm) or cm")]
 )
-def test_a_unit_that_is_not_stated_is_doubted_and_can_be_stated(length: float, units: str, rig: Rig) -> None:
+def test_a_unit_that_is_not_stated_is_doubted(length: float, units: str, rig: Rig, taken: Views) -> None:
     found = described(rig, rig.rotation, rig.translation * length / rig.baseline, None)
     stored = found.finished()
     assert stored.doubt is not None
@@ -199,6 +200,10 @@ def test_a_unit_that_is_not_stated_is_doubted_and_can_be_stated(length: float, u
     assert (stated.doubt, stated.unit_note) == (None, None)
     assert stated.rig is not None
     assert stated.rig.baseline == pytest.approx(0.025 * length)
+    (finding,) = [each for each in examine_reading(*taken, found, Choice()) if each.topic == "unit"]
+    assert units in finding.text
+    assert "half of all things are within" in finding.text
+    assert finding.do == "state it with `unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
     with pytest.raises(UsageError, match="states its unit of length"):
         described(rig, rig.rotation, rig.translation).finished(Choice(unit=0.001))
 
