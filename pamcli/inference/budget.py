@@ -114,7 +114,7 @@ class MemoryBudget:
         fewest = self._fewest(height)
         least = held + need(fewest, width)
         size = f"a pair of {given[0].shape[1]}x{given[0].shape[0]}"
-        limits = []
+        limits: list[int] = []
         if self.max_memory is not None:
             allowed = self.max_memory - self._taken - images
             if least > allowed:
