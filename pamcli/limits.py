@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import threading
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import Any
 
@@ -34,19 +35,19 @@ class Watch(MetaPathFinder):
 def require_room(library: str) -> None:
     """Let libraries use no more threads than the system allows. Raises DeviceError: it allows too few."""
     cores = int(text) if (text := os.environ.get(_COUNTS[0], "")).isdecimal() else os.cpu_count() or 1
-    wanted, limit = max(1, min(cores, 64)), _address_space()
+    limit = _address_space()
     if limit < NEEDED[library]:
         said = f"{NEEDED[library]:,} MB of address space are needed, and {limit:,} MB allowed"
         raise DeviceError(f"not enough memory: {said}", "ulimit -v sets the limit")
-    if limit < math.inf:  # each thread that is tried would take some of it
-        started = OWN + KINDS * max(1, int(limit - NEEDED["torch"]) // OF_A_THREAD)
-    else:
-        started = _started(OWN + KINDS * wanted)
-    if started < OWN:
+    probed = OWN + KINDS * min(cores, 64)
+    # Of little address space, each thread that is tried would take some.
+    started = (
+        _started(probed) if limit == math.inf else OWN + int(limit - NEEDED["torch"]) // OF_A_THREAD * KINDS
+    )
+    if limit == math.inf and started < OWN:
         raise DeviceError("the system allows no more threads", "ulimit -u, or the container, limits them")
-    allowed = max(1, min(wanted, (started - OWN) // KINDS))
-    if allowed < cores:
-        os.environ.update(dict.fromkeys(_COUNTS, str(allowed)))
+    if started < probed:
+        os.environ.update(dict.fromkeys(_COUNTS, str(max(1, (started - OWN) // KINDS))))
 
 
 def _address_space() -> float:
@@ -61,16 +62,13 @@ def _address_space() -> float:
 
 def _started(most: int) -> int:
     """Count how many threads can be started at once, up to a number."""
-    end, threads = threading.Event(), []
-    try:
-        for _ in range(most):
+    end, threads = threading.Event(), list[threading.Thread]()
+    with suppress(RuntimeError, MemoryError):
+        while len(threads) < most:
             thread = threading.Thread(target=end.wait, daemon=True)
             thread.start()
             threads.append(thread)
-    except (RuntimeError, MemoryError):
-        pass
-    finally:
-        end.set()
+    end.set()
     for thread in threads:
         thread.join()
     return len(threads)

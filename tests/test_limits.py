@@ -49,6 +49,11 @@ def test_no_more_threads_than_can_be_started(counts: dict[str, str], monkeypatch
     monkeypatch.setattr(limits, "_started", lambda most: OWN + 2 * KINDS + 1)
     require_room("numpy")
     assert counts["OMP_NUM_THREADS"] == "2"
+    counts.clear()
+    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    monkeypatch.setattr(limits, "_started", lambda most: most)
+    require_room("numpy")
+    assert not counts, "not every thread is tried on a large machine"
     monkeypatch.setattr(limits, "_started", lambda most: OWN - 1)
     with pytest.raises(DeviceError, match="allows no more threads"):
         require_room("numpy")

@@ -20,6 +20,7 @@ from pamcli.errors import InputError, PamError
 from pamcli.files.finding import check_regular, shown
 
 if TYPE_CHECKING:
+    from numpy import dtype
     from numpy.typing import NDArray
 
 LARGEST_TEXT = 1 << 28
@@ -219,14 +220,20 @@ def parse_npz(data: bytes, most: int = LARGEST_ARRAYS) -> "dict[str, NDArray[Any
     return found
 
 
+def npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, "dtype[Any]"]:
+    """Return shape, whether columns come first, and type of a .npy file; the data follow in the stream."""
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    return (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
+
+
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> "NDArray[Any]":
     import numpy as np
-    from numpy.lib import format as npy
 
     data = archive.read(member)
     stream = io.BytesIO(data)
-    head = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
-    shape, by_columns, kind = head(stream)
+    shape, by_columns, kind = npy_header(stream)
     # Counted by hand: NumPy takes the memory that a header asks for before it looks at what is there.
     count = math.prod(shape)
     if kind.hasobject or min(shape, default=0) < 0 or count * kind.itemsize > len(data):

@@ -21,7 +21,7 @@ import numpy as np
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.guarded import open_source
+from pamcli.files.guarded import npy_header, open_source
 from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
@@ -235,12 +235,8 @@ def from_levels(levels: np.ndarray) -> np.ndarray:
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     # The header apart from the data: numpy.load would make the array that a header claims, however large.
-    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with decoding(name), quiet():
-        version = np.lib.format.read_magic(stream)
-        if version not in headers:
-            raise ValueError(f"version {version} of the format is not known")
-        shape, fortran_order, dtype = headers[version](stream)
+        shape, fortran_order, dtype = npy_header(stream)
     if dtype.kind != "f":
         raise InputError(f"{name} holds {dtype}; disparities are floating-point pixels")
     if len(shape) != 2:
