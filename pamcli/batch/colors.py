@@ -25,7 +25,7 @@ PERCENTILES = (1, 99)
 class Range:
     """The percentiles of one or more disparity maps, from the lowest to the highest of them all."""
 
-    def __init__(self, *maps: np.ndarray) -> None:
+    def __init__(self, maps: Iterable[np.ndarray] = ()) -> None:
         self.low, self.high = math.inf, -math.inf
         for disparity in maps:
             self.add(disparity)

@@ -74,6 +74,8 @@ def _fault(pair: StereoPair) -> str | None:
 
 
 class _Enlarging(Work):
+    stretches = True
+
     def __init__(self, settings: UpscaleSettings) -> None:
         super().__init__(settings)
         self.gpus = settings.device != "cpu"
@@ -120,12 +122,13 @@ class _Enlarging(Work):
         network = self.network if fault is None else self.for_cameras
         kind = "camera" if fault is not None or self.chosen == "camera" else "clean"
         facts = {} if self.chosen is None else {"input": kind, "input_shows": fault}
-        views = pair.left.pixels, pair.right.pixels
-        progress = None if self.bar is None else self.bar.within(pair.height)
+        views, progress = self.views(pair), None if self.bar is None else self.bar.within(pair.height)
         if all(name == "left" for name in job.places):
-            return {"left": network.left_only(*views, progress=progress)}, facts, ()
-        larger = network(*views, progress=progress)
-        return dict(zip(("left", "right"), larger, strict=True)), facts, ()
+            larger = [network.left_only(*views, progress=progress)]
+        else:
+            larger = [*network(*views, progress=progress)]
+        made = [pair.as_in_files(self.turned_back(each)) for each in larger]
+        return dict(zip(("left", "right"), made, strict=False)), facts, ()
 
     def read(self, job: Job) -> StereoPair:
         frames, self.frames = self.frames, ()

@@ -97,6 +97,8 @@ def match_files(settings: MatchSettings) -> Batch:
 
 
 class _Matching(Work):
+    stretches = True
+
     def __init__(self, settings: MatchSettings, batch: Batch) -> None:
         super().__init__(settings)
         self.gpus = settings.device != "cpu"
@@ -145,12 +147,12 @@ class _Matching(Work):
         return loaded
 
     def apply(self, job: Job, pair: StereoPair) -> Found:
-        found: StereoResult = self.network(
-            pair.left.pixels,
-            pair.right.pixels,
-            extras=self.extras,
-            progress=None if self.bar is None else self.bar.within(pair.height),
-        )
+        progress = None if self.bar is None else self.bar.within(pair.height)
+        found: StereoResult = self.network(*self.views(pair), extras=self.extras, progress=progress)
+        if self.vertical:
+            size = found.matched_size and found.matched_size[::-1]
+            turned = found.changed(self.turned_back, self.turned_back, disparity=lambda values: values)
+            found = replace(turned, matched_size=size)
         if self.steadiness is not None:
             fused = self.steadiness.fused(job, pair, found.disparity)
             found = replace(found, disparity=np.maximum(fused, np.float32(self.settings.min_disparity)))
@@ -214,7 +216,7 @@ class _Matching(Work):
                 return None
             if isinstance(self.settings.range, tuple):
                 return colored(disparity, self.settings.range, place, warn=True)
-            colors = Range(disparity).settled(pair.title, LOG.debug if self.many else LOG.info)
+            colors = Range([disparity]).settled(pair.title, LOG.debug if self.many else LOG.info)
             return colored(disparity, colors, place, warn=False)
         assert self.metric is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels)
@@ -224,7 +226,7 @@ class _Matching(Work):
             return frames
         if isinstance(self.settings.range, tuple):
             return colored_frames(frames, self.settings.range, warn=True)
-        colors = Range(*(each for _, each in disparities(frames))).settled("the video")
+        colors = Range(each for _, each in disparities(frames)).settled("the video")
         return colored_frames(frames, colors, warn=False)
 
     def _shown(self, result: StereoResult) -> Any:

@@ -28,7 +28,8 @@ from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
 from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.files.units import parse_length
-from pamcli.imaging.disparity_files import encode_depth, read_disparity
+from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_depth
+from pamcli.imaging.disparity_units import read_measured
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.videos import Video
 from pamcli.settings.batches import DepthSettings
@@ -253,6 +254,9 @@ class _Map:
     picture: np.ndarray | None
     width: int
     height: int
+    warnings: Sequence[str] = ()
+    default: str | None = None
+    """What the default unit is taken for, where the file does not state it."""
 
 
 class _Converting(Work):
@@ -265,9 +269,11 @@ class _Converting(Work):
         max_pixels = self.settings.max_pixels
         if job.pair.frames is not None:
             number, _ = job.pair.frames
-            found = self._videos[job.pair.left].disparity(number, max_pixels=max_pixels)
-            return _Map(found, None, found.shape[1], found.shape[0])
-        disparity = read_disparity(job.pair.left, max_pixels=max_pixels)
+            frame = self._videos[job.pair.left].disparity(number, max_pixels=max_pixels)
+            return _Map(frame, None, frame.shape[1], frame.shape[0])
+        scale = self.settings.scale
+        found = read_measured(job.pair.left, scale=scale, max_pixels=max_pixels)
+        disparity = found.disparity
         picture = None
         if job.pair.right is not None:
             picture = read_picture(job.pair.right, max_pixels=max_pixels).pixels
@@ -277,10 +283,16 @@ class _Converting(Work):
                     f"{job.pair.left} {disparity.shape[1]} x {disparity.shape[0]}"
                 )
         height, width = disparity.shape
-        return _Map(disparity, picture, width, height)
+        default = None
+        if scale is None and found.units == PNG_UNITS_PER_PIXEL:
+            default = "a PNG is read with 256 units per pixel, as KITTI stores it; `scale` states others"
+        return _Map(disparity, picture, width, height, found.warnings, default)
 
     def look(self, pair: Any) -> Sequence[str]:
-        return ()
+        return pair.warnings  # type: ignore[no-any-return]
+
+    def remark(self, pair: Any) -> str | None:
+        return pair.default  # type: ignore[no-any-return]
 
     def check(self, name: str, place: Path, pair: Any) -> None:
         self.metric.check(pair.width, pair.height)

@@ -26,7 +26,7 @@ from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, PairName, reading_stdin
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.preflight import check_pair
-from pamcli.imaging.stereo_pair import StereoPair, halved, read_packed_pair, read_pair
+from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, halved, read_packed_pair, read_pair
 from pamcli.inference import PAIRS_AT_ONCE
 
 Found = tuple[Any, Mapping[str, Any], Sequence[str]]
@@ -70,6 +70,10 @@ class Work:
     """Cores of each worker of a cluster, where no number is asked for."""
     gpus = False
     """Whether workers of a cluster may have GPUs."""
+    stretches = False
+    """Whether 16-bit images of low contrast are stretched first."""
+    _stretched = False
+    """Whether it was said that images are stretched."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
@@ -106,6 +110,8 @@ class Work:
         for path in job.files.values():
             check_writable(path)
         pair = self.read(job)
+        if self.stretches:
+            pair = pair.stretched()
         for name, place in job.places.items():
             self.check(name, place, pair)
         return pair, self.look(pair)
@@ -116,12 +122,9 @@ class Work:
             return None
         (pair, warnings), start = loaded, time.perf_counter()
         found, facts, doubts = self.apply(job, pair)
-        seconds, remark = round(time.perf_counter() - start, 3), None
-        if self.network is not None:
-            facts = {**self.start(), **facts}
-            remark = self.network.departure(pair.height, pair.width)
-        facts = {"width": pair.width, "height": pair.height, "seconds": seconds, **facts}
-        return pair, found, Result(job, warnings=warnings or doubts, facts=facts, remark=remark)
+        seconds = round(time.perf_counter() - start, 3)
+        facts = {"width": pair.width, "height": pair.height, "seconds": seconds, **self.start(), **facts}
+        return pair, found, Result(job, warnings=warnings or doubts, facts=facts, remark=self.remark(pair))
 
     def save(self, job: Job, computed: Any) -> Result:
         """Write the results of a pair. Raises PamError."""
@@ -189,10 +192,41 @@ class Work:
 
         return Videos()
 
+    @property
+    def vertical(self) -> bool:
+        """The cameras are one above the other: the network sees both views turned by 90 degrees."""
+        return bool(getattr(self.settings, "vertical", False))
+
+    def views(self, pair: StereoPair) -> tuple[np.ndarray, np.ndarray]:
+        """Return both views as the network sees them: that of the upper camera as the left one."""
+        left, right = pair.left.pixels, pair.right.pixels
+        return (_turned(left, 1), _turned(right, 1)) if self.vertical else (left, right)
+
+    def turned_back(self, found: np.ndarray) -> np.ndarray:
+        """Return what was found of one of the `views` as the image is given."""
+        return _turned(found, -1) if self.vertical else found
+
     def look(self, pair: StereoPair) -> Sequence[str]:
-        """List what looks wrong with a pair that should be rectified."""
-        least = getattr(self.settings, "min_disparity", None)
-        return check_pair(pair.left.pixels, pair.right.pixels).warnings(least)
+        """List what looks wrong with a pair that should be rectified. Raises InputError: not to be used."""
+        check = check_pair(*self.views(pair))
+        if check.upright:
+            problem = check.problems()[0]
+            do = "leave out `vertical`" if self.vertical else problem.do
+            raise InputError(f"{pair.title}: {problem.text}", do)
+        turned = "turned by 90 degrees, " if self.vertical else ""
+        return [turned + line for line in check.warnings(getattr(self.settings, "min_disparity", None))]
+
+    def remark(self, pair: StereoPair) -> str | None:
+        """Return what a person should know of how a pair is worked on; said once for all where it is so."""
+        if self.network is None:
+            return None
+        size = (pair.width, pair.height) if self.vertical else (pair.height, pair.width)
+        said = list(filter(None, [self.network.departure(*size)]))
+        if pair.levels != ALL_LEVELS and not self._stretched:
+            self._stretched = True
+            levels = "levels {} to {} become 0 to 65535".format(*pair.levels)
+            said.append(f"16-bit images of low contrast are stretched: {levels}")
+        return "; ".join(said) or None
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
         """Raise PamError where a result cannot be encoded as asked, before the network runs."""
@@ -228,6 +262,10 @@ class Work:
 
     def close(self) -> None:
         """Let go of what was kept for the batch."""
+
+
+def _turned(pixels: np.ndarray, quarters: int) -> np.ndarray:
+    return np.ascontiguousarray(np.rot90(pixels, quarters))
 
 
 def begun(work: Work, jobs: Iterator[Job]) -> Iterator[Job]:

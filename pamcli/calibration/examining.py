@@ -14,9 +14,10 @@ from pamcli.calibration.lengths import Measured, dense, ground, measured
 from pamcli.calibration.readings import compare_readings
 from pamcli.calibration.rectified import LONGEST_BASELINE, SHORTEST_BASELINE, Calibration, Pixels, has_aspect
 from pamcli.calibration.rig import Rectification, Rig
-from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, row_offsets
+from pamcli.calibration.row_offsets import ENOUGH, MEASURED, RowOffsets, row_offsets
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError
+from pamcli.imaging.preflight import ORDER_LOG_ODDS, check_pair
 
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0
 """Pixels by which half, and nine of ten, of the matches of a well rectified pair may be off."""
@@ -35,7 +36,7 @@ USUAL_BASELINES = 0.02, 2.0
 GOOD_LENGTH = 0.03
 """Share by which a known length may be missed."""
 DISTANCES = (5, 50, 95)
-ROWS_TOPICS = "rows", "matches", "rectifying"
+ROWS_TOPICS = "rows", "matches", "rectifying", "cameras"
 """Findings that another reading of the calibration may explain."""
 
 Verdict = Literal["ok", "look", "wrong"]
@@ -104,13 +105,24 @@ def examine(
     except InputError as error:
         return [*findings, Finding("rectifying", "wrong", error.message, error.hint)]
     findings += more
+    check = check_pair(pair.left, pair.right, MEASURED)
+    problems = check.problems(None if pair.rectification else 0)
+    shared = {each.topic: Finding(each.topic, "wrong", each.text, each.do) for each in problems}
+    if stops := [shared[topic] for topic in ("images", "matches", "cameras") if topic in shared]:
+        return [*findings, *stops]
     if pair.rows is None:
-        few = f"fewer than {ENOUGH} features are found in both pictures"
-        return [*findings, Finding("matches", "wrong", few, "do they show one scene, with texture?")]
-    exchanged = _exchanged(left, right, stored, pair, size)
-    if exchanged.verdict == "wrong":
-        return [*findings, exchanged]
-    findings += [_rows(pair, stored), exchanged]
+        few = Finding(
+            "matches", "wrong", "too few features are found in both images", "do they show texture?"
+        )
+        return [*findings, *(shared.values() or [few])]
+    # A calibration tells where infinity is; against that stands only what hides what.
+    seen = pair.calibration is None or abs(check.order) > ORDER_LOG_ODDS
+    order = shared.get("left and right") if pair.rectification is None and seen else None
+    order = order or _exchanged(left, right, stored, pair, size)
+    if order.verdict == "wrong":
+        rows = [shared["rows"]] if "rows" in shared and pair.rectification is None else []
+        return [*findings, *rows, order]
+    findings += [_rows(pair, stored), order]
     if pair.calibration is None:
         return findings
     findings += _distances(pair, pair.calibration, stored.doubt if stored else None)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pamcli.calibration.rectified import Floats, Pixels
-from pamcli.imaging.matching import Matches, find_matches, refine_matches
+from pamcli.imaging.matching import Matches
+from pamcli.imaging.preflight import ENOUGH_MATCHES, REACH, measured_matches
 
-REACH = 0.5, 0.12
-"""Shares of the width and of the longer side within which matches are looked for, across and down."""
 MEASURED = 400
 """Matches that are measured to a fraction of a pixel, at most."""
 ENOUGH = 20
-"""Matches without which nothing is said."""
+"""Matches without which nothing is said of a turn and a scale."""
 FEW_HERE = 3
 """Matches of which a ninth of the picture must have more to be compared with the others."""
 SEEN = 0.3
@@ -61,14 +60,16 @@ class RowOffsets:
 def row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
     """Measure two pictures (H, W, 3), uint8 or uint16, of one size; None: too few matches to tell."""
     height, width = left.shape[:2]
-    found, factor = find_matches(left, right, (REACH[0] * width, REACH[1] * max(height, width)))
-    matches = refine_matches(left, right, found, factor, MEASURED)
-    if len(matches) < ENOUGH:
+    reach = REACH[0] * width, REACH[1] * max(height, width)
+    _, matches, _ = measured_matches(left, right, reach, MEASURED)
+    if len(matches) < ENOUGH_MATCHES:
         return None
     middle = (width - 1) / 2, (height - 1) / 2
     terms = np.column_stack([np.ones(len(matches)), matches.x - middle[0], matches.y - middle[1]])
     keep = np.abs(matches.dy - np.median(matches.dy)) < max(3.0, 6 * _spread(matches.dy))
     fit = np.zeros(3)
+    if len(matches) < ENOUGH:
+        terms[:, 1:] = 0.0
     for _ in range(4):  # wrong matches lie anywhere
         fit = np.linalg.lstsq(terms[keep], matches.dy[keep], rcond=None)[0]
         off = matches.dy - terms @ fit

@@ -161,7 +161,7 @@ _MEANT = {
     "--output": ("dest", "out", "out-dir", "outdir", "outfile", "output-dir", "save"),
     "--overwrite": ("clobber", "force", "yes"),
     "--precision": ("amp", "bf16", "fp16", "half"),
-    "--scale": ("factor", "outscale", "upscale"),
+    "--scale": ("factor", "outscale", "prediction-scale", "upscale"),
     "--skip-existing": ("continue", "resume", "skip"),
     "--weights": ("checkpoint", "ckpt", "loadckpt", "model", "restore-ckpt"),
 }

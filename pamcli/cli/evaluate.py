@@ -54,8 +54,6 @@ def _show(found: Evaluation, settings: Any, console: Console) -> None:
     try:
         write_files(found, settings)
     finally:  # what was measured for hours is printed, whatever became of the files
-        for warning in found.warnings:
-            console.warn(warning)
         # On stdout, too: a table that was kept without them cannot be compared with anything.
         lines = [f"{name}: {value}" for name, value in found.facts]
         lines += [f"note: {note}" for note in found.notes]

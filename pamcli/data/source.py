@@ -57,6 +57,8 @@ class Sample:
     NaN = unknown; None = there is none."""
     fine_visible: NDArray[np.bool_] | None = None
     """(s * H, s * W) `visible` on that grid; None = not known there."""
+    units: float | None = None
+    """Units per pixel by which the file of the truth was read, where the key `scale` can state others."""
 
 
 @dataclass(frozen=True)

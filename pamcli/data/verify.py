@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
+from pamcli.imaging.disparity_units import UNITS
 
 Values = NDArray[np.float32]
 
-_SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter", 4.0: "4 times"}
-_SCALES |= {1 / 16: "1/16", 16.0: "16 times", 1 / 256: "1/256", 256.0: "256 times"}
+_SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter"}
+_FACTORS = 2, 4, 16, 100, 256
 
 _NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
 _MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
@@ -130,15 +131,27 @@ def readings(sample: Sample) -> Iterator[Fit]:
 
     yield fit("", truth, left, right)
     typical = float(np.nanmedian(np.abs(truth)))
-    for scale, reading in _SCALES.items():
-        if typical * scale >= _LEAST_PIXELS:
-            yield fit(f"{reading} of it fits", truth * np.float32(scale), left, right)
+    factors = {float(by) for factor in _FACTORS for by in (factor, 1 / factor)}
+    if sample.units is not None:
+        factors |= {sample.units / unit for unit in (1, *UNITS) if unit != sample.units}
+    for scale in sorted(factors):
+        if _LEAST_PIXELS <= typical * scale <= truth.shape[1]:
+            yield fit(_scaled(scale, sample.units), truth * np.float32(scale), left, right)
     yield fit(_NEGATED, -truth, left, right)
     yield fit(_EXCHANGED, truth, right, left)
     yield fit("it is the truth of the other view", -truth, right, left)
     yield fit("it is mirrored", truth[:, ::-1], left, right)
     yield fit("the pictures are mirrored, the truth is not", -truth[:, ::-1], left, right)
     yield fit("it is upside down", truth[::-1], left, right)
+
+
+def _scaled(by: float, units: float | None) -> str:
+    """Say which multiple of the truth fits. units: units per pixel by which it was read."""
+    if units is not None:
+        right = units / by
+        return f"it fits when its numbers are divided by {right:g}, which the key scale={right:g} declares"
+    times = f"{by:g} times" if by >= 1 else f"1/{1 / by:g}"
+    return f"{_SCALES.get(by, times)} of it fits"
 
 
 def _high_pass(picture: NDArray[np.generic]) -> Values:

@@ -31,7 +31,7 @@ from pamcli.evaluation.run import MeasuredSet, Task
 from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, json_value, text_columns
 from pamcli.imaging.resize import imresize_to
 
-HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
+HEADLINE = ("pixels", "density", "epe", "d1", "bad-2", "bad-3", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
 TRUST = (
     *("ause-epe", "ause-bad-2"),
@@ -191,7 +191,10 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
             rows, drawn = studies.told(self.study, sets, COLUMNS)
             numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
             charts, studied = [*drawn, *charts], (rows,)
-        page = replace(page, studies=studied, charts=tuple(charts), numbers=numbers)
+        regions = dict.fromkeys(str(row["region"]) for row in page.summary.rows)
+        said = f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in regions if each in REGIONS)}"
+        notes = (said, *page.notes)
+        page = replace(page, studies=studied, charts=tuple(charts), numbers=numbers, notes=notes)
         if self.protocols:
             page = _by_rules(page, self.protocols, sets)
         if not self.comparing:

@@ -10,7 +10,6 @@ Holes of a result: KITTI fills them first (`interpolate_background`) and states 
 else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,13 +26,11 @@ from pamcli.evaluation.preparing import errors_of, interpolate_background, on_fi
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import REGIONS, found_regions, range_regions, region_masks
 from pamcli.files.finding import counted as amount
+from pamcli.imaging.disparity_units import UNITS, constant_factor, unit_of
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Errors, px, above which a pixel is bad: 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those
 of Middlebury and ETH3D, 2, 4, 6 and 8 Booster's."""
-
-OTHER_UNIT = 1.8
-"""Times the truth from which estimates are suspected; of pictures of half the size they are off by 2."""
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
@@ -76,6 +73,8 @@ class Estimate:
     """Bytes that it took at most beyond what was held before."""
     again: Callable[..., Any] | None = None
     """Asks the network for more of the same pair."""
+    units: float | None = None
+    """Units per pixel by which a file of it was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,6 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         self._counters: dict[str, Counter[str]] = {}
         self._histograms = {"all": ErrorHistogram(), "noc": ErrorHistogram()}
         self._confidence = ConfidenceTally()
-        self._ratios: list[float] = []
         self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
@@ -141,6 +139,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
                     f"{size_of(case.disparity.shape)}",
                     "results are measured at the size of the truth; nothing is resized silently",
                 )
+        check_unit(case, answer)
         for meter in self._beside.values():
             meter.add(case, answer)
         protocol, sample, times = self.protocol, case, 1
@@ -187,7 +186,6 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             regions["all"] |= _areas(curve)
         image = ImageFigures(sample.name, regions, answer.seconds, answer.memory)
         self._images.append(image)
-        self._ratios.append(_typical_ratio(answer.disparity, case.disparity))
         self._without_fine += bool(protocol.fine and case.fine is None and not self.full_size)
         self._clipped += bool(bounded)
         return image
@@ -219,7 +217,6 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             protocol=protocol,
             rules={name: meter.summary() for name, meter in self._beside.items()},
             notes=tuple(self._notes()),
-            warnings=tuple(self._warnings()),
         )
 
     def _notes(self) -> Iterator[str]:
@@ -230,18 +227,6 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         if self._clipped:
             clipped = f"estimates of {self._clipped} pairs are clipped"
             yield f"{clipped} to [0, ndisp], as Middlebury's evaluation does"
-
-    def _warnings(self) -> Iterator[str]:
-        """Suspect another unit, size or sign: no method is so bad in half of the pictures."""
-        known = [ratio for ratio in self._ratios if math.isfinite(ratio)]
-        typical = float(np.median(known)) if known else 1.0
-        if typical < 0:
-            yield "most estimates are negative: disparities of the left view are positive"
-        elif not 1 / OTHER_UNIT < typical < OTHER_UNIT:
-            small = f"1/{1 / typical:.0f} of" if typical else "0 times"
-            times = f"{typical:.3g} times" if typical >= 0.01 else small
-            asked = "are they in pixels of the pictures, neither multiplied nor of a smaller size?"
-            yield f"the estimates are typically {times} the truth: {asked}"
 
 
 def disparity_metrics(
@@ -272,11 +257,29 @@ def disparity_metrics(
     return flat(meter.summary().pooled)
 
 
-def _typical_ratio(disparity: NDArray[np.floating], truth: NDArray[np.float32]) -> float:
-    """Return the typical ratio of estimate and truth; NaN where nothing is known of both."""
-    with np.errstate(invalid="ignore"):
-        both = (truth > 0) & np.isfinite(truth) & np.isfinite(disparity)
-    return float(np.median(disparity[both] / truth[both])) if both.any() else math.nan
+def check_unit(case: Sample, answer: Estimate) -> None:
+    """Raise InputError where a map is negative, or misses the ground truth by one factor everywhere."""
+    assert case.disparity is not None
+    factor = constant_factor(np.asarray(answer.disparity, np.float32), case.disparity)
+    if factor is None:
+        return
+    said = f"{case.name}: the disparities are {factor:.3g} times the ground truth nearly everywhere"
+    if factor == 0:
+        raise InputError(f"{case.name}: the disparities are 0 everywhere", "are these the right files?")
+    if factor < 0:
+        said = f"{case.name}: the disparities are negative everywhere, those of the left view are positive"
+    if answer.units is not None:
+        right = unit_of(answer.units * factor)
+        name = f", as {UNITS[int(right)]} stores them" if right in UNITS else ""
+        raise InputError(said, f"`scale` {right:g} if {right:g} units are one pixel{name}")
+    if case.units is not None and factor > 0:
+        right = unit_of(case.units / factor)
+        raise InputError(
+            said, f"the key scale={right:g} of the data set if {right:g} units are one pixel of it"
+        )
+    raise InputError(
+        said, "disparities are in pixels of the images, neither multiplied nor of a smaller size"
+    )
 
 
 def _counters(

@@ -35,8 +35,6 @@ class Summary:
     """Means of the pairs' figures."""
     notes: tuple[str, ...] = ()
     """What changes the figures, a clause each."""
-    warnings: tuple[str, ...] = ()
-    """Why they are probably not what was meant."""
 
     @property
     def headline(self) -> Figures:

@@ -173,7 +173,7 @@ def write_files(found: Evaluation, settings: Any) -> Evaluation:
 def _method_alone(settings: Disparities, listener: Listener, **files: Any) -> Method:
     """Load the network, unless files are given. files: fields of a `FilesMethod`."""
     if settings.predictions is not None:
-        return FilesMethod(Path(settings.predictions), settings.prediction_scale, **files)
+        return FilesMethod(Path(settings.predictions), settings.scale, **files)
     matcher, path = _loaded(settings, listener)
     return NetworkMethod(matcher, str(settings.name), path)
 
@@ -205,7 +205,7 @@ def _method(
     """
     if what.startswith("files:"):
         folder = Path(what.removeprefix("files:"))
-        return FilesMethod(folder, settings.prediction_scale, settings.allow_missing, name=name)
+        return FilesMethod(folder, settings.scale, settings.allow_missing, name=name)
     if what in ("opencv", "opencv-wls"):
         from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 

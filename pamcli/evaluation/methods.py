@@ -26,7 +26,7 @@ from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import entries_of, listed, shown
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
-from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.disparity_units import Measured, read_measured
 from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
 
@@ -152,8 +152,8 @@ class FilesMethod(Method):
     """Files in a folder, named as the samples are. Raises UsageError: a scale that makes no pixels."""
 
     folder: Path
-    scale: float = 1.0
-    """What the numbers in files of disparity are multiplied by to be pixels."""
+    scale: float | None = None
+    """Units per pixel of disparity in the files; None: as their formats have it."""
     allow_missing: bool = False
     """Samples without a file are left out, and that is said."""
     seconds: float | None = None
@@ -161,9 +161,8 @@ class FilesMethod(Method):
     name: str = ""
     """Its name in tables; by default the folder's."""
 
-    def __post_init__(self) -> None:
-        if not 1e-9 <= self.scale <= 1e9:
-            raise UsageError(f"a scale of {self.scale:g}", "1 means that the files hold pixels")
+    said: dict[str, None] = field(default_factory=dict, init=False)
+    """Warnings about the files."""
 
     @property
     def row(self) -> str:
@@ -173,7 +172,9 @@ class FilesMethod(Method):
         return [("predictions", shown(self.folder))]
 
     def notes(self) -> list[str]:
-        return [] if self.scale == 1 else [f"the numbers in the files are multiplied by {self.scale:g}"]
+        said = [listed(self.said, "; ", most=2)] if self.said else []
+        self.said.clear()
+        return said + ([] if self.scale is None else [f"{self.scale:g} units in the files are one pixel"])
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
         files = find_files(self.folder, source.names, allow_missing=self.allow_missing)
@@ -182,7 +183,9 @@ class FilesMethod(Method):
             if sample.name not in files:
                 return None
             (file,), shape = files[sample.name], sample.left.shape
-            return Estimate(load_disparity(file, sample.name, shape, self.scale), seconds=self.seconds)
+            found = load_disparity(file, sample.name, shape, self.scale)
+            self.said.update(dict.fromkeys(f"{sample.name}: {line}" for line in found.warnings))
+            return Estimate(found.disparity, seconds=self.seconds, units=found.units)
 
         return estimate
 
@@ -246,21 +249,21 @@ def find_files(
     return found
 
 
-def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float = 1) -> NDArray[np.float32]:
-    """Read the disparity of one sample: (H, W) float32, pixels of the left view, NaN = unknown.
+def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float | None = None) -> Measured:
+    """Read the disparity of one sample: pixels of the left view, NaN = unknown.
 
-    shape: the (H, W) it has to have. scale: what the numbers in the file are multiplied by (a program that
-    stores 64 for a pixel in a 16-bit PNG, which is read as KITTI's 256, needs 4). Raises InputError:
-    unreadable, another size.
+    shape: the (H, W) it has to have. scale: units per pixel in the file, as of `read_disparity`. Raises
+    InputError: unreadable, another size.
     """
-    disparity = read_disparity(path)
+    found = read_measured(path, scale=scale)
+    disparity = found.disparity
     if disparity.shape != tuple(shape[:2]):
         raise InputError(
             f"{shown(path)} is {size_of(disparity.shape)} pixels, "
             f"the sample {shown(name)} {size_of(shape[:2])}",
             "a prediction has the size of the left picture; nothing is resized silently",
         )
-    return np.asarray(disparity * np.float32(scale), np.float32)
+    return found
 
 
 def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -97,16 +97,16 @@ class DisparityProtocol:
     def notes(self) -> Iterator[str]:
         """Yield what of it changes the figures, a clause each."""
         if self.fill:
-            yield "holes are filled as in KITTI's development kit before measuring; density is from before"
+            yield "density: before holes are filled; EPE, D1, bad, rms, A: after, as KITTI does it"
         if self.max_gt is not None:
-            yield f"only truth below {self.max_gt:g} px is counted"
+            yield f"all columns: only ground truth below {self.max_gt:g} px is counted"
         if self.corner is not None:
             width, height = self.corner
-            yield f"only the {width} x {height} pixels at the right and the bottom are counted"
+            yield f"all columns: only the {width}x{height} pixels at the right and the bottom are counted"
         if self.skip_holes:
-            yield "pixels without an estimate are left out of all figures but density and invalid"
+            yield "density and invalid count pixels without an estimate; all other columns leave them out"
         if self.resize is not None:
-            yield f"pictures and truth are brought to {self.resize[0]} x {self.resize[1]} pixels first"
+            yield f"all columns: images and truth are resized to {self.resize[0]}x{self.resize[1]} first"
 
 
 @dataclass(frozen=True)

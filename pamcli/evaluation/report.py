@@ -28,7 +28,7 @@ def _environment() -> jinja2.Environment:
 def render_report(found: Any) -> bytes:
     """Render the report of an `Evaluation` as an HTML file in UTF-8, without anything outside it.
 
-    It says nothing twice: the figures of a set's only pair are those of the set, and warnings are no notes.
+    It says nothing twice: the figures of a set's only pair are those of the set.
     """
     pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
@@ -38,7 +38,7 @@ def render_report(found: Any) -> bytes:
         .get_template("report.html")
         .render(
             found=found,
-            notes=[note for note in found.notes if note not in found.warnings],
+            notes=found.notes,
             several=several,
             worst_title="Worst pairs" if len(methods) < 2 else "Where the methods differ most",
             error_legend=[

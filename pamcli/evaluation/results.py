@@ -31,8 +31,6 @@ class Evaluation:
     """A row for each pair."""
     notes: tuple[str, ...] = ()
     """What a reader must know: parts of the data that were missing, options that change the figures."""
-    warnings: tuple[str, ...] = ()
-    """Notes on figures that are probably not what was meant."""
     key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()
     """The few figures to see first of each data set, name and value as people read them."""
     headline: tuple[Table, ...] = ()

@@ -171,12 +171,6 @@ def evaluate(
     if len(methods) > 1:
         about, cost, numbers = [*_each_about(task, methods)], [], {}
         title = " and ".join(filter(None, (", ".join([*named][:-1]), name)))
-    warnings = tuple(
-        f"{one.label}{f', {each}' if len(methods) > 1 else ''}: {line}"
-        for one in measured
-        for each, total in one.methods.items()
-        for line in total.warnings
-    )
     images, summary, headline = _tables(task, measured, several)
     page = Evaluation(
         title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {title}",
@@ -184,8 +178,7 @@ def evaluate(
         summary=summary,
         headline=headline,
         images=images,
-        notes=(*notes, *_set_notes(measured), *warnings),
-        warnings=warnings,
+        notes=(*notes, *_set_notes(measured)),
         key_figures=tuple(_key_figures(task, measured, several)),
         worst_pairs=tuple(pairs),
         numbers=numbers,

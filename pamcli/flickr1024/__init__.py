@@ -11,5 +11,5 @@ A stereogram is one picture that holds both views of a scene side by side, for c
 | work that goes on where it was interrupted | `unfinished.py` |
 | from a folder of stereograms to pairs | `stereogram_pairs.py` |
 | one stereogram, step by step | `rectify_stereogram.py` |
-| where its two views are, and which is the left one | `stereogram_views.py`, `stereogram_order.py` |
+| where its two views are, and which is the left one | `stereogram_views.py`, `imaging/view_order.py` |
 """

@@ -19,10 +19,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.flickr1024.stereogram_order import weigh_order
 from pamcli.flickr1024.stereogram_views import SMALLEST_SIDE, Box, SetAside, find_views
 from pamcli.imaging import matching
 from pamcli.imaging.matching import Colours, Floats, Grey, Matches, Values
+from pamcli.imaging.view_order import weigh_order
 
 ViewingChoice = Literal["auto", "cross", "parallel"]
 """cross: the view on the left is the right eye's. parallel: it is the left eye's."""

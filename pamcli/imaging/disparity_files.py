@@ -15,7 +15,7 @@ import logging
 import math
 import re
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, quiet
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
+SIGNED_UNITS_PER_PIXEL = 16
+"""The unit of OpenCV's StereoSGBM and StereoBM, which give signed integers."""
 NEGATIVE = "a disparity PNG cannot hold negative disparities"
 NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
@@ -91,18 +93,26 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
     return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES, "confidence, 0 to 1")
 
 
-def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
+def read_disparity(
+    path: str | Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
+) -> np.ndarray:
     """Read a disparity file in the format that the suffix of `path` stands for.
 
     >>> truth = pamcli.read_disparity("disparity.pfm")
 
     Returns (H, W) float32, pixels; NaN = unknown, whichever way the file says it (inf and NaN in floating
     point, 0 in PNG). Nothing else is changed: a file of negative disparities is returned as it is.
-    max_pixels: the largest width x height, checked in the header; None = no limit.
-    Raises UsageError: unknown suffix. InputError: unreadable, malformed (naming the field), not one channel,
-    over the limit.
+    scale: units per pixel of disparity in the file; None: 256 in a 16-bit PNG, 16 where integers are signed
+    (OpenCV's StereoSGBM), 1 in floating point. max_pixels: the largest width x height, checked in the header;
+    None = no limit. `disparity_units.read_measured` recognises other markers and implausible units.
+    Raises UsageError: unknown suffix, a scale that is none. InputError: unreadable, malformed (naming the
+    field), not one channel, over the limit, integers without a scale.
     """
-    path = Path(path)
+    return in_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)
+
+
+def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
+    """Read the numbers of a disparity file as they are stored, (H, W). Raises as `read_disparity`."""
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         hint = f"take {', '.join(DISPARITY_SUFFIXES)}"
@@ -112,11 +122,35 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
         if not stream.read(8).startswith(signatures):
             raise InputError(f"{path} is not a {kind}")
         stream.seek(0)
-        values = read(stream, str(path), max_pixels)
+        return read(stream, str(path), max_pixels)
+
+
+def in_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarray:
+    """Return numbers of a file as float32 px, NaN = unknown. Raises as `read_disparity`."""
+    if scale is not None and not 1e-6 <= abs(scale) <= 1e6:
+        said = f"`scale` {scale:g} is no number of units per pixel"
+        raise UsageError(said, "as in 256 for KITTI's PNG; negative numbers change the sign")
+    units = default_scale(numbers.dtype, path) if scale is None else scale
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes inf, hence unknown
-        disparity = values.astype(np.float32)
+        disparity = numbers.astype(np.float32) / np.float32(units)
+    if path.suffix.lower() == ".png":
+        disparity[numbers == 0] = np.nan
     disparity[~np.isfinite(disparity)] = np.nan
-    return disparity
+    return np.asarray(disparity, np.float32)
+
+
+def default_scale(dtype: np.dtype[Any], path: Path) -> float:
+    """Return the units per pixel of numbers of this type. Raises InputError: they do not say it."""
+    if dtype.kind == "f":
+        return 1.0
+    if dtype == np.uint16 and path.suffix.lower() == ".png":
+        return PNG_UNITS_PER_PIXEL
+    if dtype.kind == "i":
+        return SIGNED_UNITS_PER_PIXEL
+    raise InputError(
+        f"{path} holds {dtype} numbers, which do not say how many are one pixel of disparity",
+        "`scale` N where N are one pixel: 4 or 8 in Middlebury's 8-bit images, 256 in KITTI's 16 bits",
+    )
 
 
 def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool = False) -> None:
@@ -219,12 +253,10 @@ def _check_data(length: int, expected: int, name: str) -> None:
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     samples = png.read_png(stream, name, max_pixels).samples
-    if samples.dtype != np.uint16:
-        said = f"{name} is an 8-bit PNG; disparities are stored in 16 bits, 256 for each pixel"
-        raise InputError(said, "a colour picture of a disparity map cannot be read back")
     if samples.shape[2] != 1:
-        raise InputError(f"{name} has {samples.shape[2]} channels, a disparity map has one")
-    return from_levels(samples[..., 0])
+        said = f"{name} has {samples.shape[2]} channels, a disparity map has one"
+        raise InputError(said, "a colour map cannot be read back")
+    return samples[..., 0]
 
 
 def from_levels(levels: np.ndarray) -> np.ndarray:
@@ -237,8 +269,8 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     # The header apart from the data: numpy.load would make the array that a header claims, however large.
     with decoding(name), quiet():
         shape, fortran_order, dtype = npy_header(stream)
-    if dtype.kind != "f":
-        raise InputError(f"{name} holds {dtype}; disparities are floating-point pixels")
+    if dtype.kind not in "fiu":
+        raise InputError(f"{name} holds {dtype}; disparities are numbers")
     if len(shape) != 2:
         raise InputError(f"{name} has the shape {shape}; a disparity map is (H, W)")
     check_size(shape[1], shape[0], name, max_pixels)
@@ -252,6 +284,6 @@ _READERS = {
     ".pfm": ((b"",), "PFM", _read_pfm),  # which says what the first word is
     ".png": ((png.SIGNATURE,), "PNG", _read_png),
     ".npy": ((b"\x93NUMPY",), "NumPy .npy file", _read_npy),
-    ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_float_tiff),
-    ".tiff": (tiff.SIGNATURES, "TIFF", tiff.read_float_tiff),
+    ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_map),
+    ".tiff": (tiff.SIGNATURES, "TIFF", tiff.read_map),
 }

@@ -14,6 +14,11 @@ from pamcli.imaging.jpeg_views import jps_layout, mpo_views
 from pamcli.imaging.resize import imresize_to
 
 RED_CYAN = "red-cyan"
+ALL_LEVELS = 0, 65535
+LOW_CONTRAST = 0.25
+"""Share of the 16-bit levels from which on images are left as they are."""
+OUTLIERS = 0.1, 99.9
+"""Percentiles of both views together that become the lowest and the highest level."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class StereoPair:
     """Where the views come from; empty: from what `name` says."""
     same_size: bool = True
     """False where views of two sizes are allowed, which a calibration describes."""
+    levels: tuple[int, int] = ALL_LEVELS
+    """The levels of the files, of 16 bits, that became the lowest and the highest one."""
 
     def __post_init__(self) -> None:
         left, right = self.left.pixels.shape, self.right.pixels.shape
@@ -38,12 +45,10 @@ class StereoPair:
                 "a rectified pair has one; rotate the pixels and drop the tag",
             )
         if left != right and self.same_size:
-            sizes = f"left {left[1]} x {left[0]}, right {right[1]} x {right[0]} pixels"
-            said = f"{self.name}: the views differ in size, {sizes}"
-            raise InputError(
-                said,
-                "both images of a rectified pair have one size: pam rectify LEFT RIGHT --calibration FILE",
-            )
+            names = [*map(str, self.files)] or [f"{self.name}: the left view", "the right view"]
+            said = f"{names[0]} is {left[1]}x{left[0]} but {names[1]} is {right[1]}x{right[0]}"
+            hint = "rectify them first: pam rectify LEFT RIGHT --calibration FILE"
+            raise InputError(f"{said}: both images of a rectified pair must have the same size", hint)
 
     @property
     def title(self) -> str:
@@ -57,6 +62,32 @@ class StereoPair:
     @property
     def height(self) -> int:
         return int(self.left.pixels.shape[0])
+
+    def stretched(self) -> "StereoPair":
+        """Spread 16-bit views of low contrast over all levels, both alike; others stay as they are."""
+        views = self.left.pixels, self.right.pixels
+        if any(view.dtype != np.uint16 for view in views):
+            return self
+        some = np.concatenate([view[:: max(1, len(view) // 500)].ravel() for view in views])
+        low, high = (int(level) for level in np.percentile(some, OUTLIERS))
+        if not 0 < high - low < LOW_CONTRAST * 65535:
+            return self
+        left, right = (
+            replace(each, pixels=_spread(each.pixels, low, high)) for each in (self.left, self.right)
+        )
+        return replace(self, left=left, right=right, levels=(low, high))
+
+    def as_in_files(self, pixels: np.ndarray) -> np.ndarray:
+        """Return 16-bit pixels of `stretched` views, or of what was made of them, in the files' levels."""
+        low, high = self.levels
+        if self.levels == ALL_LEVELS:
+            return pixels
+        return np.asarray(np.rint(low + pixels * ((high - low) / 65535)), np.uint16)
+
+
+def _spread(pixels: np.ndarray, low: int, high: int) -> np.ndarray:
+    scaled = (pixels.astype(np.float32) - low) * np.float32(65535 / (high - low))
+    return np.asarray(np.rint(scaled.clip(0, 65535)), np.uint16)
 
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:

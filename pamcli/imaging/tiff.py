@@ -79,14 +79,14 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         return Raster(color, icc_profile, _camera_notes(stream), upright)
 
 
-def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    """A map of one channel: (H, W), float16, float32 or float64.
+def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    """A map of one channel: (H, W), floating point or integers.
 
-    Raises InputError: too many pixels, several pages or channels, integers, damaged, truncated.
+    Raises InputError: too many pixels, several pages or channels, complex numbers, damaged, truncated.
     """
     with _single_page(stream, name, max_pixels) as page:
-        if page.sampleformat != 3 or page.dtype is None:
-            raise InputError(f"{name} holds integers; a TIFF of disparities holds floating-point pixels")
+        if page.dtype is None or page.dtype.kind not in "fiu":
+            raise InputError(f"{name} holds {page.dtype} samples; a map of disparities holds numbers")
         if page.samplesperpixel != 1:
             raise InputError(f"{name} has {page.samplesperpixel} channels, a disparity map has one")
         return np.asarray(page.asarray())

@@ -12,6 +12,7 @@ from pamcli.settings.options import Place, argument, flag, option, result
 from pamcli.settings.shared import (
     EXTRINSICS,
     FISHEYE,
+    SCALE,
     CalibrationFiles,
     Cluster,
     Engine,
@@ -21,6 +22,7 @@ from pamcli.settings.shared import (
     Matching,
     Pairs,
     Pictures,
+    RectifiedPairs,
     Results,
     Upscaling,
 )
@@ -65,11 +67,11 @@ class Maps(Results):
     )
 
 
-class MatchSettings(Pairs, Maps, InMetres, Matching, Engine):
+class MatchSettings(RectifiedPairs, Maps, InMetres, Matching, Engine):
     """Options of `pam disparity` and `match_files`. Raises UsageError for those that do not go together."""
 
     requires: ClassVar = {"range": ("color_map",)}
-    conflicts: ClassVar = [("steady", "shard"), ("steady", "engine")]
+    conflicts: ClassVar = [("steady", "shard"), ("steady", "engine"), ("steady", "vertical")]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,7 +91,7 @@ class MatchSettings(Pairs, Maps, InMetres, Matching, Engine):
             )
 
 
-class UpscaleSettings(Pairs, Pictures, Upscaling, Engine):
+class UpscaleSettings(RectifiedPairs, Pictures, Upscaling, Engine):
     """Options of `pam superres` and `enlarge_files`. Raises UsageError for those that do not go together."""
 
     conflicts: ClassVar = [("input", "weights")]
@@ -179,13 +181,14 @@ class DepthSettings(Limit, Results, InMetres, panel="Output"):
     workers: ClassVar[int] = 1
     ray_cores: ClassVar[None] = None
     inputs: Sequence[Place] = argument(
-        "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, a template with {}, or a video "
-        "(.mkv) that pam disparity wrote.",
+        "Files (.pfm, .npy, .tif, .png), folders, a template with {}, or a video (.mkv) that pam disparity "
+        "wrote.",
         default=...,
         metavar="DISPARITY",
         show_default=False,
         rich_help_panel="Input",
     )
+    scale: float | None = SCALE
     picture: Place | None = option(
         "The left pictures, of the same names, for the colours of the points.",
         metavar="FILE|FOLDER|TEMPLATE",

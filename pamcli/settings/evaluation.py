@@ -11,6 +11,7 @@ from pamcli.settings.shared import (
     DATA,
     FORM,
     PRECISION,
+    SCALE,
     WEIGHTS,
     Compute,
     Matcher,
@@ -49,9 +50,7 @@ class Disparities(DataSets, Matching, Exact, panel="Input"):
 
     conflicts: ClassVar = [("predictions", other) for other in ("weights", "network_from", "max_disparity")]
 
-    prediction_scale: float = option(
-        "Multiply the numbers in the files by this factor.", default=1.0, metavar="X"
-    )
+    scale: float | None = SCALE
 
 
 class Shown(NewFile):
@@ -98,7 +97,7 @@ class EvaluateDisparitySettings(Disparities, Shown, panel="Input"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.predictions is None and not any(what.startswith("files:") for _, what in self.method or ()):
-            for name in ("allow_missing", "prediction_scale"):
+            for name in ("allow_missing", "scale"):
                 if self.is_set(name):
                     raise UsageError(f"`{name}` requires `predictions` or `method` files:FOLDER")
 
@@ -137,7 +136,7 @@ class EvaluateSuperresSettings(DataSets, Upscaling, Exact, Shown, panel="Input")
 class SubmitSettings(Disparities, NewFile, panel="Input"):
     """Options of `pam submit`."""
 
-    requires: ClassVar = {"prediction_scale": ("predictions",), "prediction_seconds": ("predictions",)}
+    requires: ClassVar = {"scale": ("predictions",), "prediction_seconds": ("predictions",)}
     output: Path = option(
         "The archive to write.", "-o", default=..., metavar="FILE.zip", rich_help_panel="Output"
     )

@@ -114,6 +114,20 @@ class Pairs(Limit):
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
 
 
+class RectifiedPairs(Pairs):
+    """Which images belong together, for a network that looks along their rows."""
+
+    vertical: bool = flag("Match cameras one above the other; LEFT is the image of the upper one.")
+
+
+SCALE = option(
+    "Units per pixel of disparity in the files [default: 256 in 16-bit PNG, 16 in signed integers, else 1].",
+    metavar="N",
+    parse=parsing.number,
+    rich_help_panel="Input",
+)
+
+
 class Results(Settings, panel="Output"):
     """What happens to results that exist."""
 

@@ -101,7 +101,7 @@ def test_the_same_file_on_both_sides(pair: Path, command: list[str], other: str)
 def test_different_sizes(pair: Path, command: list[str]) -> None:
     Image.open("right.png").crop((0, 0, 90, 64)).save("right.png")
     with unchanged():
-        refuse(pam(*command, "left.png", "right.png"), 3, "left.png", "right.png", "96 x 64", "90 x 64")
+        refuse(pam(*command, "left.png", "right.png"), 3, "left.png", "right.png", "96x64", "90x64")
 
 
 @both_commands
@@ -228,7 +228,7 @@ def test_a_batch_goes_on_past_bad_pictures(pair: Path, command: list[str]) -> No
     errors = {record["left"]: record["error"] for record in run.records if record["error"]}
     assert "r/empty.png is empty" in errors["l/empty.png"]
     assert "l/text.png is not a picture" in errors["l/text.png"]
-    assert "l/small.png, r/small.png: the views differ in size" in errors["l/small.png"]
+    assert "l/small.png is 96x64 but r/small.png is 90x60: both images" in errors["l/small.png"]
     assert "l/tight.png: the left picture is 5 x 5 pixels" in errors["l/tight.png"]
     assert run.complaints == [*(f"error: {error}" for error in errors.values()), "1 ok, 4 failed"]
     made = {"disparity": ["out/good.pfm"], "superres": ["out/good_left.png", "out/good_right.png"]}

@@ -152,7 +152,8 @@ def test_verify_names_every_damage_with_its_sample_and_ends_with_3(sound: Path) 
         run.lines[1]
         == "pairs:set: cut: damage: set/right/cut.png is damaged or truncated: the file ends too early"
     )
-    assert run.lines[2] == "pairs:set: half: damage: the truth does not fit the pictures: twice of it fits"
+    said = "it fits when its numbers are divided by 0.5, which the key scale=0.5 declares"
+    assert run.lines[2] == f"pairs:set: half: damage: the truth does not fit the pictures: {said}"
     assert run.lines[3].startswith("pairs:set: small: damage: set/right/small.png is 96 x 64, the left")
     assert run.lines[4] == "pairs:set: 5 pairs, 4 damage, 0 incomplete"
 

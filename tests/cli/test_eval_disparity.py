@@ -99,7 +99,7 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
     assert found["seconds_per_pair"] > 0
     assert found["peak_memory_bytes"] > 1_000_000
     assert any("calib" in note for note in found["notes"])
-    assert any("KITTI's development kit" in note for note in found["notes"])
+    assert any("density: before holes are filled" in note for note in found["notes"])
     assert any("unverified" in note for note in found["notes"])
 
 
@@ -158,7 +158,7 @@ def test_resize_changes_pictures_and_truth_and_says_so(networks: None, mine: Pat
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
     small = [resized(sample, 64, 48, imresize_to) for sample in without_masks()]
     same(found["sets"][0], of_network(small, kitti=False))
-    assert any("64 x 48" in note for note in found["notes"])
+    assert any("64x48" in note for note in found["notes"])
 
 
 def test_weights_and_precision_are_named(networks: None, mine: Path) -> None:
@@ -346,15 +346,14 @@ def test_a_prediction_that_cannot_be_read_is_an_error(made: dict[str, np.ndarray
 
 def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
     for name, disparity in made.items():
-        eval_trees.write_disparity(f"made/{name}.pfm", disparity / 4)
+        eval_trees.write_disparity(f"made/{name}.pfm", disparity * 4)
     arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"]
-    found = answer(pam(*arguments, "--prediction-scale", "4"))
+    refuse(pam(*arguments), 3, "times the ground truth nearly", "--scale 4 if 4 units are one pixel")
+    found = answer(pam(*arguments, "--scale", "4"))
     same(found["sets"][0], of_files(made))
-    assert any("multiplied by 4" in note for note in found["notes"])
-    for value in ("0", "-1", "nan", "inf"):
-        refuse(pam(*arguments, f"--prediction-scale={value}"), 2, "--prediction-scale")
-    for value in ("1e308", "1e-300"):  # no pixels, or all of them 0, come of any file
-        refuse(pam(*arguments, f"--prediction-scale={value}"), 2, f"a scale of {float(value):g}")
+    assert any("4 units in the files are one pixel" in note for note in found["notes"])
+    for value in ("nan", "inf", "0", "1e308", "1e-300"):
+        refuse(pam(*arguments, f"--scale={value}"), 2, "--scale")
 
 
 def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:

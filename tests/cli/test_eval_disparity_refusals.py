@@ -30,7 +30,7 @@ NAMES = list(eval_trees.BOXES)
         (["--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
         (["--predictions", "made", "--max-disparity", "64"], ["--max-disparity"]),
         (["--predictions", "none"], ["no such folder", "none"]),
-        (["--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
+        (["--scale", "2"], ["--scale", "--predictions"]),
         (["--allow-missing"], ["--allow-missing", "--predictions"]),
         (["--max-disparity", "many"], ["--max-disparity", "many"]),
         (["--device", "gpu"], ["--device", "gpu"]),

@@ -182,10 +182,10 @@ def put_larger_pair() -> None:
     ("case", "said", "remedy"),
     [
         ("good", None, None),
-        ("exchanged", "the views look exchanged", "take --packed rl"),
+        ("exchanged", "the views look exchanged", "of a packed image, --packed rl"),
         ("vertical", "matches sit 3.0 px lower in the right view", "rectify it first (pam rectify)"),
-        ("shifted", "a tenth of the matches or more have disparities below -", "lower --min-disparity"),
-        ("identical", "both pictures are identical", "give the two views of a scene"),
+        ("shifted", "the pair is shifted, ", "disparities below 0 px: --min-disparity -30 searches"),
+        ("identical", "both images are identical", "give the two views of a scene"),
     ],
 )
 def test_warnings_about_a_pair(case: str, said: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_no_archive_of_own_pairs(mine: Path) -> None:
     [
         (["-o", "k.tar"], ["--output", ".zip"]),
         (["-o", "k.zip", "--prediction-seconds", "1"], ["--prediction-seconds", "--predictions"]),
-        (["-o", "k.zip", "--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
+        (["-o", "k.zip", "--scale", "2"], ["--scale", "--predictions"]),
         (["-o", "k.zip", "--predictions", "made", "--prediction-seconds", "1"], ["Middlebury's or ETH3D's"]),
         (["-o", "k.zip", "--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
     ],

@@ -77,7 +77,7 @@ def test_colours_of_a_video_run_over_the_disparities_of_all_frames(clips: Views,
     made = run("disparity left.mkv right.mkv -o d.mkv --color-map c.mkv")
     assert made.lines == ["d.mkv", "c.mkv"], made.stderr
     _, second, last = found = disparities("d.mkv")
-    own, whole = Range(last), Range(*found)
+    own, whole = Range([last]), Range(found)
     low, high = whole.low, whole.high
     assert f"colours of the video run from {low:.1f} to {high:.1f} px" in made.stderr
     assert (own.low, own.high) != (low, high)

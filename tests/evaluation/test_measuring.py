@@ -43,30 +43,50 @@ def sample(name: str = "a") -> Sample:
     return Sample(name, view, view, disparity=TRUTH)
 
 
-def warnings(factor: float) -> tuple[str, ...]:
-    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
-    return measure(Disparity(), Held(sample()), run).last.warnings
-
-
 @pytest.mark.parametrize(
     ("factor", "words"),
     [
-        (256, "256 times the truth"),
-        (2, "2 times the truth"),
+        (256, "256 times the ground truth nearly everywhere"),
+        (2, "2 times the ground truth"),
         (0.5, "0.5 times"),
-        (1 / 256, "1/256 of the truth"),
-        (-1, "negative"),
-        (0, "0 times"),
+        (1 / 256, "0.00391 times the ground truth"),
+        (-1, "negative everywhere"),
+        (-0.25, "negative everywhere"),
+        (0, "0 everywhere"),
     ],
 )
-def test_estimates_in_another_unit_or_of_another_sign_are_suspected(factor: float, words: str) -> None:
-    (line,) = warnings(factor)
-    assert words in line
+def test_estimates_in_another_unit_or_of_another_sign_are_an_error(factor: float, words: str) -> None:
+    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
+    with pytest.raises(InputError, match=f"a: the disparities are {words}"):
+        measure(Disparity(), Held(sample()), run)
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "hint"),
+    [
+        (64, 256, "`scale` 64 if 64 units are one pixel, as NeRF-Supervised Stereo stores them"),
+        (100, 256, "`scale` 100 if 100 units are one pixel, as InStereo2K stores them"),
+        (-1, 1, "`scale` -1 if"),
+        (7, 1, "`scale` 7 if"),
+    ],
+)
+def test_the_unit_of_the_files_is_named(stored: float, read: float, hint: str) -> None:
+    run = {"files": lambda _: Estimate(TRUTH * np.float32(stored / read), units=read)}
+    with pytest.raises(InputError) as refused:
+        measure(Disparity(), Held(sample()), run)
+    assert hint in str(refused.value)
+
+
+def test_the_unit_of_the_ground_truth_is_named() -> None:
+    off = replace(sample(), disparity=TRUTH * np.float32(100 / 256), units=256.0)
+    with pytest.raises(InputError, match=r"2\.56 times .*\(the key scale=100 of the data set if"):
+        measure(Disparity(), Held(off), {"network": lambda _: Estimate(TRUTH)})
 
 
 @pytest.mark.parametrize("factor", [1, 0.6, 1.7])
-def test_merely_bad_estimates_are_not(factor: float) -> None:
-    assert warnings(factor) == ()
+def test_merely_bad_estimates_are_measured(factor: float) -> None:
+    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
+    assert measure(Disparity(), Held(sample()), run).last.pooled["all"]["density"] == 100
 
 
 def test_samples_without_truth_are_left_out_and_said() -> None:
@@ -122,15 +142,12 @@ def rows_of(page: bytes) -> list[str]:
 
 
 def test_a_report_says_nothing_twice(files: Path) -> None:
-    """One pair, whose figures are those of its set, however they are averaged; a warning is no note."""
+    """One pair, whose figures are those of its set, however they are averaged."""
     for name, truth in {"a": TRUTH, "b": TRUTH + 100}.items():
         (files / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
-        (files / "made" / f"{name}.pfm").write_bytes(encode_disparity(truth * 9 + 1, ".pfm").data)
+        (files / "made" / f"{name}.pfm").write_bytes(encode_disparity(truth * 1.5 + 1, ".pfm").data)
     found = evaluate(Disparity(), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
     assert len(rows_of(found.report())) == 1
-    (warning,) = found.warnings
-    assert warning in found.notes
-    assert found.report().count(warning.encode()) == 1
     assert set(found.json()["sets"][0]["pooled"]) == {"all", "0-100"}, "programs are told of all"
 
     found = evaluate(Disparity(), [f"pairs:{files}"], [FilesMethod(files / "made")])

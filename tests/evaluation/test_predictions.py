@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.methods import FilesMethod, find_files, load_disparity, load_views
+from pamcli.evaluation.methods import find_files, load_disparity, load_views
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture
 
@@ -27,7 +27,9 @@ def picture(path: Path, pixels: np.ndarray) -> None:
 def test_every_format_is_read_by_the_name_of_the_sample(tmp_path: Path, suffix: str) -> None:
     put(tmp_path / f"000001_10{suffix}")
     found = find_files(tmp_path, ["000001_10"])
-    assert np.array_equal(load_disparity(found["000001_10"][0], "000001_10", (2, 3)), MAP, equal_nan=True)
+    assert np.array_equal(
+        load_disparity(found["000001_10"][0], "000001_10", (2, 3)).disparity, MAP, equal_nan=True
+    )
 
 
 def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> None:
@@ -37,20 +39,16 @@ def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> 
     put(tmp_path / "a.npy")
     found = find_files(tmp_path, ["TEST/A/0000/left/0006", "a.b"])
     assert found["TEST/A/0000/left/0006"] == [tmp_path / "TEST/A/0000/left/0006.pfm"]
-    assert load_disparity(found["a.b"][0], "a.b", (2, 3))[0, 0] == 2.5
+    assert load_disparity(found["a.b"][0], "a.b", (2, 3)).disparity[0, 0] == 2.5
 
 
 def test_other_units_are_scaled(tmp_path: Path) -> None:
     put(tmp_path / "x.png", MAP / 4)  # a program that stores 64 for a pixel where KITTI stores 256
     path = tmp_path / "x.png"
-    assert load_disparity(path, "x", (2, 3), scale=4) == pytest.approx(MAP, nan_ok=True, abs=1 / 64)
-    assert load_disparity(path, "x", (2, 3), scale=0.5)[1, 0] == 0.5
-
-
-@pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf")])
-def test_a_scale_that_is_none_is_refused(tmp_path: Path, scale: float) -> None:
-    with pytest.raises(UsageError, match="a scale of"):
-        FilesMethod(tmp_path, scale)
+    assert load_disparity(path, "x", (2, 3), scale=64).disparity == pytest.approx(
+        MAP, nan_ok=True, abs=1 / 64
+    )
+    assert load_disparity(path, "x", (2, 3), scale=512).disparity[1, 0] == 0.5
 
 
 def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> None:

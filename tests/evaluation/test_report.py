@@ -51,7 +51,6 @@ def report_data() -> Evaluation:
         summary=summary,
         images=Table(IMAGE_COLUMNS, IMAGE_ROWS),
         notes=("no object maps (obj_map)", NASTY),
-        warnings=(f"suspicious {NASTY}",),
         key_figures=((f"kitti {NASTY}", (("D1 (%)", "8.00"), ("bad-2 (%)", "9.00"))),),
         published={f"kitti2015 {NASTY}": Table(IMAGE_COLUMNS, ({"name": "SegStereo", "d1": 8.79},))},
         charts=(
@@ -102,7 +101,6 @@ def test_the_page_says_what_was_measured(page: bytes) -> None:
         assert words in text
     assert "Published on kitti2015" in text
     assert "not measured here" in text
-    assert "suspicious" in text
     assert "SegStereo" in text
     assert "How the figures are defined" in text
     assert "More than 3 px and more than 5 %." in text
@@ -142,7 +140,7 @@ def test_missing_figures_are_dashes_and_numbers_carry_their_exact_value(page: by
 
 def test_a_report_needs_neither_pictures_nor_charts() -> None:
     data = report_data()
-    bare = replace(data, published={}, charts=(), worst_pairs=(), notes=(), key_figures=(), warnings=())
+    bare = replace(data, published={}, charts=(), worst_pairs=(), notes=(), key_figures=())
     parsed = Page(render_report(bare))
     assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
     assert [text for text in parsed.text_of("h2") if text.strip()] == [

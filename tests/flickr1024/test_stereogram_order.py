@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from layered_scene import layered_pair, texture
 
-from pamcli.flickr1024.stereogram_order import OrderEvidence, weigh_order
 from pamcli.imaging.matching import grey, match_densely
+from pamcli.imaging.view_order import OrderEvidence, weigh_order
 
 
 def weighed(first: np.ndarray, second: np.ndarray, low: int, high: int) -> OrderEvidence:

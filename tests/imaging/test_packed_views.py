@@ -83,7 +83,7 @@ def test_a_photograph_with_a_gain_map_is_one_picture() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT[:20])), "the views differ in size"),
+        (made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT[:20])), "must have the same size"),
         (made.mpo(*[made.jpeg(LEFT)] * 3, kinds=(made.DISPARITY,) * 3), "holds 3 views of its scene"),
         (made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT))[:-400], "truncated"),
         (made.jpeg(LEFT), "does not say that it holds two views"),

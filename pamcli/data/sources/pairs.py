@@ -5,7 +5,9 @@ Or as two templates with `{}` name the views, and perhaps a third one the dispar
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
@@ -13,12 +15,12 @@ from pamcli.errors import UsageError
 from pamcli.files.finding import files_by_text, pictures_by_stem, shown
 from pamcli.files.pairing import read_pair_list
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
-from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.disparity_units import read_measured
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     if root.is_file():
-        if keys:
+        if keys.keys() - {"scale"}:
             raise UsageError(f"{shown(root)} is a list, which takes no templates")
         pairs = read_pair_list(root, root=Path(os.path.abspath("/")))
         lefts = {pair.key or "": pair.left for pair in pairs}
@@ -26,7 +28,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
             raise UsageError(f"{shown(root)} names a left picture twice, or two that differ by their suffix")
         rights = {pair.key or "": pair.right for pair in pairs if pair.right is not None}
         truth = {pair.key or "": pair.output for pair in pairs if pair.output is not None}
-    elif keys:
+    elif keys.keys() - {"scale"}:
         lefts, rights, truth = (_matching(root, keys, name) for name in ("left", "right", "disparity"))
     else:
         # Two pictures of one stem in a folder are refused, not chosen from.
@@ -37,8 +39,20 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         if path.suffix.lower() not in DISPARITY_SUFFIXES:
             known = ", ".join(DISPARITY_SUFFIXES)
             raise UsageError(f"the truth {shown(path)} is of no format that is known", f"take {known}")
-    parts = [Part("disparity", "truth (disparity)", read_disparity)]
+    parts = [Part("disparity", "truth (disparity)", partial(_read, scale=_scale(keys)))]
     return paired(lefts, rights, parts, {"disparity": truth})
+
+
+def _read(path: Path, scale: float | None) -> dict[str, Any]:
+    found = read_measured(path, scale=scale)
+    return {"disparity": found.disparity, "units": found.units}
+
+
+def _scale(keys: Mapping[str, str]) -> float | None:
+    try:
+        return float(keys["scale"]) if "scale" in keys else None
+    except ValueError:
+        raise UsageError(f"scale={keys['scale']} is no number", "units per pixel, as in scale=256") from None
 
 
 def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:
@@ -61,13 +75,16 @@ INFO = SourceInfo(
     (
         "left/NAME.png",
         "right/NAME.png",
-        "disparity/NAME.pfm  (optional; .png in 1/256 px, .npy, .tif)",
+        "disparity/NAME.pfm  (optional; .png, .npy, .tif; ?scale=)",
         "or a file with lines left<TAB>right[<TAB>disparity]",
         "called as the left picture, from / on; pam disparity --root / makes results of such names",
     ),
     open_source,
-    keys=tuple(
-        Key(name, f"template of the {what} below PATH ({_EXAMPLE})", ())
-        for name, what in (("left", "left view"), ("right", "right view"), ("disparity", "disparity"))
+    keys=(
+        *(
+            Key(name, f"template of the {what} below PATH ({_EXAMPLE})", ())
+            for name, what in (("left", "left view"), ("right", "right view"), ("disparity", "disparity"))
+        ),
+        Key("scale", "units per pixel of disparity; default: 256 in .png, 16 in signed integers, else 1", ()),
     ),
 )

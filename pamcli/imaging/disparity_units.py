@@ -1,0 +1,132 @@
+"""Disparity files of other programs: their units, their markers of no measurement, implausible values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.imaging.disparity_files import default_scale, in_pixels, read_numbers
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
+
+Disparities = NDArray[np.float32]
+
+UNITS = {
+    16: "OpenCV's StereoSGBM",
+    32: "CREStereo",
+    64: "NeRF-Supervised Stereo",
+    100: "InStereo2K",
+    128: "128 units per px",
+    200: "ApolloScape",
+    256: "KITTI",
+    1000: "1/1000 px",
+}
+"""Units per pixel of disparity, and who stores them."""
+CLOSE = 0.1
+"""Share by which a measured factor may miss a likely one."""
+MARKER_SHARE, MARKER_TIMES = 0.005, 5
+"""Share of the pixels that hold the lowest value where it marks no measurement, and how many times more often
+it is there than the next value."""
+OTHER_UNIT, ENOUGH = 1.8, 64
+"""Times the ground truth from which a constant factor is another unit, and the pixels that show one."""
+LEAST, MOST = 5.0, 1.0
+"""Plausible disparities: the 98th percentile is at least so many pixels, and at most so many image widths."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A disparity map, (H, W) float32 px, NaN = unknown."""
+
+    disparity: Disparities
+    units: float
+    """Units per pixel in the file."""
+    warnings: list[str]
+
+
+def read_measured(
+    path: Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
+) -> Measured:
+    """Read a disparity file of any program, with markers of no measurement as unknown.
+
+    scale: as of `read_disparity`. Markers are 0, and the lowest value where many pixels hold it (-1, OpenCV's
+    lowest disparity less one). Raises as `read_disparity`.
+    """
+    numbers = read_numbers(path, max_pixels)
+    disparity, said = in_pixels(numbers, path, scale), []
+    marker = no_measurement(disparity)
+    if marker is not None:
+        marked = disparity == np.float32(marker)
+        said.append(f"{100 * marked.mean():.2g} % of the pixels hold {marker:g} px and count as not measured")
+        disparity[marked] = np.nan
+    units = default_scale(numbers.dtype, path) if scale is None else scale
+    if scale is None and (doubt := implausible(disparity, units)):
+        said.append(doubt)
+    return Measured(disparity, units, said)
+
+
+def no_measurement(disparity: Disparities) -> float | None:
+    """Return the value that stands for no measurement, px; None: every known value may be one."""
+    known = disparity[np.isfinite(disparity)]
+    if not known.size:
+        return None
+    values, counts = np.unique(known, return_counts=True)
+    lowest, often = float(values[0]), int(counts[0])
+    if often < max(MARKER_SHARE * known.size, 2) or len(values) == 1:
+        return None
+    if lowest <= 0 and often > MARKER_TIMES * counts[1]:
+        return lowest
+    # Above 0 a plane of one disparity may be the lowest, unless all other values are fractions.
+    rest = values[1:] % 1 != 0
+    alone = len(rest) > 16 and often > MARKER_TIMES * counts[1:].max() and values[1] - values[0] >= 1
+    return lowest if alone and lowest % 1 == 0 and rest.mean() > 0.5 else None
+
+
+def implausible(disparity: Disparities, stored: float) -> str | None:
+    """Say why the unit is probably another one, with the scale that fits; None: values are plausible.
+
+    stored: units per pixel by which the map was read.
+    """
+    known = disparity[np.isfinite(disparity)]
+    if not known.size:
+        return None
+    high, width = float(np.quantile(known, 0.98)), disparity.shape[1]
+    if high < 0:
+        return "all disparities are negative: `scale` -1 changes their sign" if known.max() < 0 else None
+    if (LEAST if stored != 1 else 1.0) <= high <= MOST * width:
+        return None
+    units = high * stored
+    fitting = [each for each in UNITS if LEAST <= units / each <= min(0.8 * width, 300) and each != stored]
+    hint = " or ".join(f"`scale` {each} ({UNITS[each]})" for each in fitting[:2])
+    if stored == 1 and high <= 1:
+        hint = f"`scale` {1 / width:.3g} if they are shares of the width"
+    hint = hint or "`scale` N states how many units are 1 px"
+    low = float(np.quantile(known, 0.02))
+    return f"disparities of {low:.3g} to {high:.3g} px are implausible in an image {width} px wide, {hint}"
+
+
+def unit_of(factor: float) -> float:
+    """Return the number of units per pixel that a measured factor stands for."""
+    near = min((0.25, 0.5, 1, 2, 4, 8, *UNITS), key=lambda unit: abs(np.log(abs(factor) / unit)))
+    close = abs(abs(factor) / near - 1) <= CLOSE
+    return float(np.copysign(near if close else float(f"{abs(factor):.3g}"), factor))
+
+
+def constant_factor(found: Disparities, truth: Disparities) -> float | None:
+    """Return the factor by which a map misses the ground truth nearly everywhere; None: by none.
+
+    Negative maps have a negative one. Both in pixels, (H, W), NaN = unknown.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        both = (truth > 0) & np.isfinite(truth) & np.isfinite(found)
+        ratios = (found[both] / truth[both]).astype(np.float64)
+    if ratios.size < ENOUGH:
+        return None
+    if not ratios.any():
+        return 0.0
+    middle = float(np.median(ratios))
+    constant = np.mean(np.abs(ratios - middle) < 0.2 * abs(middle)) > 0.5
+    if np.mean(ratios < 0) > 0.95:
+        return middle if constant else -1.0
+    return middle if constant and not 1 / OTHER_UNIT < middle < OTHER_UNIT else None

@@ -1,0 +1,68 @@
+"""One option for the unit of disparity files: in pam depth, pam eval, pam dataset and pairs:."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from pam_program import Run, pam, refuse
+from PIL import Image
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+MAP = np.add.outer(np.linspace(20, 40, 60), np.linspace(0, 20, 80))
+
+
+def depth(*arguments: str) -> Run:
+    return pam(
+        "depth", *arguments, "--focal", "700", "--baseline", "0.12m", "--depth", "z.npy", "--overwrite"
+    )
+
+
+@pytest.mark.parametrize(
+    ("units", "said"), [(16, "--scale 16 (OpenCV's StereoSGBM)"), (100, "256 units per pixel")]
+)
+def test_depth_of_files_in_other_units(here: Path, units: int, said: str) -> None:
+    cv2.imwrite("d.png", np.rint(MAP * units).astype(np.uint16))
+    assert said in depth("d.png").stderr
+    assert depth("d.png", "--scale", str(units)).complaints == []
+    metres = np.load("z.npy")
+    assert (metres.min(), metres.max()) == pytest.approx((1.4, 4.2), rel=0.01)
+    refuse(depth("d.png", "--prediction-scale", "16"), 2, "did you mean --scale?")
+
+
+def test_opencv_integers_and_their_marker_become_no_wall(here: Path) -> None:
+    numbers = np.rint(MAP * 16).astype(np.int16)
+    numbers[:, 30:39] = -16
+    np.save("d.npy", numbers)
+    assert "hold -1 px and count as not measured" in depth("d.npy").stderr
+    metres = np.load("z.npy")
+    assert np.isnan(metres[:, 30:39]).all()
+    assert (np.nanmin(metres), np.nanmax(metres)) == pytest.approx((1.4, 4.2), rel=0.01)
+
+
+@pytest.mark.parametrize("units", [100, 64, 200])
+def test_the_unit_of_a_ground_truth_is_found_and_declared(here: Path, units: int) -> None:
+    box = (240, 120, 540, 290)
+    for side in ("left", "right"):
+        Path("set", side).mkdir(parents=True)
+        Image.open(SAMPLE / f"{side}.png").convert("RGB").crop(box).save(f"set/{side}/a.png")
+    truth = cv2.imread(str(SAMPLE / "disparity.pfm"), cv2.IMREAD_UNCHANGED)[120:290, 240:540]
+    Path("set/disparity").mkdir()
+    cv2.imwrite(
+        "set/disparity/a.png", np.rint(np.where(np.isfinite(truth), truth, 0) * units).astype(np.uint16)
+    )
+    run = pam("dataset", "verify", "pairs:set")
+    assert run.code == 3
+    assert f"divided by {units}, which the key scale={units} declares" in run.stdout.decode()
+    assert pam("dataset", "verify", f"pairs:set?scale={units}").code == 0
+    made = np.rint(np.where(np.isfinite(truth), truth, 0) * 256 / units).astype(np.uint16)
+    Path("made").mkdir()
+    cv2.imwrite("made/a.png", made)
+    refuse(
+        pam("eval", "disparity", "--data", f"pairs:set?scale={units}", "--predictions", "made"),
+        3,
+        "times the ground truth nearly everywhere",
+        "--scale ",
+    )

@@ -1,0 +1,108 @@
+"""Disparity files of other programs: units, markers of no measurement, implausible values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.disparity_units import constant_factor, implausible, read_measured, unit_of
+
+MAP = np.add.outer(np.linspace(20, 40, 60), np.linspace(0, 20, 80)).astype(np.float32)
+
+
+def stored(path: Path, numbers: np.ndarray) -> Path:
+    if path.suffix == ".npy":
+        np.save(path, numbers)
+    else:
+        cv2.imwrite(str(path), numbers)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "scale"),
+    [
+        ("kitti.png", np.rint(MAP * 256).astype(np.uint16), None),
+        ("sgbm.npy", np.rint(MAP * 16).astype(np.int16), None),
+        ("sgbm.tif", np.rint(MAP * 16).astype(np.int16), None),
+        ("sgbm.png", np.rint(MAP * 16).astype(np.uint16), 16),
+        ("instereo2k.png", np.rint(MAP * 100).astype(np.uint16), 100),
+        ("middlebury.png", np.rint(MAP * 4).astype(np.uint8), 4),
+        ("levels.npy", np.rint(MAP * 64).astype(np.uint16), 64),
+        ("negative.npy", -MAP, -1),
+        ("pixels.npy", MAP.astype(np.float64), None),
+    ],
+)
+def test_units(tmp_path: Path, name: str, numbers: np.ndarray, scale: float | None) -> None:
+    found = read_measured(stored(tmp_path / name, numbers), scale=scale)
+    np.testing.assert_allclose(found.disparity, MAP, atol=0.13)
+    assert found.warnings == []
+
+
+def test_integers_that_do_not_say_their_unit_are_asked_for(tmp_path: Path) -> None:
+    for name, kind in (("a.npy", np.uint16), ("b.png", np.uint8), ("c.tif", np.uint16)):
+        with pytest.raises(InputError, match=r"do not say how many are one pixel .*`scale` N"):
+            read_disparity(stored(tmp_path / name, (MAP * 4).astype(kind)))
+    for scale in (0, 1e300, 1e-300, float("nan")):
+        with pytest.raises(UsageError, match="`scale`"):
+            read_disparity(tmp_path / "a.npy", scale=scale)
+
+
+@pytest.mark.parametrize("marker", [0.0, -1.0, -17.0, np.nan, np.inf, -np.inf])
+def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
+    hidden = np.zeros(MAP.shape, bool)
+    hidden[:, :9] = True
+    found = read_measured(stored(tmp_path / "a.npy", np.where(hidden, np.float32(marker), MAP)))
+    assert np.array_equal(np.isnan(found.disparity), hidden)
+    said = (
+        []
+        if not np.isfinite(marker)
+        else [f"11 % of the pixels hold {marker:g} px and count as not measured"]
+    )
+    assert found.warnings == said
+
+
+def test_the_lowest_disparity_less_one_of_opencv(tmp_path: Path) -> None:
+    numbers = np.rint(MAP * 16).astype(np.int16)
+    numbers[:, :9] = 15 * 16  # minDisparity 16
+    assert np.isnan(read_measured(stored(tmp_path / "a.npy", numbers)).disparity[:, :9]).all()
+
+
+def test_a_wall_is_no_marker(tmp_path: Path) -> None:
+    levels = np.where(MAP < 40, 5, 11).astype(np.float32)  # whole pixels, as in old ground truth
+    found = read_measured(stored(tmp_path / "a.npy", levels))
+    assert np.array_equal(found.disparity, levels)
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("disparity", "read", "hint"),
+    [
+        (
+            MAP / 16,
+            256,
+            "disparities of 1.49 to 3.51 px are implausible in an image 80 px wide, `scale` 16 (OpenCV",
+        ),
+        (MAP * 16, 1, "`scale` 16 (OpenCV's StereoSGBM)"),
+        (MAP / 80, 1, "`scale` 0.0125 if they are shares of the width"),
+        (-MAP, 1, "all disparities are negative: `scale` -1"),
+    ],
+)
+def test_implausible_values_name_the_likely_unit(disparity: np.ndarray, read: float, hint: str) -> None:
+    assert hint in (implausible(disparity, read) or "")
+    assert implausible(MAP, read) is None
+
+
+def test_constant_factors() -> None:
+    noisy = MAP * np.random.default_rng(0).normal(1, 0.05, MAP.shape).astype(np.float32)
+    for factor in (0.25, 4, 100 / 256):
+        assert constant_factor(noisy * factor, MAP) == pytest.approx(factor, rel=0.02)
+    assert unit_of(256 * 0.251) == 64
+    assert unit_of(-1.02) == -1
+    other = np.random.default_rng(1).uniform(0, 200, MAP.shape).astype(np.float32)
+    assert constant_factor(other, MAP) is None
+    assert constant_factor(MAP * 1.3, MAP) is None
