@@ -58,11 +58,7 @@ def canonical(names: Mapping[str, Any]) -> dict[str, str]:
         plain = re.sub(r"[\W_]", "", name).lower()
         key = next((key for key in _ALONE if _KNOWN.get(plain) == key), None)
         if key is None:
-            match = (
-                re.fullmatch(r"(left|right)(.+)|(.+?)(left|right|l|r|\d)(fe)?", plain)
-                if len(plain) < 60
-                else None
-            )
+            match = re.fullmatch(r"(left|right)(.+)|(.+?)(left|right|l|r|\d)(fe)?", plain[:60])
             stem, side = (
                 ((match[1] and match[2]) or match[3] or "", match[1] or match[4]) if match else ("", "")
             )

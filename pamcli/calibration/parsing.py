@@ -119,8 +119,13 @@ def parse(data: bytes) -> tuple[str, list[Tree], str]:
         )
     if b"'optimization_inputs" in data:  # of mrcal: megabytes that are no YAML
         data = re.sub(rb"b'[^'\n]*'", b"''", data)
-    if len(data) > LARGEST_SETTINGS or b"\0" in data:
-        raise InputError(f"is not a text file of numbers of at most {LARGEST_SETTINGS >> 20} MB")
+    if b"\0" in data:
+        raise InputError("is not a text file of numbers")
+    if len(data) > LARGEST_SETTINGS:
+        raise InputError(
+            f"has more than {LARGEST_SETTINGS >> 20} MB of text, which no calibration has",
+            "rectification maps (stereoMapL_x ...) tell no baseline: give the calibration they were made of",
+        )
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:

@@ -282,7 +282,7 @@ def test_missing_and_long_files(tmp_path: Path) -> None:
         read_calibration(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="it is a folder"):
         read_calibration(tmp_path)
-    with pytest.raises(InputError, match="not a text file of numbers"):
+    with pytest.raises(InputError, match="has more than 1 MB of text, which no calibration has"):
         read(tmp_path, "a" * (1 << 20) + "b")
 
 
