@@ -41,7 +41,8 @@ class Progress:
         """Estimate the time that remains. each: seconds of a pair; passed: those of the current one."""
         if self.total is not None and (left := self.total - self.completed) > 0:
             self.remaining = max(left * each - passed, 0.0)
-            self.rate = f"{self.rate.partition(', ')[0]}, {_seconds(self.remaining)} left".removeprefix(", ")
+            speed = self.rate.partition(", ")[0] if self._timed else ""
+            self.rate = f"{speed}, {_seconds(self.remaining)} left".removeprefix(", ")
 
     def expect(self, count: int) -> None:
         """Raise the number of pairs that are to come by `count`."""

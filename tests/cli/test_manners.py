@@ -144,6 +144,9 @@ def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     now = 3.0
     first(0.25)  # 12 s a pair, of which 3 have passed
     assert said == ["pairs: 0 of 15, 25% of the next one, 0:02:57 left"]
+    now = 8.0
+    first(0.5)
+    assert shown.rate == "0:03:52 left"
     now = 10.0
     shown.advance()
     assert len(said) == 1, "what follows comes once a minute"
