@@ -131,6 +131,6 @@ class MemoryBudget:
             limits.append(max(least, int(COMFORTABLE * free)))
         if not limits or held + need(height, width) <= min(limits):
             return height + self.model.multiple
-        step: float = max(need(height, width) / height, 1)  # memory grows with the rows
-        rows = int((min(limits) - held) / step) // self.model.multiple * self.model.multiple
-        return int(max(fewest, rows))
+        multiple = self.model.multiple
+        fitting = (min(limits) - held) * height // max(need(height, width), 1)  # it grows with the rows
+        return max(fewest, fitting // multiple * multiple)

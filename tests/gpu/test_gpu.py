@@ -97,7 +97,7 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     left, right = (np.tile(image, (4, 2, 1)) for image in sample())
-    matcher = StereoMatcher.load(device="cuda", precision="fp32", match_size=1)
+    matcher = StereoMatcher.load(device="cuda", precision="bf16", match_size=1)
     whole = matcher(left, right).disparity
     matcher.model.runtime.forget()  # type: ignore[attr-defined]
     torch.cuda.empty_cache()
@@ -107,7 +107,7 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
         found = matcher(left, right).disparity
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert np.abs(found - whole).mean() < 0.02
+    assert np.abs(found - whole).mean() < 0.1  # other sizes, other algorithms in 16 bits
     lines = [record.message for record in caplog.records if "not enough memory" in record.message]
     assert lines
     assert "continuing in bands" in lines[0]
