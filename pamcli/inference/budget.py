@@ -104,7 +104,7 @@ class MemoryBudget:
 
     def _rows(self, left: Pixels, right: Pixels, results: int, given: tuple[Pixels, Pixels]) -> int:
         """Return how many rows to compute at a time. Raises DeviceError."""
-        height, width = left.shape[:2]
+        height, width = int(left.shape[0]), int(left.shape[1])
         need = self.model.memory
         free = free_memory(self._device)
         held = results + (0 if given[0] is left else left.nbytes + right.nbytes)
