@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from pamcli.cli.console import as_options
+from pamcli.cli.console import JSON, Messages, Quiet, as_options
 from pamcli.cli.groups import command, group
-from pamcli.cli.options import JSON, Messages, Quiet
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import PackedLayout
@@ -37,7 +36,7 @@ def show(
     """Show what was understood of a calibration, of any of the programs in pam guide calibration-files.
 
     $ pam calibration show calib.txt
-    $ pam calibration show rig.yaml --json
+    $ pam calibration show rig.yaml
     """
     console = messages.console(jsonl=json)
     from pamcli.batch.metres import finish_calibration, read_description

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from pamcli.cli.completing import one_or_all
-from pamcli.cli.console import Console
+from pamcli.cli.console import JSONL, Console, Quiet
 from pamcli.cli.groups import command, group
-from pamcli.cli.options import JSONL, Quiet
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, listed
@@ -183,7 +182,7 @@ def stats(
         sets.append((label, pictures))
     from pamcli.data.statistics import set_figures
     from pamcli.evaluation.published import table_of_sets
-    from pamcli.evaluation.tables import json_row, text_table
+    from pamcli.evaluation.results import json_row, text_table
     from pamcli.workers import default_workers
 
     rows = []

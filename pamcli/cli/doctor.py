@@ -7,8 +7,7 @@ from typing import Any
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import Console, as_options
-from pamcli.cli.options import JSON
+from pamcli.cli.console import JSON, Console, as_options
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option

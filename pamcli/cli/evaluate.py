@@ -6,8 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from pamcli.cli.completing import one_or_all
-from pamcli.cli.console import Console
-from pamcli.cli.options import JSONL, Messages
+from pamcli.cli.console import JSONL, Console, Messages
 from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
 from pamcli.settings.options import flag
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from pamcli.cli.options import JSONL, Quiet
+from pamcli.cli.console import JSONL, Quiet
 from pamcli.settings.preparing import PrepareSettings
 
 

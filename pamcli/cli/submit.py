@@ -1,6 +1,6 @@
 """pam submit: the archive that a benchmark's server takes."""
 
-from pamcli.cli.options import Messages
+from pamcli.cli.console import Messages
 from pamcli.settings.evaluation import SubmitSettings
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli.console import Console, on_signals
-from pamcli.cli.options import Messages
+from pamcli.cli.console import Console, Messages, on_signals
 from pamcli.settings.options import flag
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
 from pamcli.silent import NOBODY

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli.console import Console, listen
+from pamcli.cli.console import JSON, JSONL, Console, Messages, listen
 from pamcli.cli.groups import command, group
-from pamcli.cli.options import JSON, JSONL, Messages
 from pamcli.errors import PamError, UsageError
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file

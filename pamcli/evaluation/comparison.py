@@ -19,8 +19,8 @@ from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, DisparitySummary
 from pamcli.evaluation.protocols import POOLED
 from pamcli.evaluation.regions import FOUND, range_regions
 from pamcli.evaluation.report_charts import CurveChart
+from pamcli.evaluation.results import Column, Table, Value, json_row, json_rows, text_columns
 from pamcli.evaluation.run import MeasuredSet
-from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, text_columns
 
 Measured = MeasuredSet[DisparitySummary]
 

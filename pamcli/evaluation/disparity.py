@@ -12,8 +12,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation import comparison, studies
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
-from pamcli.evaluation.error_distributions import FRACTIONS
-from pamcli.evaluation.figures import ImageFigures, flat
+from pamcli.evaluation.figures import FRACTIONS, ImageFigures, flat
 from pamcli.evaluation.methods import Estimates, Method, NetworkMethod
 from pamcli.evaluation.protocols import (
     MEANS,
@@ -26,9 +25,18 @@ from pamcli.evaluation.protocols import (
 from pamcli.evaluation.regions import RANGES, REGIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity, shown_methods
-from pamcli.evaluation.results import Evaluation, Fact
+from pamcli.evaluation.results import (
+    Column,
+    Evaluation,
+    Fact,
+    Table,
+    Value,
+    json_row,
+    json_rows,
+    json_value,
+    text_columns,
+)
 from pamcli.evaluation.run import MeasuredSet, Task
-from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, json_value, text_columns
 from pamcli.imaging.resize import imresize_to
 
 HEADLINE = ("pixels", "density", "epe", "d1", "bad-2", "bad-3", "bad-1", "rms", "bad-4", "bad-0.5")

@@ -20,8 +20,18 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
-from pamcli.evaluation.error_distributions import ConfidenceCurve, ConfidenceTally, ErrorHistogram
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, flat, mean_figures, size_of
+from pamcli.evaluation.figures import (
+    ConfidenceCurve,
+    ConfidenceTally,
+    ErrorHistogram,
+    Figures,
+    ImageFigures,
+    Meter,
+    Summary,
+    flat,
+    mean_figures,
+    size_of,
+)
 from pamcli.evaluation.preparing import errors_of, interpolate_background, on_fine_grid, repeated
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import REGIONS, found_regions, range_regions, region_masks

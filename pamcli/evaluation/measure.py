@@ -13,6 +13,7 @@ from pamcli.data.source import Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
 from pamcli.evaluation.results import WORST, Evaluation
+from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown as shown_path
 from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
@@ -164,9 +165,16 @@ def _measured(
 
 
 def write_files(found: Evaluation, settings: Any) -> Evaluation:
-    """Write the files that were asked for. Raises OutputError."""
-    report, per_image = (place and Path(place) for place in (settings.report, settings.per_image))
-    found.write(per_image=per_image, report=report, tables=map(Path, settings.table or ()))
+    """Write the files that were asked for, each whole. Raises OutputError."""
+    forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
+    texts = [] if settings.per_image is None else [(Path(settings.per_image), found.csv)]
+    texts += [(Path(path), forms[Path(path).suffix.lower()]) for path in settings.table or ()]
+    for path, text in texts:
+        write_atomically(path, text().encode("utf-8", "surrogateescape"))
+    if settings.report is not None:
+        from pamcli.evaluation.report import render_report
+
+        write_atomically(Path(settings.report), render_report(found))
     return found
 
 

@@ -5,21 +5,23 @@ a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) wher
 pam itself calls them.
 """
 
+import ctypes
 import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.figures import size_of
 from pamcli.evaluation.results import Fact
@@ -29,6 +31,41 @@ from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging.disparity_units import Measured, read_measured
 from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
+
+Result = TypeVar("Result")
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
+    """Run something: what it returns, and the bytes that it took at most beyond those held before.
+
+    gpu: a torch.device, whose memory counts instead of this process's. None: this system does not tell it, as
+    others than Linux.
+    """
+    from pamcli.inference.memory import gpu_peak_of, remember_peak
+
+    if gpu is not None:
+        return gpu_peak_of(run, gpu)
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)  # what is free but kept would be taken again unseen
+    remember_peak()
+    try:
+        _RESET.write_text("5")  # the peak becomes what is held now
+        held = _status("VmRSS")
+    except (OSError, ValueError):
+        return run(), None
+    result = run()
+    return result, max(0, _status("VmHWM") - held)
+
+
+def _status(name: str) -> int:
+    """Read a number of bytes. Raises OSError, ValueError: it is not told."""
+    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"no {name}")
+    return int(found[1]) * 1024
+
 
 Estimates = Callable[[Sample], Estimate | None]
 """Finds the disparity of a sample; None: there is nothing for it."""

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
-from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import Enlarges, Estimates, Method
+from pamcli.evaluation.methods import Enlarges, Estimates, Method, peak_of
 from pamcli.evaluation.preparing import interpolate_background
 from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair

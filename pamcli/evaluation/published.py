@@ -14,7 +14,7 @@ from importlib import resources
 
 from pamcli.data.statistics import SetFigures
 from pamcli.evaluation.figures import Figures, flat
-from pamcli.evaluation.tables import Column, Table, Value, text_columns
+from pamcli.evaluation.results import Column, Table, Value, text_columns
 
 SETS = (
     ("Middlebury", 65, 3511605),

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, ShownPair, data_uri
-from pamcli.evaluation.tables import Column, Table, Value, json_value
+from pamcli.evaluation.results import Column, Table, Value, json_value
 
 _WIDE = 2.0  # from this ratio of width to height on, panels stand two in a row instead of four
 _LONG = 40  # from this many characters on, the text of a cell is broken into lines

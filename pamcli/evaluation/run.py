@@ -22,8 +22,17 @@ from pamcli.evaluation.figures import Answer, Case, ImageFigures, Meter, Total, 
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch, watched
 from pamcli.evaluation.published import published_rows, published_table
 from pamcli.evaluation.report_pictures import ShownPair
-from pamcli.evaluation.results import WORST, Evaluation, Fact
-from pamcli.evaluation.tables import Column, Table, Value, json_row, shown_value, text_columns
+from pamcli.evaluation.results import (
+    WORST,
+    Column,
+    Evaluation,
+    Fact,
+    Table,
+    Value,
+    json_row,
+    shown_value,
+    text_columns,
+)
 from pamcli.files.finding import counted, listed, shown
 
 
@@ -131,7 +140,7 @@ def evaluate(
 
     >>> matcher = StereoMatcher.load("pasmnet2")
     >>> found = evaluate(Disparity(), ["kitti2015:kitti"], [NetworkMethod(matcher, "pasmnet2")])
-    >>> Path("report.html").write_bytes(found.report())
+    >>> Path("report.html").write_bytes(render_report(found))
 
     data: as `NAME:PATH`, or opened. compare: with published rows. worst: how many of the worst pairs of each
     set the report shows. advance: called after each sample. watch: of a `NetworkMethod`.

@@ -17,8 +17,8 @@ from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate
 from pamcli.evaluation.methods import Method, NetworkMethod
 from pamcli.evaluation.regions import range_regions
 from pamcli.evaluation.report_charts import CurveChart
+from pamcli.evaluation.results import Column, Table, Value, text_columns
 from pamcli.evaluation.run import MeasuredSet
-from pamcli.evaluation.tables import Column, Table, Value, text_columns
 from pamcli.imaging.resize import imresize_to, nearest
 
 STUDIES = ("resolution", "range")

@@ -11,7 +11,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.evaluation.figures import ImageFigures, flat
 from pamcli.evaluation.methods import Method
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
-from pamcli.evaluation.results import Evaluation, Fact
+from pamcli.evaluation.results import Column, Evaluation, Fact, Value, json_rows
 from pamcli.evaluation.run import MeasuredSet, Task
 from pamcli.evaluation.superres_metrics import (
     METRICS,
@@ -22,7 +22,6 @@ from pamcli.evaluation.superres_metrics import (
     SuperresSummary,
     superres_pair,
 )
-from pamcli.evaluation.tables import Column, Value, json_rows
 from pamcli.imaging.degrading import Degradation
 
 BICUBIC = "bicubic"

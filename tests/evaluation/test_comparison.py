@@ -14,13 +14,13 @@ from test_measuring import TRUTH, Held, Network, sample
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.comparison import LEAST_SCENES, difference, mean_interval
-from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.methods import NetworkMethod
+from pamcli.evaluation.methods import NetworkMethod, peak_of
 from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import found_regions
+from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate
 from pamcli.inference.memory import peak_memory
 
@@ -119,7 +119,7 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     titles = [panel.title for panel in found.worst_pairs[0].panels]
     assert titles[0] == "Left view"
     assert titles[2:] == ["one: disparity", "one: error", "two: disparity", "two: error"]
-    page = found.report().decode()
+    page = render_report(found).decode()
     assert "Where the methods differ most" in page
     assert "Methods side by side" in page
     assert any("bootstrap of 8 scenes" in note for note in found.notes)

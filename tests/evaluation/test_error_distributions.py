@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.evaluation.error_distributions import FRACTIONS, ConfidenceCurve, ConfidenceTally, ErrorHistogram
+from pamcli.evaluation.figures import FRACTIONS, ConfidenceCurve, ConfidenceTally, ErrorHistogram
 
 
 def curve(errors: list[float], confidence: list[float]) -> ConfidenceCurve:

@@ -18,6 +18,7 @@ from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.methods import FilesMethod, NetworkMethod
 from pamcli.evaluation.protocols import usual_protocol
+from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate, measure
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture
@@ -129,7 +130,7 @@ def test_one_call_makes_figures_and_a_report(files: Path) -> None:
     assert found.json()["sets"][0]["pooled"]["all"]["epe"] == pytest.approx(1, abs=1e-5)
     assert found.json()["study"]["kind"] == "range"
     assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
-    page = found.report().decode()
+    page = render_report(found).decode()
     assert page.startswith("<!doctype html>")
     assert page.count("<figure><h3>") == 2
     assert "range of disparity" in page
@@ -147,14 +148,14 @@ def test_a_report_says_nothing_twice(files: Path) -> None:
         (files / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
         (files / "made" / f"{name}.pfm").write_bytes(encode_disparity(truth * 1.5 + 1, ".pfm").data)
     found = evaluate(Disparity(), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
-    assert len(rows_of(found.report())) == 1
+    assert len(rows_of(render_report(found))) == 1
     assert set(found.json()["sets"][0]["pooled"]) == {"all", "0-100"}, "programs are told of all"
 
     found = evaluate(Disparity(), [f"pairs:{files}"], [FilesMethod(files / "made")])
     rows = [(row["region"], row["average"]) for row in found.summary.rows]
     regions = ("all", "0-100", "100-200")
     assert rows == [*((region, "pooled") for region in regions), ("all", "mean of pictures")]
-    shown = rows_of(found.report())
+    shown = rows_of(render_report(found))
     assert len(shown) == len(set(shown)) == len(rows) + 2
     with pytest.raises(UsageError, match="is given twice"):
         evaluate(Disparity(), [f"pairs:{files}"] * 2, [FilesMethod(files / "made")])
@@ -225,7 +226,7 @@ def test_a_study_of_the_range_keeps_its_ranges_under_rules_that_have_others(file
     task = Disparity(study="range", protocols=("spring",))
     found = evaluate(task, [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
     assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
-    assert found.report().startswith(b"<!doctype html>")
+    assert render_report(found).startswith(b"<!doctype html>")
 
 
 def test_sets_of_one_kind_have_names_of_their_own(files: Path) -> None:

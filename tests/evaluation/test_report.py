@@ -18,8 +18,7 @@ import pytest
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import shown_disparity, shown_superres
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import Column, Table
+from pamcli.evaluation.results import Column, Evaluation, Table
 
 NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' {{ x }} {% y %}"
 

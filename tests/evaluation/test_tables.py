@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import (
+from pamcli.evaluation.results import (
     Column,
+    Evaluation,
     Table,
     csv_table,
     json_rows,
