@@ -1,0 +1,67 @@
+"""Every image size works: any width and height from the smallest on, one after the other in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pamcli.errors import InputError
+from pamcli.inference.budget import MemoryBudget
+from pamcli.inference.device import processor_has_bf16
+from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+
+SHIFT = 8
+SIZES = [(width, 16 + width % 23) for width in range(16, 701, 19)]
+SIZES += [(1023, 17), (1537, 31), (2561, 16), (4099, 19), (6000, 16), (16, 16), (33, 401)]
+"""WIDTH, HEIGHT; 2561 px and more need more than one block of rows."""
+
+
+def pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    texture = np.random.default_rng(0).integers(0, 256, (height, width + SHIFT, 3), np.uint8)
+    return texture[:, :width], texture[:, SHIFT:]
+
+
+@pytest.fixture(scope="module", params=["fp32", "bf16"])
+def matcher(request: pytest.FixtureRequest) -> StereoMatcher:
+    if request.param == "bf16" and not processor_has_bf16():
+        pytest.skip("this processor emulates bf16")
+    return StereoMatcher.load("pasmnet2", device="cpu", precision=request.param, match_size=1)
+
+
+def test_images_of_mixed_sizes_are_matched(matcher: StereoMatcher) -> None:
+    for width, height in SIZES:
+        found = matcher(*pair(width, height)).disparity
+        assert found.shape == (height, width)
+        assert np.isfinite(found).all()
+        assert found.min() >= 0
+        if min(width, height) > 48:
+            assert abs(np.median(found[:, 2 * SHIFT :]) - SHIFT) < 1
+
+
+@pytest.mark.parametrize("size", [(700, 401), (97, 640)])
+def test_bands_of_any_size_are_matched(
+    matcher: StereoMatcher, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matcher.model, "halo", 32)
+    whole = matcher(*pair(*size), extras=EXTRAS)
+    monkeypatch.setattr(MemoryBudget, "_rows", lambda *_: 160)
+    found = matcher(*pair(*size), extras=EXTRAS)
+    assert found.disparity.shape == whole.disparity.shape
+    assert np.abs(found.disparity - whole.disparity).mean() < 0.1
+
+
+def test_images_of_mixed_sizes_are_upscaled() -> None:
+    upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu")
+    for width, height in [(8, 8), (9, 31), (97, 8), (310, 11), (1601, 8)]:
+        for image in upscaler(*pair(width, height)):
+            assert image.shape == (2 * height, 2 * width, 3)
+            assert image.std() > 10
+
+
+@pytest.mark.parametrize(("width", "height", "least"), [(15, 40, 16), (40, 15, 16)])
+def test_images_below_the_smallest_size_are_refused(
+    matcher: StereoMatcher, width: int, height: int, least: int
+) -> None:
+    with pytest.raises(InputError, match=f"left image is {width}x{height}: both sides must be at least {least}"):
+        matcher(*pair(width, height))
