@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.inference import Progress
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.model import Match
 from pamcli.inference.pictures import Pixels, plain_array, to_network, to_pixels
 from pamcli.inference.runners import Runner, Session, open_runner
-from pamcli.inference.tiles import Progress, Tile, join, tiles
+from pamcli.inference.tiles import Tile, join, tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
 

@@ -1,16 +1,16 @@
 """A stereo model of some weights: networks of pam, exported files, and networks of others."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pamcli.errors import UsageError
+from pamcli.inference import Progress
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignModel
 from pamcli.inference.model import StereoModel, TorchModel
 from pamcli.inference.onnx_file import SUFFIX, OnnxModel, is_exported
-from pamcli.inference.tiles import Progress
 from pamcli.registry import description
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
@@ -57,11 +57,14 @@ def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]
     Returns:
         For each piece what its share is told to.
     """
-    if progress is None:
-        return [lambda share: None] * len(work)
-    ends = list(itertools.accumulate(work))
+    tell = progress or (lambda share: None)
+    told: list[Progress] = []
+    begin = 0.0
+    for size in work:
+        told.append(partial(_tell_portion, tell, begin / sum(work), size / sum(work)))
+        begin += size
+    return told
 
-    def portion(begin: float, size: float) -> Progress:
-        return lambda share: progress((begin + share * size) / ends[-1])
 
-    return [portion(end - size, size) for end, size in zip(ends, work, strict=True)]
+def _tell_portion(tell: Progress, begin: float, size: float, share: float) -> None:
+    tell(begin + share * size)

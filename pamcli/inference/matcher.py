@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
-from pamcli.inference.budget import MemoryBudget
+from pamcli.inference import Progress
 from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.loading import load, portions
 from pamcli.inference.match_size import (
@@ -24,7 +24,7 @@ from pamcli.inference.match_size import (
 )
 from pamcli.inference.model import StereoModel
 from pamcli.inference.pictures import Pixels, check_pair, moved
-from pamcli.inference.tiles import Progress
+from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25

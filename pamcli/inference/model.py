@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pamcli.inference import Progress
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.pictures import Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.runtime import Runtime
-from pamcli.inference.tiles import Progress
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
@@ -155,8 +155,9 @@ class TorchModel:
         inside = (..., slice(above, None), slice(width))
 
         def program(left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
-            images = ((to_network(each, above, beside) - self._mean) / self._std for each in (left, right))
-            found = self.network(*images, max_disparity, confidence=confidence)
+            left, right = to_network(left, above, beside), to_network(right, above, beside)
+            views = (left - self._mean) / self._std, (right - self._mean) / self._std
+            found = self.network(*views, max_disparity, confidence=confidence)
             outputs = [found.disparity[0, 0][inside]]
             if confidence:
                 outputs.append(upsample(found.confidence[None], 4)[0, 0][inside])

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.finding import check_regular
+from pamcli.inference import Progress
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import HINT, free_memory, readable
 from pamcli.inference.model import Match, predicted_memory
 from pamcli.inference.pictures import Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.providers import ON_CPU, library, open_session, running
-from pamcli.inference.tiles import Progress
 from pamcli.networks.blocks import convert, fold_batch_norms, upsample
 from pamcli.networks.parallax import valid_mask
 from pamcli.networks.pasmnet import SIZE_MULTIPLE

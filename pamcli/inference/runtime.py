@@ -62,7 +62,7 @@ class Runtime:
         with torch.inference_mode(), self.compute.exactly():
             if self.compute.device.type != "cuda":
                 outputs = program(*(each.to(self.compute.device) for each in tensors))
-                return [_to_array(each) for each in outputs]
+                return [np.array(each.cpu().numpy(), order="C") for each in outputs]
             with torch.cuda.device(self.compute.device):
                 sizes = tuple((each.shape, each.dtype) for each in tensors)
                 return self._on_cuda(program, (key, sizes), tensors, verify)
@@ -123,11 +123,6 @@ class Runtime:
             self._refused.add(key)
             return None
         return _Graph(graph, inputs, outputs)
-
-
-def _to_array(tensor: Tensor) -> Array:
-    """Return a contiguous array of its own."""
-    return np.array(tensor.cpu().numpy(), order="C")
 
 
 def _to_arrays(tensors: tuple[Tensor, ...]) -> list[Array]:

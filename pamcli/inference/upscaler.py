@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to
-from pamcli.inference.budget import MemoryBudget
+from pamcli.inference import Progress
 from pamcli.inference.loading import load, portions
 from pamcli.inference.model import StereoModel
 from pamcli.inference.pictures import Pixels, check_pair
-from pamcli.inference.tiles import Progress
+from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 SMALLEST_SIDE = 8

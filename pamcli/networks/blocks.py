@@ -213,6 +213,20 @@ class Decoder(nn.Module):
         return out
 
 
+class ParallaxAttentionBlock(nn.Module):
+    """Features, queries and keys of one block (Figure 7b); the weights serve both views."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.head = Convolutions(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
+        self.query = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+        self.key = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        f = self.head(x)
+        return x + f, self.query(f), self.key(f)
+
+
 def upsample_and_join(
     unit: nn.Sequential, deeper: Tensor, skip: Tensor | None, *, skip_first: bool = False
 ) -> Tensor:
@@ -278,10 +292,11 @@ def convert(network: Network, dtype: torch.dtype) -> Network:
     The rounding of the images is almost half of what 16 bits cost, and the layer that reads them a hundredth
     of the work.
     """
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
-    for place, layer in enumerate(layers):
-        kept = dtype if place else torch.float32
-        layer.to(dtype=kept, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    kept = torch.float32
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.to(dtype=kept, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            kept = dtype
     return network
 
 

@@ -17,6 +17,7 @@ from pamcli.networks.blocks import (
     Convolutions,
     Decoder,
     Encoder,
+    ParallaxAttentionBlock,
     conv,
     conv_unit,
     convert,
@@ -201,20 +202,6 @@ class Hourglass(nn.Module):
         F2 = self.D2(F1, x2)
         F3 = self.D3(F2, x1)
         return F1, F2, F3, x1, x0
-
-
-class ParallaxAttentionBlock(nn.Module):
-    """Features, queries and keys of one block (Figure 7b); the weights serve both views."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.head = Convolutions(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
-        self.query = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
-        self.key = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        f = self.head(x)
-        return x + f, self.query(f), self.key(f)
 
 
 class Stage(nn.Module):

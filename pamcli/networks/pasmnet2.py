@@ -5,7 +5,7 @@ finer scales take its answer as one more candidate and correct the edges. At eac
 cost serves both directions of the attention (`symmetric_attention`). A first disparity is regressed in a
 window around the attention's peak and then updated: each pixel looks up how well the disparities near its own
 match; a hidden state, which that changes, gives weights for a mean of its neighbours' disparities and the
-coarser scale's, and a correction that is added (`neighbourhoods.mixed`). A convex mixture upsamples the last
+coarser scale's, and a correction that is added (`updates.mixed`). A convex mixture upsamples the last
 disparity (as in RAFT).
 
 Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the images' size
@@ -28,6 +28,7 @@ from pamcli.networks.blocks import (
     Convolutions,
     Decoder,
     Encoder,
+    ParallaxAttentionBlock,
     conv,
     conv_unit,
     convert,
@@ -40,11 +41,20 @@ from pamcli.networks.blocks import (
     upsample,
     upsample_and_join,
 )
-from pamcli.networks.error_scale import SURROUNDINGS, ErrorScale, confidence_of, with_surroundings
-from pamcli.networks.neighbourhoods import convex_upsample, edged, mixed, neighbours, signed_log
 from pamcli.networks.parallax import ParallaxMaps
-from pamcli.networks.pasmnet import STAGE_STRIDES, ParallaxAttentionBlock
+from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
+from pamcli.networks.updates import (
+    SURROUNDINGS,
+    ErrorScale,
+    confidence_of,
+    convex_upsample,
+    edged,
+    mixed,
+    neighbours,
+    signed_log,
+    with_surroundings,
+)
 from pamcli.onednn import add_convolved
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
@@ -179,7 +189,7 @@ class PASMnet2(nn.Module):
         F1 = self.D1(self.D0(self.E4(x3)), x3)
         F2 = self.D2(F1, x2)
         F3 = upsample_and_join(self.D3, F2, x1)
-        x1, x2, x3 = (_first(each, len(left)) for each in (x1, x2, x3))
+        x1, x2, x3 = _first(len(left), x1, x2, x3)
 
         limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
         v1, features = self.st1(F1)
@@ -187,7 +197,7 @@ class PASMnet2(nn.Module):
         v2, features = self.st2(upsample_and_join(self.b2, v1, F2))
         attention2 = attend(features, attention1.cost, limits[1])
         v3, features = self.st3(upsample_and_join(self.b3, v2, F3))
-        v1, v2, v3 = (_first(each, len(left)) for each in (v1, v2, v3))
+        v1, v2, v3 = _first(len(left), v1, v2, v3)
         del F1, F2, F3
         attention3 = attend(features, attention2.cost, limits[2], finest=True)
         del features
@@ -214,9 +224,9 @@ class PASMnet2(nn.Module):
         )
 
 
-def _first(views: Tensor, count: int) -> Tensor:
-    """Return features of the left images alone; in inference a copy, which lets go of the right ones."""
-    return views[:count].clone() if is_inference() else views[:count]
+def _first(count: int, *views: Tensor) -> list[Tensor]:
+    """Return features of the left images alone; in inference copies, which let go of the right ones."""
+    return [each[:count].clone() if is_inference() else each[:count] for each in views]
 
 
 class Stage(nn.Module):
@@ -263,15 +273,14 @@ class Stage(nn.Module):
             query, key = block.query[0], block.key[0]
             assert isinstance(query, nn.Conv2d) and isinstance(key, nn.Conv2d)  # noqa: PT018
             assert query.bias is not None and key.bias is not None  # noqa: PT018
-            W, V = (layer.weight[:, :, 0, 0].double() for layer in (query, key))
+            W, V = query.weight[:, :, 0, 0].double(), key.weight[:, :, 0, 0].double()
             w, v = query.bias.double(), key.bias.double()
             vector = (W.T @ v + V.T @ w)[None]
             weight = torch.cat((W.T @ V + V.T @ W, vector))[..., None, None]
             bias = torch.cat((vector[0], 2 * (w @ v)[None]))
-            merged += [(each / (2 * self.width)).float() for each in (weight, bias)]
+            merged += [(weight / (2 * self.width)).float(), (bias / (2 * self.width)).float()]
             block.query, block.key = Convolutions(), Convolutions()
-        products = nn.ParameterList(nn.Parameter(each, False) for each in merged)
-        self.products = cast("Sequence[Tensor]", products)
+        self.products = cast("Sequence[Tensor]", nn.ParameterList(merged).requires_grad_(False))
 
 
 class Scale(nn.Module):
@@ -303,11 +312,14 @@ class Scale(nn.Module):
             upsampled = 2 * upsample(coarser.disparity[:, None])[:, 0]
             theirs = neighbours(edged(upsampled, 1), 1, 1)  # the coarser scale's (B, 9, h, w)
             match_of_theirs = attention.lookup(upsampled.detach(), NEAR_COARSER)
-        d, updates = attention.initial, []
+        d, updates, reach = attention.initial, [], max(self.dilations)
         for _ in range(self.updates):
-            around = self._around(d)
+            padded, around, others = edged(d, reach), [], []
+            for dilation in self.dilations:
+                near = neighbours(padded, reach, dilation)
+                around.append(near)
+                others += [near[:, :4].detach(), near[:, 5:].detach()]
             here = d.detach()[:, None]
-            others = [part.detach() for near in around for part in (near[:, :4], near[:, 5:])]
             seen = [
                 attention.lookup(d.detach(), REACH),
                 signed_log(torch.cat(others, 1) - here),  # the shape of the disparity
@@ -323,12 +335,6 @@ class Scale(nn.Module):
             d = mixed(torch.cat(around, 1), mixing)
             updates.append(d)
         return ScaleResult(attention, tuple(updates), hidden)
-
-    def _around(self, d: Tensor) -> list[Tensor]:
-        """Return the 3 x 3 neighbours of a disparity (B, h, w) at each dilation, (B, 9, h, w) each."""
-        reach = max(self.dilations)
-        padded = edged(d, reach)
-        return [neighbours(padded, reach, dilation) for dilation in self.dilations]
 
 
 class Update(nn.Module):

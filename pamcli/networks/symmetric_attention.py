@@ -140,7 +140,7 @@ def _attend_in_blocks(
     found = cost.new_empty(4, count, height, width)
     mask = _mask(cost, max_disparity)
     step = max(2, BLOCK // width**2 // 2 * 2) if cost.device.type == "cpu" else height
-    lines_left, lines_right = (part.float().permute(0, 2, 3, 1) for part in (left, right))
+    lines_left, lines_right = left.float().permute(0, 2, 3, 1), right.float().permute(0, 2, 3, 1)
     for image in range(count):
         around = None
         if coarse is not None:  # edges repeated: (h/2 + 2, w/2 + 2, w/2 + 2)
@@ -215,7 +215,7 @@ def _upsample_into(cost: Tensor, around: Tensor) -> None:
 def _doubled(x: Tensor, dim: int, into: Tensor) -> Tensor:
     """Upsample by 2, linearly, along a dimension, all but its ends: from n + 2 to 2n values."""
     size = x.shape[dim] - 2
-    before, here, after = (x.narrow(dim, start, size) for start in range(3))
+    before, here, after = x.narrow(dim, 0, size), x.narrow(dim, 1, size), x.narrow(dim, 2, size)
     even, odd = torch.unflatten(into, dim, (size, 2)).unbind(dim + 1)
     torch.lerp(before, here, 0.75, out=even)
     torch.lerp(here, after, 0.25, out=odd)

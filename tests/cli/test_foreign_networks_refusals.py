@@ -108,7 +108,7 @@ def test_what_does_not_fit_into_memory(pair: Path, monkeypatch: pytest.MonkeyPat
             run = pam(*command, "--weights", network)
             assert run.code == 5, run.stderr
             (line,) = (each for each in run.complaints if each.startswith("error"))
-            assert "not enough memory for a pair of 96 x 64 pixels" in line
+            assert "not enough memory for a pair of 96x64" in line
     monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
     with unchanged():
         refuse(pam(*DISPARITY, "--weights", "net.toml"), 5, "not enough memory for whole.onnx")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.inference.budget import MemoryBudget
 from pamcli.inference.device import processor_has_bf16
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.tiles import MemoryBudget
 from pamcli.inference.upscaler import StereoUpscaler
 
 SHIFT = 8
@@ -63,5 +63,7 @@ def test_images_of_mixed_sizes_are_upscaled() -> None:
 def test_images_below_the_smallest_size_are_refused(
     matcher: StereoMatcher, width: int, height: int, least: int
 ) -> None:
-    with pytest.raises(InputError, match=f"left image is {width}x{height}: both sides must be at least {least}"):
+    with pytest.raises(
+        InputError, match=f"left image is {width}x{height}: both sides must be at least {least}"
+    ):
         matcher(*pair(width, height))

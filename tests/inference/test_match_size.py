@@ -12,12 +12,12 @@ from sample_cut import Cut, whole_sample
 from pamcli.errors import UsageError
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
-from pamcli.inference.budget import MemoryBudget
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import AUTO_LARGEST, AUTO_PIXELS, matched_size, resized
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.inference.onnx_file import OnnxModel
+from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 

@@ -9,10 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError
-from pamcli.inference import budget
-from pamcli.inference.budget import MemoryBudget
+from pamcli.inference import tiles as tiling
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import Progress, bands, join, shares, spans, tiles
+from pamcli.inference.tiles import MemoryBudget, Progress, bands, join, shares, spans, tiles
 from pamcli.inference.upscaler import StereoUpscaler
 
 
@@ -125,7 +124,7 @@ def test_without_enough_memory_bands_become_smaller_and_one_line_says_so(
 def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     matcher = StereoMatcher.load(device="cpu", max_memory=3_000_000_000)
     image = np.broadcast_to(np.uint8(0), (2000, 1000, 3))
-    monkeypatch.setattr(budget, "free_memory", lambda _: 10**12)
+    monkeypatch.setattr(tiling, "free_memory", lambda _: 10**12)
     need = matcher.model.memory
     for allowed in (10**12, 10**9, 6 * 10**8):
         matcher._budget.max_memory = matcher._budget._taken + 3 * 2 * image.nbytes + allowed

@@ -9,9 +9,9 @@ from sample_cut import Cut
 from torch import Tensor
 
 from pamcli.errors import InputError, ModelError
-from pamcli.inference.budget import MemoryBudget
 from pamcli.inference.device import Compute
 from pamcli.inference.model import TorchModel
+from pamcli.inference.tiles import MemoryBudget
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.passrnet import PASSRnet, SuperResolution
 from pamcli.registry.catalog import locate

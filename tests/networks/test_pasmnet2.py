@@ -10,11 +10,18 @@ from formulas import formula_images, golden
 from random_networks import normalised, pasmnet2
 from torch import Tensor
 
-from pamcli.networks.error_scale import ErrorScale, confidence_of, with_surroundings
-from pamcli.networks.neighbourhoods import convex_upsample, edged, mixed, neighbours
 from pamcli.networks.parallax import RowAttention
 from pamcli.networks.pasmnet2 import REACH, UPDATES, PASMnet2, Stage, join
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
+from pamcli.networks.updates import (
+    ErrorScale,
+    confidence_of,
+    convex_upsample,
+    edged,
+    mixed,
+    neighbours,
+    with_surroundings,
+)
 
 STRIDES = (16, 8, 4)
 
