@@ -71,10 +71,12 @@ def main() -> None:
     print(f"{swapped} of {len(views)} exchanged pairs look exchanged")
 
 
-def _common(left: NDArray[np.generic], right: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+def _common(
+    left: NDArray[np.generic], right: NDArray[np.generic]
+) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     """Both views cut to the size that they have in common."""
     height, width = np.minimum(left.shape[:2], right.shape[:2])
-    return [left[:height, :width], right[:height, :width]]
+    return left[:height, :width], right[:height, :width]
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
         pictures = [Path(picture.replace("{}", pair.key or "")) for pair in pairing.pairs]
     for each in pictures:
         require_file(each)
-    pairs = (replace(pair, right=each) for pair, each in zip(pairing.pairs, pictures, strict=True))
+    pairs = (pair._replace(right=each) for pair, each in zip(pairing.pairs, pictures, strict=True))
     return pairing._replace(pairs=tuple(pairs), unpaired=())
 
 

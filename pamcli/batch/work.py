@@ -214,7 +214,7 @@ class Work:
             do = "leave out `vertical`" if self.vertical else problem.do
             raise InputError(f"{pair.title}: {problem.text}", do)
         turned = "turned by 90 degrees, " if self.vertical else ""
-        return [turned + line for line in check.warnings(getattr(self.settings, "min_disparity", None))]
+        return [*map(turned.__add__, check.warnings(getattr(self.settings, "min_disparity", None)))]
 
     def remark(self, pair: StereoPair) -> str | None:
         """Return what a person should know of how a pair is worked on; said once for all where it is so."""

@@ -1,9 +1,9 @@
-"""Methods side by side: their figures, paired differences with 95 % intervals, errors by part of the picture.
+"""Compare methods: metrics, paired differences with 95 % intervals, errors by image region.
 
-Differences are paired: of each picture, a method's figure minus that of the first method. Pictures of one
-scene are alike, so scenes are drawn, not pictures: the interval is a studentised bootstrap of the (weighted)
-mean, whose spread is the jackknife's over scenes (Efron and Tibshirani 1993, Sections 12.5 and 11.5). Plain
-percentiles of few scenes are too narrow: of 12 scenes they hold the truth in 86 to 91 of 100 draws.
+Differences are paired: for each image, a method's metric minus that of the first method. Images of one scene
+are correlated, so the bootstrap resamples scenes: the interval is a studentised bootstrap of the (weighted)
+mean with the jackknife's spread over scenes (Efron and Tibshirani 1993, Sections 12.5 and 11.5). Plain
+percentiles are too narrow for few scenes: with 12 scenes they cover the true mean in 86 to 91 % of draws.
 """
 
 import itertools
@@ -25,29 +25,29 @@ from pamcli.evaluation.run import MeasuredSet
 Measured = MeasuredSet[DisparitySummary]
 
 FIGURES = ("d1", "epe", "bad-2")
-"""What is compared, behind what the protocol states: three figures."""
+"""Metrics to compare after those that the protocol states."""
 
 DISTANCES = (0.0, 16.0, 32.0, 64.0, 128.0, math.inf)
-"""Edges of the ranges of the truth, px, in which errors are given: far to near."""
+"""Edges of the ground-truth ranges, px, for which errors are listed, far to near."""
 
 DRAWS = 2000
 LEAST_SCENES = 5
-"""Fewer scenes give no interval."""
+"""Minimum number of scenes for an interval."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much a figure of one method exceeds that of another, in the mean of the pictures."""
+    """The mean difference over images between the metric of one method and that of another."""
 
     mean: float
     low: float
-    """Lower end of the 95 % interval; NaN: there are too few scenes."""
+    """Lower end of the 95 % interval; NaN if there are too few scenes."""
     high: float
     pictures: int
     scenes: int
 
     def text(self, decimals: int) -> str:
-        """Write it as people read it: "+1.20 [+0.80, +1.70]"."""
+        """Format the difference for people: "+1.20 [+0.80, +1.70]"."""
         mean, low, high = (f"{value:+.{decimals}f}" for value in (self.mean, self.low, self.high))
         return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
 
@@ -57,10 +57,10 @@ def mean_interval(
     scenes: Sequence[object],
     weights: NDArray[np.floating] | None = None,
 ) -> tuple[float, float]:
-    """Find the 95 % interval of a weighted mean, drawing scenes.
+    """Compute the 95 % interval of a weighted mean by resampling scenes.
 
-    values: (N,); scenes: which scene each belongs to, N of them; weights: (N,), by default 1. Returns both
-    ends; NaN where there are fewer than `LEAST_SCENES` scenes.
+    `values`: (N,). `scenes`: the scene of each value, length N. `weights`: (N,), all 1 by default. Returns
+    both ends of the interval; NaN with fewer than `LEAST_SCENES` scenes.
     """
     places, which = np.unique(np.asarray([str(scene) for scene in scenes]), return_inverse=True)
     count = len(places)
@@ -78,14 +78,14 @@ def mean_interval(
     sums, sizes = sums[drawn], sizes[drawn]
     means = sums.sum(axis=1) / sizes.sum(axis=1)
     spreads = np.sqrt(((sums - means[:, None] * sizes) ** 2).sum(axis=1)) / sizes.sum(axis=1)
-    # Draws of scenes that hardly differ have no spread of their own; a quarter of all scenes' is the least.
+    # Draws of nearly equal scenes have almost no spread: bound it below by a quarter of the overall spread.
     ratios = (means - mean) / np.maximum(spreads, spread / 4)
     low, high = np.quantile(ratios, [0.025, 0.975], method="inverted_cdf")
     return float(mean - high * spread), float(mean - low * spread)
 
 
 def difference(one: Measured, method: str, other: str, metric: str) -> Difference | None:
-    """Compare a method with another one by a figure of all pixels; None: no picture has it of both."""
+    """Compare two methods by a metric over all pixels; return None if no image has it for both."""
     pairs = zip(one.methods[method].images, one.methods[other].images, strict=True)
     found = [
         (image.name, image.figures["all"][metric] - of_other.figures["all"][metric])
@@ -107,9 +107,9 @@ def difference(one: Measured, method: str, other: str, metric: str) -> Differenc
 def compared(
     sets: Sequence[Measured], columns: Mapping[str, Column]
 ) -> tuple[tuple[Table, Table], list[CurveChart], dict[str, Any]]:
-    """Make the table of methods, that of the parts of the pictures, charts, and all of it for JSON.
+    """Return the tables of methods and of image regions, the charts, and their data for JSON.
 
-    columns: those of the figures.
+    `columns`: the columns of the metrics, by key.
     """
     first, *_ = names = [*sets[0].methods]
     rows: list[dict[str, Value]] = []
@@ -155,7 +155,7 @@ def compared(
 
 
 def notes(sets: Sequence[Measured]) -> list[str]:
-    """Say how the intervals were found, of each set."""
+    """Return one note per data set on how its intervals were computed."""
     said = []
     for one in sets:
         scenes = {one.source.scene(image.name) for image in one.last.images if image.figures}
@@ -172,7 +172,7 @@ def _costs(total: DisparitySummary) -> dict[str, Value]:
     memory = [image.memory for image in total.images if image.memory is not None]
     return {
         "seconds": sum(seconds) / len(seconds) if seconds else None,
-        # With the first pair libraries are loaded, too.
+        # The first pair also pays for loading libraries.
         "megabytes": max(memory[1:] or memory) / 1e6 if memory else None,
     }
 
@@ -182,7 +182,7 @@ def _by_part(sets: Sequence[Measured], names: Sequence[str], figure: Column) -> 
     for one in sets:
         totals = [total.pooled for total in one.methods.values()]
         ranges = [*range_regions(one.last.protocol.ranges)]
-        # Parts that only some data tell: Spring's and Booster's.
+        # Regions that only some data sets define: those of Spring and Booster.
         told = [name for name in totals[0] if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
         for part in ("all", "noc", "occluded", "bg", "fg", *FOUND, *told, *ranges):
             if part in totals[0]:

@@ -1,4 +1,4 @@
-"""Disparity as a task to measure: by the rules of each data set's benchmark; its tables and charts."""
+"""Measure disparity by the protocol of each data set's benchmark, and build its tables and charts."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,20 +45,20 @@ TRUST = (
     *("ause-epe", "ause-bad-2"),
     *(f"{seen}-{share}" for seen in ("visible", "occluded") for share in ("precision", "recall")),
 )
-"""Figures of the three tables on the terminal, the most telling first; all others have all of them."""
+"""Metrics of the three terminal tables, most important first; every other output has all metrics."""
 
 UNITS = {
     "pixels": ("", 0),
     **dict.fromkeys(("epe", "rms", *SPREAD), ("px", 2)),
     **dict.fromkeys(("ause-epe", "ause-bad-2"), ("", 3)),
 }
-"""Units and decimals of figures; all others are in percent with two."""
+"""Units and decimals of metrics; the others are in percent with two decimals."""
 CAPITALS = {"epe", "d1", *SPREAD}
-"""Figures whose names are capitals."""
+"""Metrics whose titles are written in capitals."""
 
 
 def _column(key: str) -> Column:
-    """Describe a figure of `METRICS`, or that of another region, as "noc d1"."""
+    """Return the column of a `METRICS` key, optionally after a region, as in "noc d1"."""
     region, _, metric = key.rpartition(" ")
     title = metric.upper() if metric in CAPITALS else metric
     return Column(key, f"{region} {title}".strip(), *UNITS.get(metric, ("%", 2)), note=METRICS[metric])
@@ -71,22 +71,21 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Disparity(Task[Sample, Estimate, DisparitySummary]):
-    """Measures disparity by the rules of each data set's benchmark, or by those that are named.
+    """The disparity task, measured by each data set's own protocol or by named protocols.
 
-    Raises UsageError: no such study, no such protocol, one that is named twice, a limit of the truth below
-    1 px or beside a protocol's own.
+    Raises UsageError: unknown study, unknown or repeated protocol, or `max_gt` below 1 px or with a protocol.
     """
 
     max_gt: float | None = None
-    """Count only truth below this, px."""
+    """Count only pixels with ground truth below this, px."""
     resize: tuple[int, int] | None = None
-    """Width and height to which pictures and truth are brought first."""
+    """Width and height to resize images and ground truth to before matching."""
     study: str | None = None
-    """One of `studies.STUDIES`, measured beside."""
+    """One of `studies.STUDIES`, measured in addition."""
     comparing: bool = False
-    """Tell of several methods how they differ: with intervals, and by more parts of the pictures."""
+    """Compare several methods: paired differences with intervals, and more image regions."""
     protocols: tuple[str, ...] = ()
-    """Names of `PROTOCOLS`, of which the first rules all tables; () = that of each data set's benchmark."""
+    """Keys of `PROTOCOLS`; the first one rules all tables. () = the protocol of each data set's benchmark."""
 
     title = "Disparity"
     columns = COLUMNS
@@ -143,7 +142,7 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         return {} if self.study is None else studies.variants(self.study, method)
 
     def rank(self, images: Sequence[ImageFigures]) -> float | None:
-        """Rank by D1; of several methods by how much it differs, and where it does not, by the error."""
+        """Rank by D1; rank several methods by their largest D1 difference, ties by the end-point error."""
         if not all(image.figures for image in images):
             return None
         shares, errors = ([image.figures["all"][key] for image in images] for key in ("d1", "epe"))
@@ -155,7 +154,7 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     def shown(
         self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
     ) -> ShownPair:
-        """Draw a pair; of one network with maps of where its views differ, and where it doubts."""
+        """Draw a pair for the report; for a single network also its left-right difference and doubt."""
         assert case.disparity is not None
         said = [
             f"D1 {image.figures['all']['d1']:.1f} %, end-point error {image.figures['all']['epe']:.2f} px"
@@ -181,7 +180,7 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         return [("maximum disparity", "none" if limit is None else f"{limit} px")]
 
     def rows(self, total: DisparitySummary) -> Iterator[dict[str, Value]]:
-        """Leave out what would repeat a row: the mean over one picture, a range that holds every pixel."""
+        """Yield one row per region and average; skip rows that would repeat another one."""
         for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
             for region in filter(figures.__contains__, REGIONS):
                 pictures = total.having(region)
@@ -218,7 +217,7 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
 
 
 def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
-    """Yield each method's figures for JSON; the method is named where there are several."""
+    """Yield the metrics of each method for JSON, with its name if there are several."""
     for name, total in one.methods.items():
         averages = (total.pooled, total.image_means)
         pooled, means = ({part: json_row(each) for part, each in figures.items()} for figures in averages)
@@ -234,7 +233,7 @@ def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
 
 
 def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveChart]:
-    """Draw the histogram of errors and, where confidence was given, the sparsification curve."""
+    """Yield the histogram of errors and, if there is confidence, the sparsification curve."""
     summary = one.last
     counts = tuple(summary.errors.between(list(ERROR_EDGES)))
     without = max(round(summary.pooled["all"]["pixels"]) - int(summary.errors.counts.sum()), 0)
@@ -254,7 +253,7 @@ def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveCha
 def _by_rules(
     page: Evaluation, protocols: Sequence[str], sets: Sequence[MeasuredSet[DisparitySummary]]
 ) -> Evaluation:
-    """Add the table of what is stated under each protocol, a column each, and what the protocols are."""
+    """Add the table of stated metrics, one column per protocol, and describe the protocols."""
     several = any(len(one.methods) > 1 for one in sets)
     rows = [row for one in sets for name, total in one.methods.items() for row in _stated(one, name, total)]
     words = text_columns("data", "method", "region", "figure")
@@ -285,7 +284,7 @@ def _by_rules(
 def _stated(
     one: MeasuredSet[DisparitySummary], method: str, total: DisparitySummary
 ) -> list[dict[str, Value]]:
-    """Collect the figures that the protocols state, a row for each region that has pixels and each name."""
+    """Return a row for each stated metric and each region that has pixels."""
     found: dict[tuple[str, str], dict[str, Value]] = {}
     for name, summary in total.rules.items():
         for each in summary.protocol.stated:

@@ -1,13 +1,13 @@
-"""Errors of disparity maps as KITTI and Middlebury define them, of each picture and of a whole set.
+"""Compute disparity errors as KITTI and Middlebury define them, per image and per data set.
 
-Counted is what `DisparityProtocol.counts` says: by default every pixel whose truth is known and above 0.
-Which of them are D1's outliers is found in `preparing.errors_of`. Figures have names (`METRICS`) and are
-given for parts of the picture (`REGIONS`). Of a set there are two kinds, which differ: pooled, over all
-pixels of all pictures, as KITTI 2015 ranks and as everything in pam's documentation is stated; and means of
-the pictures' figures, as KITTI 2012 and Middlebury rank (there weighted, see `protocols`).
+`DisparityProtocol.counts` selects the counted pixels: by default those with known ground truth above 0.
+`preparing.errors_of` computes D1's outliers. Metrics have names (`METRICS`) and are reported per image region
+(`REGIONS`). A data set has two averages: pooled over all pixels of all images, as KITTI 2015 ranks and as
+pam's documentation reports; and the mean of the per-image metrics, as KITTI 2012 and Middlebury rank
+(Middlebury weights images, see `protocols`).
 
-Holes of a result: KITTI fills them first (`interpolate_background`) and states the density before. Anywhere
-else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
+KITTI fills holes of a result first (`interpolate_background`) and reports the density before. Elsewhere holes
+remain: they fail every threshold and are excluded from means and quantiles.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ from pamcli.files.finding import counted as amount
 from pamcli.imaging.disparity_units import UNITS, constant_factor, unit_of
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
-"""Errors, px, above which a pixel is bad: 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those
-of Middlebury and ETH3D, 2, 4, 6 and 8 Booster's."""
+"""Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D
+0.5, 1, 2 and 4, Booster 2, 4, 6 and 8."""
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
@@ -69,38 +69,38 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a method says of a sample."""
+    """The result of a method for one sample."""
 
     disparity: NDArray[np.floating]
-    """(H, W) pixels; NaN or inf = no estimate (KITTI: below 0, too)."""
+    """(H, W), px; NaN or inf = no estimate (KITTI: also below 0)."""
     visible: NDArray[np.bool_] | None = None
-    """(H, W) pixels that the right view sees, too; measured where the truth knows occluded ones."""
+    """(H, W), True where the pixel is visible in both images; measured if the ground truth has occlusions."""
     confidence: NDArray[np.floating] | None = None
-    """(H, W) in [0, 1]."""
+    """(H, W), in [0, 1]."""
     seconds: float | None = None
-    """What the method took."""
+    """Run time of the method, s."""
     memory: int | None = None
-    """Bytes that it took at most beyond what was held before."""
+    """Peak memory of the method beyond what was in use before, bytes."""
     again: Callable[..., Any] | None = None
-    """Asks the network for more of the same pair."""
+    """Runs the network on the same pair again, for further outputs."""
     units: float | None = None
-    """Units per pixel by which a file of it was read."""
+    """Units per pixel with which a result file was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisparitySummary(Summary):
-    """What a method reaches on a set; means are over the pictures that have the region."""
+    """The metrics of a method on a data set; means are over the images that have the region."""
 
     pooled: Figures
-    """Figures over all pixels of the set: the headline."""
+    """Metrics over all pixels of the data set: the headline."""
     errors: ErrorHistogram
-    """How large the errors are of all counted pixels with an estimate."""
+    """Distribution of the errors of all counted pixels with an estimate."""
     curve: ConfidenceCurve | None
-    """How errors fall with confidence, over all pixels; None where no confidence was given."""
+    """Sparsification curve over all pixels; None without confidence."""
     protocol: DisparityProtocol
-    """The rules by which it was measured."""
+    """The rules of measurement."""
     rules: Mapping[str, "DisparitySummary"] = field(default_factory=dict)
-    """What the same estimates reach under the protocols that were asked for, by their names."""
+    """Summaries of the same estimates under further protocols, by name."""
 
     @property
     def headline(self) -> Figures:
@@ -108,7 +108,7 @@ class DisparitySummary(Summary):
 
 
 class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
-    """Takes one sample after the other; memory does not grow with the set but for the figures of each."""
+    """A meter that accumulates samples; memory grows only by the metrics of each sample."""
 
     def __init__(
         self,
@@ -117,9 +117,10 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         *,
         full_size: bool = False,
     ) -> None:
-        """beside: other rules by which the same estimates are measured, by name.
+        """Create an empty meter.
 
-        full_size: the pictures are of the size that the benchmark measures in.
+        `protocol`: the rules of measurement. `beside`: further protocols, by name, under which the same
+        estimates are measured. `full_size`: the images have the size at which the benchmark measures.
         """
         self._images: list[ImageFigures] = []
         self.protocol = protocol or DisparityProtocol()
@@ -133,9 +134,9 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
-        """Measure one estimate. A sample none of whose pixels counts adds nothing.
+        """Measure one estimate; samples without a counted pixel add nothing.
 
-        Raises InputError naming the sample: no truth, another size, a confidence outside [0, 1].
+        Raises InputError: no ground truth, a different size, or a confidence outside [0, 1].
         """
         if case.disparity is None:
             raise InputError(
@@ -201,7 +202,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         return image
 
     def summary(self) -> DisparitySummary:
-        """Summarise all samples so far. Raises InputError: no pixel was counted."""
+        """Summarize all samples so far; raise InputError if no pixel was counted."""
         protocol = self.protocol
         if not self._counters:
             limit = "" if protocol.max_gt is None else f" below {protocol.max_gt:g} px"
@@ -247,20 +248,29 @@ def disparity_metrics(
     confidence: NDArray[np.floating] | None = None,
     max_gt: float | None = None,
 ) -> dict[str, float]:
-    """Measure one disparity map by its truth: the figures of `METRICS`, as "epe", "d1", "bad-2", "rms".
+    """Compute the metrics of one disparity map against ground truth: "epe", "d1", "bad-2", "rms", ...
 
     >>> figures = pamcli.disparity_metrics(result.disparity, truth)
     >>> figures["epe"], figures["bad-2"]  # pixels, percent
 
-    estimate, truth: (H, W) floating point, pixels of the left view; NaN or inf = no estimate, or not known.
-    Counted is where the truth is known, above 0, and below max_gt px. A pixel without an estimate is wrong by
-    every threshold, and left out of means. visible: (H, W), seen by the right view too: with it, figures of
-    those alone are there as "noc epe" ..., of the others as "occluded epe" ... confidence: (H, W) in [0, 1],
-    for "ause-epe" and "ause-bad-2".
-    Raises InputError: other shapes than the truth's, a confidence outside [0, 1], no pixel to count.
+    Counted are pixels with known ground truth above 0 and below `max_gt`. Pixels without an estimate fail
+    every threshold and are excluded from means.
+
+    Args:
+        estimate: (H, W) float, px of the left image; NaN or inf = no estimate.
+        truth: (H, W) float, px of the left image; NaN or inf = unknown.
+        visible: (H, W), True where visible in both images; adds "noc epe", "occluded epe", ...
+        confidence: (H, W) in [0, 1]; adds "ause-epe" and "ause-bad-2".
+        max_gt: Upper limit of counted ground truth, px.
+
+    Returns:
+        The metrics of `METRICS`, by name.
+
+    Raises:
+        InputError: Shapes differ, a confidence is outside [0, 1], or no pixel is counted.
     """
     picture = np.zeros((*truth.shape, 3), np.uint8)
-    seen = None if visible is None else np.asarray(visible, bool)  # 0 and 255 in pictures
+    seen = None if visible is None else np.asarray(visible, bool)  # masks read from images hold 0 and 255
     sample = Sample("the map", picture, picture, np.asarray(truth, np.float32), visible=seen)
     meter = DisparityMeter(DisparityProtocol(max_gt=max_gt))
     meter.add(sample, Estimate(estimate, confidence=confidence))
@@ -268,7 +278,7 @@ def disparity_metrics(
 
 
 def check_unit(case: Sample, answer: Estimate) -> None:
-    """Raise InputError where a map is negative, or misses the ground truth by one factor everywhere."""
+    """Raise InputError if an estimate is negative or off from the ground truth by one constant factor."""
     assert case.disparity is not None
     factor = constant_factor(np.asarray(answer.disparity, np.float32), case.disparity)
     if factor is None:
@@ -295,7 +305,7 @@ def check_unit(case: Sample, answer: Estimate) -> None:
 def _counters(
     error: NDArray[np.float64], outliers: Sequence[NDArray[np.bool_]], estimated: NDArray[np.bool_]
 ) -> Counter[str]:
-    """Count what adds up over pixels. error: (N,), inf = no estimate even after filling."""
+    """Return the sums over pixels that metrics need. error: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
     outlier, outlier_1 = outliers
     return Counter(
@@ -315,7 +325,7 @@ def _counters(
 
 def _agreement(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> dict[str, int]:
     if true.all():
-        return {}  # the truth knows no occlusion here
+        return {}  # the ground truth has no occluded pixels here
     counts = {}
     for kind, here, there in (("visible", said, true), ("occluded", ~said, ~true)):
         counts[f"both-{kind}"] = int(np.count_nonzero(here & there))
@@ -326,7 +336,7 @@ def _agreement(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> dict[str, in
 
 def _figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, float]:
     pixels, finite, estimated = counters["pixels"], counters["finite"], counters["estimated"]
-    # A hole is wrong by every threshold, unless the rules leave it out.
+    # A hole fails every threshold, unless the protocol skips holes.
     holes, base = (pixels - finite, finite) if skip_holes else (0, pixels)
     figures = {
         "pixels": pixels,
@@ -352,7 +362,7 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def _quantiles(errors: NDArray[np.float64], *, floor: bool = False) -> dict[str, float]:
-    """floor: as `DisparityProtocol.floor_quantiles`."""
+    """Return the error quantiles; `floor` as in `DisparityProtocol.floor_quantiles`."""
     if not len(errors):
         return dict.fromkeys(QUANTILES, float("nan"))
     if floor:

@@ -1,4 +1,4 @@
-"""What do all figures share: their meters, the parts of a picture, and how errors are distributed?"""
+"""Define the parts that all metrics share: meters, summaries and error distributions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,39 +11,39 @@ from numpy.typing import NDArray
 from pamcli.errors import InputError
 
 Figures = Mapping[str, Mapping[str, float]]
-"""Figures by part of the pictures ("noc", "both") -> metric ("d1", "psnr") -> value. A part without pixels is
-absent; NaN: it could not be computed."""
+"""Metrics: region ("noc", "both") -> metric ("d1", "psnr") -> value. Regions without pixels are absent; NaN
+marks a value that could not be computed."""
 
 
 @dataclass(frozen=True)
 class ImageFigures:
-    """The figures of one pair; none where no pixel of it was counted."""
+    """The metrics of one pair; empty if none of its pixels was counted."""
 
     name: str
     figures: Figures
     seconds: float | None = None
-    """What the method took, where that is known."""
+    """Run time of the method, s, if known."""
     memory: int | None = None
-    """Bytes that it took at most beyond what was held before, where that is known."""
+    """Peak memory of the method beyond what was in use before, bytes, if known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a method reaches on a whole data set."""
+    """The metrics of a method on a whole data set."""
 
     images: tuple[ImageFigures, ...]
     image_means: Figures
-    """Means of the pairs' figures."""
+    """Means of the metrics of the pairs."""
     notes: tuple[str, ...] = ()
-    """What changes the figures, a clause each."""
+    """Circumstances that change the metrics, one clause each."""
 
     @property
     def headline(self) -> Figures:
-        """The average that is stated first."""
+        """The average that is reported first."""
         return self.image_means
 
     def having(self, part: str) -> int:
-        """Count the pairs that have a part: "all", "noc", "left" ..."""
+        """Return the number of pairs that have a region: "all", "noc", "left", ..."""
         return sum(part in image.figures for image in self.images)
 
 
@@ -53,21 +53,22 @@ Total = TypeVar("Total", bound=Summary)
 
 
 class Meter(ABC, Generic[Case, Answer, Total]):
-    """Measures what a method answers to one case after the other: truths, and what the method was given."""
+    """A meter that measures the answers of a method, one case after the other."""
 
     @abstractmethod
     def add(self, case: Case, answer: Answer) -> ImageFigures:
-        """Measure one answer. Raises InputError naming the sample."""
+        """Measure one answer; raise InputError that names the sample."""
 
     @abstractmethod
     def summary(self) -> Total:
-        """Summarise all answers so far. Raises InputError: an empty set has no score."""
+        """Summarize all answers so far; raise InputError if there are none."""
 
 
 def mean_figures(images: Iterable[ImageFigures], weights: Mapping[str, float] | None = None) -> Figures:
-    """Take the means of each figure over the pairs that have it; NaN where one of these is.
+    """Compute the mean of each metric over the pairs that have it; NaN if any of its values is NaN.
 
-    weights: of pairs, by the last part of their names; all others have 1. Raises InputError: no pair.
+    `weights`: weights of pairs, by the last component of their names; 1 for all others. Raises InputError:
+    there are no pairs.
     """
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for image in images:
@@ -85,12 +86,12 @@ def mean_figures(images: Iterable[ImageFigures], weights: Mapping[str, float] | 
 
 
 def size_of(shape: Sequence[int]) -> str:
-    """Columns and rows of a shape (H, W), for messages, and whatever else it has."""
+    """Format a shape (H, W, ...) for messages, width first."""
     return " x ".join(map(str, (*shape[1::-1], *shape[2:])))
 
 
 def flat(figures: Figures) -> dict[str, float]:
-    """Name figures as their columns are: "d1" of all pixels, "noc d1", "both psnr"."""
+    """Flatten metrics to column names: "d1" for all pixels, "noc d1", "both psnr"."""
     return {
         metric if part == "all" else f"{part} {metric}": value
         for part, values in figures.items()
@@ -99,41 +100,42 @@ def flat(figures: Figures) -> dict[str, float]:
 
 
 FRACTIONS = tuple(index / 100 for index in range(100))
-"""Removed fractions at which curves are given."""
+"""Fractions of removed pixels at which curves are sampled."""
 
 BAD = 2.0
-"""Error, px, above which a pixel is bad in the second curve."""
+"""Error threshold, px, of bad pixels in the second curve."""
 
-_LEVELS = 65536  # of confidence, as in pam's 16-bit confidence files
+_LEVELS = 65536  # quantisation of confidence, as in 16-bit confidence files
 
 
 @dataclass(frozen=True)
 class ConfidenceCurve:
-    """How the error falls when the least confident pixels go: at each of `FRACTIONS`."""
+    """A sparsification curve: errors after removing each of `FRACTIONS`, least confident pixels first."""
 
     pixels: int
     epe: tuple[float, ...]
-    """px"""
+    """End-point error, px."""
     epe_oracle: tuple[float, ...]
     bad_2: tuple[float, ...]
-    """percent"""
+    """Bad pixels, percent."""
     bad_2_oracle: tuple[float, ...]
     ause_epe: float
     ause_bad_2: float
 
 
 class ConfidenceTally:
-    """Errors by confidence, of one picture or of many, in 14 MB however many there are."""
+    """Errors by confidence, accumulated over any number of images in 14 MB."""
 
     def __init__(self) -> None:
         self._errors = ErrorHistogram()
         self._by_level = np.zeros((3, _LEVELS))
-        """Pixels, the sum of their errors, and how many are bad, for each level of confidence."""
+        """Pixel count, sum of errors and count of bad pixels, per level of confidence."""
 
     def add(self, errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str) -> None:
-        """Add pixels. errors: (N,) px, finite. confidence: (N,) in [0, 1]. name: the sample, for messages.
+        """Add pixels.
 
-        Raises InputError: a confidence that is unknown or outside [0, 1].
+        `errors`: (N,), px, finite. `confidence`: (N,), in [0, 1]. `name`: the sample, for messages. Raises
+        InputError: a confidence is unknown or outside [0, 1].
         """
         if not ((confidence >= 0) & (confidence <= 1)).all():
             raise InputError(
@@ -150,11 +152,12 @@ class ConfidenceTally:
         self._by_level += other._by_level
 
     def curve(self) -> ConfidenceCurve | None:
-        """Compute the curve; None where nothing was added."""
+        """Compute the curve, or return None if there are no pixels."""
         pixels, _, wrong = self._by_level.sum(axis=1)
         if not pixels:
             return None
-        # Groups in the order in which they stay: surest first; for the oracle, smallest errors first.
+        # Groups are sorted by removal, last removed first: highest confidence; for the oracle, smallest
+        # error.
         counts, sums, bad_counts = self._by_level[:, ::-1]
         epe, epe_oracle = _remaining(counts, sums), _remaining(self._errors.counts, self._errors.sums)
         bad = 100 * _remaining(counts, bad_counts)
@@ -171,7 +174,7 @@ class ConfidenceTally:
 
 
 def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:
-    """Return the mean over what stays at each fraction; groups in the order in which they stay longest."""
+    """Return the mean over the remaining pixels at each fraction; groups are sorted last removed first."""
     used = counts > 0
     upto = np.concatenate([[0.0], np.cumsum(counts[used])])
     total = np.concatenate([[0.0], np.cumsum(sums[used])])
@@ -181,25 +184,25 @@ def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[
 
 def _area(curve: NDArray[np.float64], oracle: NDArray[np.float64]) -> float:
     if curve[0] == 0:
-        return 0.0  # nothing is wrong: every order is the oracle's
+        return 0.0  # no errors: every order is the oracle's
     return float(np.trapezoid((curve - oracle) / curve[0], FRACTIONS))
 
 
-# Positive floats order as their bits do. Without the last 12 of 23 bits of the mantissa, a bin is at most
+# Positive floats sort as their bits do. Dropping the last 12 of 23 mantissa bits makes each bin at most
 # 1/2048 of its value wide, for errors of any size: 522,240 bins, 8 MB with the sums.
 _DROPPED_BITS = 12
 _BINS = int(np.array(np.inf, np.float32).view(np.uint32)) >> _DROPPED_BITS
 
 
 class ErrorHistogram:
-    """Counts and sums of finite errors >= 0 in bins of 0.05 % relative width."""
+    """A histogram of finite, non-negative errors: counts and sums in bins of 0.05 % relative width."""
 
     def __init__(self) -> None:
         self.counts: NDArray[np.int64] = np.zeros(_BINS, np.int64)
         self.sums: NDArray[np.float64] = np.zeros(_BINS)
 
     def add(self, errors: NDArray[np.floating]) -> None:
-        """Count errors, of any shape, finite, at least 0."""
+        """Add errors of any shape, finite and at least 0."""
         flat = errors.ravel()
         bins = flat.astype(np.float32).view(np.uint32) >> _DROPPED_BITS
         self.counts += np.bincount(bins, minlength=_BINS)
@@ -210,9 +213,9 @@ class ErrorHistogram:
         self.sums += other.sums
 
     def quantile(self, fraction: float) -> float:
-        """Return the smallest error that at least `fraction` of all do not exceed, to 0.05 %; NaN of none.
+        """Return the smallest error that at least `fraction` of all errors do not exceed, NaN if empty.
 
-        It is the mean of the errors in its bin.
+        The result is the mean of the errors in its bin, accurate to 0.05 %.
         """
         total = int(self.counts.sum())
         if not total:
@@ -222,7 +225,7 @@ class ErrorHistogram:
         return float(self.sums[found] / self.counts[found])
 
     def between(self, edges: list[float]) -> list[int]:
-        """Count the errors in [edges[i], edges[i + 1]), to the bins' 0.05 %; edges rise."""
+        """Count the errors in [edges[i], edges[i + 1]) for rising edges, accurate to 0.05 %."""
         positions = np.array(edges, np.float32).view(np.uint32) >> _DROPPED_BITS
         below = np.concatenate([[0], np.cumsum(self.counts)])[np.minimum(positions, _BINS)]
         return [int(count) for count in np.diff(below)]

@@ -1,4 +1,4 @@
-"""What do `pam eval` and `pam submit` do? Each command is a function of its settings."""
+"""Implement `pam eval` and `pam submit`: one function of its settings per command."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ def evaluate_disparity(settings: EvaluateDisparitySettings) -> Evaluation:
     Args:
         settings: Data sets as `NAME:PATH`; then an `EvaluateDisparitySettings`, or its fields as keywords.
 
-    Raises UsageError, InputError, ModelError, DeviceError, OutputError.
+    Raises:
+        PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
     return write_files(measure_disparity(settings, NOBODY), settings)
 
 
 @takes(EvaluateSuperresSettings)
 def evaluate_superres(settings: EvaluateSuperresSettings) -> Evaluation:
-    """Measure super-resolution on data sets, beside bicubic, as `pam eval superres` does.
+    """Measure super-resolution on data sets against bicubic, as `pam eval superres` does.
 
     >>> found = pamcli.evaluate_superres("pairs:labelled", scale=2, baseline_only=True)
     >>> print(found.text())
@@ -56,13 +57,14 @@ def evaluate_superres(settings: EvaluateSuperresSettings) -> Evaluation:
     Args:
         settings: Data sets as `NAME:PATH`; then an `EvaluateSuperresSettings`, or its fields as keywords.
 
-    Raises UsageError, InputError, ModelError, DeviceError, OutputError.
+    Raises:
+        PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
     return write_files(measure_superres(settings, NOBODY), settings)
 
 
 def measure_disparity(settings: EvaluateDisparitySettings, listener: Listener) -> Evaluation:
-    """Measure disparity, and tell a listener how far it is. Raises as `evaluate_disparity`."""
+    """Measure disparity and report progress to a listener; raise as `evaluate_disparity`."""
     from pamcli.evaluation.disparity import Disparity
 
     check_files(settings, settings.weights, *(what for _, what in settings.method or ()))
@@ -73,7 +75,7 @@ def measure_disparity(settings: EvaluateDisparitySettings, listener: Listener) -
 
 
 def measure_superres(settings: EvaluateSuperresSettings, listener: Listener) -> Evaluation:
-    """Measure super-resolution, and tell a listener how far it is. Raises as `evaluate_superres`."""
+    """Measure super-resolution and report progress to a listener; raise as `evaluate_superres`."""
     check_files(settings, settings.weights)
     sets, keep = open_sets(settings), None
     if settings.save is not None:
@@ -101,7 +103,7 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Listener) -> 
 
 
 def submit(settings: SubmitSettings, listener: Listener) -> Any:
-    """Write the archive for a benchmark's server: a `Submission`. Raises as `evaluate_disparity`."""
+    """Write the archive for a benchmark server and return its `Submission`; raise as `evaluate_disparity`."""
     check_new_file(settings.output, ".zip", overwrite=settings.overwrite)
     keep_networks([settings.output], settings.weights)
     sets = open_sets(settings)
@@ -119,7 +121,7 @@ def submit(settings: SubmitSettings, listener: Listener) -> Any:
 
 
 def open_sets(settings: DataSets) -> list[Source]:
-    """Open every data set. Raises UsageError, InputError."""
+    """Open every data set; raise UsageError or InputError if one cannot be opened."""
     from pamcli.evaluation.run import opened
 
     data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
@@ -130,9 +132,9 @@ def open_sets(settings: DataSets) -> list[Source]:
 
 
 def check_files(settings: Any, *weights: Any) -> None:
-    """Check the files that are to be written, before any work. Raises UsageError, OutputError.
+    """Check all output files before any work starts; raise UsageError or OutputError.
 
-    weights: what networks are read from.
+    `weights`: files that networks are loaded from.
     """
     data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
     named = (parse_data(each).path for each in data)
@@ -156,7 +158,6 @@ def check_files(settings: Any, *weights: Any) -> None:
 def _measured(
     task: Any, sets: list[Source], methods: list[Method], settings: Any, listener: Listener
 ) -> Evaluation:
-    """Measure methods on data sets."""
     from pamcli.evaluation.run import evaluate
 
     how: dict[str, Any] = {"compare": settings.compare, "worst": WORST if settings.report else 0}
@@ -165,7 +166,7 @@ def _measured(
 
 
 def write_files(found: Evaluation, settings: Any) -> Evaluation:
-    """Write the files that were asked for, each whole. Raises OutputError."""
+    """Write the requested files, each atomically; raise OutputError if one cannot be written."""
     forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
     texts = [] if settings.per_image is None else [(Path(settings.per_image), found.csv)]
     texts += [(Path(path), forms[Path(path).suffix.lower()]) for path in settings.table or ()]
@@ -179,7 +180,7 @@ def write_files(found: Evaluation, settings: Any) -> Evaluation:
 
 
 def _method_alone(settings: Disparities, listener: Listener, **files: Any) -> Method:
-    """Load the network, unless files are given. files: fields of a `FilesMethod`."""
+    """Load the network, or the `predictions` as a `FilesMethod` with the fields `files`."""
     if settings.predictions is not None:
         return FilesMethod(Path(settings.predictions), settings.scale, **files)
     matcher, path = _loaded(settings, listener)
@@ -194,7 +195,7 @@ def _loaded(settings: Disparities, listener: Listener) -> tuple[Any, Path]:
 
 
 def _methods(settings: EvaluateDisparitySettings, listener: Listener) -> list[Method]:
-    """Load what `method` names, each in turn; else the one that is measured alone."""
+    """Load each method that `method` names, or else the single method to measure."""
     if not settings.method:
         return [_method_alone(settings, listener, allow_missing=settings.allow_missing)]
     described = [Path(what) for _, what in settings.method if what.endswith(SUFFIX)]
@@ -207,9 +208,9 @@ def _methods(settings: EvaluateDisparitySettings, listener: Listener) -> list[Me
 def _method(
     name: str, what: str, settings: EvaluateDisparitySettings, made: list[str], listener: Listener
 ) -> Method:
-    """Make a method of `files:FOLDER`, `opencv`, `opencv-wls`, or a name of weights. Raises UsageError.
+    """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights; raise UsageError.
 
-    name: of it in tables. made: descriptions of networks that `network_from` makes.
+    `name`: the name of the method in tables. `made`: descriptions of networks that `network_from` builds.
     """
     if what.startswith("files:"):
         folder = Path(what.removeprefix("files:"))

@@ -1,8 +1,8 @@
-"""Methods whose results are measured: networks, and files that any program wrote, found by name.
+"""Define the methods to measure: loaded networks, and result files of any program.
 
-A result of the sample "a/b" is `a/b` below the folder with a suffix, `.pfm .png .npy .tif .tiff`, where it is
-a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) where it is an enlarged pair. So
-pam itself calls them.
+The result of sample "a/b" is the file `a/b` plus `.pfm`, `.png`, `.npy`, `.tif` or `.tiff` for a disparity
+map, or `a/b_left.png` and `a/b_right.png` (or another image suffix) for an upscaled pair. pam names its own
+results this way.
 """
 
 import ctypes
@@ -38,20 +38,20 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
-    """Run something: what it returns, and the bytes that it took at most beyond those held before.
+    """Run a function and return its result and its peak memory, bytes beyond what was in use before.
 
-    gpu: a torch.device, whose memory counts instead of this process's. None: this system does not tell it, as
-    others than Linux.
+    `gpu`: a torch.device whose memory is measured instead of the memory of this process. Returns the result,
+    and the bytes, or None if the operating system does not report them (only Linux does).
     """
     from pamcli.inference.memory import gpu_peak_of, remember_peak
 
     if gpu is not None:
         return gpu_peak_of(run, gpu)
-    with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)  # what is free but kept would be taken again unseen
+    with suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)  # freed but cached memory would be reused without being counted
     remember_peak()
     try:
-        _RESET.write_text("5")  # the peak becomes what is held now
+        _RESET.write_text("5")  # resets the peak to the current size
         held = _status("VmRSS")
     except (OSError, ValueError):
         return run(), None
@@ -60,7 +60,7 @@ def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int 
 
 
 def _status(name: str) -> int:
-    """Read a number of bytes. Raises OSError, ValueError: it is not told."""
+    """Return a memory size in bytes; raise OSError or ValueError if it is not available."""
     found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     if found is None:
         raise ValueError(f"no {name}")
@@ -68,60 +68,60 @@ def _status(name: str) -> int:
 
 
 Estimates = Callable[[Sample], Estimate | None]
-"""Finds the disparity of a sample; None: there is nothing for it."""
+"""Estimates the disparity of a sample; returns None if there is no result for it."""
 Enlarges = Callable[[SuperresPair], Enlarged | None]
-"""Enlarges the low-resolution views of a pair; None: there is nothing for it."""
+"""Upscales the low-resolution images of a pair; returns None if there is no result for it."""
 Watch = Callable[[int], Callable[[float], None]]
-"""Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
+"""Takes the number of rows of a pair; returns a callback for the completed fraction of its processing."""
 
 
 class Method(ABC):
-    """What is measured: it finds disparity, or enlarges pictures, or both."""
+    """A method to measure: it estimates disparity, upscales images, or both."""
 
     name: str
 
     @property
     def row(self) -> str:
-        """Its name in tables."""
+        """Name of the method in tables."""
         return self.name
 
     @abstractmethod
     def facts(self) -> list[Fact]:
-        """State what was measured, name and value, the method itself first."""
+        """Return facts about the method as (name, value), the method itself first."""
 
     def notes(self) -> list[str]:
-        """State what a reader of the figures must know of what was measured since the last call."""
+        """Return notes on the measurements since the last call."""
         return []
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
-        """Make ready to match a data set. Raises UsageError: it cannot; files raise as `find_files`.
+        """Prepare to match a data set.
 
-        extras: with confidence, unless it takes the network a second run, and visibility where the truth
-        knows it.
+        `extras`: also return confidence, unless it costs a second run, and visibility if the ground truth has
+        it. Raises UsageError: the method estimates no disparity; files raise as `find_files`.
         """
         raise UsageError(f"{self.row} finds no disparity")
 
     def enlarged(self, source: Source) -> Enlarges:
-        """Make ready to enlarge a data set. Raises UsageError: it cannot; files raise as `find_files`."""
+        """Prepare to upscale a data set; raise UsageError if not supported; files raise as `find_files`."""
         raise UsageError(f"{self.row} enlarges no pictures")
 
 
 @dataclass(frozen=True)
 class NetworkMethod(Method):
-    """A network that is loaded: a `StereoMatcher` or a `StereoUpscaler`."""
+    """A loaded network: a `StereoMatcher` or a `StereoUpscaler`."""
 
     network: Any
     name: str = "network"
     weights: Path | None = None
-    """Their file, to state its sha256."""
+    """The weights file, whose sha256 is reported."""
     right_view: Literal["both", "right", "left"] = "right"
-    """Super-resolution: what it gets for the right view. left: the left view again; both: the right one, and
-    then the left again, which tells what the second view is worth."""
+    """Right input of super-resolution. "left" repeats the left image; "both" runs the right image and then
+    the left image again, which measures the gain from the second image."""
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
-    """Super-resolution: is given name, left and right view of every pair that was enlarged."""
+    """Super-resolution: called with name, left image and right image of every upscaled pair."""
     watch: Watch | None = None
     departures: dict[str, None] = field(default_factory=dict, init=False)
-    """What an exported network did to pictures that the network itself does not do, in words."""
+    """Preprocessing that an exported network needs and the original network does not, in words."""
 
     @property
     def row(self) -> str:
@@ -155,7 +155,7 @@ class NetworkMethod(Method):
     def disparity(
         self, left: NDArray[np.generic], right: NDArray[np.generic], extras: Iterable[str] = ()
     ) -> Estimate:
-        """Match one pair, and take the time. extras: what is asked for beside the disparity."""
+        """Match one pair and measure time and memory. extras: further outputs to request."""
         self._note_departure(left)
         run = partial(self.network, left, right)
         device = self.network.compute.device
@@ -169,7 +169,7 @@ class NetworkMethod(Method):
         return self.enlarge
 
     def enlarge(self, pair: SuperresPair) -> Enlarged:
-        """Enlarge one pair, and take the time."""
+        """Upscale one pair and measure the time."""
         self._note_departure(pair.low_left)
         start = time.perf_counter()
         second = pair.low_left if self.right_view == "left" else pair.low_right
@@ -186,17 +186,17 @@ class NetworkMethod(Method):
 
 @dataclass(frozen=True)
 class FilesMethod(Method):
-    """Files in a folder, named as the samples are. Raises UsageError: a scale that makes no pixels."""
+    """Result files in a folder, named like the samples."""
 
     folder: Path
     scale: float | None = None
-    """Units per pixel of disparity in the files; None: as their formats have it."""
+    """Units per pixel of disparity in the files; None = as their formats define."""
     allow_missing: bool = False
-    """Samples without a file are left out, and that is said."""
+    """Skip samples without a file, with a note."""
     seconds: float | None = None
-    """What the program took for a pair."""
+    """Run time of the program per pair, s."""
     name: str = ""
-    """Its name in tables; by default the folder's."""
+    """Name in tables; the folder's by default."""
 
     said: dict[str, None] = field(default_factory=dict, init=False)
     """Warnings about the files."""
@@ -236,7 +236,7 @@ class FilesMethod(Method):
 
 
 def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
-    """The methods, where networks tell how far they are with a pair. watch: as of `NetworkMethod`."""
+    """Return the methods with progress callbacks on the networks; `watch` as in `NetworkMethod`."""
     if watch is None:
         return methods
     return [replace(each, watch=watch) if isinstance(each, NetworkMethod) else each for each in methods]
@@ -245,11 +245,11 @@ def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
 def find_files(
     folder: Path, names: Sequence[str], *, views: bool = False, allow_missing: bool = False
 ) -> dict[str, list[Path]]:
-    """Find the files of each sample, by its name: its disparity, or both enlarged views, left and right.
+    """Find the files of each sample by name, without decoding them.
 
-    Nothing is decoded. allow_missing: leave out samples without their files. Raises UsageError: no such
-    folder, files missing (all, even when some may be), two files of one name. InputError: a folder that
-    cannot be read.
+    `views`: find both upscaled images, left and right, instead of the disparity map. `allow_missing`: skip
+    samples without files. Raises UsageError: the folder does not exist, two files have one name, or files
+    (even if allowed, all) are missing; InputError: the folder cannot be read.
     """
     if not folder.is_dir():
         raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")
@@ -287,10 +287,10 @@ def find_files(
 
 
 def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float | None = None) -> Measured:
-    """Read the disparity of one sample: pixels of the left view, NaN = unknown.
+    """Read the disparity map of one sample: px of the left image, NaN = unknown.
 
-    shape: the (H, W) it has to have. scale: units per pixel in the file, as of `read_disparity`. Raises
-    InputError: unreadable, another size.
+    `shape`: the required (H, W). `scale`: units per pixel in the file, as in `read_disparity`. Raises
+    InputError: the file cannot be read or has a different size.
     """
     found = read_measured(path, scale=scale)
     disparity = found.disparity
@@ -304,9 +304,10 @@ def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float |
 
 
 def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read both views of one sample: (H, W, 3) RGB uint8.
+    """Read both upscaled images of one sample: (H, W, 3) RGB uint8.
 
-    shape: the (H, W) they have to have. Raises InputError: unreadable, 16 bits, another size.
+    `shape`: the required (H, W). Raises InputError: a file cannot be read, has 16 bits per channel, or has a
+    different size.
     """
     views = {path: read_picture(path).pixels for path in paths}
     for path, pixels in views.items():

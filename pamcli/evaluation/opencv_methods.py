@@ -1,4 +1,4 @@
-"""OpenCV's methods to measure: StereoSGBM, plain or with its WLS filter; denoising, before bicubic."""
+"""Measure OpenCV's methods: StereoSGBM, optionally with the WLS filter, and denoising before bicubic."""
 
 import math
 import time
@@ -32,30 +32,30 @@ SETTINGS = {
     "speckleWindowSize": 100,
     "speckleRange": 2,
 }
-"""Settings with the fewest errors on KITTI among several that were tried, with the mode SGBM_3WAY."""
+"""StereoSGBM settings with the fewest errors on KITTI among those tried, in mode SGBM_3WAY."""
 
 DISPARITIES = 192
-"""Disparities that are searched, px, where neither a calibration nor anybody says how many."""
+"""Number of disparities to search, px, unless a calibration or the user sets it."""
 
 LEAST_STRENGTH = 3.0
-"""Levels that are denoised at least: what does best with JPEG alone."""
+"""Minimum denoising strength, grey levels: best for JPEG artefacts alone."""
 
 WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}
-"""Settings of the filter: smoothness, and how much a difference of colours may be."""
+"""WLS filter settings: smoothness and colour tolerance."""
 
 
 @dataclass(frozen=True)
 class SemiGlobalMethod(Method):
-    """StereoSGBM on grey pictures, widened so that something is found up to the left border.
+    """StereoSGBM on grey images, padded on the left so that the left border is matched too.
 
-    Raises UsageError: a filter that this OpenCV does not have.
+    Raises UsageError: `wls` is set but OpenCV was built without the filter.
     """
 
     name: str = "opencv"
     wls: bool = False
-    """Whether the weighted-least-squares filter of opencv-contrib smooths the result."""
+    """Smooth the result with the weighted-least-squares filter of opencv-contrib."""
     max_disparity: int | None = None
-    """px that are searched, rounded up to a multiple of 16; None: the calibration's bound, else 192."""
+    """Disparities to search, px, rounded up to a multiple of 16; None = the calibration's ndisp, else 192."""
 
     def __post_init__(self) -> None:
         if self.wls and not hasattr(cv2, "ximgproc"):
@@ -79,7 +79,7 @@ class SemiGlobalMethod(Method):
 
     @property
     def _settings(self) -> dict[str, int]:
-        """The filter judges by itself what is no match, so nothing is left out before."""
+        """The filter rejects bad matches itself, so its input keeps all of them."""
         without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
         return {**SETTINGS, **(without if self.wls else {})}
 
@@ -87,7 +87,7 @@ class SemiGlobalMethod(Method):
         return self.match
 
     def match(self, sample: Sample) -> Estimate:
-        """Match one pair, and take time and memory."""
+        """Match one pair and measure time and memory."""
         start = time.perf_counter()
         disparity, memory = peak_of(lambda: self._disparity(sample))
         return Estimate(disparity, seconds=time.perf_counter() - start, memory=memory)
@@ -103,8 +103,8 @@ class SemiGlobalMethod(Method):
             for view in (eight_bits(sample.left), *(grey(eight_bits(v)) for v in (sample.left, sample.right)))
         )
         if self.wls:
-            filters: Any = vars(cv2)["ximgproc"]  # of opencv-contrib alone
-            smooth = filters.createDisparityWLSFilter(matcher)  # which changes the matcher's settings
+            filters: Any = vars(cv2)["ximgproc"]  # only in opencv-contrib
+            smooth = filters.createDisparityWLSFilter(matcher)  # changes the matcher's settings
             smooth.setLambda(WLS["Lambda"])
             smooth.setSigmaColor(WLS["SigmaColor"])
             backward = filters.createRightMatcher(matcher).compute(right, left)
@@ -119,9 +119,9 @@ class SemiGlobalMethod(Method):
 
 @dataclass(frozen=True)
 class DenoisedBicubic(Method):
-    """Both views denoised by OpenCV's non-local means, then enlarged by bicubic.
+    """Both images denoised by OpenCV's non-local means, then upscaled by bicubic.
 
-    It is told how much noise there is, which no program knows of a camera's pictures.
+    The method knows the noise level, which no program knows for camera images.
     """
 
     degradation: Degradation
@@ -136,7 +136,7 @@ class DenoisedBicubic(Method):
         return self.enlarge
 
     def enlarge(self, pair: SuperresPair) -> Enlarged:
-        """Enlarge one pair."""
+        """Denoise and upscale one pair."""
         low_left, low_right = (self._denoised(view) for view in (pair.low_left, pair.low_right))
         return replace(pair, low_left=low_left, low_right=low_right).bicubic()
 

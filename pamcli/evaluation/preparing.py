@@ -1,4 +1,4 @@
-"""What rules do to truth and estimate before measuring: holes filled, a finer grid of truth; errors."""
+"""Prepare estimates and ground truth for measuring: hole filling, fine grids, errors."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -12,12 +12,11 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Fill unknown pixels as the kit's `interpolateBackground` (io_disp.h) does.
+    """Fill unknown pixels as `interpolateBackground` of the KITTI kit does (io_disp.h).
 
-    disparity: (H, W), pixels; NaN, inf or below 0 = unknown. In each row a gap takes the smaller of its two
-    neighbours, what lies before the first or behind the last known pixel takes that one; then rows above the
-    first and below the last row that knows anything copy that row. Rows between two such rows that know
-    nothing at all stay unknown, as they do in the kit. Returns (H, W), NaN = unknown.
+    In each row a gap gets the smaller of its two neighbours; the ends get the nearest known value. Rows above
+    the first and below the last row with known pixels copy that row. Unknown rows in between stay unknown.
+    `disparity`: (H, W), px; NaN, inf or below 0 = unknown. Returns (H, W), NaN = unknown.
     """
     known = np.isfinite(disparity) & (disparity >= 0)
     width = disparity.shape[1]
@@ -37,15 +36,14 @@ def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32
 
 
 def repeated(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:
-    """Repeat each pixel of (H, W) so often in both directions: (times * H, times * W)."""
+    """Repeat each pixel of (H, W) in both directions: (times * H, times * W)."""
     return np.repeat(np.repeat(values, times, axis=0), times, axis=1)
 
 
 def on_fine_grid(sample: Sample) -> tuple[Sample, int]:
-    """Bring a sample's truth and masks to the finer grid of its truth; pictures stay as they are.
+    """Bring the ground truth and masks of a sample to its finer grid; images are unchanged.
 
-    Returns the sample, its truths and ndisp in pixels of that grid, and how many times finer that is; the
-    sample itself and 1 where it has no such truth.
+    Returns the sample with ground truth and ndisp in fine pixels, and the factor; or the same sample and 1.
     """
     if sample.fine is None:
         return sample, 1
@@ -71,13 +69,13 @@ def on_fine_grid(sample: Sample) -> tuple[Sample, int]:
 def errors_of(
     estimate: NDArray[np.floating], sample: Sample, *, nearest: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.float64], tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Compare an estimate with a sample's truth, pixel by pixel: the truth, the error, and what D1 counts.
+    """Compute per-pixel ground truth, errors and D1 outliers of an estimate.
 
-    estimate: (H, W) px, not finite = none. nearest: where the truth has a finer grid, each estimate is
-    compared with the nearest of the truths within its pixel; the truth is then their mean, and NaN where one
-    of them is unknown. Returns (H, W) each: truth in px, NaN = unknown; error in px, inf where there is no
-    estimate; whether the error is above 3 px and above 5 % of the (largest) truth, and above 1 px and 5 %.
-    These are computed in float32 as in KITTI's kit: exactly 5 % exceeds 0.05 by a hair there.
+    Outliers are computed in float32 as in KITTI's kit, where exactly 5 % slightly exceeds 0.05. `estimate`:
+    (H, W), px; not finite = no estimate. `nearest`: on a finer grid, compare with the nearest ground truth
+    within the pixel. The returned ground truth is then their mean, NaN if any of them is unknown. Returns (H,
+    W) each: ground truth, px, NaN = unknown; error, px, inf without an estimate; and two masks, error above 3
+    px and 5 % of the (largest) ground truth, and above 1 px and 5 %.
     """
     assert sample.disparity is not None
     truth = at = longest = sample.disparity
@@ -87,7 +85,7 @@ def errors_of(
             height, width = sample.left.shape[:2]
             times = sample.fine.shape[0] // height
             blocks = sample.fine.reshape(height, times, width, times).swapaxes(1, 2)
-            within = blocks.reshape(height, width, times * times)  # the truths of each pixel
+            within = blocks.reshape(height, width, times * times)  # all ground truths of each pixel
             truth, longest = within.mean(axis=-1), np.abs(within).max(axis=-1)
             best = np.abs(filled[..., None] - within).argmin(axis=-1)
             at = np.take_along_axis(within, best[..., None], axis=-1)[..., 0]

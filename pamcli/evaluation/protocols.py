@@ -1,7 +1,7 @@
-"""What papers and benchmarks mean by their figures: rules by name, a row of a table each with its source.
+"""Define the measurement rules of papers and benchmarks: a table of named protocols with their sources.
 
-`named_protocol` gives the rules of a name on a data set, `usual_protocol` those of a data set's own
-benchmark. What they do to truth and estimate before measuring stands in `preparing`.
+`named_protocol` returns the rules of a name on a data set, `usual_protocol` those of a data set's own
+benchmark. `preparing` implements what they do to ground truth and estimate.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,64 +14,65 @@ from numpy.typing import NDArray
 from pamcli.errors import UsageError, did_you_mean
 
 MIDDLEBURY_WEIGHTS = dict.fromkeys(("PianoL", "Playroom", "Playtable", "Shelves", "Vintage"), 0.5)
-"""Weights of scenes in the means of the Middlebury v3 table; all others have 1."""
+"""Scene weights in the means of the Middlebury v3 table; 1 for all others."""
 
 POOLED, MEANS = "pooled", "mean of pictures"
-"""Names of the two ways of averaging in every table; pooled over all pixels is the headline."""
+"""Names of the two averages in every table; pooled over all pixels is the headline."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """A figure that a paper or a benchmark states."""
+    """A metric that a paper or a benchmark reports."""
 
     called: str
-    """Its name there: "D1", "bad 2.0", "Avg"."""
+    """Its original name: "D1", "bad 2.0", "Avg"."""
     region: str
-    """One of `regions.REGIONS`, or a range of the protocol's."""
+    """A key of `regions.REGIONS`, or a range of the protocol."""
     metric: str
-    """One of `disparity_metrics.METRICS`."""
+    """A key of `disparity_metrics.METRICS`."""
     average: str = POOLED
 
 
 @dataclass(frozen=True)
 class DisparityProtocol:
-    """Rules by which a set is measured: those of its benchmark, and what is asked for beside."""
+    """The rules by which a data set is measured: those of its benchmark plus the user's options."""
 
     fill: bool = False
-    """Holes are filled as KITTI does, by `interpolate_background`."""
+    """Fill holes as KITTI does, by `interpolate_background`."""
     clip: bool = False
-    """Estimates are clipped to [0, ndisp] where the calibration tells ndisp, as Middlebury does."""
+    """Clip estimates to [0, ndisp] if the calibration has ndisp, as Middlebury does."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Weights of pictures in the means, by the last part of their names; absent = 1."""
+    """Weights of images in the means, by the last component of their names; 1 if absent."""
     wrong_from: float = 2.0
-    """Error, px, from which on the benchmark counts a pixel as wrong."""
+    """Error, px, from which the benchmark counts a pixel as wrong."""
     max_gt: float | None = None
-    """Count only truth below this, px (the paper: 192), which flatters methods that see no further."""
+    """Count only ground truth below this, px (the paper: 192); flatters methods with a limited search range.
+    """
     resize: tuple[int, int] | None = None
-    """Width and height to which pictures and truth were brought before."""
+    """Width and height to which images and ground truth were resized before."""
     ranges: tuple[float, ...] = ()
-    """Edges of ranges of the truth, px, that are measured one by one, too."""
+    """Edges of ground-truth ranges, px, to measure separately in addition."""
     any_truth: bool = False
-    """Every known truth counts; else those above 0."""
+    """Count all known ground truth, not only values above 0."""
     skip_holes: bool = False
-    """A pixel without an estimate is no error: left out of the shares of bad pixels, too."""
+    """Exclude pixels without an estimate from the shares of bad pixels too."""
     within_width: bool = False
-    """An estimate beyond the picture's width, in px, is none."""
+    """Treat estimates larger than the image width as missing."""
     floor_quantiles: bool = False
-    """The quantile q of n errors is the one at floor(q * n), counted from 0, in float32; else the smallest
+    """Take the error at index floor(q * n) in float32 as quantile q of n errors, instead of the smallest
     error that at least q of all do not exceed."""
     fine: Literal["", "each", "nearest"] = ""
-    """What is done where the truth has a finer grid. each: measured there, in its pixels, each estimate
-    repeated. nearest: each estimate is compared with the nearest of the truths within its pixel."""
+    """Handling of ground truth on a finer grid. each: measure there, in fine pixels, with repeated estimates.
+    nearest: compare each estimate with the nearest ground truth within its pixel."""
     corner: tuple[int, int] | None = None
-    """Count only pixels of this width and height at the right and the bottom."""
+    """Count only pixels within this width and height at the bottom right."""
     parts: bool = False
-    """Edges and textureless parts are measured, too."""
+    """Also measure edges and textureless regions."""
     stated: tuple[Stated, ...] = ()
-    """The figures that papers under these rules state, in their order."""
+    """The metrics that papers with these rules report, in order."""
 
     def counts(self, truth: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Mark the pixels that count, by their truth: (H, W) px, NaN = unknown."""
+        """Return the mask of counted pixels, given the ground truth: (H, W), px, NaN = unknown."""
         with np.errstate(invalid="ignore"):
             counted: NDArray[np.bool_] = np.isfinite(truth)
             if not self.any_truth:
@@ -85,7 +86,7 @@ class DisparityProtocol:
         return counted
 
     def figures(self) -> list[str]:
-        """List the stated figures, a line for each: name, what it is here, and of which parts."""
+        """Return one line per reported metric: its name, its definition here, and its regions."""
         regions: dict[tuple[str, str, str], list[str]] = {}
         for each in self.stated:
             regions.setdefault((each.called, each.metric, each.average), []).append(each.region)
@@ -95,7 +96,7 @@ class DisparityProtocol:
         ]
 
     def notes(self) -> Iterator[str]:
-        """Yield what of it changes the figures, a clause each."""
+        """Yield the rules that change the metrics, one clause each."""
         if self.fill:
             yield "density: before holes are filled; EPE, D1, bad, rms, A: after, as KITTI does it"
         if self.max_gt is not None:
@@ -111,19 +112,19 @@ class DisparityProtocol:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A row of the table."""
+    """A named protocol."""
 
     about: str
-    """What it is, in a clause."""
+    """Description, one clause."""
     source: str
-    """Where the rules were read."""
+    """Source of the rules."""
     rules: DisparityProtocol
-    """Rules for any data set without others in `by_data`."""
+    """Rules for data sets that are not in `by_data`."""
     by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)
-    """Others, by the names of the sources of data."""
+    """Rules of particular data sets, by source name."""
 
     def told(self) -> Iterator[tuple[list[str], DisparityProtocol]]:
-        """Yield rules that differ, each with the names of its data sets; the last has none: all others."""
+        """Yield distinct rules with the names of their data sets; the last entry has no names: all others."""
         known: list[DisparityProtocol] = []
         for rules in self.by_data.values():
             if rules not in (*known, self.rules):
@@ -134,7 +135,7 @@ class Protocol:
 
 
 def _stated(called: Mapping[str, str], regions: Iterable[str], average: str = POOLED) -> tuple[Stated, ...]:
-    """called: metrics by the names that they have there."""
+    """Return `Stated` metrics; `called` maps their original names to metrics."""
     return tuple(Stated(name, part, metric, average) for part in regions for name, metric in called.items())
 
 
@@ -151,14 +152,14 @@ _BOOSTER: tuple[tuple[str, str, Literal["", "each"]], ...] = (
 
 
 def _zero_shot(metric: str, average: str, regions: tuple[str, ...], **more: Any) -> DisparityProtocol:
-    """Make the rules of RAFT-Stereo's evaluation and of those that follow it: its "D1" is a bad-N."""
+    """Return the rules of RAFT-Stereo's evaluation and its successors, whose "D1" is a bad-N."""
     figures = (*_stated({"EPE": "epe"}, regions, MEANS), *_stated({"D1": metric}, regions, average))
     wrong = float(metric.removeprefix("bad-"))
     return DisparityProtocol(wrong_from=wrong, any_truth=True, stated=figures, **more)
 
 
 def _zero_shot_sets(noc: tuple[str, ...], **more: Any) -> dict[str, DisparityProtocol]:
-    """noc: the parts that are stated where there are masks of visible pixels."""
+    """Return those rules per data set; `noc`: the regions to report where visibility masks exist."""
     kitti = _zero_shot("bad-3", POOLED, ("all", "noc"), **more)
     return {
         "kitti2015": kitti,
@@ -277,25 +278,25 @@ PROTOCOLS = {
         for name, size, fine in _BOOSTER
     },
 }
-"""Every protocol by its name."""
+"""All protocols, by name."""
 
 USUAL = {
     "kitti2012": PROTOCOLS["kitti2012"].rules,
     "kitti2015": PROTOCOLS["kitti"].rules,
     "middlebury": _MIDDLEBURY,
 }
-"""The rules of a data set where none are asked for, by the name of its source; all others have the first."""
+"""Default rules by source name; other data sets use `DisparityProtocol()`."""
 
 
 def usual_protocol(data: str, **asked: Any) -> DisparityProtocol:
-    """Return the protocol of a data set, by the name of its source. asked: fields that it does not set."""
+    """Return the default protocol of a data set, by source name. asked: fields to override."""
     return replace(USUAL.get(data, DisparityProtocol()), **asked)
 
 
 def named_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
-    """Return the rules of a name of `PROTOCOLS` on a data set, by the name of its source.
+    """Return the rules of a named protocol on a data set.
 
-    asked: fields that it does not set. Raises UsageError: unknown name.
+    `data`: the source name of the data set. `asked`: fields to override. Raises UsageError: unknown protocol.
     """
     check_protocol(name)
     row = PROTOCOLS[name]
@@ -303,7 +304,7 @@ def named_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
 
 
 def check_protocol(name: str) -> None:
-    """Raise UsageError where no protocol has this name."""
+    """Raise UsageError if no protocol has this name."""
     if name not in PROTOCOLS:
         hint = f"{did_you_mean(name, [*PROTOCOLS])}known: {', '.join(PROTOCOLS)}"
         raise UsageError(f"unknown protocol: {name!r}", hint)

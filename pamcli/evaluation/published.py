@@ -1,8 +1,7 @@
-"""Figures from papers and benchmark pages, to stand beside one's own.
+"""Provide results from papers and benchmark pages, for comparison with measured ones.
 
-They are copied, not measured, and stand in `published.toml`; each row says how it came about, which may
-differ from what `pam eval` does. Regions and metrics are named as in `disparity_metrics` and
-`superres_metrics`.
+The values are copied into `published.toml`, not measured. Each row states how it was obtained, which may
+differ from `pam eval`. Regions and metrics are named as in `disparity_metrics` and `superres_metrics`.
 """
 
 import functools
@@ -27,25 +26,25 @@ SETS = (
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """What one method is said to reach on one set."""
+    """A published result of one method on one data set."""
 
     method: str
-    """Its name, with the number of its parameters where it is published: "PASSRnet (1.42M)"."""
+    """Name, with the number of parameters if published: "PASSRnet (1.42M)"."""
     data: str
-    """The data set, by the name of its source: "kitti2015", "middlebury" ..."""
+    """Source name of the data set: "kitti2015", "middlebury", ..."""
     subset: str
-    """Which pictures of it."""
+    """The subset of its images."""
     figures: Figures
-    """Figures by region or protocol -> metric -> value, rates in percent."""
+    """Metrics by region or protocol -> metric -> value, rates in percent."""
     protocol: str
-    """How it was trained and measured."""
+    """Training and evaluation protocol."""
     source: str
     scale: int | None = None
-    """How many times larger pictures become; None = rows of disparity."""
+    """Upscaling factor; None for disparity."""
 
 
 def published_rows(data: str, scale: int | None = None) -> tuple[PublishedRow, ...]:
-    """Find the rows of a data set, by the name of its source. scale: as of the rows."""
+    """Return the published rows of a data set, by source name; `scale` as in the rows."""
     return tuple(row for row in _rows() if (row.data, row.scale) == (data, scale))
 
 
@@ -71,9 +70,9 @@ def _rows() -> tuple[PublishedRow, ...]:
 
 
 def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:
-    """Make a table of the rows, with a column for each figure ("noc d1", "both psnr") that one of them has.
+    """Return a table of published rows, with a column for each metric that one of them has.
 
-    own: figures of `method` as measured here, for a row above the others.
+    `own`: metrics of `method` as measured here, shown in the first row.
     """
     keys = dict.fromkeys(key for row in rows for key in flat(row.figures))
     measured = {key: value for key, value in flat(own).items() if key in keys}
@@ -92,7 +91,7 @@ def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, metho
 
 
 def table_of_sets(sets: Sequence[tuple[str, SetFigures]]) -> Table:
-    """Make a table of what data sets hold, by their names, with the paper's rows below."""
+    """Return a table of data set contents by name, with the paper's rows below."""
     columns = (
         *text_columns("data"),
         Column("pairs", "pairs", decimals=0),

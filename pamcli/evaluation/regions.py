@@ -1,7 +1,7 @@
-"""Parts of a picture that figures are given for: what both views see, objects, materials, ranges of truth.
+"""Compute the image regions that metrics are reported for: visibility, objects, materials, disparity ranges.
 
-A part is a mask of the counted pixels. Most come with the data. Edges and textureless parts are found here as
-Scharstein and Szeliski's evaluation defines them (IJCV 2002, Section 5.1), where methods are compared.
+A region is a mask of the counted pixels. Most come with the data. Edges and textureless regions are computed
+as in Scharstein and Szeliski's evaluation (IJCV 2002, Section 5.1), when methods are compared.
 """
 
 import itertools
@@ -39,21 +39,21 @@ REGIONS = {
 }
 
 RANGES = ("0-100", "100-200", ">200", ">192")
-"""Regions by the size of the truth."""
+"""Regions by size of the ground truth."""
 
 FOUND = ("edges", "textureless")
-"""Regions that are found in truth and picture, not told by the data."""
+"""Regions computed from ground truth and image, not given by the data."""
 
-_JUMP, _REACH = 2.0, 4  # px of disparity; pixels
-_FLAT = 4.0  # squared grey levels of 8 bits
+_JUMP, _REACH = 2.0, 4  # px of disparity; px of the image
+_FLAT = 4.0  # squared 8-bit grey levels
 
 
 def region_masks(
     sample: Sample, truth: NDArray[np.float32], counted: Mask, edges: tuple[float, ...]
 ) -> dict[str, Mask]:
-    """Mark the counted pixels of each region that the sample tells, and those of the ranges between edges.
+    """Return the counted pixels of each region of the sample and of the ranges between edges.
 
-    truth: (H, W) px, NaN = unknown; counted: (H, W). Returns (H, W) for each name of `REGIONS` and
+    `truth`: (H, W), px, NaN = unknown. `counted`: (H, W). Returns (H, W) by name of `REGIONS` and
     `range_regions(edges)`; "all" is first.
     """
     masks = {"all": counted}
@@ -77,7 +77,7 @@ def region_masks(
 
 
 def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
-    """Name the regions of truth between one edge and the next, px, with their lower edges."""
+    """Return the names of the ground-truth ranges between edges, px, with their lower edges."""
     return {
         f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}": low
         for low, high in itertools.pairwise(edges)
@@ -85,11 +85,11 @@ def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
 
 
 def found_regions(sample: Sample) -> dict[str, Mask]:
-    """Find edges of the truth and textureless parts of the left view: (H, W) for each of `FOUND`.
+    """Return masks (H, W) of ground-truth edges and textureless parts of the left image, by `FOUND`.
 
-    Edges: pixels of which a neighbour (left, right, above, below) has a truth that differs by more than 2 px,
-    and what lies at most 4 px from them in row and column. Textureless: the squared difference of grey levels
-    to the left neighbour, in 8 bits, is below 4 in the mean over 3 x 3 pixels.
+    Edges: pixels whose ground truth differs from a 4-neighbour's by more than 2 px, and all pixels within 4
+    px of them. Textureless: the squared grey-level difference to the left neighbour, averaged over 3 x 3
+    pixels, is below 4 (8 bits).
     """
     assert sample.disparity is not None
     return {"edges": _edges(sample.disparity), "textureless": _textureless(sample.left)}
@@ -116,7 +116,7 @@ def _textureless(left: NDArray[np.generic]) -> Mask:
 
 
 def _box(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
-    """Sum over the square of 2 * reach + 1 pixels around each; beyond the border is nothing."""
+    """Sum over the square of 2 * reach + 1 pixels around each pixel, with zeros beyond the border."""
     for axis in (0, 1):
         width = [(0, 0), (0, 0)]
         width[axis] = (reach + 1, reach)

@@ -1,4 +1,4 @@
-"""An evaluation as one HTML file: everything is inside, nothing is fetched, and it prints."""
+"""Render an evaluation as one self-contained, printable HTML file."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, ShownPair, data_uri
 from pamcli.evaluation.results import Column, Table, Value, json_value
 
-_WIDE = 2.0  # from this ratio of width to height on, panels stand two in a row instead of four
-_LONG = 40  # from this many characters on, the text of a cell is broken into lines
+_WIDE = 2.0  # aspect ratio from which panels stand two instead of four in a row
+_LONG = 40  # number of characters from which cell text is wrapped
 
 
 def _environment() -> jinja2.Environment:
@@ -26,13 +26,13 @@ def _environment() -> jinja2.Environment:
 
 
 def render_report(found: Any) -> bytes:
-    """Render the report of an `Evaluation` as an HTML file in UTF-8, without anything outside it.
+    """Render an `Evaluation` as a self-contained HTML file in UTF-8.
 
-    It says nothing twice: the figures of a set's only pair are those of the set.
+    The table of pairs is omitted where it would repeat the summary of a single pair.
     """
     pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
-    methods = {row.get("method") for row in found.images.rows} - {"bicubic"}  # which stands beside any
+    methods = {row.get("method") for row in found.images.rows} - {"bicubic"}  # bicubic is in every table
     page = (
         _environment()
         .get_template("report.html")
@@ -54,12 +54,12 @@ def render_report(found: Any) -> bytes:
             },
         )
     )
-    # A lone surrogate, from a file name that is no UTF-8, cannot be encoded.
+    # File names that are not UTF-8 contain lone surrogates, which cannot be encoded.
     return page.encode("utf-8", "replace")
 
 
 def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:
-    """List a row's cells: column, text, value as JavaScript's Number() reads it, whether the text is long."""
+    """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:
         shown, value = table.shown(row, column), json_value(row.get(column.key))
@@ -71,7 +71,7 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
 
 
 def chart_svg(chart: Histogram | CurveChart) -> Markup:
-    """Draw the chart as inline SVG, below a sample of each of its lines with its name."""
+    """Render the chart as inline SVG with its legend."""
     drawn = {"bars": (), "lines": {}, "y_title": "", **chart.drawn()}
     return Markup(_environment().get_template("chart.html").render(drawn))
 

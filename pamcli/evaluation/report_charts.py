@@ -1,7 +1,7 @@
-"""The charts of a report: how errors are spread, and how they fall with confidence.
+"""Lay out the charts of a report: error histograms and sparsification curves.
 
-Where each part lies is computed here, as a part of the axes: 0 at the left and the bottom, 1 at the right and
-the top. `templates/chart.html` draws it as inline SVG.
+Positions are fractions of the axes: 0 at the left and bottom, 1 at the right and top.
+`templates/chart.html` draws them as inline SVG.
 """
 
 import itertools
@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 ERROR_EDGES = (0, 0.25, 0.5, 1, 2, 3, 4, 8, 16, 32, math.inf)
-"""Edges, px, of a histogram of disparity errors that show both the small and the large."""
+"""Edges, px, of a histogram that shows both small and large disparity errors."""
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many pixels have an error between one edge and the next."""
+    """A histogram of errors."""
 
     title: str
     edges: tuple[float, ...]
-    """Edges, px, rising, one more than there are counts; the last may be inf."""
+    """Edges, px, rising, one more than counts; the last may be inf."""
     counts: tuple[int, ...]
     wrong_from: float = math.inf
-    """Errors from here on count as wrong, and get another colour; one of the edges."""
+    """Errors from this edge on count as wrong and have another colour."""
     without: int = 0
-    """Pixels with a truth, but no estimate: a bar of their own where there are any."""
+    """Number of pixels with ground truth but no estimate, shown as a separate bar if not 0."""
     caption: str = ""
 
     def drawn(self) -> dict[str, Any]:
-        """Lay out bars of equal width, whatever they span, as high as the share of the pixels in them."""
+        """Lay out one bar of equal width per range; its height is the share of pixels."""
         spans = [
             f"{low:g} px and more" if math.isinf(high) else f"{low:g} to {high:g} px"
             for low, high in itertools.pairwise(self.edges)
@@ -57,18 +57,18 @@ class Histogram:
 
 @dataclass(frozen=True)
 class CurveChart:
-    """Lines over one axis: at most three, the one that was measured first, the oracle second."""
+    """A chart of at most three lines: the measured method first, the oracle second."""
 
     title: str
     x: Sequence[float]
     curves: Mapping[str, Sequence[float]]
-    """y of each, by its name; NaN: not known."""
+    """The y values of each line, by name; NaN = unknown."""
     x_title: str
     y_title: str
     caption: str = ""
 
     def drawn(self) -> dict[str, Any]:
-        """Lay out lines, from 0 upwards; the first one lies on top."""
+        """Lay out the lines from 0 upwards; the first one is drawn on top."""
         points = {
             name: [each for each in zip(self.x, y, strict=True) if math.isfinite(each[1])]
             for name, y in self.curves.items()
@@ -91,7 +91,7 @@ class CurveChart:
 
 
 def _y_axis(highest: float, unit: str = "") -> tuple[float, list[tuple[float, str]]]:
-    """Return an axis's end just above `highest`, and places and texts of about four round steps from 0 on."""
+    """Return the end of an axis just above `highest`, and positions and labels of about four round ticks."""
     step = _round_step(highest if highest > 0 else 1)
     ticks = [step * index for index in range(math.ceil(highest / step) + 1 if highest > 0 else 5)]
     return ticks[-1], [(tick / ticks[-1], f"{tick:g}{unit}") for tick in ticks]

@@ -1,4 +1,4 @@
-"""The pictures of a report: error maps and photographs, reduced, encoded into the page."""
+"""Prepare the images of a report: error maps and photographs, downscaled and embedded into the page."""
 
 import base64
 import math
@@ -14,33 +14,33 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
 MAX_WIDTH = 480
-CROP = 120, 160  # height and width of what is cut out of an enlarged view
+CROP = 120, 160  # height and width of crops of an upscaled image
 
 _FRAME = (255, 0, 140)
-_SPARSE = 0.5  # a truth of fewer pixels than this part is drawn thicker
+_SPARSE = 0.5  # a share of known ground truth below this is drawn thicker
 
 PanelKind = Literal["photo", "map", "errors", "crop"]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture with its title."""
+    """An image with its title."""
 
     title: str
     pixels: NDArray[np.generic]
     """(H, W, 3) RGB, uint8 or uint16."""
     kind: PanelKind = "photo"
-    """photo: reduced by its mean. map: colours that stand for numbers, black = unknown, never mixed.
-    errors: a map in KITTI's error colours. crop: a cut whose single pixels are to be seen."""
+    """photo: downscaled by averaging. map: colour-coded numbers, black = unknown, never blended. errors: a
+    map in KITTI's error colours. crop: a cut-out in which single pixels must stay visible."""
 
 
 @dataclass(frozen=True)
 class ShownPair:
-    """One pair, shown."""
+    """The panels that show one pair in the report."""
 
     name: str
     caption: str
-    """Its figures, in words: "D1 31.2 %, end-point error 4.10 px"."""
+    """Metrics in words: "D1 31.2 %, end-point error 4.10 px"."""
     panels: tuple[Panel, ...]
 
 
@@ -53,10 +53,11 @@ def shown_disparity(
     *,
     visible: NDArray[np.bool_] | None = None,
 ) -> ShownPair:
-    """Show left view, disparity and truth in one range of colours, and KITTI's error map.
+    """Show left image, disparity map and ground truth in one colour range, and KITTI's error map.
 
-    left: (H, W, 3) RGB. disparity, truth: (H, W), pixels, NaN = unknown. visible: (H, W), see `error_map`.
-    The range is that of the truth without its lowest and highest hundredth.
+    The colour range spans the 1st to the 99th percentile of the ground truth. `left`: (H, W, 3) RGB.
+    `disparity`: (H, W), px, NaN = unknown. `truth`: (H, W), px, NaN = unknown. `visible`: (H, W), see
+    `error_map`.
     """
     known = truth[np.isfinite(truth)]
     low, high = (float(np.percentile(known, part)) for part in (1, 99)) if known.size else (0.0, 1.0)
@@ -83,9 +84,9 @@ def shown_methods(
     *,
     visible: NDArray[np.bool_] | None = None,
 ) -> ShownPair:
-    """Show left view and truth, and of each method disparity and error map, all in one range of colours.
+    """Show left image, ground truth, and disparity and error map of each method, in one colour range.
 
-    disparities: (H, W) px by the names of the methods; all else as `shown_disparity`.
+    `disparities`: (H, W), px, by method name; all other arguments as in `shown_disparity`.
     """
     panels: list[Panel] = []
     for method, disparity in disparities.items():
@@ -99,10 +100,11 @@ def shown_methods(
 def consistency_panels(
     disparity: NDArray[np.float32], right: NDArray[np.float32], confidence: NDArray[np.float32]
 ) -> tuple[Panel, Panel]:
-    """Draw where a network contradicts itself between the views, and where it doubts.
+    """Draw the left-right difference and the doubt of a network.
 
-    disparity, right: (H, W) of the left and the right view, pixels, positive. confidence: (H, W) in [0, 1],
-    as the network means it. A match outside the right view has no left-right difference.
+    `disparity`: (H, W) of the left image, px, positive. `right`: (H, W) of the right image, px, positive.
+    `confidence`: (H, W), in [0, 1]. Returns two panels; matches outside the right image have no left-right
+    difference.
     """
     width = disparity.shape[1]
     match = np.arange(width) - disparity
@@ -124,9 +126,9 @@ def shown_superres(
     result: NDArray[np.uint8] | None,
     truth: NDArray[np.uint8],
 ) -> ShownPair:
-    """Show the left view, and the place where the result is worst: bicubic, result and truth, pixel by pixel.
+    """Show the left image, and its crop with the largest error: bicubic, result and ground truth.
 
-    bicubic, result, truth: (H, W, 3) RGB of one size; result None = bicubic alone was measured.
+    `bicubic`, `result`, `truth`: (H, W, 3) RGB of one size; result None = only bicubic was measured.
     """
     cut = _worst_window(bicubic if result is None else result, truth)
     panels = [Panel("Left view, and what is shown below", _framed(truth, cut))]
@@ -138,9 +140,9 @@ def shown_superres(
 
 
 def data_uri(panel: Panel) -> tuple[str, int, int]:
-    """Encode a picture for the page: its data: URI, width and height, at most `MAX_WIDTH` px wide.
+    """Encode an image as a data: URI, with its width and height, at most `MAX_WIDTH` px wide.
 
-    Photographs are JPEG, everything else lossless WebP.
+    Photographs become JPEG, everything else lossless WebP.
     """
     small = eight_bits(panel.pixels)
     factor = -(-small.shape[1] // MAX_WIDTH)
@@ -153,7 +155,7 @@ def data_uri(panel: Panel) -> tuple[str, int, int]:
 
 
 def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
-    """Pick the first pixel of each block that is not black: sparse maps keep their brightness."""
+    """Return the first pixel of each block that is not black, so that sparse maps keep their brightness."""
     height, width = (-(-side // factor) for side in pixels.shape[:2])
     padding = ((0, height * factor - pixels.shape[0]), (0, width * factor - pixels.shape[1]), (0, 0))
     blocks = np.pad(pixels, padding, mode="edge").reshape(height, factor, width, factor, 3)
@@ -163,7 +165,7 @@ def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
 
 
 def _worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[slice, slice]:
-    """Find the rows and columns of the window with the largest sum of squared errors."""
+    """Return the rows and columns of the crop with the largest sum of squared errors."""
     height, width = (min(side, most) for side, most in zip(truth.shape[:2], CROP, strict=True))
     squared = np.square(result.astype(np.float64) - truth).sum(axis=2)
     sums = np.pad(squared.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
@@ -173,7 +175,7 @@ def _worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[
 
 
 def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
-    """Copy pixels with a frame around the window, thick enough to outlive the reduction."""
+    """Return a copy with a frame around the crop, thick enough to survive downscaling."""
     thick = max(2, 2 * -(-pixels.shape[1] // MAX_WIDTH))
     framed = Image.fromarray(pixels)
     (top, bottom), (left, right) = ((side.start - thick, side.stop + thick - 1) for side in cut)
@@ -182,11 +184,11 @@ def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.u
 
 
 ERROR_STEPS = (0.0, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""Errors, as n of `error_map`, at which each colour begins."""
+"""Normalised errors, n of `error_map`, at which each colour begins."""
 
 _COOL, _WARM = "#313695 #4575b4 #74add1 #abd9e9 #e0f3f8", "#fee090 #fdae61 #f46d43 #d73027 #a50026"
 ERROR_COLORS = tuple(ImageColor.getrgb(color) for color in (*_COOL.split(), *_WARM.split()))
-"""Colours, RGB, one for each of `ERROR_STEPS`."""
+"""RGB colours, one for each of `ERROR_STEPS`."""
 
 
 def error_map(
@@ -196,23 +198,21 @@ def error_map(
     visible: NDArray[np.bool_] | None = None,
     thicken: bool = False,
 ) -> NDArray[np.uint8]:
-    """Draw KITTI's error map: (H, W, 3) uint8, RGB; black where the truth is not known.
+    """Draw KITTI's error map: (H, W, 3) uint8 RGB, black where the ground truth is unknown.
 
-    The colours stand for n = min(error / 3 px, error / 5 % of the truth) in ten steps, each twice as wide as
-    the one before: blue tones below n = 1, where the pixel counts as right (D1), warm tones from there on.
-    Formula, steps and colours are those of the development kit of KITTI 2015 (io_disp.h, log_colormap.h).
-
-    estimate, truth: (H, W), pixels, NaN or inf = unknown. Where the truth is known and the estimate is not,
-    the colour is that of the largest errors. (The benchmark fills such holes before it draws.)
-    visible: (H, W), pixels that the right view sees too; the others are drawn half as bright, as the
-    benchmark does. thicken: every pixel of the truth is drawn as 3 x 3 pixels, as the benchmark does, so
-    that a sparse truth can be seen; neighbours below and to the right are drawn later and win.
+    Colours encode n = min(error / 3 px, error / 5 % of the ground truth) in ten steps, each twice as wide as
+    the one before: blue below n = 1, where a pixel is correct (D1), warm above. Formula, steps and colours
+    are those of the KITTI 2015 development kit (io_disp.h, log_colormap.h). Missing estimates have the colour
+    of the largest errors; the benchmark fills such holes before it draws. `estimate`, `truth`: (H, W), px,
+    NaN or inf = unknown. `visible`: (H, W), True where visible in both images; other pixels are drawn half as
+    bright. `thicken`: draw every pixel as 3 x 3 pixels, as the benchmark does for sparse ground truth;
+    neighbours below and to the right are drawn later and win.
     """
     known = np.isfinite(truth)
     error = np.abs(np.where(np.isfinite(estimate), estimate, np.inf) - np.where(known, truth, 0))
-    error = error.astype(np.float64)  # as the kit: a difference of floats, divided as doubles
+    error = error.astype(np.float64)  # as in the kit: a difference of floats, divided as doubles
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A truth of 0 px: 0 / 0 is NaN, which fmin passes over.
+        # Ground truth of 0 px gives 0 / 0 = NaN, which fmin ignores.
         n = np.fmin(error / 3.0, 20.0 * error / np.abs(np.where(known, truth, 1)))
     colors = np.array(ERROR_COLORS, np.uint8)[np.searchsorted(ERROR_STEPS, n, side="right") - 1]
     if visible is not None:
@@ -225,7 +225,7 @@ def _thickened(colors: NDArray[np.uint8], known: NDArray[np.bool_]) -> NDArray[n
     drawn = np.zeros_like(colors)
     framed = np.pad(colors, ((1, 1), (1, 1), (0, 0)))
     framed_known = np.pad(known, 1)
-    for y in range(3):  # in the order in which the benchmark draws: a later neighbour lies over an earlier
+    for y in range(3):  # in the benchmark's order: later neighbours overwrite earlier ones
         for x in range(3):
             there = framed_known[y : y + height, x : x + width]
             drawn[there] = framed[y : y + height, x : x + width][there]

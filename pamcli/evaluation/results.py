@@ -1,4 +1,4 @@
-"""What did an evaluation find? Facts, figures in tables, notes; as text, JSON, CSV, Markdown, LaTeX."""
+"""Hold the results of an evaluation and format them as text, JSON, CSV, Markdown and LaTeX."""
 
 import csv
 import io
@@ -14,76 +14,76 @@ from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.files.finding import csv_text, one_line, shown
 
 Value = str | int | float | np.integer | np.floating | None
-"""What a cell can hold."""
+"""The values that a cell can hold."""
 
 Plain = str | int | float | None
-"""What a cell becomes in JSON."""
+"""The value of a cell in JSON."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column, and how its figures are shown."""
+    """A table column and the format of its values."""
 
     key: str
-    """Its name in the rows, in CSV and in JSON: stable, for programs."""
+    """Key in rows, CSV and JSON: stable, for programs."""
     title: str
-    """Its name for people."""
+    """Heading for people."""
     unit: str = ""
-    """"px", "%", "dB", "s"; empty for plain numbers and text."""
+    """"px", "%", "dB" or "s"; empty for plain numbers and text."""
     decimals: int = 2
-    """Digits behind the point, where a person reads; files for programs hold all of them."""
+    """Decimals shown to people; files for programs have full precision."""
     text: bool = False
-    """Holds words, to be set flush left."""
+    """Contains words, aligned left."""
     note: str = ""
-    """How the figure is defined, in a sentence."""
+    """Definition of the metric, one sentence."""
 
     @property
     def heading(self) -> str:
-        """The title with its unit: "D1 (%)"."""
+        """Title with unit: "D1 (%)"."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 def text_columns(*names: str) -> list[Column]:
-    """Columns of words, which are called as their keys are."""
+    """Return text columns titled like their keys."""
     return [Column(name, name, text=True) for name in names]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of figures. A row may lack some of the columns."""
+    """A table of metrics; rows may lack some of the columns."""
 
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
     title: str = ""
     note: str = ""
-    """A sentence on what stands in it."""
+    """Description of the contents, one sentence."""
 
     def shown(self, row: Mapping[str, Value], column: Column) -> str:
-        """Write one cell as a person reads it."""
+        """Format one cell for people."""
         return shown_value(row.get(column.key), column.decimals)
 
     def texts(self, columns: Sequence[Column]) -> list[list[str]]:
-        """Write the headings of some columns, and below them every cell."""
+        """Return the headings of the given columns, followed by every cell."""
         head = [one_line(column.heading) for column in columns]
         return [head, *([self.shown(row, column) for column in columns] for row in self.rows)]
 
 
 def shown_value(value: Value, decimals: int) -> str:
-    """Write a figure with so many digits behind the point; "-" where it could not be computed."""
+    """Format a value with the given number of decimals; "-" if it could not be computed."""
     if isinstance(value, str):
         return shown(value)
     if value is None or math.isnan(value):
         return "-"
     text = f"{float(value):.{decimals}f}"
-    # -0.001 rounds to -0.00, which looks like a figure below zero.
+    # Avoid "-0.00" for tiny negative values.
     return text.lstrip("-") if float(text) == 0 else text
 
 
 def text_table(table: Table, width: int | None = None) -> str:
-    """Set a table in columns, numbers to the right, two blanks between; without a line break at the end.
+    """Format a table in aligned columns separated by two spaces, without a final line break.
 
-    width: characters that a line may have. Where it does not suffice, words and counts that are the same in
-    every row stand in a line above, and then columns are left out, the last ones first; two always stay.
+    `width`: maximum line length. Wider tables first move words and counts that all rows share to a line
+    above, then drop columns from the right; two columns always stay.
     """
     columns, above = list(table.columns), []
     for column in table.columns:
@@ -106,7 +106,7 @@ def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
 
 
 def markdown_table(table: Table) -> str:
-    """Write a table in Markdown, numbers to the right."""
+    """Format a table in Markdown with numbers aligned right."""
     texts = table.texts(table.columns)
     head, *rows = [
         "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in line) + " |"
@@ -121,11 +121,11 @@ _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"<": "$<$", ">": "$>$", "
 
 
 def latex_table(table: Table) -> str:
-    r"""Write a table as a LaTeX tabular with the rules of booktabs (\usepackage{booktabs})."""
+    r"""Format a table as a LaTeX tabular with booktabs rules (\usepackage{booktabs})."""
 
     def line(cells: Sequence[str]) -> str:
         texts = ["".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells]
-        if texts[0][:1] in ("[", "*", "("):  # which the end of the line before would take for its option
+        if texts[0][:1] in ("[", "*", "("):  # LaTeX would read these as an option of the preceding line break
             texts[0] = f"{{{texts[0][0]}}}{texts[0][1:]}"
         return " & ".join(texts) + r" \\"
 
@@ -136,13 +136,13 @@ def latex_table(table: Table) -> str:
 
 
 def csv_table(table: Table) -> str:
-    """Write a table as CSV (RFC 4180: commas, CR LF, quotes where they must be) below the columns' keys.
+    """Format a table as CSV (RFC 4180: commas, CR LF, quotes where needed), with keys as header.
 
-    Numbers are written with all the digits that are needed to read the same number back. Words that a
-    spreadsheet would compute stand behind an apostrophe.
+    Numbers have all digits needed to read back the same value. An apostrophe precedes words that a
+    spreadsheet would evaluate.
     """
     out = io.StringIO(newline="")
-    # The dialect that DictWriter takes by itself, "excel", is RFC 4180's.
+    # DictWriter's default dialect, "excel", conforms to RFC 4180.
     writer = csv.DictWriter(out, [column.key for column in table.columns])
     writer.writerow({column.key: csv_text(column.key) for column in table.columns})
     names = {column.key for column in table.columns if column.text and not column.unit}
@@ -152,17 +152,17 @@ def csv_table(table: Table) -> str:
 
 
 def json_rows(table: Table) -> list[dict[str, Plain]]:
-    """Make the rows for `json.dumps(..., allow_nan=False)`: every row has every column."""
+    """Return the rows for `json.dumps(..., allow_nan=False)`; every row has every column."""
     return [json_row({column.key: row.get(column.key) for column in table.columns}) for row in table.rows]
 
 
 def json_row(row: Mapping[str, Value]) -> dict[str, Plain]:
-    """Make a row for JSON, see `json_value`."""
+    """Convert a row for JSON, see `json_value`."""
     return {key: json_value(value) for key, value in row.items()}
 
 
 def json_value(value: Value) -> Plain:
-    """Make a value for JSON: NaN becomes None, infinity "inf" or "-inf", NumPy's numbers become Python's."""
+    """Convert a value for JSON: NaN to None, infinity to "inf" or "-inf", NumPy numbers to Python's."""
     if isinstance(value, str):
         return value
     if value is None or math.isnan(value):
@@ -176,53 +176,53 @@ Fact = tuple[str, str]
 """Name and value."""
 
 WORST = 5
-"""Pairs that a report shows."""
+"""Number of pairs that a report shows."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found. Every text may hold any character."""
+    """The results of an evaluation. Every text may contain any character."""
 
     title: str
     facts: tuple[Fact, ...]
-    """Names and values: network, sha256 of the weights, device, precision, data, date, and so on."""
+    """Names and values: network, sha256 of the weights, device, precision, data, date, ..."""
     summary: Table
-    """A row for each data set, part of the picture or method, and way of averaging: all figures."""
+    """All metrics, one row per data set, region or method, and average."""
     images: Table
-    """A row for each pair."""
+    """One row per pair."""
     notes: tuple[str, ...] = ()
-    """What a reader must know: parts of the data that were missing, options that change the figures."""
+    """Caveats: missing parts of the data, options that change the metrics."""
     key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()
-    """The few figures to see first of each data set, name and value as people read them."""
+    """The most important metrics of each data set, as name and text."""
     headline: tuple[Table, ...] = ()
-    """What a terminal shows of the summary; empty: all of it."""
+    """Excerpt of the summary for terminals; empty = the whole summary."""
     sections: tuple[Table, ...] = ()
-    """What was asked for: figures by named protocols, methods side by side. A terminal shows these alone."""
+    """Requested tables: named protocols, method comparison. A terminal shows only these."""
     studies: tuple[Table, ...] = ()
     published: Mapping[str, Table] = field(default_factory=dict)
-    """Rows from papers and benchmarks' pages by data set, below one of this evaluation."""
+    """Rows from papers and benchmark pages by data set, below a row of this evaluation."""
     charts: tuple[Histogram | CurveChart, ...] = ()
     worst_pairs: tuple[ShownPair, ...] = ()
-    """The worst pairs, worst first."""
+    """The pairs with the largest errors, worst first."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    """What stands in JSON beside facts and notes."""
+    """JSON content besides facts and notes."""
 
     def json(self) -> dict[str, Any]:
-        """Make an object for `json.dumps(..., allow_nan=False)`."""
+        """Return an object for `json.dumps(..., allow_nan=False)`."""
         return {"facts": dict(self.facts), "notes": list(self.notes), **self.numbers}
 
     def csv(self) -> str:
-        """Write the figures of every picture as CSV."""
+        """Return the metrics of every image as CSV."""
         return csv_table(self.images)
 
     def text(self, width: int | None = 80) -> str:
-        """Set tables of columns that fit into `width` characters, the most telling ones."""
+        """Format the tables with the columns that fit into `width` characters, most important first."""
         asked = self.sections or self.headline or (self.summary,)
         tables = [*asked, *self.studies, *self.published.values()]
         return "\n\n".join(text_table(table, width) for table in tables if table.rows)
 
     def markdown(self) -> str:
-        """Write the tables that a terminal shows in Markdown, with the notes."""
+        """Format the terminal tables in Markdown, with the notes."""
         parts = [
             (one_line(f"## {one.title}"), one_line(one.note), markdown_table(one)) for one in self._titled()
         ]
@@ -230,13 +230,13 @@ class Evaluation:
         return "\n\n".join(filter(None, (text for part in (*parts, (notes,)) for text in part))) + "\n"
 
     def latex(self) -> str:
-        """Write the tables that a terminal shows as LaTeX tabulars, with the rules of booktabs."""
+        """Format the terminal tables as LaTeX tabulars with booktabs rules."""
         heads = [one_line(f"% {one.title}. {one.note}".rstrip()) for one in self._titled()]
         parts = map("\n".join, zip(heads, map(latex_table, self._titled()), strict=True))
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 
     def table_csv(self) -> str:
-        """Write the first of the tables that a terminal shows as CSV, with all their digits."""
+        """Format the first terminal table as CSV with full precision."""
         return csv_table(self._titled()[0])
 
     def _titled(self) -> tuple[Table, ...]:

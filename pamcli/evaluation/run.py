@@ -1,9 +1,9 @@
-"""The loop that measures methods on a data set, sample by sample, and what is told of several data sets.
+"""Measure methods on data sets, sample by sample, and summarize the results.
 
-What differs between disparity and super-resolution is a `Task`: `disparity.Disparity`, `superres.Superres`.
-Samples are read one after the other, not while a method runs, as a batch reads its pairs: methods are timed.
-Several methods are measured on the same samples and stand side by side in the tables; the report shows the
-pairs where they differ most. Charts and the row above published ones are the last one's.
+A `Task` holds the differences of disparity and super-resolution: `disparity.Disparity`, `superres.Superres`.
+Samples are read between runs, never during one, because methods are timed. Several methods share the samples
+and the tables; the report shows the pairs on which they differ most. Charts and the row above published
+results belong to the last method.
 """
 
 import datetime
@@ -38,24 +38,24 @@ from pamcli.files.finding import counted, listed, shown
 
 @dataclass(frozen=True)
 class MeasuredSet(Generic[Total]):
-    """What methods reach on a data set."""
+    """The results of all methods on one data set."""
 
     source: Source
     label: str
-    """Its name in tables."""
+    """Name in tables."""
     methods: Mapping[str, Total]
-    """Summaries by the names of the methods, the one in question last."""
+    """Summaries by method name, the method under test last."""
     variants: Mapping[float, Total]
-    """Summaries of the method in question run otherwise, for a study."""
+    """Summaries of modified runs of the method under test, for a study."""
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
-    """Samples for which one of the methods has nothing: they are measured for none."""
+    """Samples without a result of one method; they are measured for no method."""
     worst: tuple[Callable[[], ShownPair], ...]
-    """Each draws one of the worst pairs, the worst first."""
+    """Functions that draw the worst pairs, worst first."""
 
     @property
     def last(self) -> Total:
-        """What the method in question reaches."""
+        """Summary of the method under test."""
         return [*self.methods.values()][-1]
 
 
@@ -63,48 +63,48 @@ AnySet = MeasuredSet[Any]
 
 
 class Task(ABC, Generic[Case, Answer, Total]):
-    """What is measured, and how it is told."""
+    """A task to measure, with the layout of its tables and report."""
 
     title: str
     scale: int | None = None
-    """How many times larger pictures become."""
+    """Upscaling factor."""
     columns: Mapping[str, Column]
-    """Columns of all figures, by their names, in the order of the tables."""
+    """Columns of all metrics by name, in table order."""
     key_figures: tuple[str, ...]
-    """The few figures to see first."""
+    """The metrics to show first."""
     average = ""
-    """How the key figures are averaged, where there are several ways."""
+    """Name of the average of the key metrics, if there are several."""
     words: tuple[Column, ...]
-    """What a row of the summary says before its figures, beside data set and method."""
+    """Leading columns of summary rows after data set and method."""
     headline: tuple[Sequence[str], ...]
-    """Figures of the tables on a terminal, the most telling first."""
+    """Metrics of the terminal tables, most important first."""
     baseline: Mapping[str, None] = {}
-    """The name of what stands beside every method, or alone, where there is such a thing."""
+    """Name of the baseline that accompanies every method, if any."""
     timed: str
-    """What a network's time includes."""
+    """Scope of the measured run time of a network."""
 
     @abstractmethod
     def case(self, sample: Sample) -> Case | None:
-        """Make what is measured of a sample; None: it has no truth. Raises InputError: not measurable."""
+        """Return the case to measure, or None without ground truth; raise InputError if it is unsuitable."""
 
     @abstractmethod
     def meter(self, source: Source) -> Meter[Case, Answer, Total]:
-        """Make the meter that a method on a data set is measured with."""
+        """Return an empty meter for a method on a data set."""
 
     @abstractmethod
     def ready(self, method: Method | None, source: Source) -> Callable[[Case], Answer | None]:
-        """Make a method ready for a data set. Raises UsageError, InputError as methods do."""
+        """Prepare a method for a data set; raise UsageError or InputError as methods do."""
 
     @abstractmethod
     def rank(self, images: Sequence[ImageFigures]) -> float | None:
-        """Say how little a pair is worth showing, what is shown first lowest; None: it was not measured.
+        """Return the sort key of a pair in the report, lowest first; None if it was not measured.
 
-        images: its figures of each method.
+        `images`: the metrics of the pair, per method.
         """
 
     @abstractmethod
     def shown(self, case: Case, answers: Mapping[str, Answer], images: Sequence[ImageFigures]) -> ShownPair:
-        """Draw a pair for the report. answers: by the names of the methods; images: of each of them."""
+        """Draw a pair for the report; `answers` by method name, `images` in the same order."""
 
     @abstractmethod
     def rows(self, total: Total) -> Iterator[dict[str, Value]]:
@@ -112,14 +112,14 @@ class Task(ABC, Generic[Case, Answer, Total]):
 
     @abstractmethod
     def told(self, page: Evaluation, sets: Sequence[MeasuredSet[Total]]) -> Evaluation:
-        """Add what only this task has to what is told of every task."""
+        """Add the tables and charts that only this task has."""
 
     def facts(self, method: Method | None) -> list[Fact]:
-        """State how the method in question is run, name and value."""
+        """Return facts on how the method under test is run."""
         return []
 
     def variants(self, method: Method | None) -> Mapping[float, Callable[[Case], Answer]]:
-        """Run the method in question otherwise, for a study, by what is changed."""
+        """Return modified runs of the method under test for a study, by the modified value."""
         return {}
 
 
@@ -136,15 +136,15 @@ def evaluate(
     advance: Callable[[], None] = lambda: None,
     watch: Watch | None = None,
 ) -> Evaluation:
-    """Measure methods on data sets: figures, notes and report.
+    """Measure methods on data sets and return metrics, notes and report data.
 
     >>> matcher = StereoMatcher.load("pasmnet2")
     >>> found = evaluate(Disparity(), ["kitti2015:kitti"], [NetworkMethod(matcher, "pasmnet2")])
     >>> Path("report.html").write_bytes(render_report(found))
 
-    data: as `NAME:PATH`, or opened. compare: with published rows. worst: how many of the worst pairs of each
-    set the report shows. advance: called after each sample. watch: of a `NetworkMethod`.
-    Raises UsageError, InputError: data that is none, without truth, or without what a method needs.
+    `data`: data sets as `NAME:PATH`, or opened. `compare`: add published results. `worst`: number of worst
+    pairs per data set in the report. `advance`: called after each sample. `watch`: as in `NetworkMethod`.
+    Raises UsageError, InputError: data that is invalid or lacks ground truth or what a method needs.
     """
     sets = opened(data)
     if (files := [one.row for one in methods if isinstance(one, FilesMethod)]) and len(sets) > 1:
@@ -205,11 +205,12 @@ def measure(
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> MeasuredSet[Total]:
-    """Measure methods on every sample of a source that has a truth.
+    """Measure methods on every sample of a source that has ground truth.
 
-    methods: by their names, the one in question last; where one gives None, the sample is measured for none.
-    variants: measured beside, for a study. worst: how many of the worst pairs to keep. advance: called after
-    each sample. Raises InputError as the meter does, and where no sample has a truth, before a method runs.
+    `methods`: methods by name, the one under test last; samples are skipped if one returns None. `variants`:
+    modified runs to measure in addition, for a study. `worst`: number of worst pairs to keep. `advance`:
+    called after each sample. Raises InputError: as the meter raises, or, before any method runs, no sample
+    has ground truth.
     """
     variants = variants or {}
     meters = {key: task.meter(source) for key in methods}
@@ -257,18 +258,18 @@ def measure(
 
 
 def _labels(sets: Sequence[Source]) -> list[str]:
-    """Name each set in tables: as a whole, where that can be said of more than one."""
+    """Return the names of the data sets in tables; repeated labels become the full text."""
     labels = [source.label for source in sets]
     texts = [source.spec.text if source.spec else source.label for source in sets]
     return [text if labels.count(label) > 1 else label for label, text in zip(labels, texts, strict=True)]
 
 
 def opened(data: Iterable[str | Source]) -> list[Source]:
-    """Open data sets that are given as `NAME:PATH`. Raises UsageError, InputError."""
+    """Open data sets given as `NAME:PATH`; raise UsageError or InputError if one is invalid."""
     data = list(data)
     if not data:
         raise UsageError("no data set is given", "give NAME:PATH; pam dataset list shows the names")
-    # All are understood before any is opened.
+    # Parse all names before opening any data set.
     specs = [parse_data(each) if isinstance(each, str) else each for each in data]
     texts = [each.text for each in specs if isinstance(each, DataSpec)]
     if twice := [text for text in texts if texts.count(text) > 1]:
@@ -277,9 +278,9 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
 
 
 def _tables(task: AnyTask, sets: Sequence[AnySet], several: bool) -> tuple[Table, Table, tuple[Table, ...]]:
-    """Make the tables of all pairs, of all figures of the sets, and those of a terminal.
+    """Return the tables of all pairs and of the summary, and those for the terminal.
 
-    several: the method stands in every row.
+    `several`: add the method to every row.
     """
 
     def table(rows: Sequence[Mapping[str, Value]], words: Iterable[Column], keys: Iterable[str]) -> Table:
@@ -323,7 +324,7 @@ def _key_figures(
 
 
 def _each_about(task: AnyTask, methods: Sequence[Method]) -> Iterator[Fact]:
-    """State what each of several methods is, on a line each."""
+    """Yield one line of facts per method."""
     for one in methods:
         facts = [fact for fact in (*one.facts(), *task.facts(one)) if fact[0] != "network"]
         plain = ("method", "weights", "device")
@@ -331,7 +332,7 @@ def _each_about(task: AnyTask, methods: Sequence[Method]) -> Iterator[Fact]:
 
 
 def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
-    """State when and on what was measured. run: how the method was run."""
+    """Return date, system and data of the measurement; `run`: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     data = []
     for one in sets:
@@ -342,7 +343,7 @@ def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
 
 
 def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
-    """Yield the notes of each set, layouts that are unverified, and weights, which are for training."""
+    """Yield notes on each data set, unverified layouts, and weights trained on the same data."""
     for one in sets:
         yield from (f"{one.label}: {line}" for line in one.notes)
         if (spec := one.source.spec) and spec.info.unverified:
@@ -354,9 +355,9 @@ def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
 def _cost(
     seconds: Sequence[float | None], network: Any | None, what: str
 ) -> tuple[list[Fact], dict[str, Any]]:
-    """Tell what running a network took, to people and in JSON: seconds a pair, peak of memory in bytes.
+    """Return run time per pair, s, and peak memory, bytes, of a network, as facts and for JSON.
 
-    seconds: of each pair. what: is included in them. Memory is the GPU's, or else that of the whole process.
+    `seconds`: the run time of each pair. `what`: the scope of the run time, in words.
     """
     known = [each for each in seconds if each is not None]
     if not known or network is None:
@@ -368,7 +369,7 @@ def _cost(
 
 
 def _with_published(page: Evaluation, sets: Sequence[AnySet], method: str, scale: int | None) -> Evaluation:
-    """Add the published rows of every set that has some, below the row of the method in question."""
+    """Add the published rows of every data set that has some, below the row of the method under test."""
     tables, rows, notes = {}, {}, [*page.notes]
     known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]
     for name, one in known:

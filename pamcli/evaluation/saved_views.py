@@ -1,4 +1,4 @@
-"""Enlarged views of a data set, written as pictures while they are measured."""
+"""Save the upscaled images of a data set while it is measured."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +16,15 @@ from pamcli.registry.catalog import files_behind
 
 
 class SavedViews:
-    """Writes <name>_left.png and <name>_right.png of each sample into a folder: `NetworkMethod.keep`."""
+    """A writer of <name>_left.png and <name>_right.png for each sample, for `NetworkMethod.keep`."""
 
     def __init__(
         self, folder: Path, sets: Sequence[Source], weights: str | Path | None, *, overwrite: bool
     ) -> None:
-        """weights: what the network is read from.
+        """Prepare the folder.
 
-        Raises UsageError, OutputError where the views cannot be written, or not without being asked.
+        `weights`: the file that the network is loaded from. Raises UsageError, OutputError: the images cannot
+        be written, or exist and may not be overwritten.
         """
         if len(sets) > 1:
             raise UsageError(
@@ -45,7 +46,7 @@ class SavedViews:
         return {view: self.folder / f"{name}_{view}.png" for view in ("left", "right")}
 
     def __call__(self, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
-        """Write both views of a sample, (H, W, 3) RGB."""
+        """Write both images of a sample, (H, W, 3) RGB."""
         for file, pixels in zip(self._files(name).values(), (left, right), strict=True):
             if file.parent in self.written:
                 require_folder(file.parent)

@@ -1,7 +1,7 @@
-"""Studies that need no training: accuracy over the pictures' resolution, and over the range of disparity.
+"""Run studies that need no training: accuracy by image resolution and by disparity range.
 
-The paper's Tables 6 and 7 set attention, which has no maximum disparity, against cost volumes of a fixed one;
-here the same network is run with fixed maxima, too.
+The paper's Tables 6 and 7 compare attention, which has no maximum disparity, with cost volumes of a fixed
+one. Here the same network also runs with fixed maxima.
 """
 
 import copy
@@ -22,17 +22,17 @@ from pamcli.evaluation.run import MeasuredSet
 from pamcli.imaging.resize import imresize_to, nearest
 
 STUDIES = ("resolution", "range")
-"""Accuracy and time with pictures of 0.25 to 2 times the size; accuracy over the truth's range of disparity,
-and with fixed maximum disparities."""
+"""resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by ground-truth range and
+with fixed maximum disparities."""
 
 RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)
-"""Factors of the size of the pictures that a network is given."""
+"""Scale factors of the input images."""
 
 RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)
-"""Edges, px, of the ranges of the truth."""
+"""Edges, px, of the ground-truth ranges."""
 
 LIMITS = (192, 96)
-"""Maximum disparities, px, that a network is run with beside its own."""
+"""Maximum disparities, px, of the additional runs."""
 
 FIGURES = ("d1", "epe", "bad-2", "bad-3")
 
@@ -41,10 +41,10 @@ Rows = list[dict[str, Value]]
 
 
 def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
-    """Run a network otherwise, by the factor of the resolution, or by its maximum disparity, px.
+    """Return modified runs of a network, by resolution factor or by maximum disparity, px.
 
-    Files are what they are, and have no variants, nor has the range of a network whose search is fixed.
-    Raises UsageError: files at resolutions.
+    Result files have no variants, nor has the range study of a network with a fixed search range. Raises
+    UsageError: result files with the resolution study.
     """
     if isinstance(method, NetworkMethod):
         if kind == "range":
@@ -60,7 +60,7 @@ def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sampl
 def told(
     kind: str, sets: Sequence[Measured], figures: Mapping[str, Column]
 ) -> tuple[Table, list[CurveChart]]:
-    """Make a table of all sets, and a chart of each. figures: their columns."""
+    """Return a table of all data sets and a chart for each. figures: the columns of the metrics."""
     words = text_columns("data")
     if kind == "resolution":
         words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]

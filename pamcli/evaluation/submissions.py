@@ -1,4 +1,4 @@
-"""Archives for the servers of the stereo benchmarks; each result is checked as a server would first.
+"""Write archives for the servers of the stereo benchmarks, after the checks that a server would do.
 
 | kind       | files in the archive                                                           | count    |
 | ---------- | ------------------------------------------------------------------------------ | -------- |
@@ -7,11 +7,11 @@
 | middlebury | `trainingS/SCENE/disp0PAM.pfm`, `trainingS/SCENE/timePAM.txt`, same in `testS` | 30 or 60 |
 | eth3d      | `low_res_two_view/SCENE.pfm`, `low_res_two_view/SCENE.txt`                     | 54 or 94 |
 
-S is F, H or Q, the size of the pictures. Middlebury and ETH3D take the training scenes alone, or those and
-the test scenes. Middlebury's sparse results (`disp0PAM_s.pfm`) are not made here, only its dense ones.
+S is F, H or Q, the image size. Middlebury and ETH3D accept the training scenes alone, or training and test
+scenes. Only Middlebury's dense results are written, not its sparse ones (`disp0PAM_s.pfm`).
 
 Sources: the readme files of KITTI's two development kits; Middlebury's upload-format page; the kit of the
-Robust Vision Challenge. What is in none of them is said in the notes of a `Submission`, marked "unverified".
+Robust Vision Challenge. Rules without a source are marked "unverified" in the notes of a `Submission`.
 """
 
 import functools
@@ -36,7 +36,7 @@ from pamcli.imaging.disparity_files import encode_disparity
 
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say: one submission, one archive, byte for byte
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest zip date, so that equal submissions give identical archives
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Submission:
     pictures: int
     files: int
     notes: tuple[str, ...]
-    """What to know before it is uploaded, a sentence each; "unverified" where a rule rests on memory."""
+    """Notes to read before uploading, one sentence each; "unverified" marks rules without a source."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What one benchmark wants, file by file; the other fields are explained in `submissions.toml`."""
+    """The file rules of one benchmark; `submissions.toml` explains the other fields."""
 
     kind: str
     """One of `KINDS`."""
@@ -64,12 +64,12 @@ class Rules:
     holes: bool = True
     notes: tuple[str, ...] = ()
     size: str = "H"
-    """Size of Middlebury's pictures: F, H or Q."""
+    """Size of Middlebury's images: F, H or Q."""
 
 
 @functools.cache
 def rules_of(kind: str) -> Rules:
-    """Read the rules of one of `KINDS`."""
+    """Load the rules of one of `KINDS`."""
     text = resources.files("pamcli.evaluation").joinpath("submissions.toml").read_text(encoding="utf-8")
     given = tomllib.loads(text)[kind]
     numbered = tuple(f"{index:06}_10" for index in range(given.pop("numbered", 0)))
@@ -78,14 +78,14 @@ def rules_of(kind: str) -> Rules:
 
 
 def plan_submission(sets: Sequence[Source]) -> Rules:
-    """Find out which archive these sets make. Raises UsageError, InputError: none, or an incomplete one."""
+    """Return the archive rules for these data sets; raise UsageError or InputError if they fit none."""
     specs = [source.spec for source in sets if source.spec]
     kinds = {spec.info.name for spec in specs}
     if len(kinds) != 1 or not kinds <= set(KINDS):
         given = ", ".join(sorted(kinds))
         raise UsageError(f"no benchmark takes an archive of {given}", f"known: {', '.join(KINDS)}")
     (kind,) = kinds
-    # The training pairs of KITTI 2015 have the names of the test pairs: complete, and worthless.
+    # The training pairs of KITTI 2015 have the same names as its test pairs.
     if kind.startswith("kitti") and any(spec.split != "testing" for spec in specs):
         raise UsageError(f"{kind} takes results of its testing pairs alone", f"give {kind}/testing:PATH")
     rules = rules_of(kind)
@@ -106,10 +106,10 @@ def plan_submission(sets: Sequence[Source]) -> Rules:
 
 
 def require_complete(rules: Rules, names: Iterable[str]) -> None:
-    """Raise InputError where an archive of these samples would be refused, naming the first that are missing.
+    """Raise InputError if an archive of these samples is incomplete, naming the first missing ones.
 
-    names: of the samples; the last part of each counts ("testing/000000_10"). To be asked before the network
-    runs for an hour.
+    `names`: sample names, of which the last component counts ("testing/000000_10"). Call this before the
+    network runs for an hour.
     """
     kind = rules.kind
     given = [name.rpartition("/")[2] for name in names]
@@ -117,7 +117,7 @@ def require_complete(rules: Rules, names: Iterable[str]) -> None:
         raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
     if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
         raise InputError(f"{counted(len(strange), 'picture')} not of {kind}: {listed(strange)}")
-    # Training alone where that may stand alone and no name is of the test set, else everything.
+    # Training scenes alone if allowed and no test scene is given, else all scenes.
     alone = rules.training and not set(given) & set(rules.test)
     wanted = rules.training if alone else (*rules.training, *rules.test)
     if missing := [name for name in wanted if name not in set(given)]:
@@ -134,9 +134,9 @@ def write_results(
     advance: Callable[[], None],
     watch: Watch | None = None,
 ) -> Submission:
-    """Write the archive of a method's results. advance: called after each. watch: of a `NetworkMethod`.
+    """Write the archive of a method's results; raise as `write_submission`.
 
-    Raises as `write_submission`.
+    `advance`: called after each sample. `watch`: as in `NetworkMethod`.
     """
     (method,) = watched([method], watch)
 
@@ -152,13 +152,12 @@ def write_results(
 
 
 def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Estimate]]) -> Submission:
-    """Write an archive, read it back, and only then put it in its place.
+    """Write an archive, read it back, and only then move it into place.
 
-    results: name of the sample, whose last part is the file's or the scene's in the archive, and what was
-    found, in any order; taken one at a time, so that a generator which runs a network need not hold them all.
-    Middlebury and ETH3D ask for the seconds.
-    Raises InputError: incomplete, out of range, no runtime where one is asked for. OutputError: cannot be
-    written. No file is left then, and one that stood at `path` stays as it was.
+    On failure no new file remains, and an existing file at `path` is unchanged. `results`: sample name and
+    estimate, in any order, consumed one at a time. The last component of the name is the file or scene in the
+    archive. Middlebury and ETH3D need the seconds. Raises InputError: incomplete, out of range, or without a
+    required run time; OutputError: the archive cannot be written.
     """
     written: list[str] = []
     files: list[str] = []
@@ -180,7 +179,7 @@ def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Esti
                 part = "training" if name in rules.training else "test"
                 for template, data in contents.items():
                     info = zipfile.ZipInfo(template.format(part=part, name=name, size=rules.size), _EPOCH)
-                    info.create_system = 3  # Unix, wherever it was written
+                    info.create_system = 3  # Unix, on every system
                     info.external_attr = 0o644 << 16
                     compressed = not template.endswith(".png")
                     info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
@@ -199,7 +198,7 @@ def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Esti
 
 
 def _check(name: str, disparity: NDArray[np.floating], seconds: float, rules: Rules) -> None:
-    """Raise InputError where the server would refuse the result, or score it as worthless."""
+    """Raise InputError if the server would reject the result or score it as worthless."""
     known = disparity[np.isfinite(disparity)]
     if known.size == 0:
         raise InputError(f"{name} has no estimate at all")

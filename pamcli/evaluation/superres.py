@@ -1,4 +1,4 @@
-"""Super-resolution as a task to measure: pairs reduced, enlarged, compared, always beside bicubic."""
+"""Measure super-resolution: downscale pairs, upscale them again, and compare, always with bicubic."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,16 +41,16 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
-    """Measures pictures that become `scale` times larger. Bicubic stands beside every method, or alone."""
+    """The task of upscaling by `scale`; bicubic accompanies every method, or is measured alone."""
 
     scale: int = field()
     degradation: Degradation | None = None
-    """What a camera does to the low-resolution pictures; its noise is the same in every run."""
+    """Simulated camera degradation of the low-resolution images; its noise is the same in every run."""
 
     title = "Super-resolution"
     columns = COLUMNS
     key_figures = ("both psnr", "left psnr", "both ssim-ipassr")
-    # The same metric of both protocols side by side, PSNR first.
+    # Both protocols of a metric side by side, PSNR first.
     headline = ([f"{protocol} {metric}" for metric in METRICS for protocol in PROTOCOLS],)
     words = (Column("pairs", "pairs", decimals=0),)
     baseline = MappingProxyType({BICUBIC: None})

@@ -1,17 +1,16 @@
-"""PSNR, SSIM and HaarPSI of super-resolution in the literature's protocols, side by side.
+"""Compute PSNR, SSIM and HaarPSI of super-resolution in the literature's protocols.
 
-Protocols, both on pictures of 8 bits, one value per pair, averaged over the pairs:
+Protocols, both on 8-bit images, one value per pair, averaged over pairs:
 
-- "left": the left view without its 64 left-most columns, which the right view hardly sees
+- "left": the left image without its 64 leftmost columns, mostly invisible in the right image
   (PASSRnet, iPASSR);
-- "both": the mean of the values of both views at full width (iPASSR, NAFSSR, NTIRE).
+- "both": the mean of both images at full width (iPASSR, NAFSSR, NTIRE).
 
-Metrics: "psnr", "ssim-ipassr", "ssim-skimage", "haarpsi"; see `psnr`, `ssim` and `haarpsi`. The SSIM of the
-parallax-attention papers' own tables is defined nowhere (its figures are above both for Middlebury) and is
-not computed.
+Metrics: "psnr", "ssim-ipassr", "ssim-skimage", "haarpsi"; see `psnr`, `ssim` and `haarpsi`. The SSIM in the
+parallax-attention papers' own tables is undocumented (above both for Middlebury) and not computed.
 
-Low-resolution pictures are made as in the literature: cropped at the right and the bottom to a multiple of
-the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
+Low-resolution images are made as in the literature: cropped at the right and bottom to a multiple of the
+scale, downscaled by MATLAB's bicubic, rounded to 8 bits.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mea
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
-"""Columns, of high resolution, that the "left" protocol leaves out, at every scale."""
+"""Number of high-resolution columns that the "left" protocol skips, at every scale."""
 
 PROTOCOLS = {"left": "left view without its 64 left-most columns", "both": "mean of both views at full width"}
 METRICS = {
@@ -41,16 +40,16 @@ _WINDOW = 7
 _K1, _K2 = 0.01, 0.03
 
 _YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
-"""Brightness and two differences of colours, of red, green and blue."""
+"""Luma and two chroma weights of red, green and blue."""
 _HAAR_SIZES = 2, 4, 8
-"""Sides of the wavelets, px; the last tells how much a place counts."""
+"""Sides of the wavelets, px; the last one weights the positions."""
 _HAAR_C, _HAAR_ALPHA = 30.0, 4.2
-"""C and alpha of the paper, fitted to what people say of pictures."""
+"""C and alpha of the paper, fitted to human judgements."""
 
 
 @dataclass(frozen=True)
 class SuperresPair:
-    """What a method gets, and what it is compared with: (H, W, 3) uint8 each, truth `scale` times larger."""
+    """The inputs and ground truth of one pair: (H, W, 3) uint8; ground truth is `scale` times larger."""
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
@@ -60,49 +59,49 @@ class SuperresPair:
     name: str
 
     def bicubic(self) -> "Enlarged":
-        """Enlarge both views by MATLAB's bicubic, rounded to 8 bits."""
+        """Upscale both images by MATLAB's bicubic, rounded to 8 bits."""
         return Enlarged(_resized(self.low_left, self.scale), _resized(self.low_right, self.scale))
 
 
 @dataclass(frozen=True)
 class Enlarged:
-    """What a method makes of a low-resolution pair: (H, W, 3) RGB uint8 each, of the size of the truth."""
+    """The upscaled images of a pair: (H, W, 3) RGB uint8, of the size of the ground truth."""
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
     seconds: float | None = None
-    """What the network took."""
+    """Run time of the network, s."""
     alone: NDArray[np.uint8] | None = None
-    """The left view once more, where it was given twice; None = not tried."""
+    """The left image upscaled from the left image alone; None = not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuperresSummary(Summary):
-    """What a method reaches on a set, by protocol ("left", "both") and metric ("psnr" ...)."""
+    """The metrics of a method on a data set, by protocol ("left", "both") and metric ("psnr", ...)."""
 
     second_view: float | None = None
-    """dB that the left view's PSNR loses, in the mean, where it is given twice; None = not measured."""
+    """Mean PSNR gain of the left image from the right image, dB; None = not measured."""
 
 
 class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
-    """Takes one pair after the other; memory does not grow with the set but for the figures of each."""
+    """A meter that accumulates pairs; memory grows only by the metrics of each pair."""
 
     def __init__(self) -> None:
         self._images: list[ImageFigures] = []
         self._gains: list[float] = []
 
     def add(self, case: SuperresPair, answer: Enlarged) -> ImageFigures:
-        """Measure both views. Raises InputError as `superres_figures` does."""
+        """Measure both images; raise InputError as `superres_figures` does."""
         figures = superres_figures(case, answer.left, answer.right)
         if answer.alone is not None:
             alone = psnr(case.left[:, LEFT_MARGIN:], answer.alone[:, LEFT_MARGIN:])
             gain = figures["left"]["psnr"] - alone
-            self._gains += [gain] if np.isfinite(gain) else []  # a perfect picture has no finite PSNR
+            self._gains += [gain] if np.isfinite(gain) else []  # identical images have infinite PSNR
         self._images.append(ImageFigures(case.name, figures, answer.seconds))
         return self._images[-1]
 
     def summary(self) -> SuperresSummary:
-        """Summarise all pairs so far. Raises InputError: no pair."""
+        """Summarize all pairs so far; raise InputError if there are none."""
         worth = sum(self._gains) / len(self._gains) if self._gains else None
         images = tuple(self._images)
         return SuperresSummary(images=images, image_means=mean_figures(images), second_view=worth)
@@ -111,10 +110,10 @@ class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
 def superres_pair(
     left: NDArray[np.generic], right: NDArray[np.generic], scale: int, *, name: str
 ) -> SuperresPair:
-    """Cut the truth to a multiple of the scale (right and bottom) and make its low-resolution pair.
+    """Crop the ground truth to a multiple of the scale (right and bottom) and downscale it.
 
-    left, right: (H, W, 3) RGB uint8 of one size. name: the pair, for messages.
-    Raises InputError: not 8 bits, sizes that differ, too small for the protocols.
+    `left`, `right`: (H, W, 3) RGB uint8 of one size. `name`: the pair, for messages. Raises InputError: not 8
+    bits, different sizes, or too small for the protocols.
     """
     for view in (left, right):
         if view.dtype != np.uint8 or view.ndim != 3:
@@ -137,10 +136,10 @@ def superres_pair(
 
 
 def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
-    """Measure one pair by all metrics in all protocols.
+    """Compute all metrics of one pair in all protocols.
 
-    left, right: results, (H, W, 3) RGB uint8 of the size of `pair.left`. PSNR is inf where both are equal.
-    Raises InputError: another size or type.
+    `left`, `right`: results, (H, W, 3) RGB uint8, of the size of `pair.left`. Returns metrics by protocol;
+    PSNR is inf for identical images. Raises InputError: a different size or type.
     """
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
@@ -159,24 +158,24 @@ def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
 def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
     """Compute the peak signal-to-noise ratio: 10 log10(255^2 / mean squared error over all values) dB.
 
-    truth, result: uint8 of one shape. Returns inf where they are equal.
+    `truth`, `result`: uint8 of one shape; identical images give inf.
     """
     error = float(np.mean((truth.astype(np.float64) - result.astype(np.float64)) ** 2))
     return float("inf") if error == 0 else float(10 * np.log10(255**2 / error))
 
 
 def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float, float]:
-    """Compute the structural similarity as iPASSR's tables and scikit-image have it: means of 7x7 windows.
+    """Compute the structural similarity of iPASSR's tables and of scikit-image: means over 7x7 windows.
 
-    truth, result: (H, W, C) uint8 of one shape, at least 7 x 7 pixels. Returns (iPASSR's, scikit-image's).
-    Both take equal weights, windows wholly inside the picture, K = (0.01, 0.03), and L = 255 on 0 ... 255,
-    which is L = 1 on [0, 1].
+    Both use equal weights, windows inside the image, K = (0.01, 0.03), and L = 255 on 0 ... 255, which equals
+    L = 1 on [0, 1].
 
-    iPASSR: the published evaluation hands (H, W, 3) to filters for two dimensions, which see (H, 3 W): the
-    channels side by side, so 6 windows of each row span each seam. Its tables follow that (bicubic x4 on
-    KITTI 2012 .7310 / .7372; the mean of the channels gives .7303 / .7366). Covariance divided by 49.
-    scikit-image: `structural_similarity(channel_axis=2, data_range=255)`: each channel on its own, then
-    their mean; covariance divided by 48; the 3 pixels at the borders cropped, hence windows as above.
+    iPASSR: the published evaluation passes (H, W, 3) to two-dimensional filters, which see (H, 3 W): channels
+    side by side, so 6 windows of each row span each seam. Its tables follow that (bicubic x4 on KITTI 2012
+    .7310 / .7372; the mean of the channels gives .7303 / .7366). Covariance divided by 49. scikit-image:
+    `structural_similarity(channel_axis=2, data_range=255)`: the mean of the separate channels; covariance
+    divided by 48; a border of 3 pixels cropped, hence windows as above. `truth`, `result`: (H, W, C) uint8 of
+    one shape, at least 7 x 7 pixels. Returns iPASSR's and scikit-image's value.
     """
     width, channels = truth.shape[1:]
     x, y = (np.hstack([view[..., c].astype(np.int64) for c in range(channels)]) for view in (truth, result))
@@ -197,15 +196,15 @@ def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float
 
 
 def haarpsi(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
-    """Compute the Haar wavelet-based perceptual similarity index (Reisenhofer et al. 2018) of colours.
+    """Compute the Haar wavelet-based perceptual similarity index (Reisenhofer et al. 2018) of colour images.
 
-    truth, result: (H, W, 3) RGB uint8 of one shape. Returns 1 where they are equal, down to 0. Compared are
-    edges of 2 and 4 px, and colours; a place counts as much as the stronger edge of 8 px there. As published:
-    on every second of the means of 2x2 px, as Y, I and Q of 0 to 255, with zeros beyond the borders.
+    Edges of 2 and 4 px and colours are compared; the stronger edge of 8 px weights each position. As
+    published: on every second 2x2 px mean, in Y, I and Q of 0 to 255, with zeros beyond the borders. `truth`,
+    `result`: (H, W, 3) RGB uint8 of one shape. Returns a value from 0 to 1 (identical).
     """
-    one, other = (_halved_yiq(view) for view in (truth, result))  # (3, h, w)
+    one, other = (_halved_yiq(view) for view in (truth, result))  # (3, h, w) each
     similar, weights = [], []
-    for turn in (np.asarray, np.transpose):  # edges from side to side, and from top to bottom
+    for turn in (np.asarray, np.transpose):  # horizontal edges, then vertical ones
         edges = ([turn(_haar(turn(y), size)) for size in _HAAR_SIZES] for y in (one[0], other[0]))
         *fine, coarse = zip(*edges, strict=True)
         similar.append(np.mean([_alike(*pair) for pair in fine], axis=0))
@@ -214,7 +213,7 @@ def haarpsi(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
     similar.append(np.mean([_alike(*pair) for pair in zip(*blurred, strict=True)], axis=0))
     weights.append(np.mean(weights, axis=0))
     weight = np.sum(weights)
-    if weight == 0:  # black pictures
+    if weight == 0:  # black images
         return 1.0
     mean = np.sum(weights / (1 + np.exp(-_HAAR_ALPHA * np.array(similar)))) / weight
     return float((np.log(mean / (1 - mean)) / _HAAR_ALPHA) ** 2)
@@ -226,12 +225,12 @@ def _halved_yiq(view: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of each value, those to the right of and below it: (H, W), zeros beyond."""
+    """Return the mean of each value and its right and lower neighbours: (H, W), zeros beyond."""
     return _sums(np.pad(values, (0, 1)), 2, 2) / 4
 
 
 def _haar(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Differences between the lower and the upper half of the square around each value: (H, W), from 0 on."""
+    """Return the absolute vertical Haar response of the square around each value: (H, W)."""
     half = size // 2
     halves = _sums(np.pad(values, (half - 1, half)), half, size)
     return np.abs(halves[half:] - halves[:-half]) / size
@@ -252,7 +251,7 @@ def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[s
 
 
 def _sums(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW) -> NDArray[_Number]:
-    """Sum over all windows inside, exact of integers: (H, W) -> (H - height + 1, W - width + 1)."""
+    """Sum over all windows inside, exact for integers: (H, W) -> (H - height + 1, W - width + 1)."""
     rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
     columns = np.cumsum(np.pad(rows[height:] - rows[:-height], ((0, 0), (1, 0))), axis=1)
     return np.asarray(columns[:, width:] - columns[:, :-width])

@@ -47,8 +47,7 @@ class Encoded(NamedTuple):
     """Known pixels whose value the format could not hold."""
 
 
-@dataclass(frozen=True)
-class OutputPlan:
+class OutputPlan(NamedTuple):
     """The names of all results of a command; `plan_outputs` builds it."""
 
     main: OutputKind
@@ -177,7 +176,7 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
 
 
 class SeenPaths:
-    """Inputs and results so far of a batch, as hashes in memory: a million pairs take 100 MB."""
+    """Inputs and results so far of a batch, as hashes in memory: a million pairs take 150 MB."""
 
     def __init__(self, known: Iterable[PairName] = (), read: Iterable[str | Path] = ()) -> None:
         """known: pairs to come. read: files that are inputs, too: lists, calibrations, weights."""

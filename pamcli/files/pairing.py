@@ -23,8 +23,7 @@ LONGEST_LINE = 3 * 4096
 never end."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairName:
+class PairName(NamedTuple):
     """Two views that are wanted together, by name."""
 
     left: Path

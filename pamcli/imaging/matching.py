@@ -93,24 +93,25 @@ def match_keypoints(
     import cv2
 
     detector = cv2.SIFT.create(nfeatures=most, contrastThreshold=0.02)
-    (one, here), (two, there) = (detector.detectAndCompute(view, None) for view in (first, second))
-    at, to = (np.array([point.pt for point in points]).reshape(-1, 2) for points in (one, two))
+    one, here = detector.detectAndCompute(first, None)
+    two, there = detector.detectAndCompute(second, None)
+    at = np.array(cv2.KeyPoint.convert(one), np.float64).reshape(-1, 2)
+    to = np.array(cv2.KeyPoint.convert(two), np.float64).reshape(-1, 2)
     pairs: list[tuple[int, int]] = []
     if len(at) and len(to):
         near = None
         if reach is not None:
-            across, down = (np.abs(np.subtract.outer(at[:, k], to[:, k])) <= reach[k] for k in (0, 1))
-            near = (across & down).view(np.uint8)
-        matcher = cv2.BFMatcher()
-        backwards = matcher.knnMatch(there, here, 1, None if near is None else near.T.copy())
-        back = {match.queryIdx: match.trainIdx for (match,) in filter(None, backwards)}
-        pairs = [
-            (found[0].queryIdx, found[0].trainIdx)
-            for found in matcher.knnMatch(here, there, 2, near)
-            if len(found) == 2
-            and found[0].distance < ratio * found[1].distance
-            and back.get(found[0].trainIdx) == found[0].queryIdx
-        ]
+            near = (np.abs(at[:, None] - to) <= reach).all(axis=2).view(np.uint8)
+        matcher, back = cv2.BFMatcher(), {}
+        for (match,) in filter(
+            None, matcher.knnMatch(there, here, 1, None if near is None else near.T.copy())
+        ):
+            back[match.queryIdx] = match.trainIdx
+        for found in matcher.knnMatch(here, there, 2, near):
+            if len(found) == 2 and found[0].distance < ratio * found[1].distance:
+                best = found[0].queryIdx, found[0].trainIdx
+                if back.get(best[1]) == best[0]:
+                    pairs.append(best)
     i, j = np.array(pairs, np.intp).reshape(-1, 2).T
     return at[i], to[j]
 
@@ -128,7 +129,7 @@ def find_matches(
     factor = reduction(first.shape, AREA, 500)
     at = to = np.zeros((0, 2))
     if min(first.shape[:2]) >= 2 * _HALF * factor:
-        views = [grey(reduced(view, factor)) for view in (first, second)]
+        views = [grey(reduced(first, factor)), grey(reduced(second, factor))]
         if enlarge > 1:
             size = (enlarge * first.shape[1], enlarge * first.shape[0])
             views = [np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_CUBIC)) for view in views]
@@ -151,7 +152,7 @@ def refine_matches(
     half, reach = _HALF + factor, factor + 1
     rows = []
     for x, y, disparity, dy in zip(chosen.x, chosen.y, chosen.disparity, chosen.dy, strict=True):
-        x, y, there_x, there_y = (round(float(value)) for value in (x, y, x - disparity, y + dy))
+        x, y, there_x, there_y = map(round, map(float, (x, y, x - disparity, y + dy)))
         patch, area = _cut(first, x, y, half), _cut(second, there_x, there_y, half + reach)
         if patch is None or area is None:
             continue
@@ -173,7 +174,7 @@ def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
 
 def peak(three: NDArray[Any]) -> float:
     """Where between -0.5 and 0.5 of the middle one the parabola through three values has its top."""
-    before, at, after = (float(value) for value in three)
+    before, at, after = map(float, three)
     curve = before - 2 * at + after
     return float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5)) if curve < 0 else 0.0
 

@@ -265,6 +265,7 @@ def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float
 
 def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:
     """Equal pixel by pixel; stops at the first band of rows that differs."""
-    return left.dtype == right.dtype and all(
-        np.array_equal(left[row : row + 64], right[row : row + 64]) for row in range(0, len(left), 64)
-    )
+    for row in range(0, len(left), 64):
+        if not np.array_equal(left[row : row + 64], right[row : row + 64]):
+            return False
+    return left.dtype == right.dtype

@@ -66,7 +66,7 @@ class StereoPair:
     def stretched(self) -> "StereoPair":
         """Spread 16-bit views of low contrast over all levels, both alike; others stay as they are."""
         views = self.left.pixels, self.right.pixels
-        if any(view.dtype != np.uint16 for view in views):
+        if not self.left.pixels.dtype == self.right.pixels.dtype == np.uint16:
             return self
         some = np.concatenate([view[:: max(1, len(view) // 500)].ravel() for view in views])
         low, high = (int(level) for level in np.percentile(some, OUTLIERS))

@@ -44,17 +44,21 @@ def load_network(path: Path) -> tuple[Network, ModelSpec]:
         state = safetensors.torch.load_file(path)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} is damaged: {error}", "download or convert it again") from error
-    exact = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
-    check_state(exact, spec, str(path))
+    for key, value in state.items():
+        state[key] = value.float() if value.is_floating_point() else value
+    check_state(state, spec, str(path))
     network = empty_network(spec)
-    network.load_state_dict(exact, assign=True)
+    network.load_state_dict(state, assign=True)
     return network.eval().requires_grad_(False), spec
 
 
 def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
     """Raise ModelError unless `state` has exactly the tensors of the network, in its shapes, all finite."""
     expected = empty_network(spec).state_dict()
-    wrong = [f"{key} is unknown" for key in state if key not in expected]
+    wrong = []
+    for key in state:
+        if key not in expected:
+            wrong.append(f"{key} is unknown")
     for key, fitting in expected.items():
         value = state.get(key)
         if value is None:
@@ -67,8 +71,10 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         network = spec.architecture if spec.variant == PAPER else f"{spec.architecture} with {spec.variant}"
         raise ModelError(f"{name} does not fit {network}: {', '.join(wrong[:3])}{more}", spec.row.changed)
-    if not all(math.isfinite(bound) for value in state.values() for bound in value.aminmax()):
-        raise ModelError(f"{name} holds values that are not finite", "its training diverged")
+    for value in state.values():
+        low, high = value.aminmax()
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ModelError(f"{name} holds values that are not finite", "its training diverged")
 
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:

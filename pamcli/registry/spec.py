@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,9 @@ class ModelSpec:
             what = "the file does not say which network it holds"
             raise ModelError(what, f"the authors' checkpoints: pam weights import; {OTHERS}")
         try:
-            values: dict[str, Any] = {
-                key.name: metadata[key.name] for key in fields(cls) if key.name in metadata
-            }
-            values["variant"] = str(json.loads(metadata["configuration"])["variant"])
-            values |= {key: int(values[key]) for key in ("scale", "max_disparity") if key in values}
+            values: dict[str, Any] = {"variant": str(json.loads(metadata["configuration"])["variant"])}
+            for key in metadata.keys() & cls.__dataclass_fields__.keys() - {"variant"}:
+                values[key] = int(metadata[key]) if key in ("scale", "max_disparity") else metadata[key]
             return cls(**values)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"its metadata are damaged: {error!r}") from error
@@ -125,10 +123,12 @@ def read_header(path: Path) -> WeightsFile:
                 raise SafetensorError("a folder")
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
-                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-                tensors = [
-                    (key, part.get_dtype(), math.prod(part.get_shape())) for key, part in slices.items()
-                ]
+                parameters, stored = 0, set()
+                for name in file.keys():  # noqa: SIM118 - it is no dict
+                    part = file.get_slice(name)
+                    if (kind := part.get_dtype()) in PRECISIONS:
+                        stored.add(kind)
+                        parameters += 0 if "running_" in name else math.prod(part.get_shape())
     except SafetensorError as error:
         raise ModelError(
             f"{path} is not a safetensors file, or is damaged: {error}",
@@ -138,15 +138,8 @@ def read_header(path: Path) -> WeightsFile:
         spec = ModelSpec.from_metadata(metadata)
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.hint) from error
-    stored = {kind for _, kind, _ in tensors if kind in PRECISIONS}
-    return WeightsFile(
-        spec=spec,
-        parameters=sum(
-            count for name, kind, count in tensors if kind in PRECISIONS and "running_" not in name
-        ),
-        precision=PRECISIONS[stored.pop()] if len(stored) == 1 else "mixed",
-        size=size,
-    )
+    precision = PRECISIONS[stored.pop()] if len(stored) == 1 else "mixed"
+    return WeightsFile(spec, parameters, precision, size)
 
 
 PRECISIONS = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "F64": "fp64"}
