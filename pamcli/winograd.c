@@ -27,6 +27,7 @@ typedef struct {
     long x_channels, y_channels, made_channels; /* made: those of y, up to a multiple of 16 */
     long first_row, first_column;          /* where the first tile begins to read; -1 is in the padding */
     long tiles, tile_columns, block;       /* a block of so many tiles is made at a time */
+    long adds;                             /* the result is added to what y holds */
     float slope;                           /* of the rectifier: 1 for none */
     int (*thread)(void), (*threads)(void); /* which of how many threads runs; none: it is alone */
 } Map;
@@ -129,7 +130,12 @@ INLINE void finish(const Map *map, long tile, const float *from, long apart) {
             four_of_six(four, &columns[0][row], 4);
             float *to = map->y + (top + row) * map->y_row + side * map->y_pixel + channel;
             for (int column = 0; column < 4 && side + column < map->y_width; column++) {
-                numbers value = four[column] + bias, below = value * map->slope;
+                numbers value = four[column] + bias, before = {0};
+                if (map->adds) {
+                    memcpy(&before, to, 4 * (rest >= TOGETHER ? TOGETHER : rest));
+                    value += before;
+                }
+                numbers below = value * map->slope;
                 masks positive = value > 0;
                 value = (numbers)((positive & (masks)value) | (~positive & (masks)below));
                 if (rest >= TOGETHER)

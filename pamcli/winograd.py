@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pamcli.onednn import convolved
+from pamcli.onednn import add_convolved, convolved
 
 KIND = torch.backends.cpu.get_cpu_capability().lower()
 LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
@@ -52,6 +52,7 @@ class _Map(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("x_height", "x_width", "y_height", "y_width")),
         *((name, ctypes.c_long) for name in ("x_channels", "y_channels", "made_channels")),
         *((name, ctypes.c_long) for name in ("first_row", "first_column", "tiles", "tile_columns", "block")),
+        ("adds", ctypes.c_long),
         ("slope", ctypes.c_float),
         *((name, ctypes.c_void_p) for name in ("thread", "threads")),
     ]
@@ -72,13 +73,22 @@ class Winograd:
         if bias is not None:
             self.bias[: self.channels] = bias
 
-    def __call__(self, x: Tensor, padding: tuple[int, int], slope: float | None) -> Tensor:
-        """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it."""
+    def __call__(
+        self, x: Tensor, padding: tuple[int, int], slope: float | None, add_to: Tensor | None = None
+    ) -> Tensor:
+        """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it.
+
+        `add_to`: a map that the convolution is added to before the rectifier, in place.
+        """
         sides = [side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)]
         x = x.float()
         if not _pays(sides, self.dilation) or x.stride(1) != 1:
+            if add_to is not None:
+                return add_convolved(add_to, x, self.own, self.own_bias, padding, self.dilation, slope)
             return convolved(x, self.own, self.own_bias, 1, padding, self.dilation, slope)
         y = torch.empty((len(x), self.channels, *sides), memory_format=torch.channels_last)
+        if add_to is not None:
+            y = add_to.contiguous(memory_format=torch.channels_last)
         channels = self.weight.shape[1:]
         block = ROWS * max(1, round(BLOCK / (36 * sum(channels) * ROWS)))
         size = 36 * block * sum(channels)
@@ -90,6 +100,7 @@ class Winograd:
             room_size=size,
             block=block,
             slope=1.0 if slope is None else slope,
+            adds=add_to is not None,
         )
         map_.x_channels, map_.made_channels = channels
         _run("make_map", map_, x, y, padding, self.dilation)

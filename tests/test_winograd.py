@@ -71,6 +71,12 @@ def test_it_is_the_convolution_at_every_size(
     found = run(x, (1, 1), slope)
     assert found.stride(1) == 1, "channels lie side by side"
     assert (found - expected).abs().max() < 1e-4
+    total = views(outputs, height, width)
+    convolved = F.conv2d(x.double(), layer.weight.double(), layer.bias.double(), padding=1)
+    expected = F.leaky_relu(total + convolved, 1 if slope is None else slope)
+    added = run(x, (1, 1), slope, total)
+    assert added.data_ptr() == total.data_ptr()
+    assert (added - expected).abs().max() < 1e-4
 
 
 @compiled

@@ -91,10 +91,8 @@ def convolve(x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Te
     assert not isinstance(padding, str)
     sides = padding[0], padding[1]
     if fast is not None and x.dtype == torch.float32 and x.device.type == "cpu":
-        made: Tensor = fast(x, padding, slope if add_to is None else None)
-        if add_to is None:
-            return made
-        return F.leaky_relu_(made.add_(add_to), 1.0 if slope is None else slope)
+        made: Tensor = fast(x, sides, slope, add_to)
+        return made
     x = x.to(layer.weight.dtype)  # the first layer of a network in 16 bits is in float32
     if add_to is None:
         return convolved(x, layer.weight, layer.bias, stride, sides, dilation, slope)
