@@ -1,4 +1,4 @@
-"""What training minimises: the paper's losses, those with a truth, their sum and its weights.
+"""Compute the training losses: the paper's terms, supervised terms, their sum and its weights.
 
 | equation (section) | what | function |
 | --- | --- | --- |
@@ -11,6 +11,6 @@
 | 16 (4.2.3) | L_unsup, PASMnet's sum | `total._unsupervised_matching` |
 | 17 (5.2) | L_SR | `unsupervised.squared_error` |
 | 18 (5.2) | L, PASSRnet's sum | `total.superres_terms` |
-| none | from known disparities | `supervised` |
+| none | supervised by ground truth | `supervised` |
 | the lambdas (4.3.2, 5.2) | weights of all terms | `weights.LossWeights` |
 """

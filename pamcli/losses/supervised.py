@@ -1,8 +1,8 @@
-"""The terms of the losses that learn from known disparities, and which of their pixels count.
+"""Compute the supervised loss terms and the masks of the pixels that they count.
 
-Shapes: B batch, H rows, W columns of this view, V columns of the other. Disparities are (B, H, W), positive
-in both views, NaN where unknown. What does not count is replaced before it enters an operation: its gradient
-is exactly zero. Everything is float32; nothing is copied to the host.
+Shapes: B batch, H rows, W columns of this image, V columns of the other. Disparities are (B, H, W), positive
+in both images, NaN where unknown. Excluded values are replaced before any operation, so their gradient is
+exactly zero. Everything is float32, and nothing is copied to the host.
 """
 
 import math
@@ -22,20 +22,18 @@ from pamcli.networks.parallax import (
 from pamcli.networks.symmetric_attention import SymmetricAttention
 
 SMALLEST_PROBABILITY = 1e-30
-"""Below this, attention is taken as impossible. So small, because the gradient of a logarithm that is cut off
-is zero: a map that is sure of a wrong position must still learn."""
+"""Lower bound of attention in logarithms. It is tiny because clamping zeroes the gradient, and a map that is
+certain of a wrong position must still learn."""
 
 
 def smooth_l1(
     disparity: Tensor, truth: Tensor, counts: Tensor, logarithmic_beyond: float | None = None
 ) -> Quotient:
-    """Smooth L1 (beta 1 pixel) of a disparity (B, H, W) or (B, 1, H, W), over the pixels that count.
+    """Compute the smooth L1 loss (beta 1 px) of a disparity (B, H, W) or (B, 1, H, W) over counted pixels.
 
-    Beyond `logarithmic_beyond` pixels an error grows as the logarithm does, at first with the slope that it
-    has there: a few pixels that are far off do not outweigh all others.
-
-    `truth` (B, H, W) in pixels of the full picture; `counts` (B, H, W), bool or what each pixel counts: 0 for
-    none of it. N is the number of pixels that count at all.
+    Errors beyond `logarithmic_beyond` px grow logarithmically, with a continuous slope, so that a few gross
+    errors do not outweigh all others. `truth`: (B, H, W), px at full size. `counts`: (B, H, W), bool or the
+    weight of each pixel. N is the number of pixels with a weight above 0.
     """
     known = counts > 0
     truth = torch.where(known, truth.float(), 0)
@@ -49,25 +47,25 @@ def smooth_l1(
 
 
 LARGEST_ERROR = 64.0
-"""Pixels, above which an error counts as this much in its likelihood: a few do not outweigh all others."""
+"""Errors are clamped to this in the likelihood, px, so that outliers do not dominate."""
 
 
 def error_likelihood(error_scale: Tensor, disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:
-    """Negative log-likelihood of a disparity's error under a Laplace distribution, over pixels that count.
+    """Compute the negative log-likelihood of the disparity error under a Laplace distribution.
 
-    `error_scale` (B, h, w): logarithm of the distribution's scale, pixels; `disparity`, `truth` (B, h, w) and
-    `counts` (B, h, w) bool: of the same grid, in pixels of the full picture. The disparity learns nothing.
+    `error_scale`: (B, h, w), logarithm of the distribution's scale in px. `disparity`, `truth`: (B, h, w), px
+    at full size. `counts`: (B, h, w) bool. The disparity receives no gradient.
     """
     error = torch.where(counts, (disparity.detach().float() - truth).abs(), 0).clamp(max=LARGEST_ERROR)
     return masked(math.log(2) + error_scale + error * torch.exp(-error_scale), counts)
 
 
 def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """The truth at 1/stride of the size: disparity in pixels of that size, and a mask, (B, H/s, W/s).
+    """Sample the ground truth at 1/stride of the size: disparity in px of that size, and mask, (B, H/s, W/s).
 
-    Each cell takes the full-size pixel next to its centre (its lower right neighbour for even strides; half a
-    pixel there changes d only by half its slope): no mean across an edge of depth. `counts` (B, H, W) bool is
-    taken alike.
+    Each cell takes the full-size pixel next to its centre (the lower right one for even strides; the
+    half-pixel offset changes d by only half its slope), which avoids averages across depth edges. `counts`:
+    (B, H, W) bool, sampled likewise.
     """
     middle = slice(stride // 2, None, stride)
     disparity, counts = disparity[:, middle, middle], counts[:, middle, middle]
@@ -75,15 +73,15 @@ def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tens
 
 
 def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: Tensor) -> Quotient:
-    """Return the negative log-likelihood of the true column under the attention.
+    """Compute the negative log-likelihood of the true column under the attention.
 
-    Counted are the pixels of the mask whose position lies in the row, and is one that the map allows: not of
-    a negative disparity, and below its maximum disparity.
+    Counted are masked pixels whose position lies in the row and is allowed by the map: no negative disparity,
+    and below its maximum disparity.
 
     Args:
-        attention: A whole map (B, H, W, V), or cost and normaliser, of which a few columns are looked at.
-        position: (B, H, W), the matching column of the other image, as a fraction of columns: w of the way
-            from k to k + 1 it gives -(1 - w) log M(k) - w log M(k + 1).
+        attention: A whole map (B, H, W, V), or cost and normaliser, of which only a few columns are read.
+        position: (B, H, W), matching column of the other image; at fraction w from k to k + 1 the loss is
+            -(1 - w) log M(k) - w log M(k + 1).
         mask: (B, H, W) bool.
     """
     whole = attention.cost if isinstance(attention, RowAttention) else attention
@@ -110,11 +108,11 @@ def attention_likelihood(
     left: tuple[Tensor, Tensor] | None,
     right: tuple[Tensor, Tensor] | None,
 ) -> tuple[Quotient, Quotient]:
-    """Return `match_likelihood` of both directions of a scale, nothing for an image without truth.
+    """Compute `match_likelihood` of both directions of a scale; 0 for an image without ground truth.
 
-    `left`, `right`: disparity in full-size pixels and the pixels that count (known, visible in the other
-    image). Column x of the full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches
-    the right column j - d / stride, and right column k the left column k + d / stride.
+    `left`, `right`: disparity in full-size px and the counted pixels (known and visible in both images).
+    Column x at full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches right column
+    j - d / stride, and right column k matches left column k + d / stride.
     """
     found = []
     for sign, truth in ((-1, left), (1, right)):
@@ -130,11 +128,11 @@ def attention_likelihood(
 
 
 def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Tensor:
-    """Left pixels of known disparity that the right view sees too, from the truths alone: (B, H, W) bool.
+    """Return the left pixels of known disparity that are visible in both images: (B, H, W) bool.
 
-    Where the right view's truth is known at the match: those whose match points back at them, within 1.5
-    pixels. Elsewhere: those in front of whatever else falls on their columns of the right view, as far as the
-    left truth knows it (where that is sparse, it knows little).
+    Where the right disparity is known at the match, the match must point back within 1.5 px. Elsewhere, the
+    pixel must be the nearest one on its columns of the right image, as far as the left disparity is known
+    (unreliable for sparse ground truth).
     """
     known = disparity.isfinite()
     own = torch.where(known, disparity.float(), 0)
@@ -149,12 +147,12 @@ def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Te
 
 
 def visible_right(disparity: Tensor, right_disparity: Tensor) -> Tensor:
-    """Right pixels of known disparity that the left view sees too: `visible_left` of the mirrored pair."""
+    """Return the right pixels of known disparity that are visible in both images, see `visible_left`."""
     return visible_left(right_disparity.flip(-1), disparity.flip(-1)).flip(-1)
 
 
 def _matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
-    """Both columns around each pixel's match, (B, H, 2 W), and whether it lies in the row, (B, H, W)."""
+    """Return the two columns around each pixel's match, (B, H, 2 W), and whether it lies in the row."""
     last = disparity.shape[-1] - 1
     position = torch.arange(last + 1, device=disparity.device) - disparity
     columns = torch.cat((position.floor(), position.ceil()), -1).clamp(0, last).long()
@@ -162,9 +160,9 @@ def _matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _in_front(disparity: Tensor, counts: Tensor, columns: Tensor) -> Tensor:
-    """Pixels that nothing nearer hides on either of their `columns`, (B, H, W) bool.
+    """Return the pixels that no nearer pixel occludes on either of their `columns`, (B, H, W) bool.
 
-    Both columns, so that a surface stretched in the other view has no gaps through which others are seen.
+    Using both columns closes the gaps of a surface that is stretched in the other image.
     """
     nearest = torch.full_like(disparity, -torch.inf).scatter_reduce(
         -1, columns, torch.where(counts, disparity, -torch.inf).repeat(1, 1, 2), "amax"

@@ -1,6 +1,6 @@
-"""The sums of the loss terms that are minimised, for both tasks (Equations 12, 16 and 18).
+"""Sum the loss terms of both tasks (Equations 12, 16 and 18).
 
-Shapes: B batch, H rows, W columns of the pictures that the network is given.
+Shapes: B batch, H rows, W columns of the network's input images.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,33 +42,33 @@ Matching = PASMnetMatching | PASMnet2Matching
 
 STAGE_WEIGHTS = (0.2, 0.3, 0.5)  # shares of the three stages in the PAM loss (Equation 16)
 
-UPDATE_SHARES = (0.5, 0.7, 1.0)  # of PASMnet 2's three scales in the loss of its updates
-UPDATE_DECAY = 0.8  # of the updates of a scale each counts this part of the one after it
+UPDATE_SHARES = (0.5, 0.7, 1.0)  # weights of PASMnet 2's three scales in the loss of its updates
+UPDATE_DECAY = 0.8  # weight of an update relative to the next one of its scale
 
 Terms = dict[str, tuple[tuple[float, Quotient], ...]]
-"""Each term by its name in `LossWeights`: weighted means that add up."""
+"""Terms by their names in `LossWeights`: weighted means to be added."""
 
 
 class Truth(NamedTuple):
-    """Known disparities of a batch, pixels of the pictures that the network is given, positive in both views.
+    """The ground truth of a batch: px of the network's input images, positive in both images.
 
-    Every tensor is (B, H, W), disparities NaN where unknown. Without `visible` or `right_visible` occluded
-    pixels are found from the disparities (`supervised.visible_left`).
+    Every tensor is (B, H, W); unknown disparities are NaN. Without `visible` or `right_visible`, occlusions
+    are computed from the disparities (`supervised.visible_left`).
     """
 
     disparity: Tensor
     right_disparity: Tensor | None = None
     visible: Tensor | None = None
-    """bool: left pixels that the right view sees too; of no meaning where nothing is known."""
+    """bool: left pixels visible in both images; undefined where the disparity is unknown."""
     right_visible: Tensor | None = None
 
     @property
     def known(self) -> Tensor:
-        """bool: of the left view."""
+        """Mask of known left disparities, bool."""
         return self.disparity.isfinite()
 
     def below(self, limit: float) -> "Truth":
-        """Make disparities from `limit` on unknown."""
+        """Mark disparities from `limit` on as unknown."""
 
         def limited(disparity: Tensor) -> Tensor:
             return torch.where(disparity < limit, disparity, torch.nan)
@@ -79,7 +79,7 @@ class Truth(NamedTuple):
         )
 
     def seen(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """Disparity of each view, and the pixels where it is known and the other view sees them too."""
+        """Return the disparity of each image and its pixels that are known and visible in both images."""
         left, right = self.disparity, self.right_disparity
         visible = visible_left(left, right) if self.visible is None else self.visible
         if right is None:
@@ -91,12 +91,12 @@ class Truth(NamedTuple):
 def matching_terms(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
 ) -> Terms:
-    """Terms of a matcher: those of L_unsup (Equation 16) and the supervised ones, as `weights` says.
+    """Return the terms of a matcher: L_unsup (Equation 16) and the supervised terms, according to `weights`.
 
-    `left`, `right` (B, 3, H, W) as the network was given them; `matching` with the maps of all three stages
-    where an attention term is asked for. V_left of L_p is the mask of stage 3, enlarged by nearest. Which
-    terms and means there are depends on the weights alone, never on what a batch holds: processes can join
-    them. Raises ValueError where the weights need a truth and there is none.
+    `left`, `right`: (B, 3, H, W), the network's inputs. `matching` needs the maps of all three stages for
+    attention terms. V_left of L_p is the mask of stage 3, upsampled by nearest neighbour. The set of terms
+    depends on the weights only, never on the batch, so that processes can join them. Raises ValueError if the
+    weights need ground truth and it is missing.
     """
     if truth is None and weights.need_truth:
         raise ValueError("these loss weights need known disparities")
@@ -117,11 +117,11 @@ def superres_terms(
     weights: LossWeights,
     truth: Truth | None = None,
 ) -> Terms:
-    """PASSRnet's terms: L_SR + lambda L_PAM (Equation 18), and the likelihood under its attention.
+    """Return PASSRnet's terms: L_SR + lambda L_PAM (Equation 18), and the likelihood of its attention.
 
-    `*_low` (B, 3, H, W) as the network was given them, `*_high` (B, 3, scale H, scale W), all in [0, 1].
-    Where the result has a right view, the picture's error is the mean of both views'. `truth` is of the
-    low-resolution pictures, in their pixels. Raises ValueError where the weights need it and there is none.
+    `*_low`: (B, 3, H, W), the network's inputs; `*_high`: (B, 3, scale H, scale W); all in [0, 1]. If the
+    result has a right image, the image error is the mean over both. `truth`: px of the low-resolution images.
+    Raises ValueError if the weights need ground truth and it is missing.
     """
     if truth is None and weights.need_truth:
         raise ValueError("these loss weights need known disparities")
@@ -151,13 +151,13 @@ def superres_terms(
 def total_loss(
     terms: Terms, reduce_count: Callable[[Tensor], Tensor] = lambda counts: counts
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The scalar to differentiate, and the weighted value of each term, detached: they add up to the scalar.
+    """Return the scalar to differentiate and the weighted value of each term, detached; they add up to it.
 
-    `reduce_count` is called once, with all counts (n,) of this process, and returns their sums over the
-    processes (n,); alone they are the sums. A count of zero divides as one. With several processes everything
-    returned is this process's share: its SUM over the processes is the value for the joined batch, and the
-    SUM of the gradients the joined batch's gradient (DistributedDataParallel takes the mean: multiply the
-    scalar by the number of processes).
+    `reduce_count` is called once with all counts (n,) of this process and returns their sums over the
+    processes; by default the counts themselves. A count of zero divides as one. With several processes every
+    result is this process's share: its SUM over the processes is the value of the joined batch, and the SUM
+    of the gradients is the joined gradient (DistributedDataParallel averages them: multiply the scalar by the
+    number of processes).
     """
     entries = [(name, weight, q) for name, means in terms.items() for weight, q in means]
     if not entries:
@@ -183,7 +183,7 @@ def _by_name(entries: Iterable[_Entry]) -> Terms:
 def _unsupervised_matching(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None
 ) -> Iterator[_Entry]:
-    """L_unsup (Equation 16): L_p + lambda_s L_s + lambda_PAM (0.2 L_PAM of stage 1 + 0.3 of 2 + 0.5 of 3)."""
+    """Yield L_unsup (Equation 16): L_p + lambda_s L_s + lambda_PAM (weighted L_PAM of all stages)."""
     if weights.photometric:
         stride = STAGE_STRIDES[-1]
         valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
@@ -198,7 +198,7 @@ def _unsupervised_matching(
 
 
 def _stages(matching: Matching, shares: Sequence[float]) -> Iterator[tuple[ParallaxMaps, int, float]]:
-    """Maps, stride and share of each stage; the only one of a variant of one scale has the shares of all."""
+    """Yield maps, stride and share of each stage; a single-scale variant gets the sum of all shares."""
     count = len(matching.maps)
     if count == 1:
         shares = [sum(shares)]
@@ -214,7 +214,7 @@ def _pam(
     factor: float,
     truth: Truth | None,
 ) -> Iterator[_Entry]:
-    """L_PAM of one scale (Equation 12), times `factor`; pictures and `truth` are `stride` times as large."""
+    """Yield L_PAM of one scale (Equation 12) times `factor`; images and `truth` are `stride` times larger."""
     if factor and weights.pam_photometric:
         counted = maps
         if weights.mask_by_truth_below is not None and truth is not None:
@@ -258,7 +258,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
         disparity, counted = truth_at_stage(*left, stride)
-        # What the attention itself says: where its mask says occluded, `matching.initial` is a neighbour's.
+        # Use the attention itself: where its mask says occluded, `matching.initial` copies a neighbour.
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
     if weights.likelihood:
@@ -292,13 +292,13 @@ def _within_limit(truth: Truth, weights: LossWeights) -> Truth:
 
 
 def _masked_by_truth(maps: ParallaxMaps, truth: Truth, weights: LossWeights, stride: int) -> ParallaxMaps:
-    """The maps with masks that count pixels of known, positive disparity within the limit alone."""
+    """Restrict the masks of the maps to pixels of known, positive disparity within the limit."""
     limited = _within_limit(truth, weights)
     disparity, known = truth_at_stage(limited.disparity, limited.known, stride)
     valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
     if truth.right_disparity is not None and limited.right_disparity is not None:
         right = limited.right_disparity
         disparity, known = truth_at_stage(right, right.isfinite(), stride)
-        unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without truth of that view
+        unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without right ground truth
         valid_right = valid_right & (unlabelled[:, None, None] | (known & (disparity > 0)))
     return replace(maps, valid_left=valid_left, valid_right=valid_right)

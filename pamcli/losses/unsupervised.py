@@ -1,9 +1,9 @@
-"""The terms of the paper's losses without known disparities (Sections 4.2 and 5.2), each its own function.
+"""Compute the paper's loss terms without ground truth (Sections 4.2 and 5.2), one function per term.
 
-Shapes: B batch, H rows, W columns. Pictures are (B, 3, H, W), both views as the network is given them:
-ImageNet-normalised for PASMnet, in [0, 1] for PASSRnet. Where the paper writes the norm of a colour or of a
-colour gradient, the mean over the three channels is taken, as the authors do. Everything is computed in
-float32, also under autocast, and nothing is copied to the host.
+Shapes: B batch, H rows, W columns. Images are (B, 3, H, W), the network's inputs: ImageNet-normalised for
+PASMnet, in [0, 1] for PASSRnet. Where the paper writes the norm of a colour or colour gradient, the mean over
+the three channels is used, as in the authors' code. Everything is computed in float32, also under autocast,
+and nothing is copied to the host.
 """
 
 import math
@@ -18,35 +18,35 @@ from pamcli.networks.parallax import ParallaxMaps, cycle_map, gather_features
 
 SSIM_SHARE = 0.85  # alpha of Equation 10
 
-_WINDOW, _SIGMA = 11, 1.5  # of SSIM, pixels
+_WINDOW, _SIGMA = 11, 1.5  # of SSIM, px
 _C1, _C2 = 0.01**2, 0.03**2
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """A mean that is not divided yet, so that several processes can sum both parts first."""
+    """An undivided mean, so that several processes can sum both parts before the division."""
 
     total: Tensor
     """Scalar, differentiable."""
     count: Tensor
-    """Scalar float, detached: the paper's N. Zero where a mask is empty; then `total` is zero, too."""
+    """Scalar float, detached: the paper's N. Zero for an empty mask, and then `total` is zero too."""
 
 
 def masked(values: Tensor, mask: Tensor) -> Quotient:
-    """Mean of `values` over the pixels of `mask`, both (B, H, W)."""
+    """Return the mean of `values` over the pixels of `mask`, both (B, H, W)."""
     return Quotient(torch.where(mask, values, 0).sum(), mask.sum().float())
 
 
 def photometric(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:
-    """L_p (Equation 10): the left view differs from the right one, warped by the refined disparity.
+    """Compute L_p (Equation 10): the difference of the left image and the warped right image.
 
-    `disparity` (B, 1, H, W) in pixels, `valid` (B, H, W) bool; N is the number of valid pixels.
+    `disparity`: (B, 1, H, W), px. `valid`: (B, H, W) bool; N is the number of valid pixels.
     """
     return masked(appearance_difference(left, warp_right_to_left(right, disparity)), valid)
 
 
 def appearance_difference(picture: Tensor, rebuilt: Tensor) -> Tensor:
-    """alpha (1 - SSIM) / 2 + (1 - alpha) |difference| at each pixel: two (B, 3, H, W) give (B, H, W)."""
+    """Compute alpha (1 - SSIM) / 2 + (1 - alpha) |difference| per pixel: two (B, 3, H, W) give (B, H, W)."""
     picture, rebuilt = picture.float(), rebuilt.float()
     dissimilar = (1 - _ssim(picture, rebuilt)) / 2
     difference = (picture - rebuilt).abs()
@@ -54,15 +54,15 @@ def appearance_difference(picture: Tensor, rebuilt: Tensor) -> Tensor:
 
 
 def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
-    """W(I_right, D) of Equation 10: row y, column x is the right view (B, 3, H, W) at column x - d.
+    """Warp the right image (B, 3, H, W) to the left one, W(I_right, D) of Equation 10: sample column x - d.
 
-    `disparity` (B, 1, H, W) in pixels. Linear between pixel centres, exact on them; beyond the border the
-    outermost pixel counts. (The authors' warp is off by up to half a pixel.)
+    `disparity`: (B, 1, H, W), px. Sampling is linear between pixel centres and exact on them; positions
+    beyond the border use the outermost pixel. (The authors' warp is off by up to half a pixel.)
     """
     right, disparity = right.float(), disparity.float()
     width = right.shape[-1]
     position = (torch.arange(width, device=right.device) - disparity).clamp(0, width - 1)
-    # A diverged network's NaN must reach the loss, where it is noticed, and not an index.
+    # NaN of a diverged network must reach the loss, where it is detected, but not an index.
     before = position.detach().nan_to_num(0).floor().clamp(max=max(width - 2, 0)).long()
     share = position - before
     before = before.expand(-1, right.shape[1], -1, -1)
@@ -70,9 +70,9 @@ def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
 
 
 def edge_aware_smoothness(disparity: Tensor, left: Tensor) -> Quotient:
-    """L_s (Equation 11): disparity steps, forgiven where the left view has an edge.
+    """Compute L_s (Equation 11): disparity gradients, weighted down at edges of the left image.
 
-    `disparity` (B, 1, H, W) in pixels; forward differences; N is the number of all pixels. (The authors
+    `disparity`: (B, 1, H, W), px. Uses forward differences; N is the number of all pixels. (The authors
     divide by the sum of the edge weights instead.)
     """
     left, disparity = left.float(), disparity.float()
@@ -85,9 +85,10 @@ def edge_aware_smoothness(disparity: Tensor, left: Tensor) -> Quotient:
 
 
 def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tuple[Quotient, Quotient]:
-    """L_PAM-p of one scale (Equation 13): each view differs from the other one, gathered by attention.
+    """Compute L_PAM-p of one scale (Equation 13): each image minus the other, warped by attention.
 
-    `left`, `right`: pictures at the maps' scale. The left and the right view's mean over valid pixels.
+    `left`, `right`: images at the maps' scale. Returns the means over valid pixels of the left and right
+    image.
     """
     left, right = left.float(), right.float()
     with torch.autocast(left.device.type, enabled=False):
@@ -100,10 +101,10 @@ def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tu
 
 
 def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
-    """L_PAM-s of one scale (Equation 14), over both maps: its vertical and its diagonal differences.
+    """Compute L_PAM-s of one scale (Equation 14): vertical and diagonal differences of both maps.
 
-    M(i, j, k) is compared with M(i + 1, j, k), and with M(i, j + 1, k + 1). N is the number of pixels of one
-    view; no mask. (The authors divide by the number of matrix entries: W times as much.)
+    Compares M(i, j, k) with M(i + 1, j, k) and with M(i, j + 1, k + 1). N is the number of pixels of one
+    image; there is no mask. (The authors divide by the number of matrix entries: W times as much.)
     """
     both = (maps.right_to_left.float(), maps.left_to_right.float())
     vertical = sum((M[:, 1:] - M[:, :-1]).abs().sum() for M in both)
@@ -115,9 +116,9 @@ def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
 
 
 def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
-    """L_PAM-c of one scale (Equation 15): attention to the other view and back is not the identity.
+    """Compute L_PAM-c of one scale (Equation 15): the deviation of cyclic attention from the identity.
 
-    The left and the right view's mean over valid pixels of the row sum |M_cycle - I|, in [0, 2]. (The authors
+    Returns the means over valid left and right pixels of the row sums |M_cycle - I|, in [0, 2]. (The authors
     average over the W entries of the row.)
     """
     there, back = maps.right_to_left.float(), maps.left_to_right.float()
@@ -129,28 +130,28 @@ def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
 
 
 def squared_error(picture: Tensor, truth: Tensor) -> Quotient:
-    """L_SR (Equation 17): mean square error over pixels and channels of two (B, 3, H, W)."""
+    """Compute L_SR (Equation 17): the mean squared error over pixels and channels of two (B, 3, H, W)."""
     error = (picture.float() - truth.float()).square()
     return Quotient(error.sum(), _constant(error.numel(), error))
 
 
 def charbonnier(picture: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
-    """Mean of sqrt(difference^2 + epsilon^2), nearly the absolute error: not the paper's, less blurring."""
+    """Compute the mean of sqrt(difference^2 + epsilon^2), close to the absolute error; not in the paper."""
     error = ((picture.float() - truth.float()).square() + epsilon**2).sqrt()
     return Quotient(error.sum(), _constant(error.numel(), error))
 
 
 def log_squared_error(picture: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
-    """Mean over B pictures of log(1 + mean square error / floor): what PSNR measures, not the paper's.
+    """Compute the mean over B images of log(1 + mean squared error / floor), as PSNR; not in the paper.
 
-    Each picture counts about alike, however hard it is; one that errs by less than `floor` counts less.
+    Images count about equally, however difficult they are; those with errors below `floor` count less.
     """
     error = (picture.float() - truth.float()).square().mean(dim=(1, 2, 3))
     return Quotient(torch.log1p(error / floor).sum(), _constant(len(error), error))
 
 
 def downsample(picture: Tensor, stride: int) -> Tensor:
-    """(B, C, H, W) to (B, C, H/stride, W/stride), bilinear without antialiasing, as for L_PAM-p's scales."""
+    """Downsample to (B, C, H/stride, W/stride), bilinear without antialiasing, as L_PAM-p needs."""
     if stride == 1:
         return picture
     size = (picture.shape[-2] // stride, picture.shape[-1] // stride)
@@ -158,7 +159,7 @@ def downsample(picture: Tensor, stride: int) -> Tensor:
 
 
 def _ssim(x: Tensor, y: Tensor) -> Tensor:
-    """Structural similarity at each pixel and channel, zero beyond the borders: (B, C, H, W)."""
+    """Compute the structural similarity per pixel and channel, zero beyond the borders: (B, C, H, W)."""
     blurred = _Blur.apply(torch.cat((x, y, x * x + y * y, x * y)))  # type: ignore[no-untyped-call]
     mean_x, mean_y, mean_squares, mean_product = blurred.chunk(4)
     product, squares = mean_x * mean_y, mean_x.square() + mean_y.square()
@@ -169,9 +170,9 @@ def _ssim(x: Tensor, y: Tensor) -> Tensor:
 
 
 class _Blur(torch.autograd.Function):
-    """Gaussian window over rows and columns of (B, C, H, W); symmetric, so the gradient is blurred alike.
+    """A Gaussian blur over rows and columns of (B, C, H, W); it is symmetric, so the gradient is blurred too.
 
-    A sum of shifted copies: a GPU convolves in TF32, which leaves nothing of a variance E[x^2] - E[x]^2.
+    It sums shifted copies, because TF32 convolutions on GPUs destroy the small variance E[x^2] - E[x]^2.
     """
 
     @staticmethod
@@ -196,10 +197,10 @@ def _blurred(values: Tensor) -> Tensor:
 
 
 def _not_identity(cycle: Tensor) -> Tensor:
-    """Row sums of |M - I|: (B, H, W, W) to (B, H, W)."""
+    """Return row sums of |M - I|: (B, H, W, W) to (B, H, W)."""
     return (cycle - torch.eye(cycle.shape[-1], device=cycle.device)).abs().sum(-1)
 
 
 def _constant(value: float, like: Tensor) -> Tensor:
-    """A scalar where `like` lives; filled there, not copied."""
+    """Return a scalar on the device of `like`, filled there without a copy."""
     return torch.full((), value, dtype=torch.float32, device=like.device)

@@ -1,1 +1,1 @@
-"""Where networks come from: names, files, the Hub; what a weights file says about itself; conversion."""
+"""Find and load networks: names, files and the Hub, weights file headers, and conversion."""

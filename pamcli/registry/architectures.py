@@ -1,6 +1,6 @@
-"""The networks that pam knows, a row each: whatever else depends on which network it is asks here. No torch.
+"""Describe the supported networks, one row each; all network-specific properties are here. No torch.
 
-A row names classes as "module:attribute"; they are imported when a network is made.
+Rows name classes as "module:attribute", imported when a network is built.
 """
 
 from collections.abc import Mapping
@@ -14,81 +14,81 @@ from pamcli.registry.variants import PAPER, PASMnetVariant, PASSRnet2Variant, PA
 Task = Literal["disparity", "superres"]
 
 SCALES = (2, 3, 4, 8)
-"""Enlargements that a network for super-resolution may be trained for; shipped ones enlarge 2 and 4 times."""
+"""Upscaling factors of trainable super-resolution networks; shipped ones upscale by 2 and 4."""
 
 OF_PICTURES = "super_resolution", "charbonnier", "psnr"
 OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
-"""Terms of the loss that networks of one task have."""
+"""Loss terms that only networks of one task have."""
 
 IMAGE_MEAN = (0.485, 0.456, 0.406)
 IMAGE_STD = (0.229, 0.224, 0.225)
-"""Mean and deviation of ImageNet's channels, by which views in [0, 1] are normalised for matching."""
+"""Mean and standard deviation of ImageNet's channels, which normalise images in [0, 1] for matching."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network: what it does, the classes that compute it, and what is particular to it."""
+    """A network architecture: its task, its classes, and its particular properties."""
 
     name: str
     """Name in weights files, in recipes and for `--network`."""
     task: Task
     network: str
-    """Class, or function that makes one; called with the scale for super-resolution, and with the fields of a
-    variant where there are such. Called with two images, `max_disparity`, `all_stages` and `confidence` it
-    gives `disparity`, `initial`, `maps`, `received` and `confidence`; for super-resolution, with two images
-    and `both`, what `passrnet.SuperResolution` has. Its `prepared` makes it ready for inference, its `HALO`
-    is the halo of `inference.model.StereoModel`."""
+    """Class or factory, called with the scale for super-resolution and with the fields of the variant, if
+    any. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it returns
+    `disparity`, `initial`, `maps`, `received` and `confidence`. Super-resolution: called with two images and
+    `both`, it returns a `passrnet.SuperResolution`. `prepared` makes it ready for inference; `HALO` is the
+    halo of `inference.model.StereoModel`."""
     memory: tuple[float, float]
-    """Bytes at the peak: per pixel, and per pixel and column (scripts/measure_memory.py)."""
+    """Peak memory, bytes: per pixel, and per pixel and column (scripts/measure_memory.py)."""
     parts: tuple[str, ...]
-    """What may learn by itself: first words of the keys of its weights, or what `members` makes of them."""
+    """Parts that can be trained separately: first components of weight keys, after mapping by `members`."""
     members: Mapping[str, str] = field(default_factory=dict)
-    """First words of keys that belong to a part of another name."""
+    """First components of keys that belong to a part of another name."""
     other_terms: tuple[str, ...] = ()
-    """Terms of the loss that it does not have."""
+    """Loss terms that the network does not have."""
     recipe: str = ""
-    """Recipe that learns with truth where none is named."""
+    """Default recipe with ground truth."""
     recipe_from_nothing: str | None = None
-    """Recipe from random weights; None: `recipe`."""
+    """Recipe for random weights; None = `recipe`."""
     signature: tuple[str, ...] = ()
-    """Keys of weights by which a checkpoint of it is recognised; none: there are no checkpoints of others."""
+    """Weight keys that identify its checkpoints; empty = no foreign checkpoints exist."""
     scale_key: str | None = None
-    """Super-resolution: the weights whose rows, 64 for each pixel of an enlarged one, show the scale."""
+    """Super-resolution: the weight whose row count, 64 per upscaled pixel, shows the scale."""
     changed: str | None = None
-    """What to say of weights that do not fit, where an earlier network had the name."""
+    """Message for weights that do not fit because an earlier network had the same name."""
     normalised: bool = False
-    """Takes views normalised with `IMAGE_MEAN` and `IMAGE_STD`, else in [0, 1]."""
+    """Expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, otherwise in [0, 1]."""
     multiple: int = 1
-    """Sides of the pictures that it takes are multiples of this."""
+    """Input sides must be multiples of this."""
     variants: type[Variant] | None = None
-    """Forms that it has beside the one that is meant where nothing is said."""
+    """Class of its variants, if there are any beside the default one."""
     sixteen_bits: bool = True
-    """`auto` may compute it in bf16, which changes next to nothing."""
+    """Allow `auto` to choose bf16, which changes the results very little."""
     match_size: float | Literal["auto"] = 1.0
-    """Matching: in which size pictures are matched where nothing is said."""
+    """Matching: default matching resolution, as a factor of the image size."""
     searched_beyond: int = 0
-    """Matching: pixels by which a search goes on beyond the maximum disparity that a person names, a multiple
-    of 16; what is found between columns of coarse attention takes those on both sides of it."""
+    """Matching: px to search beyond the user's maximum disparity, a multiple of 16; interpolation between
+    coarse attention columns needs both neighbours."""
     shipped: Mapping[str, str] = field(default_factory=dict)
-    """Weights that come with pam by name, and what each does."""
+    """Names of the weights shipped with pam, with descriptions."""
     defaults: Mapping[int | None, str] = field(default_factory=dict)
-    """Weights that are taken where none are named, by scale (matching: None)."""
+    """Default weights by scale (matching: None)."""
     camera_defaults: Mapping[int, str] = field(default_factory=dict)
-    """Weights for pictures with the faults that cameras make, taken instead of those, by scale."""
+    """Default weights for images with camera degradations, by scale."""
 
     def build(self, scale: int | None, variant: Variant | None) -> Any:
-        """Make the plain network, with fresh weights."""
+        """Build the plain network with random weights."""
         scales = () if scale is None else (scale,)
         return loaded(self.network)(*scales, **({} if variant is None else asdict(variant)))
 
     def part_of(self, key: str) -> str:
-        """Return the part that a weight or module belongs to; a part's own name is such a key, too."""
+        """Return the part that a weight or module key belongs to; a part's own name is also a key."""
         first = key.split(".")[0]
         return self.members.get(first, first)
 
 
 def loaded(name: str) -> Any:
-    """Import what "module:attribute" names."""
+    """Import the object named by "module:attribute"."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -169,26 +169,26 @@ _ROWS = (
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {row.name: row for row in _ROWS}
-"""Every network by its name."""
+"""All networks, by name."""
 
 TRAINED: Mapping[Task, str] = {"disparity": "pasmnet", "superres": "passrnet"}
-"""What a task trains where no network is named: the paper's."""
+"""Default network to train, by task: the paper's."""
 
 
 def names_of(task: Task) -> tuple[str, ...]:
-    """Names of the networks of a task."""
+    """Return the names of the networks of a task."""
     return tuple(row.name for row in _ROWS if row.task == task)
 
 
 def default_weights(task: Task, scale: int | None = None) -> str:
-    """Name of the weights that are taken where none are named."""
+    """Return the name of a task's default weights."""
     return next(row.defaults[scale] for row in _ROWS if row.task == task and scale in row.defaults)
 
 
 def variant_of(architecture: str, text: str) -> Variant | None:
-    """Return the variant that a text names, as "blocks=2,refinement=none" or "paper"; None: it has one form.
+    """Return the variant for a text such as "blocks=2,refinement=none" or "paper"; None without variants.
 
-    Raises UsageError: no such key, a value that it cannot have, parts that exclude each other.
+    Raises UsageError: unknown key, invalid value, or incompatible parts.
     """
     row = ARCHITECTURES.get(architecture)
     kind = None if row is None else row.variants

@@ -1,4 +1,4 @@
-"""The networks that come with pam, and how any name of weights becomes a file. No torch here."""
+"""List the networks shipped with pam and resolve names of weights to files. No torch here."""
 
 import hashlib
 import threading
@@ -15,25 +15,25 @@ from pamcli.registry.architectures import ARCHITECTURES, default_weights
 from pamcli.registry.spec import reading
 
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
-"""Every registered name and what it does."""
+"""Descriptions of all registered weights, by name."""
 
-DEFAULT_MATCHING = default_weights("disparity")  # what finds disparity where no weights are named
+DEFAULT_MATCHING = default_weights("disparity")  # default weights of matching
 
 DEFAULT_SCALE = 4
 
 DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}
-"""What enlarges by a scale where no weights are named: what is measured best."""
+"""Default weights of super-resolution by scale: the most accurate ones."""
 
 CAMERA_UPSCALING = {
     scale: name for row in ARCHITECTURES.values() for scale, name in row.camera_defaults.items()
 }
-"""What enlarges pictures with the faults that cameras make by a scale, where no weights are named."""
+"""Default weights of super-resolution for images with camera degradations, by scale."""
 
 
 def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
-    """Name of the weights that enlarge, if none are named: those of the next scale.
+    """Return the default weights of super-resolution for the next supported scale.
 
-    camera: those for pictures with the faults that cameras make. Raises UsageError: no such scale.
+    `camera`: use those for images with camera degradations. Raises UsageError: the scale is not supported.
     """
     wanted = DEFAULT_SCALE if scale is None else scale
     by_scale = CAMERA_UPSCALING if camera else DEFAULT_UPSCALING
@@ -48,18 +48,18 @@ CHECKSUMS = "SHA256SUMS"
 
 
 def weights_folder() -> Path:
-    """The folder of the shipped weights: inside an installed package, or beside it in a checkout."""
+    """Return the folder of the shipped weights: inside an installed package, or beside it in a checkout."""
     package = Path(pamcli.__file__).parent
     installed = package / "weights"
     return installed if installed.is_dir() else package.parent / "weights"
 
 
 def locate(weights: str | Path, *, check: bool = True) -> Path:
-    """File behind a name of weights: a registered name, a path, or hf:owner/repo/file[@revision].
+    """Return the file for a registered name, a path, or hf:owner/repo/file[@revision].
 
-    A registered name wins; anything with a separator or a suffix is a path, and so is every `Path`. With
-    `check`, the sha256 of a registered file must be the recorded one. Logs which commit of the Hub was taken,
-    where none is named. Raises ModelError, and UsageError for a malformed Hub address.
+    Registered names have precedence; every `Path`, and any text with a separator or suffix, is a path.
+    `check` compares the sha256 of registered files with the recorded one. Logs the commit used for a Hub
+    address without a revision. Raises ModelError; UsageError: malformed Hub address.
     """
     if isinstance(weights, Path):
         check_regular(weights, ModelError)
@@ -82,7 +82,7 @@ def locate(weights: str | Path, *, check: bool = True) -> Path:
 
 
 def recorded_sha256(name: str) -> str:
-    """The checksum recorded for a registered name. Raises ModelError when the record is missing."""
+    """Return the recorded sha256 of a registered name; raise ModelError if it is missing."""
     record = weights_folder() / CHECKSUMS
     try:
         with reading(record, "install pam again", "record of checksums"):
@@ -97,16 +97,16 @@ def recorded_sha256(name: str) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file. Raises ModelError when it cannot be read."""
+    """Return the hexadecimal sha256 of a file; raise ModelError if it cannot be read."""
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _silence(seconds: float = 10.0) -> str:
-    """Say why the Hub, or the proxy before it, does not answer: its library tries for minutes, silently."""
+    """Explain why the Hub or its proxy does not answer: its library retries silently for minutes."""
     from huggingface_hub import constants, get_session
 
-    with suppress(Exception):  # of whichever library: no answer in time, a proxy that is none
+    with suppress(Exception):  # errors of several libraries: timeouts, invalid proxies
         get_session().head(constants.ENDPOINT, timeout=seconds)
         return ""
     return "offline mode is enabled" if constants.HF_HUB_OFFLINE else f"{constants.ENDPOINT} does not answer"
@@ -114,7 +114,7 @@ def _silence(seconds: float = 10.0) -> str:
 
 @contextmanager
 def _saying_so(text: str, seconds: float = 5.0) -> Iterator[None]:
-    """Log what is waited for where it takes longer."""
+    """Log a message if the body takes longer than `seconds`."""
     timer = threading.Timer(seconds, _log, ("waiting for the Hub to answer with %s", text))
     timer.daemon = True
     timer.start()
@@ -125,7 +125,7 @@ def _saying_so(text: str, seconds: float = 5.0) -> Iterator[None]:
 
 
 def _log(text: str, *values: str) -> None:
-    import logging  # not for `pam --help`
+    import logging  # keeps `pam --help` fast
 
     logging.getLogger("pamcli").info(text, *values)
 
@@ -143,7 +143,7 @@ def _from_hub(text: str) -> Path:
     from huggingface_hub.errors import (  # type: ignore[attr-defined]
         EntryNotFoundError,
         GatedRepoError,
-        HTTPError,  # of httpx or httpx2, whichever the Hub's library is built on
+        HTTPError,  # from httpx or httpx2, depending on the Hub's library
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -158,7 +158,7 @@ def _from_hub(text: str) -> Path:
         elsewhere, reason = "or download the file elsewhere and give its path", silence or _reason(error)
         none = f"no copy of {text} is in the local cache, and the Hub gave none"
         log_in, say = "hf auth login", f"{repository} has no"
-        refusals = (  # the first that fits; the last: any other answer, a broken line, a full disk
+        refusals = (  # the first match counts; the last entry covers all other errors
             (LocalEntryNotFoundError, f"{none}: {reason}", f"try again online, {elsewhere}"),
             (GatedRepoError, f"{repository} asks you to accept its terms", f"on its page, then: {log_in}"),
             (RepositoryNotFoundError, f"the Hub has no repository {repository}", f"a private one: {log_in}"),
@@ -167,9 +167,9 @@ def _from_hub(text: str) -> Path:
             (Exception, f"cannot download {text}: {reason}", f"try again, {elsewhere}"),
         )
         raise ModelError(*next(said for kind, *said in refusals if isinstance(error, kind))) from error
-    except ValueError as error:  # of the names' form
+    except ValueError as error:  # malformed names
         raise UsageError(f"{text!r} is not a Hub address: {_reason(error)}", form) from error
-    if not revision:  # the cache keeps files below snapshots/<commit>/
+    if not revision:  # the cache stores files below snapshots/<commit>/
         _say_commit(text, path.parents[file.count("/")].name)
     return path
 
@@ -180,16 +180,16 @@ def _say_commit(text: str, commit: str) -> None:
 
 
 def files_behind(weights: str | Path | None) -> list[Path]:
-    """List the files that a network is read from, which no result may replace.
+    """Return the files that a network is read from, which results must not overwrite.
 
-    weights: a name, a file or an address; of a description, the networks that it names come after it. None,
-    and what cannot be read, names no other files.
+    `weights`: a name, a file or an address. A description is followed by the networks that it names. None and
+    unreadable descriptions add no files.
     """
     if weights is None:
         return []
     found = [Path(weights)]
     if found[0].suffix == ".toml":
-        from pamcli.registry.description import read_description  # not for `pam --help`
+        from pamcli.registry.description import read_description  # keeps `pam --help` fast
 
         with suppress(ModelError):
             described = read_description(found[0])
@@ -198,7 +198,7 @@ def files_behind(weights: str | Path | None) -> list[Path]:
 
 
 def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
-    """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
+    """Raise UsageError if a result would overwrite a file of one of the networks."""
     read = [file for each in weights for file in files_behind(each)]
     for path in outputs:
         if path is not None:
@@ -206,7 +206,7 @@ def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong in a few words: the Hub's library wraps the cause, and explains it at length."""
+    """Summarize an error; the Hub's library wraps the cause in a long explanation."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):

@@ -1,4 +1,4 @@
-"""Import of the authors' checkpoints and PASMnet 2's: `.pth` (a state dict), `.pth.tar` (one in a record)."""
+"""Import checkpoints of the authors and PASMnet 2: `.pth` (state dict) and `.pth.tar` (record with one)."""
 
 import math
 import pickle
@@ -19,7 +19,7 @@ from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
 from pamcli.registry.spec import OTHERS, ModelSpec, read_header, reading
 
-# Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
+# The authors' records store scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
     np._core.multiarray.scalar,  # type: ignore[attr-defined]
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # type: ignore[attr-defined] # its old name
@@ -32,7 +32,7 @@ NUMPY_SCALARS = [
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A recognised checkpoint of the authors' layout."""
+    """A recognised checkpoint in the authors' layout."""
 
     state: dict[str, Tensor]
     spec: ModelSpec
@@ -46,11 +46,11 @@ def read_checkpoint(
     licence: str = "unknown",
     version: str = "",
 ) -> Checkpoint:
-    """Tensors of a checkpoint in their stored precision, and which network and scale they belong to.
+    """Load the tensors of a checkpoint in their stored precision, with the network and scale they belong to.
 
-    `max_disparity` records the prior of a PASMnet, which its tensors cannot show. Loaded with
-    `weights_only=True`: nothing in the file is executed. Raises ModelError for what is neither network,
-    UsageError for a file of pam's own, which says more than its tensors do, and for a prior that cannot be.
+    `max_disparity` records the search range of a PASMnet, which its tensors do not show. Loading uses
+    `weights_only=True`, so no code in the file runs. Raises ModelError for unknown networks; UsageError for
+    files of pam itself, which already have a description, and for an invalid `max_disparity`.
     """
     if max_disparity is not None and max_disparity % 16:
         raise UsageError(f"`max_disparity` {max_disparity} is not a multiple of 16, as in checkpoints")
@@ -81,7 +81,7 @@ def _load(path: Path) -> Any:
             torch.serialization.safe_globals(NUMPY_SCALARS),
             warnings.catch_warnings(),
         ):
-            warnings.simplefilter("ignore")  # about the protocol of the pickle
+            warnings.simplefilter("ignore")  # about the pickle protocol
             if path.suffix == ".safetensors":
                 return safetensors.torch.load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -92,13 +92,13 @@ def _load(path: Path) -> Any:
         ) from error
     except (MemoryError, ModelError):
         raise
-    except Exception as error:  # nearly every class there is, on files that are not what they claim to be
+    except Exception as error:  # invalid files raise almost any exception class
         what = f"{path} is not a PyTorch checkpoint, or is damaged"
         raise ModelError(what, f"download it again; TorchScript, and {OTHERS}") from error
 
 
 def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
-    """The tensors of a bare state dict or of a record that has one, without DataParallel's `module.`."""
+    """Return the tensors of a state dict, or of a record with one, without the prefix `module.`."""
     state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
         raise ModelError(f"{path} holds no state dict", "pass a .pth or .pth.tar checkpoint of the authors")
@@ -110,7 +110,7 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
-    """Return which network the tensors are of, and its scale."""
+    """Return the architecture and scale that the tensors belong to."""
     for row in ARCHITECTURES.values():
         if not row.signature or not state.keys() >= {*row.signature}:
             continue

@@ -1,6 +1,6 @@
-"""How a network that is not pam's own is fed and read: its description, kept as TOML. No torch here.
+"""Describe the inputs and outputs of a foreign network, stored as TOML. No torch here.
 
-Every file of the description is one record, `Description`; the guide's page own-network explains the keys.
+Each description file is one `Description`; the guide's page own-network explains the keys.
 """
 
 import json
@@ -19,13 +19,13 @@ from pamcli.registry.architectures import Architecture, Task
 
 SUFFIX = ".toml"
 FREE = "free"
-LARGEST_SIZE = 1 << 26  # pixels of what a network takes at once
+LARGEST_SIZE = 1 << 26  # maximum number of input pixels
 
 Given = Literal["left", "right", "left+right", "right+left", "left/2", "right/2", "flow/2"]
-"""What an input is given. left+right: both views, one after the other in the channels; /2: in half the size,
-interpolated; flow/2: what the network `initial` finds on the halved views."""
+"""Content of an input. left+right: both images, concatenated along channels. /2: at half size, interpolated.
+flow/2: the result of the network `initial` on the halved images."""
 Held = Literal["disparity", "right disparity", "confidence", "left", "right", "left+right", "unused"]
-"""What an output holds. left, right: the larger pictures of super-resolution."""
+"""Content of an output. left, right: the upscaled images of super-resolution."""
 
 Three = tuple[float, float, float]
 Side = Annotated[int, Field(ge=0, le=65535)]
@@ -33,47 +33,47 @@ Side = Annotated[int, Field(ge=0, le=65535)]
 
 @checked
 class Description:
-    """What has to be known of a network to run it. Raises UsageError for what contradicts itself."""
+    """The interface of a foreign network; raises UsageError for inconsistent values."""
 
     task: Task
-    """disparity or superres."""
+    """Either disparity or superres."""
     inputs: dict[str, Given]
-    """What each input is given, by its name."""
+    """Content of each input, by name."""
     outputs: dict[str, Held]
-    """What each output holds, by its name."""
+    """Content of each output, by name."""
     network: Text = ""
-    """File of the network, beside the description; none: `network_from` makes it."""
+    """File of the network, next to the description; empty = `network_from` builds it."""
     family: str = ""
-    """Published network by whose interface it was recognised; for people alone."""
+    """Published network with the same interface, for people only."""
     layout: Literal["channels first", "channels last"] = "channels first"
-    """Order of the axes of the inputs; that of outputs is seen."""
+    """Axis order of the inputs; that of the outputs is detected."""
     channels: Literal["RGB", "BGR", "grey"] = "RGB"
     white: Literal[1, 255] = 1
-    """What a white pixel is, where a black one is 0."""
+    """Value of white; black is 0."""
     mean: Three = (0.0, 0.0, 0.0)
-    """What is subtracted from the channels, in their order, in units of `white`."""
+    """Subtracted from the channels, in their order, in units of `white`."""
     deviation: Three = (1.0, 1.0, 1.0)
-    """What the channels are divided by, after that."""
+    """Divisor of the channels after subtraction."""
     size: Annotated[str, Field(pattern=r"^(free|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")] = FREE
-    """Rows x columns that it takes, as in 384x1248; free: any."""
+    """Input size as ROWSxCOLUMNS, as in 384x1248; free = any."""
     multiple: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Sides that it takes are multiples of this."""
+    """Input sides must be multiples of this."""
     padding: Literal["top right", "centre", "bottom right"] = "top right"
-    """Where smaller pictures get more pixels, repeated from their edges."""
+    """Position of the padding of smaller images, which repeats their edge pixels."""
     larger: Literal["tiles", "reduce"] = "tiles"
-    """What happens to pictures larger than `size`."""
+    """Treatment of images larger than `size`."""
     overlap: tuple[Side, Side] | None = None
-    """Rows and columns that neighbouring tiles share at least; none: at most 128 and 512, half a tile."""
+    """Minimum overlap of neighbouring tiles, rows and columns; None = half a tile, at most 128 and 512."""
     resolution: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Matching: sides of the disparity that comes out, in parts of the pictures'."""
+    """Matching: side of the output disparity relative to the image."""
     sign: Literal[1, -1] = 1
-    """Matching: -1 for a network that gives the place in the right view, minus that in the left one."""
+    """Matching: -1 if the network returns the position in the right image minus that in the left image."""
     unit: Literal["pixels", "output pixels", "width"] = "pixels"
-    """Matching: of the pictures; of the output, which may be smaller; or shares of the width."""
+    """Matching: px of the image, px of the output (which may be smaller), or fractions of the width."""
     scale: Annotated[int, Field(ge=2, le=16)] | None = None
-    """Super-resolution: how many times larger both sides become."""
+    """Super-resolution: upscaling factor."""
     initial: Text = ""
-    """File of the network that finds the initial flow, for an input flow/2."""
+    """File of the network that estimates the initial flow, for an input flow/2."""
 
     def __post_init__(self) -> None:
         given: set[str] = {*self.inputs.values()}
@@ -113,7 +113,7 @@ class Description:
 
     @property
     def fixed_size(self) -> tuple[int, int] | None:
-        """Rows and columns; None where any will do."""
+        """Rows and columns of the input; None = any."""
         if self.size == FREE:
             return None
         rows, columns = map(int, self.size.split("x"))
@@ -132,11 +132,11 @@ class Description:
 
     @property
     def max_disparity(self) -> None:
-        """No prior that could be changed from outside."""
+        """Always None: foreign networks have no adjustable maximum."""
 
     @property
     def row(self) -> Architecture:
-        """What pam asks of its own networks, too."""
+        """Architecture row with the properties that pam needs of any network."""
         return Architecture(
             name=self.architecture,
             task=self.task,
@@ -147,7 +147,7 @@ class Description:
         )
 
     def with_values(self, **values: Any) -> "Description":
-        """Change some values. Raises UsageError."""
+        """Return a copy with changed values; raise UsageError for invalid ones."""
         return replace(self, **values)  # type: ignore[type-var]
 
 
@@ -167,11 +167,11 @@ EXPLAINED = {
     "sign": "-1 where left x + value = right x",
     "unit": "pixels, output pixels, or width (shares of it)",
 }
-"""What stands behind each key in a file."""
+"""Comments on each key in a description file."""
 
 
 def to_toml(described: Description) -> str:
-    """Write a description as the text of a file; values that are left out have their defaults."""
+    """Format a description as TOML, without the values that equal their defaults."""
     lines = ["# How pam feeds and reads a network: pam disparity --weights THIS_FILE (pam guide own-network)"]
     shown = {"task", "inputs", "outputs", "channels", "white", "size", "multiple"}
     shown |= {"sign"} if described.task == "disparity" else set()
@@ -187,19 +187,19 @@ def to_toml(described: Description) -> str:
 
 
 def as_setting(value: Any) -> str:
-    """A value as it stands in a file, and as `with_settings` takes it."""
+    """Format a value as in a description file, and as `with_settings` parses it."""
     if isinstance(value, dict):
         pairs = (f"{as_setting(key)} = {as_setting(each)}" for key, each in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(as_setting, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # strings and numbers are TOML's
+    return json.dumps(value, ensure_ascii=False)  # JSON strings and numbers are valid TOML
 
 
 def read_description(path: Path) -> Description:
-    """A description from its file, in which `network` and `initial` become paths as they can be opened.
+    """Read a description file and resolve `network` and `initial` to paths.
 
-    Raises ModelError: unreadable, not TOML, unknown keys, values that cannot be.
+    Raises ModelError: unreadable, not TOML, unknown keys, or invalid values.
     """
     hint = "pam weights describe NET.onnx -o NET.toml writes one"
     text = read_text(path, LARGEST_SETTINGS, ModelError, hint)
@@ -218,9 +218,9 @@ def read_description(path: Path) -> Description:
 
 
 def with_settings(described: Description, settings: dict[str, str]) -> Description:
-    """Change values that are given as text, KEY and VALUE, the value as it would stand in a file.
+    """Return a copy with values given as text, KEY and VALUE, as in a file.
 
-    Quotation marks may be left out. Raises UsageError: no such key, a value that cannot be.
+    Quotation marks are optional. Raises UsageError: unknown key or invalid value.
     """
     table = {**asdict(described), **{key: _value(text) for key, text in settings.items()}}  # type: ignore[call-overload]
     try:

@@ -1,7 +1,7 @@
-"""Published networks that are recognised by their inputs and outputs, a row each. No torch here.
+"""Recognise published networks by their inputs and outputs, one row each. No torch here.
 
-How they are fed is what their authors' own programs do. What is recognised is a form, not the network itself:
-`pam weights describe` tries every description on the sample pair.
+Preprocessing follows the authors' own programs. Only the interface is recognised, not the network itself:
+`pam weights describe` tests every description on the sample pair.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +18,16 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """Networks of one form."""
+    """A family of networks with the same interface."""
 
     name: str
     fits: Callable[[Interface], bool]
     values: Mapping[str, Any]
-    """Values of the description beside those that the form itself shows."""
+    """Description values that the interface does not show."""
     inputs: tuple[str, ...] = ("left", "right")
-    """What the inputs are given, in their order."""
+    """Contents of the inputs, in order."""
     outputs: tuple[str, ...] = ("disparity",)
-    """What the outputs hold, in their order; further ones are unused."""
+    """Contents of the outputs, in order; further outputs are unused."""
 
 
 def _named(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
@@ -36,12 +36,12 @@ def _named(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
 
 
 def _views(interface: Interface) -> bool:
-    """Two pictures go in."""
+    """Return whether there are two image inputs."""
     return [port.channels for port in interface.inputs] == [3, 3]
 
 
 def _raft(interface: Interface) -> bool:
-    """A flow at a part of the size, of two channels, and the disparity at all of it."""
+    """Return whether the outputs are a two-channel flow at reduced size and a full-size disparity."""
     if not _views(interface) or len(interface.outputs) != 2:
         return False
     return interface.outputs[0].channels == 2 or _named(
@@ -50,7 +50,7 @@ def _raft(interface: Interface) -> bool:
 
 
 def _igev(interface: Interface) -> bool:
-    """A first disparity at a part of the size, and the last one at all of it."""
+    """Return whether the outputs are an initial disparity at reduced size and a full-size disparity."""
     if not _views(interface) or len(interface.outputs) != 2:
         return False
     first, last = interface.outputs
@@ -59,7 +59,7 @@ def _igev(interface: Interface) -> bool:
 
 
 def _side_by_side(interface: Interface) -> bool:
-    """Two pictures in the channels of one, and two larger ones in those of the output."""
+    """Return whether one input and one output each hold two images in their channels."""
     channels = [[port.channels for port in ports] for ports in (interface.inputs, interface.outputs)]
     return channels == [[6], [6]]
 
@@ -104,17 +104,16 @@ FAMILIES = (
     Family("Lite Any Stereo", lambda i: _views(i) and _named(i, {"left", "right"}, {"disparity"}), CENTRED),
     Family("NAFSSR or CVHSSR", _side_by_side, {}, ("left+right",), ("left+right",)),
 )
-"""The first that fits is taken."""
+"""The first matching family is used."""
 
 
 def recognise(
     interface: Interface, network: str, *, initial: str = "", scale: int | None = None
 ) -> Description | None:
-    """Describe a network of a known family; None: it is of none, or its shapes do not show the scale.
+    """Describe a network of a known family; return None for unknown families or if the scale is unknown.
 
-    network: its file. initial: the file that finds the initial flow, where the family takes one. scale: how
-    many times larger the output is than the input, where that is known.
-    Raises ModelError: a part of a network, or one whose other part is missing.
+    `network`: its file. `initial`: file of the initial-flow network, if the family needs one. `scale`:
+    upscaling factor, if known. Raises ModelError: one part of a network whose other part is missing.
     """
     if any("features_left" in port.name for port in interface.inputs):
         raise ModelError(
@@ -145,7 +144,7 @@ def recognise(
     if superres:
         given, made = interface.inputs[0].sides[0], interface.outputs[0].sides[0]
         values["scale"] = scale or (given and made // given)
-        if not 2 <= values["scale"] <= 16:  # a side is free, or nothing becomes larger
+        if not 2 <= values["scale"] <= 16:  # a side is free, or the output is not larger
             return None
     if values["size"] != "free":
         values["multiple"] = 1
@@ -153,7 +152,7 @@ def recognise(
 
 
 def shown_by(interface: Interface) -> Values:
-    """What shapes alone show: layout and size, of the largest input."""
+    """Return layout and size as shown by the shape of the largest input."""
     pictures = [port for port in interface.inputs if port.picture is not None]
     if not pictures:
         return {"size": "free"}

@@ -1,4 +1,4 @@
-"""What names and shapes of a network's inputs and outputs show of how it is fed and read. No torch here."""
+"""Guess a network's description from the names and shapes of its inputs and outputs. No torch here."""
 
 import math
 import re
@@ -9,16 +9,16 @@ from pamcli.registry.families import shown_by
 from pamcli.registry.interface import Interface, Port
 
 LEFT, RIGHT = re.compile(r"left|(^|[_.])l($|[_.0-9])|reference"), re.compile(r"right|(^|[_.])r($|[_.0-9])")
-"""What the names of inputs or outputs for a view have in them."""
+"""Patterns in input or output names that indicate one image."""
 SAFE_MULTIPLE = 32
-"""Sides of pictures for a network that takes any: what most networks' sides are multiples of."""
+"""Multiple of input sides that suits most networks without a fixed size."""
 
 
 def guessed(interface: Interface, scale: int | None) -> dict[str, Any]:
-    """Values of a description: task, inputs, outputs, layout, size; what shapes do not show is left out.
+    """Guess description values: task, inputs, outputs, layout, size; omit what shapes do not show.
 
-    interface: outputs with the shapes of a run. scale: of the first output to the first input, where it is
-    larger. Raises ModelError: no stereo network that can be told by its shapes.
+    `interface`: outputs have the shapes of a run. `scale`: ratio of first output to first input, if larger.
+    Raises ModelError: the shapes are not those of a stereo network.
     """
     values = shown_by(interface)
     values["multiple"] = SAFE_MULTIPLE if values["size"] == "free" else 1
@@ -59,7 +59,7 @@ def guessed(interface: Interface, scale: int | None) -> dict[str, Any]:
 
 
 def _left_first(ports: list[Port]) -> list[str]:
-    """Names of two ports, that of the left view first, as they stand where the names do not tell."""
+    """Return the names of two ports, left image first; keep their order if the names are ambiguous."""
     names = [port.name for port in ports]
     if len(names) == 2 and (RIGHT.search(names[0].lower()) or LEFT.search(names[1].lower())):
         return names[::-1]

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a network as it tells them: names, shapes, types. No torch here."""
+"""Represent the inputs and outputs of a network: names, shapes, types. No torch here."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ class Port:
 
     name: str
     shape: tuple[int | None, ...]
-    """Sides, None where they are free; () where nothing is known."""
+    """Sides, None if free; () if unknown."""
     type: str = "tensor(float)"
 
     @property
     def picture(self) -> tuple[int | None, int | None, int | None] | None:
-        """Channels, rows, columns of a 1 x C x H x W or 1 x H x W x C; None: it is of neither form.
+        """Channels, rows, columns of a 1 x C x H x W or 1 x H x W x C port, otherwise None.
 
-        Channels last is what has few of them at the end alone.
+        A port is channels last if only its last axis is short.
         """
         if len(self.shape) != 4:
             return None
@@ -27,12 +27,12 @@ class Port:
 
     @property
     def channels(self) -> int | None:
-        """Channels of a picture, 1 of what is none."""
+        """Number of image channels; 1 for ports that are not images."""
         return 1 if self.picture is None else self.picture[0]
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Rows and columns of a picture or a map, 0 where they are free; of what is neither, too."""
+        """Rows and columns of an image or map; 0 where free or for other ports."""
         sides = self.shape[-2:] if len(self.shape) in (2, 3) else (0, 0)
         rows, columns = sides if self.picture is None else self.picture[1:]
         return rows or 0, columns or 0
@@ -49,7 +49,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Interface:
-    """What goes in and what comes out."""
+    """The inputs and outputs of a network."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]

@@ -1,4 +1,4 @@
-"""Weights file to network, and back."""
+"""Load networks from weights files and save them."""
 
 import json
 import math
@@ -16,28 +16,28 @@ from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.registry.variants import PAPER
 
 STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-"""Precisions in which weights may be stored."""
+"""Supported precisions of stored weights."""
 
 Network = torch.nn.Module
-"""A network that one of the rows in `architectures` makes."""
+"""A network built from one of the rows in `architectures`."""
 
 
 def build_network(spec: ModelSpec) -> Network:
-    """Make the network that a file describes, with fresh weights."""
+    """Build the network that a file describes, with random weights."""
     network: Network = spec.row.build(spec.scale, variant_of(spec.architecture, spec.variant))
     return network
 
 
 def empty_network(spec: ModelSpec) -> Network:
-    """Build the network that a file describes, its tensors without memory (on torch's meta device)."""
+    """Build the network that a file describes on torch's meta device, without memory for its tensors."""
     with torch.device("meta"):
         return build_network(spec)
 
 
 def load_network(path: Path) -> tuple[Network, ModelSpec]:
-    """Network in evaluation mode, in float32 on the CPU whatever the stored precision, and its description.
+    """Load a network in evaluation mode, in float32 on the CPU, and its description.
 
-    Raises ModelError when the file is damaged or its tensors are not those of the network it names.
+    Raises ModelError: the file is damaged or its tensors do not fit the network that it names.
     """
     spec = read_header(path).spec
     try:
@@ -53,7 +53,7 @@ def load_network(path: Path) -> tuple[Network, ModelSpec]:
 
 
 def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
-    """Raise ModelError unless `state` has exactly the tensors of the network, in its shapes, all finite."""
+    """Raise ModelError unless `state` has exactly the network's tensors, in their shapes, all finite."""
     expected = empty_network(spec).state_dict()
     wrong = []
     for key in state:
@@ -78,9 +78,9 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
 
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:
-    """Write tensors, in the precision they have, and description to a safetensors file, atomically.
+    """Write tensors in their precision and the description to a safetensors file, atomically.
 
-    half: in half precision, but for tensors beyond its range.
+    `half`: store in half precision, except tensors beyond its range.
     """
     if half:
         state = {key: halved(value) for key, value in state.items()}
@@ -89,13 +89,13 @@ def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half:
 
 
 def halved(value: Tensor) -> Tensor:
-    """In half precision; as it is where it holds no numbers with fractions, or some beyond that range."""
+    """Convert to half precision, except integers and values beyond its range."""
     half = value.half() if value.is_floating_point() else value
     return half if half.isfinite().all() else value
 
 
 def _with_sorted_header(file: bytes) -> bytes:
-    """Sort the metadata of a file by name: the library's order changes from run to run."""
+    """Sort the metadata of a file by name, because the library's order varies between runs."""
     length = int.from_bytes(file[:8], "little")
     header = json.loads(file[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

@@ -1,4 +1,4 @@
-"""What a weights file says about itself. No torch here: listing models must be quick."""
+"""Read the description in a weights file's header. No torch here: listing models must be fast."""
 
 import json
 import math
@@ -16,31 +16,31 @@ from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, v
 from pamcli.registry.variants import PAPER
 
 OTHERS = "any other network: pam guide own-network"
-"""What to do with a file that holds tensors of a network that is not pam's."""
+"""Hint for files with tensors of foreign networks."""
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What a weights file of pam says of its network, as metadata inside the safetensors file.
+    """The description of a network in the metadata of its safetensors file.
 
-    Raises ModelError when the fields contradict each other.
+    Raises ModelError: inconsistent fields.
     """
 
     architecture: str
-    """Name of the network, one of `architectures.ARCHITECTURES`."""
+    """Name of the network, a key of `architectures.ARCHITECTURES`."""
     variant: str = PAPER
-    """Which form of the architecture the tensors belong to, as `architectures.variant_of` reads it."""
+    """Variant of the architecture, parsed by `architectures.variant_of`."""
     scale: int | None = None
-    """Enlargement of a PASSRnet, one of `architectures.SCALES`; None for the others."""
+    """Upscaling factor of a PASSRnet, one of `architectures.SCALES`; None for matching."""
     max_disparity: int | None = None
-    """Stereo matching: the prior it was trained with, in pixels, a multiple of 16; None: no maximum."""
+    """Matching: maximum disparity in training, px, a multiple of 16; None = no maximum."""
     training: str = ""
-    """Data, recipe and figures in a sentence or two."""
+    """Data, recipe and accuracy in one or two sentences."""
     licence: str = "unknown"
     version: str = ""
     """Version of these weights."""
     source: str = ""
-    """Where the tensors came from, with the sha256 of a converted file."""
+    """Origin of the tensors, with the sha256 of a converted file."""
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
@@ -62,18 +62,18 @@ class ModelSpec:
 
     @property
     def row(self) -> Architecture:
-        """What is particular to the network."""
+        """Row of the architecture."""
         return ARCHITECTURES[self.architecture]
 
     def to_metadata(self) -> dict[str, str]:
-        """Strings for a safetensors header; absent values are left out."""
+        """Return strings for a safetensors header, without absent values."""
         values = {"pam_format": "1", **asdict(self), "configuration": json.dumps({"variant": self.variant})}
         del values["variant"]
         return {key: str(value) for key, value in values.items() if value not in (None, "")}
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":
-        """Read the metadata of a file. Raises ModelError when they are not pam's or not understood."""
+        """Parse the metadata of a file; raise ModelError if they are not pam's or not supported."""
         if metadata.get("pam_format") != "1":
             what = "the file does not say which network it holds"
             raise ModelError(what, f"the authors' checkpoints: pam weights import; {OTHERS}")
@@ -92,16 +92,16 @@ class WeightsFile:
 
     spec: ModelSpec
     parameters: int
-    """Trained numbers; the running statistics of batch norm do not count."""
+    """Number of trained parameters, without running statistics of batch norm."""
     precision: str
     """Stored precision of the tensors: "fp16", "bf16", "fp32", "fp64" or "mixed"."""
     size: int
-    """Bytes of the file."""
+    """File size, bytes."""
 
 
 @contextmanager
 def reading(path: Path, hint: str | None = None, what: str = "weights file") -> Iterator[None]:
-    """Turn what the system says of a file of weights into a ModelError; hint: where there is none."""
+    """Convert operating system errors of a weights file into ModelError; `hint`: for missing files."""
     check_regular(path, ModelError)
     try:
         yield
@@ -112,9 +112,9 @@ def reading(path: Path, hint: str | None = None, what: str = "weights file") -> 
 
 
 def read_header(path: Path) -> WeightsFile:
-    """Description of a weights file, from its header alone.
+    """Read the description of a weights file from its header alone.
 
-    Raises ModelError when the file is missing, unreadable, not safetensors, or not pam's.
+    Raises ModelError: missing, unreadable, not safetensors, or not written by pam.
     """
     try:
         with reading(path, "pam weights list shows the names that exist"):

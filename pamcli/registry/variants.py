@@ -1,20 +1,20 @@
-"""Variants of the networks, such as the paper's ablation tables have: plain values. No torch here."""
+"""Define variants of the networks, such as those of the paper's ablation tables. No torch here."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from pamcli.errors import UsageError
 
-PAPER = "paper"  # the published network, or the usual one, of which every other variant is a change
+PAPER = "paper"  # the published or default network, from which every other variant differs
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a network is made of. Raises UsageError for parts that exclude each other."""
+    """The building blocks of a network; raises UsageError for incompatible parts."""
 
     @property
     def changes(self) -> list[str]:
-        """What differs from the published network, as KEY=VALUE."""
+        """Differences from the published network, as KEY=VALUE."""
         values = ((field, getattr(self, field.name)) for field in fields(self))
         return [f"{field.name}={value}" for field, value in values if value != field.default]
 
@@ -23,30 +23,30 @@ class Variant:
 
     @property
     def without(self) -> list[str]:
-        """Parts of the published network that are not there."""
+        """Parts of the published network that this variant lacks."""
         absent = {"refinement=none": "refine", "views=left": "pam"}
         return [absent[change] for change in self.changes if change in absent]
 
     @property
     def attends(self) -> bool:
-        """There are attention maps, for losses to look at: a cost volume is made into such, too."""
+        """Whether the losses have attention maps; cost volumes are converted to maps too."""
         return not {"views=left", "matching=stacked"} & {*self.changes}
 
 
 @dataclass(frozen=True)
 class PASMnetVariant(Variant):
-    """Tables 1, 2 and 4."""
+    """The variants of Tables 1, 2 and 4."""
 
     features: Literal["hourglass", "pyramid"] = "hourglass"
-    """pyramid: of each scale what the encoder finds, with nothing from the coarser ones."""
+    """pyramid: use only the encoder's features of each scale, without coarser ones."""
     scales: Literal[3, 1] = 3
-    """1: matching costs at a quarter of the size alone, not from coarse to fine."""
+    """1: match at a quarter of the size only, not coarse to fine."""
     blocks: Literal[4, 3, 2, 1] = 4
-    """Parallax-attention blocks of a stage."""
+    """Number of parallax-attention blocks per stage."""
     refinement: Literal["hourglass", "none"] = "hourglass"
-    """none: the initial disparity is enlarged, and that is all."""
+    """none: only upsample the initial disparity."""
     volume: Literal["none", 64, 96, 128, 192, 256] = "none"
-    """Disparities, pixels, of 4D cost volumes with four 3D convolutions each in place of the attention."""
+    """Disparities, px, of 4D cost volumes with four 3D convolutions each that replace the attention."""
 
     def __post_init__(self) -> None:
         if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
@@ -57,18 +57,18 @@ class PASMnetVariant(Variant):
 
 @dataclass(frozen=True)
 class PASSRnetVariant(Variant):
-    """Tables 10 and 11."""
+    """The variants of Tables 10 and 11."""
 
     views: Literal["both", "left", "twice"] = "both"
-    """left: each picture is enlarged by itself; twice: each stands in the place of the other view, too."""
+    """left: upscale each image separately. twice: also use each image as the other one."""
     pyramid: Literal["residual", "cascaded", "plain"] = "residual"
-    """cascaded: groups of dilated convolutions without residual connections; plain: without dilation."""
+    """cascaded: groups of dilated convolutions without residual connections. plain: without dilation."""
     matching: Literal["attention", "stacked"] = "attention"
-    """stacked: features of both views side by side, as they are."""
+    """stacked: concatenate the features of both images unchanged."""
     transition: Literal["block", "none"] = "block"
-    """none: attention compares the features without a residual block of its own."""
+    """none: compare features by attention without a separate residual block."""
     volume: Literal["none", 16, 32, 64] = "none"
-    """Disparities, low-resolution pixels, of a 4D cost volume in place of the attention."""
+    """Disparities, low-resolution px, of a 4D cost volume that replaces the attention."""
 
     def __post_init__(self) -> None:
         others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
@@ -78,7 +78,7 @@ class PASSRnetVariant(Variant):
 
 @dataclass(frozen=True)
 class PASSRnet2Variant(Variant):
-    """Depths of PASSRnet 2, which is not the paper's; the usual one has 16 blocks."""
+    """The depths of PASSRnet 2 (not in the paper); the default has 16 blocks."""
 
     blocks: Literal[16, 32] = 16
-    """Gated blocks. 32 take 1.7 times as long as 16, and may start from weights of 16."""
+    """Number of gated blocks; 32 take 1.7 times as long as 16 and can start from weights of 16."""
