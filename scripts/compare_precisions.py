@@ -1,11 +1,10 @@
 """What a lower precision costs: D1, bad-2 and the mean difference of disparities, on data sets with a truth.
 
 python scripts/compare_precisions.py --data kitti2015:kitti --data 'middlebury:middlebury?first=5'
-python scripts/compare_precisions.py --data kitti2015:kitti --every 3 --precision int8
+python scripts/compare_precisions.py --data kitti2015:kitti --every 3 --precision bf16
 
-`--precision auto` may take bf16 or fp16 where D1 and bad-2 change by no more than 0.1 point and disparities
-by no more than 0.05 px in the mean, and int8 where D1 and bad-2 grow by no more than 0.2 points. Exits with 1
-where they change by more.
+`--precision auto` may take bf16 or fp16 where D1 and bad-2 change by no more than 0.1 points and disparities
+by no more than 0.05 px on average. Exits with 1 where they change by more.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from pamcli.evaluation.protocols import usual_protocol
 from pamcli.inference.matcher import StereoMatcher
 
 MOST_POINTS, MOST_PIXELS = 0.1, 0.05
-MOST_POINTS_OF_INT8 = 0.2
 
 
 def main() -> int:
@@ -71,10 +69,7 @@ def compare(data: str, matchers: list[StereoMatcher], every: int) -> dict[str, A
     figures = [meter.summary().pooled["all"] for meter in meters]
     d1, bad2 = ([float(each[name]) for each in figures] for name in ("d1", "bad-2"))
     mean = difference / pixels
-    if matchers[1].compute.precision == "int8":
-        close = max(d1[1] - d1[0], bad2[1] - bad2[0]) <= MOST_POINTS_OF_INT8
-    else:
-        close = max(abs(d1[0] - d1[1]), abs(bad2[0] - bad2[1])) <= MOST_POINTS and mean <= MOST_PIXELS
+    close = max(abs(d1[0] - d1[1]), abs(bad2[0] - bad2[1])) <= MOST_POINTS and mean <= MOST_PIXELS
     return {
         "data": spec.label,
         "pictures": len(indices),

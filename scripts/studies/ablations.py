@@ -41,8 +41,8 @@ from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.blocks import ParallaxAttentionBlock
 from pamcli.networks.parallax import matching_cost
-from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.passrnet import ParallaxAttention
 from pamcli.networks.variants import CostVolume
 from pamcli.registry.catalog import sha256
