@@ -1,1 +1,1 @@
-"""Stereo data sets as their publishers ship them, read one sample at a time."""
+"""Read stereo data sets in their publishers' layout, one sample at a time."""

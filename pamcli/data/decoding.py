@@ -1,4 +1,4 @@
-"""Numbers out of the files of data sets: disparities in their various encodings, masks, calibrations."""
+"""Decode the files of data sets: disparity maps in various encodings, masks and calibrations."""
 
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size
 
 
 def read_positive_disparity(path: Path) -> NDArray[np.float32]:
-    """A disparity file whose sign differs between releases: all negative is made all positive.
+    """Return a disparity map (H, W) in px, NaN = unknown, negated if all its values are negative.
 
-    Returns (H, W), pixels, NaN = unknown. A map of both signs stays as it is, for it is damaged.
+    The sign differs between releases of some data sets. A map of both signs is damaged and stays as it is.
     """
     disparity = read_disparity(path)
     known = disparity[np.isfinite(disparity)]
@@ -25,7 +25,7 @@ def read_positive_disparity(path: Path) -> NDArray[np.float32]:
 
 
 def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    """(H, W), the numbers of a grey picture of 8 or 16 bits. Raises InputError: a colour picture."""
+    """Return the levels (H, W) of a grey image of 8 or 16 bits. Raises InputError for a colour image."""
     picture = read_picture(path)
     if not picture.grey and (np.ptp(picture.pixels, axis=2) > 0).any():
         raise InputError(f"{shown(path)} is a colour picture where grey levels were expected")
@@ -33,20 +33,22 @@ def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
 
 
 def read_scaled_disparity(path: Path, levels_per_pixel: float) -> NDArray[np.float32]:
-    """A grey picture of disparities: (H, W), pixels; level 0 = unknown = NaN."""
+    """Return the disparity map (H, W), px, of a grey image; level 0 becomes NaN (unknown)."""
     levels = read_levels(path).astype(np.float32)
     return np.where(levels > 0, levels / np.float32(levels_per_pixel), np.float32(np.nan))
 
 
 def read_mask(path: Path, white: int = 1) -> NDArray[np.bool_]:
-    """(H, W): where a grey picture is at least `white`."""
+    """Return a mask (H, W) of the pixels of a grey image that are at least `white`."""
     return np.asarray(read_levels(path) >= white)
 
 
 def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
-    """A disparity in HDF5 (.dsp5), the array "disparity": (H, W), pixels, NaN = unknown.
+    """Return the array "disparity" of an HDF5 file (.dsp5): (H, W), px, NaN = unknown.
 
-    Raises InputError: damaged, without that array, UsageError: the package h5py is not there.
+    Raises:
+        InputError: If the file is damaged or has no such array.
+        UsageError: If the package h5py is not installed.
     """
     try:
         import h5py
@@ -67,7 +69,7 @@ def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
 
 
 def disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> NDArray[np.float32]:
-    """Depth in metres (NaN = unknown, as is 0) to disparity in pixels."""
+    """Convert depth in metres (0 or NaN = unknown) to disparity in pixels."""
     metres = depth.astype(np.float32)
     with np.errstate(divide="ignore"):
         disparity = np.float32(calibration.focal_length * calibration.baseline) / metres
@@ -76,9 +78,10 @@ def disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> 
 
 
 def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = None) -> Calibration:
-    """What a calibration file says of the rectified pictures; see `read_calibration`.
+    """Return the rectified calibration of a file; see `read_calibration`.
 
-    Raises InputError naming file and key: a number is missing or not one that a camera can have.
+    Raises:
+        InputError: If a number is missing or impossible, naming file and key.
     """
     rectified = read_calibration(path, cameras=cameras).rectified
     if rectified is None:

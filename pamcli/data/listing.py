@@ -1,7 +1,7 @@
-"""A data set as a list of files: what every data source is made of.
+"""List the files of a data set: the base of all data sources.
 
-A source's own file says which files belong together, by `Patterns` or for `paired`, and how each of them is
-read (`Part`); everything else - order, lazy reading, sizes, what is lacking, `first` - is here.
+The file of a source declares which files belong together (`Patterns` or `paired`) and how each is read
+(`Part`). Order, lazy loading, size checks, missing files and `first` are handled here.
 """
 
 import itertools
@@ -27,30 +27,31 @@ from pamcli.imaging.resize import area_mean, nearest
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that a data set knows about its pairs, in a file of its own."""
+    """A kind of file that a data set has for each pair, such as ground truth or calibration."""
 
     name: str
-    """Key in `Files.parts`; where it is read, a field of `Sample`, too."""
+    """Key in `Files.parts`; also a field of `Sample` if the file is read."""
     called: str = ""
-    """How it is called where it is lacking: "truth (disp0GT.pfm)"; "" = its lack is not reported."""
+    """Name in reports of missing files, as "truth (disp0GT.pfm)"; "" = not reported."""
     read: Callable[[Path], Any] | None = None
-    """A module's function, so that a source can be pickled. None: for others to read; its result None: there
-    is nothing after all; a dictionary: several fields of `Sample`, by their names."""
+    """Function at module level (so that a source can be pickled) that reads the file, or None. It returns
+    the
+    value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
     file: str = ""
-    """File of `Patterns` that holds it."""
+    """Pattern of the file in `Patterns`."""
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
-    """Disparity of the left view and, unless it has no name, of the right one, in files of one kind.
+    """Return the parts for left ground truth and, if `right` is not empty, right ground truth.
 
-    left, right: how they are called, and their files.
+    The patterns `left` and `right` also name the files in reports.
     """
     both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
     return tuple(Part(name, f"{what} ({of})", read, of) for name, what, of in both if of)
 
 
 class Listed(Source):
-    """Samples that are files, in natural order of their names."""
+    """A data source of image files, sorted naturally by name."""
 
     of_pictures = True
 
@@ -63,10 +64,14 @@ class Listed(Source):
         unpaired: Iterable[str] = (),
         calibration: Calibration | None = None,
     ) -> None:
-        """parts: beside the pictures. absent: what else of the published tree is not there, a line each.
+        """List files as samples. Raises InputError if two of them have the same name.
 
-        unpaired: views without the other one, a line each. calibration: of all pairs, where no file tells it.
-        Raises InputError: two samples of one name.
+        Args:
+            files: Files of each sample.
+            parts: Parts besides the images.
+            absent: Missing parts of the published tree, a line each.
+            unpaired: Images without a counterpart, a line each.
+            calibration: Calibration of all pairs, if no file contains one.
         """
         self._files = tuple(sorted(files, key=lambda files: natural(files.name)))
         self.names = tuple(files.name for files in self._files)
@@ -82,7 +87,7 @@ class Listed(Source):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """What was named so, and a line for each part that some of the files, or all, lack."""
+        """Missing parts of the tree, and a line for each part that some or all pairs lack."""
         lines = list(self._elsewhere)
         for part in filter(lambda part: part.called, self.parts):
             lacking = [each.name for each in self.files if part.name not in each.parts]
@@ -92,9 +97,9 @@ class Listed(Source):
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
-        """Load a pair and what is known of it.
+        """Load a pair with its parts.
 
-        Raises InputError naming the file: missing, damaged, or of another size than the left picture.
+        Raises InputError if a file is missing, damaged, or differs in size from the left image.
         """
         files = self.files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
@@ -112,7 +117,7 @@ class Listed(Source):
         return sample if self.times == 1 else reduced(sample, self.times)
 
     def has_truth(self) -> bool:
-        """Whether any pair has disparities to learn from: as its first sample says, or by its files."""
+        """Return True if any pair has ground truth, according to its first sample or its files."""
         truths = {"disparity", "right_disparity"}
         return super().has_truth() or any(truths & each.parts.keys() for each in self.files)
 
@@ -125,7 +130,7 @@ class Listed(Source):
 def _check_size(
     values: Any, left: NDArray[np.generic], path: Path, of_left: Path, *, finer: bool = False
 ) -> None:
-    """Raise InputError where an array is not of the left picture's size, or finer by no whole number."""
+    """Raise InputError if an array differs in size from the left image, or, if finer, is not a multiple."""
     if not isinstance(values, np.ndarray):
         return
     height, width = left.shape[:2]
@@ -138,11 +143,10 @@ def _check_size(
 def resized(
     sample: Sample, width: int, height: int, picture: Callable[[NDArray[Any], int, int], NDArray[Any]]
 ) -> Sample:
-    """Bring a sample to pictures of `width` x `height` pixels, which `picture` makes of those that are there.
+    """Return a sample with images of `width` x `height` px, made by `picture`, without `fine`.
 
-    Disparities by the nearest pixel, never by a mean across an edge, and times the ratio of the widths; masks
-    by the nearest pixel; the calibration (focal length and offset) by the ratio of the widths. Without a
-    finer truth. Raises ValueError: a side below 1.
+    Disparities and masks take the nearest pixel, never a mean across an edge. Disparities and the calibration
+    are scaled by the ratio of the widths. Raises ValueError if a side is below 1.
     """
     ratio = width / sample.left.shape[1]
 
@@ -168,10 +172,11 @@ def resized(
 
 
 def reduced(sample: Sample, times: int) -> Sample:
-    """Make both pictures a whole number of times smaller on each side, by the means of areas.
+    """Downscale the images of a sample by area means; see `resized`.
 
-    Truth and masks of the new size are those of the pixels in the middle of each area, disparities in pixels
-    of the new size; the whole truth is `fine`. Raises InputError: a side that is no multiple.
+    Ground truth and masks take the pixel in the middle of each area, with disparities in new pixels. The
+    full-size
+    ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
     """
     height, width = (side // times for side in sample.left.shape[:2])
     if (height * times, width * times) != sample.left.shape[:2]:
@@ -191,9 +196,9 @@ def paired(
     absent: Iterable[str] = (),
     calibration: Calibration | None = None,
 ) -> Listed:
-    """A source of the pairs whose pictures, by the pairs' names, are both there; see `Listed`.
+    """Return a source of the pairs whose left and right file both exist; see `Listed`.
 
-    places: by the names of parts and of pairs; a pair has those of its parts that are there.
+    Files in `lefts` and `rights` are by pair name, those in `places` by part name, then pair name.
     """
     files, unpaired = [], []
     for name in lefts.keys() | rights.keys():
@@ -211,10 +216,11 @@ def paired(
 
 
 def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: str = "") -> dict[str, Path]:
-    """The files of a folder by their names without suffix; none where there is no such folder.
+    """Return the files of a folder by stem; empty if the folder does not exist.
 
-    ending: what the stem must end in ("_L"); it is cut off the key. Of several files of one stem the one
-    whose suffix comes first in `suffixes` is taken. Raises InputError: the folder cannot be read.
+    Of several files with one stem, the earliest in `suffixes` wins. Stems must end in `ending` (as "_L"),
+    which is
+    removed from the key. Raises InputError if the folder cannot be read.
     """
     found: dict[str, Path] = {}
     for name, _ in entries_of(folder):
@@ -229,27 +235,29 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
 
 @dataclass(frozen=True)
 class Patterns:
-    """A data set whose files are found by patterns of their paths below its top folder.
+    """A data set whose files match path patterns below its top folder.
 
-    Between "/" a pattern is a regular expression, but for a dot, which is a dot, `*`, any text, and `**`, any
-    folders, up to three deep. `{split}` and `{key}` stand for what is asked for; where "all" of a key are,
-    for any of its values. Pairs go by the texts that `*`, `**`, such keys and groups stand for.
+    Between "/", a pattern is a regular expression, except that a dot is literal, `*` matches any text and
+    `**`
+    up to three levels of folders. `{split}` and `{key}` are replaced by the chosen values, "all" by any
+    value.
+    Files with equal texts for `*`, `**`, such keys and groups form a pair.
     """
 
     left: str
     right: str
     parts: tuple[Part, ...] = ()
-    """The texts of the pair are `{0}`, `{1}` ... of a file; "|" separates places, of which one is there."""
+    """In a file pattern, `{0}`, `{1}` ... are the texts of the pair; "|" separates alternatives."""
     tops: tuple[str, ...] = ()
-    """Folders that archives unpack into: the top folder, where it is not the one that is given."""
+    """Folders that archives unpack into; one of them may be the top folder."""
     labelled: str = ""
-    """The split that has truth; "" = all."""
+    """The split with ground truth; "" = every split."""
     calibration: Calibration | None = None
-    """Calibration of all pairs, where no file tells it."""
+    """Calibration of all pairs, if no file contains one."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """How many times smaller pictures are made, by what the key "size" may say."""
+    """Downscaling factor of the images for each value of the key "size"."""
     name: str = "{}"
-    """What a pair is called: its texts are put into the braces."""
+    """Template of a pair's name; the braces are replaced by its texts."""
 
     def row(
         self,
@@ -261,11 +269,11 @@ class Patterns:
         unverified: str = "",
         scene: str = FRAMES,
     ) -> SourceInfo:
-        """Make its row of the table of data sets."""
+        """Return the row of this data set for the table of data sets."""
         return SourceInfo(name, about, splits, tree, partial(self.open, keys), keys, unverified, scene)
 
     def open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-        """The pairs below a folder. known: keys that can be asked for; keys: what is asked for."""
+        """Return the pairs below a folder, for the chosen values `keys` of the `known` keys."""
         said = {"split": split} | {key.name: keys.get(key.name, key.default or "") for key in known}
         sets = {key.name: key.choices[1:] for key in known if key.choices[0] == "all"}
         sets = {name: values if said[name] == "all" else (said[name],) for name, values in sets.items()}
@@ -294,7 +302,7 @@ class Patterns:
 
 
 def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
-    """What is called so, by the texts that the groups of a pattern stand for; see `Patterns`."""
+    """Return the paths that match a pattern, by the texts of its groups; see `Patterns`."""
     found: dict[tuple[str, ...], Path] = {(): home}
     for part in pattern.split("/"):
         found = dict(_entered(found, part))
@@ -302,7 +310,7 @@ def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
 
 
 def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple[tuple[str, ...], Path]]:
-    """Whatever fits one part of a pattern in some folders, in the order of names."""
+    """Yield the entries of some folders that match one part of a pattern, sorted by name."""
     rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
     for texts, folder in found.items():
         if part == "**":
@@ -314,9 +322,9 @@ def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple
 
 
 def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:
-    """The folder that holds one of `holds`: `root` itself or one of `below` in it; else `root`.
+    """Return the folder that contains one of `holds`: `root`, one of `below` in it, else `root`.
 
-    Archives unpack with or without their top folder, so both are taken.
+    Archives unpack with or without their top folder, so both layouts are accepted.
     """
     for candidate in (root, *(root / name for name in below)):
         if any((candidate / name).is_dir() for name in holds):

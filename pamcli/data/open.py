@@ -1,6 +1,6 @@
-"""What a text such as pairs:mine says, and the data set it means: NAME[/SPLIT]:PATH[?key=value&...].
+"""Parse and open data set specifications: NAME[/SPLIT]:PATH[?key=value&...].
 
-Of data sets that need no folder, NAME[?key=value&...] is enough.
+A data set that needs no folder is NAME[?key=value&...].
 """
 
 import math
@@ -16,11 +16,10 @@ from pamcli.files.finding import shown
 
 
 def parse_data(text: str) -> DataSpec:
-    """Take apart NAME[/SPLIT]:PATH[?key=value&...].
+    """Parse NAME[/SPLIT]:PATH[?key=value&...].
 
-    The first colon ends the name, later ones belong to the path; keys begin at the last "?" that no "/"
-    follows. "~" at the beginning of the path is the home folder.
-    Raises UsageError: unknown name, split, key or value, with the known ones and the nearest.
+    The first colon ends the name; later ones belong to the path. Keys begin at the last "?" that no "/"
+    follows. A leading "~" is the home folder. Raises UsageError if a name, split, key or value is unknown.
     """
     head, colon, rest = text.partition(":")
     alone, _, query = text.partition("?")
@@ -41,7 +40,7 @@ def parse_data(text: str) -> DataSpec:
         if split not in info.splits:
             raise unknown(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
-        # A "/" stands in a template of views, or in a folder's name that has a "?".
+        # Only a template of views, or a folder name with a "?", contains a "/".
         values = [item.partition("=")[2] for item in query.split("&") if "/" in item]
         if not (question and query) or not all("{}" in value for value in values):
             place, query = rest, ""
@@ -63,9 +62,11 @@ def parse_data(text: str) -> DataSpec:
 
 
 def open_data(data: str | DataSpec) -> Source:
-    """The data set that a text means; its samples are listed, no picture is read.
+    """Open a data set; its samples are listed, but no image is read.
 
-    Raises UsageError as `parse_data` does, InputError: no such folder, or its tree is not recognised.
+    Raises:
+        UsageError: If the specification is invalid; see `parse_data`.
+        InputError: If the folder does not exist or its layout is not recognised.
     """
     spec = parse_data(data) if isinstance(data, str) else data
     may_be_file = spec.info.name == "pairs" and spec.path is not None and spec.path.is_file()
@@ -85,13 +86,13 @@ def open_data(data: str | DataSpec) -> Source:
 
 
 def names_source(text: str) -> bool:
-    """Whether it begins as NAME: or NAME/SPLIT: of a data set do."""
+    """Return True if a text begins with NAME: or NAME/SPLIT: of a known data set."""
     match = re.match(r"(\w+)(/\w+)?:", text)
     return match is not None and match[1] in SOURCES
 
 
 def unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
-    """What to say of a name that is none of the known ones."""
+    """Return the error for an unknown name, with the known names and the nearest of them."""
     return UsageError(f"unknown {kind}: {given!r}", f"{did_you_mean(given, known)}known: {', '.join(known)}")
 
 

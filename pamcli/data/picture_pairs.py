@@ -1,4 +1,4 @@
-"""The pairs of any data set as those that training patches are cut from."""
+"""List the image pairs of any data set, to cut training patches from."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,11 @@ from pamcli.flickr1024.pairs import Pair, Pairs, published_pairs
 
 
 def pairs_at(place: str, split: str = "train", source: str = "flickr1024") -> Pairs:
-    """The pairs of a data set that pam reads (NAME:PATH), or below a folder or archive as published.
+    """Return the pairs of a data set (NAME:PATH), or of a published folder or archive (`published_pairs`).
 
-    split, source: as of `published_pairs`. Raises UsageError, InputError.
+    Raises:
+        UsageError: If the data set is unknown or has no image files.
+        InputError: If the files cannot be read.
     """
     if not names_source(place) or Path(place).exists():
         return published_pairs(Path(os.path.expanduser(place)), split, source)
@@ -21,10 +23,7 @@ def pairs_at(place: str, split: str = "train", source: str = "flickr1024") -> Pa
 
 
 def data_pairs(data: str) -> Pairs:
-    """The pairs of a data set, NAME:PATH. Raises UsageError: one that is not read from two pictures.
-
-    Raises InputError as `open_data`.
-    """
+    """Return the pairs of a data set, NAME:PATH. Raises the errors of `pairs_at`."""
     spec = parse_data(data)
     source, name = open_data(spec), spec.info.name
     if not source.of_pictures:  # packed patches, procedural scenes

@@ -1,4 +1,4 @@
-"""What does `pam dataset prepare-flickr1024` do? It makes training patches of pairs, or of stereograms."""
+"""Prepare training patches from image pairs or stereograms (`pam dataset prepare-flickr1024`)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pamcli.silent import NOBODY, Listener, Progress
 from pamcli.workers import default_workers
 
 Told = tuple[dict[str, Any], Sequence[str]]
-"""What was made, as values of JSON and as lines for people."""
+"""A result as JSON values and as lines for people."""
 
 
 class DamagedError(InputError):
-    """Some pairs could not be read, and nothing is left out without being asked."""
+    """Some pairs cannot be read, and `skip_damaged` is not set."""
 
     exit_code = 6
 
@@ -44,7 +44,10 @@ def prepare_flickr1024(settings: PrepareSettings) -> Path:
     Returns:
         The folder of the data set: `flickr1024:FOLDER`.
 
-    Raises UsageError, InputError, OutputError.
+    Raises:
+        UsageError: If a setting is invalid.
+        InputError: If an input cannot be read.
+        OutputError: If the output cannot be written.
     """
     for _ in prepared(settings, NOBODY):
         pass
@@ -52,13 +55,13 @@ def prepare_flickr1024(settings: PrepareSettings) -> Path:
 
 
 def prepared(settings: PrepareSettings, listener: Listener) -> Iterator[Told]:
-    """Make the patches and yield what was made. Raises as `prepare_flickr1024`."""
+    """Make the patches and yield each result. Raises the errors of `prepare_flickr1024`."""
     inputs, output = [*map(str, settings.inputs)], Path(settings.output)
     for place in map(Path, map(os.path.expanduser, inputs)):
         if place.is_dir() and Path(os.path.realpath(output)).is_relative_to(os.path.realpath(place)):
             said = f"{shown(output)} lies in {shown(place)}, which is the input"
             raise UsageError(said, "name a folder beside it")
-    # Opened before any work: a mistyped path is found at once.
+    # Open everything before any work, to report a mistyped path at once.
     if settings.list_file is not None:
         read_text(settings.list_file)
     found = [data_pairs(text) for text in settings.add or []]
@@ -77,7 +80,7 @@ def prepared(settings: PrepareSettings, listener: Listener) -> Iterator[Told]:
 
 
 def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Told:
-    """Make the patches. Raises DamagedError: some pairs could not be read."""
+    """Cut the patches. Raises DamagedError if pairs cannot be read."""
     skip = settings.skip_damaged
     pairs = selected(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
     scale, output = int(settings.scale or 0), Path(settings.output)
@@ -100,7 +103,7 @@ def _amount(pairs: int, patches: int) -> str:
 
 
 def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Told, bool]:
-    """Make pairs of stereograms; whether some could not be read. Raises DamagedError: it is not finished."""
+    """Make pairs from stereograms, and return True if some are damaged. Raises DamagedError if unfinished."""
     from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
     options = {"layout": settings.layout or "auto", "infinity": settings.infinity}

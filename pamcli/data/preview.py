@@ -1,4 +1,4 @@
-"""A contact sheet of a data set: a row a sample, with left and right picture, disparity, and occlusion."""
+"""Render a contact sheet of a data set: left image, right image, disparity and occlusion per sample."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,20 +9,25 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.resize import nearest
 
-_GAP = 4  # pixels between cells
-_LINE = 14  # pixels for the text above a row
+_GAP = 4  # px, between cells
+_LINE = 14  # px, height of the text above a row
 _DARK, _LIGHT = (24, 24, 24), (230, 230, 230)
 _OCCLUDED, _UNKNOWN = 0, 96
 
 
 def contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArray[np.uint8]:
-    """(H, W, 3) uint8 RGB: for each sample its name and a row of four cells.
+    """Return the contact sheet as (H, W, 3) uint8 RGB: a name and a row of four cells per sample.
 
-    count: of how many samples at most, spread evenly. cell_width: pixels; cells have the shape of the
-    pictures. Disparities are coloured from their own 1st to 99th percentile, which the text states; the last
-    cell is white where both views see a pixel, black where the left one alone does, grey where this is
-    unknown. Without disparities both views lie in one picture for red-cyan glasses, the last cell is dark.
-    Raises InputError: a sample that cannot be read.
+    Disparities are coloured between their own 1st and 99th percentile, which the text states. The last cell
+    is
+    white for pixels visible in both images, black for occluded ones, grey for unknown ones. Without ground
+    truth,
+    the third cell is a red-cyan anaglyph and the last one is dark. Raises InputError for unreadable samples.
+
+    Args:
+        source: Data set to show.
+        count: Largest number of samples, spread evenly.
+        cell_width: Width of a cell (px); cells have the aspect ratio of the images.
     """
     rows = [_row(source.load(index), cell_width) for index in source.spread(count)]
     gap = np.full((_GAP, 4 * cell_width + 5 * _GAP, 3), _DARK, np.uint8)
@@ -31,7 +36,7 @@ def contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArr
 
 def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
-    # The mean over the pixels that fall together: quick, and good enough to look at.
+    # Area means are fast, and good enough to look at.
     left, right = (
         np.asarray(Image.fromarray(eight_bits(view)).resize((width, height), Image.Resampling.BOX))
         for view in (sample.left, sample.right)
@@ -47,7 +52,7 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         colored = colorize(sample.disparity, float(low), float(high))
         cells += [nearest(colored, width, height).astype(np.uint8)]
         text += f"   disparity {low:.1f} to {high:.1f} px, {known.size / sample.disparity.size:.0%} known"
-    if sample.visible is not None:  # black where the truth is known and the mask says no
+    if sample.visible is not None:  # black where the ground truth is known but occluded
         has_truth = True if sample.disparity is None else np.isfinite(sample.disparity)
         levels = np.where(sample.visible, 255, np.where(has_truth, _OCCLUDED, _UNKNOWN))
         cells += [nearest(np.repeat(levels[..., None], 3, axis=2), width, height).astype(np.uint8)]
@@ -56,6 +61,6 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         start = _GAP + column * (width + _GAP)
         row[_LINE:, start : start + width] = cell
     image = Image.fromarray(row)
-    ascii_alone = text.encode("ascii", "backslashreplace").decode()  # which the built-in font knows for sure
+    ascii_alone = text.encode("ascii", "backslashreplace").decode()  # all that the built-in font has for sure
     ImageDraw.Draw(image).text((_GAP, 1), ascii_alone, fill=_LIGHT, font=ImageFont.load_default())
     return np.asarray(image)

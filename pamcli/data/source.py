@@ -1,6 +1,6 @@
-"""What a data set is: its row in the table, what it can do once it is opened, and what it gives of a pair.
+"""Define a data set: its row in the table, its interface once it is opened, and its samples.
 
-Neither numpy nor any reader is imported here.
+Neither numpy nor any reader is imported here, so that the table loads quickly.
 """
 
 from __future__ import annotations
@@ -23,108 +23,110 @@ if TYPE_CHECKING:
     from pamcli.scenes.hard_cases import HardCases
 
 FRAMES = r"(.+)/[^/]*\d{3}[^/]*"
-"""Pattern of names: frames with numbers, of a folder of one scene, which is its group."""
+"""Default pattern for sample names: numbered frames in a folder per scene; the group is the scene."""
 
-LARGEST_SEED = 2**63 - 1  # of training. Series of an endless data set beyond it are for checks
+LARGEST_SEED = 2**63 - 1  # for training; larger seeds of an endless data set are reserved for validation
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A rectified pair. Masks and truths have the size of the pictures."""
+    """A rectified image pair with its ground truth. Masks and ground truth have the size of the images."""
 
     name: str
-    """Unique within its source, without suffix; "/" separates folders. Predictions go by this name."""
+    """Unique name within its source, without suffix; "/" separates folders. Predictions use the same name."""
     left: NDArray[np.generic]
     """(H, W, 3) RGB, uint8 or uint16."""
     right: NDArray[np.generic]
     disparity: NDArray[np.float32] | None = None
-    """(H, W) truth of the left view, pixels, NaN = unknown; where the source has all pixels, all of them."""
+    """(H, W) ground truth of the left image, px, NaN = unknown; includes occluded pixels if the source has
+    them."""
     right_disparity: NDArray[np.float32] | None = None
-    """(H, W) truth of the right view, pixels, positive too, NaN = unknown."""
+    """(H, W) ground truth of the right image, px, also positive, NaN = unknown."""
     visible: NDArray[np.bool_] | None = None
-    """(H, W) left pixels that the right view sees too (non-occluded); None = not known."""
+    """(H, W) left pixels visible in both images (non-occluded); None = unknown."""
     foreground: NDArray[np.bool_] | None = None
-    """(H, W) KITTI's object map: pixels of cars; None = not known."""
+    """(H, W) object map of KITTI: pixels of cars; None = unknown."""
     calibration: Calibration | None = None
     low_left: NDArray[np.uint8] | None = None
-    """(H / s, W / s, 3) RGB: the left picture reduced by a whole number s, where the source stores it, as do
-    sets of training patches; None = to be made. Both views have it, or none."""
+    """(H / s, W / s, 3) RGB: the left image downscaled by a whole number s, if stored, as in sets of
+    training
+    patches; None = not stored. Either both images have it or neither does."""
     low_right: NDArray[np.uint8] | None = None
     masks: Mapping[str, NDArray[np.bool_]] | None = None
-    """(H, W) other parts that the source tells apart, by the names of `evaluation.regions.REGIONS`."""
+    """(H, W) further masks of the source, by the names of `evaluation.regions.REGIONS`."""
     fine: NDArray[np.float32] | None = None
-    """(s * H, s * W) truth of the left view on a grid s times finer, in pixels of the pictures,
-    NaN = unknown; None = there is none."""
+    """(s * H, s * W) left ground truth on a grid s times finer, in px of the images, NaN = unknown;
+    None = not available."""
     fine_visible: NDArray[np.bool_] | None = None
-    """(s * H, s * W) `visible` on that grid; None = not known there."""
+    """(s * H, s * W) `visible` on the finer grid; None = unknown."""
     units: float | None = None
-    """Units per pixel by which the file of the truth was read, where the key `scale` can state others."""
+    """Units per pixel used to read the ground truth, if the key `scale` can override them."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """Where the parts of one sample lie."""
+    """Paths of the parts of one sample."""
 
     name: str
     left: Path
     right: Path
     parts: dict[str, Path] = field(default_factory=dict)
-    """Whatever else is there, by the words of the source: "disparity", "noc", "calibration" ..."""
+    """Further files by part name: "disparity", "noc", "calibration" ..."""
 
 
 class Source(ABC):
-    """A data set. Opening one lists it; pictures are read by `load` alone. Can be pickled."""
+    """A data set. Opening it lists the samples; only `load` reads images. Can be pickled."""
 
     names: tuple[str, ...] = ()
     """Names of the samples, in a stable natural order."""
     unpaired: tuple[str, ...] = ()
-    """Views without the other one, a line each."""
+    """Images without a counterpart, a line each."""
     checks_itself = False
-    """Whether `check` tells more than a trial of the truth on the pictures (`verify`)."""
+    """True if `check` finds more than `verify` does by warping with the ground truth."""
     spec: DataSpec | None = None
-    """What was asked for; set by `open_data`."""
+    """The parsed specification; set by `open_data`."""
     endless = False
-    """Training draws ever new samples (`draw`) instead of passing over those that are listed."""
+    """True if training draws new samples without end (`draw`) instead of iterating over a list."""
     of_pictures = False
-    """Every sample is two picture files."""
+    """True if every sample is two image files."""
     times = 1
-    """How many times smaller the pictures are made than on disk; their truth stays as fine as it is."""
+    """Downscaling factor of the images; their ground truth keeps its full size."""
     full_size = False
-    """The pictures are known to be of the size that a benchmark measures in."""
+    """True if the images have the size that the benchmark is measured at."""
     of_patches = False
-    """Every sample is a window of a picture."""
+    """True if every sample is a window of an image."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def label(self) -> str:
-        """NAME/SPLIT, for tables; "" where it was not opened by a name."""
+        """NAME/SPLIT for tables; "" if the source was not opened by name."""
         return "" if self.spec is None else self.spec.label
 
     @property
     def files(self) -> Sequence[Files]:
-        """The files of each sample, in the order of `names`."""
+        """Files of each sample, in the order of `names`."""
         return ()
 
     @property
     def view_files(self) -> Iterator[Path]:
-        """The pictures of all samples."""
+        """Paths of all images."""
         return (view for each in self.files for view in (each.left, each.right))
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Parts of the published tree that are not there, a line each ("no object maps (obj_map)")."""
+        """Missing parts of the published tree, a line each, as "no object maps (obj_map)"."""
         return ()
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is absent or unpaired."""
+        """All lines of `absent` and `unpaired`."""
         return self.absent + self.unpaired
 
     @abstractmethod
     def load(self, index: int) -> Sample:
-        """Read one sample. Raises InputError naming the file that is missing or damaged."""
+        """Load one sample. Raises InputError, naming the file, if one is missing or damaged."""
 
     def first(self, count: int) -> Source:
         """Limit the data set to its first `count` samples."""
@@ -133,86 +135,87 @@ class Source(ABC):
         return fewer
 
     def spread(self, count: int) -> list[int]:
-        """Indices of at most `count` samples, evenly spaced, the first and the last one among them."""
+        """Return the indices of at most `count` evenly spaced samples, including the first and the last."""
         count = min(count, len(self))
         return [round(index * (len(self) - 1) / max(count - 1, 1)) for index in range(count)]
 
     def draw(self, series: int, number: int, height: int, width: int) -> Sample:
-        """Draw sample `number` of a series of an endless data set, in pictures of height x width."""
+        """Draw sample `number` of a series of an endless data set, with images of height x width."""
         raise NotImplementedError
 
     def with_hard_cases(self, hard: HardCases) -> Source:
-        """An endless data set with these hard cases among its samples, unless it was asked for others."""
+        """Return an endless data set with these hard cases, unless its specification sets others."""
         return self
 
     def check(self, index: int) -> str | None:
-        """Say what is wrong with one sample, where the set `checks_itself`. Raises InputError."""
+        """Return an error message for one sample, or None, if the set `checks_itself`. Raises InputError."""
         return None
 
     def scene(self, name: str) -> str:
-        """Name the scene that a sample shows; those of one scene are alike."""
+        """Return the name of the scene that a sample shows; samples of one scene are alike."""
         rule = self.spec.info.scene if self.spec else FRAMES
         found = re.fullmatch(rule, name)
         return found[1] if found else name
 
     def has_truth(self) -> bool:
-        """Whether there are disparities to learn from, in its first sample at least. Raises InputError."""
+        """Return True if the first sample (at least) has ground truth. Raises InputError."""
         sample = self.load(0)
         return sample.disparity is not None or sample.right_disparity is not None
 
     def without_truth(self) -> Source:
-        """The pairs alone: no file of a truth is opened, nor has to be there."""
+        """Return the same pairs without ground truth; its files are never opened and may be missing."""
         return self
 
     def pictures(self) -> Source:
-        """The whole pictures, where these are patches that are kept with them; else this data set itself."""
+        """Return the whole images stored with a set of patches, else this data set itself."""
         return self
 
     def fingerprint(self) -> str:
-        """Changes with the samples that there are: a digest of their names."""
+        """Return a digest of the sample names, which changes with the samples."""
         return digest(self.names)
 
 
 def digest(names: Sequence[str]) -> str:
-    """16 hexadecimal digits."""
+    """Return a digest of 16 hexadecimal digits."""
     return hashlib.sha256("\n".join(names).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Key:
-    """What can be asked of a data set behind "?": NAME:PATH?key=value."""
+    """An option of a data set behind "?", as in NAME:PATH?key=value."""
 
     name: str
     meaning: str
     choices: tuple[str, ...]
-    """() = any text."""
+    """Allowed values; () = any text."""
     default: str | None = None
-    """None: whatever the tree holds."""
+    """None = determined by the files."""
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """A row of the table of data sets. It stands beside the reader, in a file of `pamcli.data.sources`."""
+    """A row of the table of data sets, declared next to its reader in `pamcli.data.sources`."""
 
     name: str
     about: str
     splits: tuple[str, ...]
-    """The first is the default."""
+    """The first one is the default."""
     tree: tuple[str, ...]
-    """Files of one sample as the publisher's archives unpack; left and right picture come first."""
+    """Files of one sample as the published archives unpack; left and right image come first."""
     open: Callable[[Any, str, Mapping[str, str]], Source]
-    """Lists the samples of a folder (None only where none is needed), a split and keys. A tree that is not
-    recognised gives none. Raises InputError, UsageError."""
+    """Function that lists the samples for a folder (None only if none is needed), split and keys. It
+    returns an
+    empty source if the layout is not recognised. Raises InputError, UsageError."""
     keys: tuple[Key, ...] = ()
     unverified: str = ""
-    """What was not read in the publisher's own text or tool kit; "" = all was."""
+    """Facts that were not checked against the publisher's own documentation; "" = none."""
     scene: str = FRAMES
-    """Pattern of samples' names whose first group is the scene; a name that does not match is a scene."""
+    """Pattern of sample names whose first group is the scene; a name that does not match is its own scene."""
     needs_folder: bool = True
-    """False: NAME alone, without a path, means something, too."""
+    """False if NAME alone, without a path, is valid too."""
 
     def described(self, width: int) -> Iterator[str]:
-        """Say what can be asked for and what tree is expected, in lines of at most so many characters."""
+        """Yield lines of at most `width` characters about the options and the expected layout."""
 
         def entry(word: str, text: str) -> Iterator[str]:
             for index, line in enumerate(textwrap.wrap(text, width - 14, break_on_hyphens=False)):
@@ -230,7 +233,7 @@ class SourceInfo:
         yield from entry("unverified", self.unverified)
 
     def expected(self, split: str) -> str:
-        """The pictures of one sample, on one line."""
+        """Return the names of the images of one sample, on one line."""
         pictures = ", ".join(line.split("  ")[0] for line in self.tree[:2])
         if split.startswith(("test", "val")):
             default = self.splits[0]
@@ -241,20 +244,20 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """A data set that was asked for, checked against the table of sources, not yet looked for on disk."""
+    """A specification checked against the table of data sets, but not yet against the disk."""
 
     text: str
-    """The specification as it was given."""
+    """The specification as the user wrote it."""
     info: SourceInfo
     split: str
     path: Path | None
-    """None where a data set that needs no folder was given without one."""
+    """None if a data set that needs no folder has none."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the source itself, defaults not filled in."""
+    """Keys of the source itself, without defaults."""
     first: int | None = None
     weight: float = 1.0
 
     @property
     def label(self) -> str:
-        """NAME/SPLIT, for tables."""
+        """NAME/SPLIT for tables."""
         return self.info.name if len(self.info.splits) == 1 else f"{self.info.name}/{self.split}"

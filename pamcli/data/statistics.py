@@ -1,7 +1,7 @@
-"""Figures of a set of pairs: how large, which disparities, how sharp, how much in them, what is there twice.
+"""Compute statistics of a set of pairs: sizes, disparity range, sharpness, entropy and duplicates.
 
-Of the four columns of the paper's table of data sets (`tab4`) the pairs and the pixels per image are here.
-CNNIQA and SR-metric are judgements of trained models, whose weights no paper contains.
+The pairs and the pixels per image are those of the paper's table of data sets (`tab4`). Its CNNIQA and
+SR-metric columns come from trained models whose weights the paper does not contain.
 """
 
 import hashlib
@@ -18,55 +18,55 @@ from pamcli.errors import InputError
 from pamcli.imaging.matching import grey, match_densely, reduced, reduction
 from pamcli.workers import done_in_processes
 
-LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue in a grey value, as in MATLAB's rgb2gray
-_HASH = 16  # a side of the differences that stand for a picture
-_ALIKE = 12  # of their 256 bits, at most, that may differ between two copies of a picture
-_REDUCED, _SMALLEST = 256, 16  # pixels: the width at which disparities are looked for, and the least side
-_BEHIND, _BEFORE = 0.12, 0.4  # of the width: as far disparities reach below and above zero
-_TEXTURE = 4.0  # root mean square of the slope along a row, grey levels a pixel, below which nothing matches
+LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue for grey values, as in MATLAB's rgb2gray
+_HASH = 16  # side of the square of differences that represents an image
+_ALIKE = 12  # bits of 256 that may differ between two copies of an image
+_REDUCED, _SMALLEST = 256, 16  # px, width at which disparities are matched, and the smallest side
+_BEHIND, _BEFORE = 0.12, 0.4  # parts of the width, range of disparities below and above zero
+_TEXTURE = 4.0  # root mean square of the slope along a row (grey levels per px) that a match needs
 
 
 @dataclass(frozen=True)
 class PairFigures:
-    """What is found of one pair."""
+    """Statistics of one pair."""
 
     name: str
     pixels: int
     sharpness: float
-    """Mean length of the gradient of the left picture, grey levels of 8 bits per pixel."""
+    """Mean gradient length of the left image, in 8-bit grey levels per pixel."""
     entropy: float
-    """Bits: Shannon's, of the histogram of the left picture's grey levels, as MATLAB's `entropy`."""
+    """Shannon entropy (bits) of the left image's histogram of grey levels, as MATLAB's `entropy`."""
     smallest_disparity: float
-    """Estimated: the 1st percentile of block matches that agree in both directions, pixels; NaN = too few."""
+    """Estimate: 1st percentile of block matches that agree in both directions, px; NaN = too few."""
     largest_disparity: float
-    """The 99th percentile."""
+    """Estimate: 99th percentile, px."""
     same_views: bool
-    """Left and right hold the same pixels."""
+    """True if left and right image have the same pixels."""
     checksum: str
-    """SHA-256 of the left picture's pixels."""
+    """SHA-256 of the left image's pixels."""
     look: int
-    """256 bits that hardly change when a picture is resized or compressed."""
+    """Perceptual hash of 256 bits; resizing and compression hardly change it."""
 
 
 @dataclass(frozen=True)
 class SetFigures:
-    """What is found of a set."""
+    """Statistics of a set of pairs."""
 
     pairs: tuple[PairFigures, ...]
     damaged: tuple[tuple[str, str], ...]
     """Samples that cannot be read, with the reason."""
     copies: tuple[tuple[str, str], ...]
-    """Pairs whose left pictures are equal in every pixel."""
+    """Pairs whose left images are identical."""
     near_copies: tuple[tuple[str, str], ...]
-    """Pairs whose left pictures look alike."""
+    """Pairs whose left images look alike."""
 
     @property
     def same_views(self) -> list[str]:
-        """Pairs of the same picture twice."""
+        """Names of the pairs whose left and right image are identical."""
         return [pair.name for pair in self.pairs if pair.same_views]
 
     def repeated(self) -> list[str]:
-        """State what is there twice, a line each."""
+        """Return a line for each duplicate."""
         return [
             *(f"{second} is a copy of {first}" for first, second in self.copies),
             *(f"{second} looks like {first}" for first, second in self.near_copies),
@@ -74,8 +74,10 @@ class SetFigures:
         ]
 
     def row(self) -> dict[str, float]:
-        """Pairs; means of pixels per image, sharpness and entropy; the 5th percentile of the pairs' smallest
-        disparities and the 95th of the largest. NaN where no pair has a figure."""
+        """Return the means of pixels, sharpness and entropy, and the disparity range; NaN = unknown.
+
+        Its ends are the 5th percentile of the smallest disparities and the 95th of the largest.
+        """
 
         def known(name: str) -> NDArray[np.float64]:
             values = np.array([getattr(pair, name) for pair in self.pairs], np.float64)
@@ -94,7 +96,7 @@ class SetFigures:
 def set_figures(
     source: Source, indices: Sequence[int], workers: int = 1, advance: Callable[[], None] = lambda: None
 ) -> SetFigures:
-    """Figures of the samples `indices` of a source. Damaged samples are listed, not raised."""
+    """Compute the statistics of the samples `indices`; damaged samples are listed, not raised."""
     found = {}
     for index, result in done_in_processes(partial(_figures_of, source), indices, workers):
         found[index] = result
@@ -110,14 +112,14 @@ def _figures_of(source: Source, index: int) -> PairFigures:
 
 
 def pair_figures(sample: Sample) -> PairFigures:
-    """Figures of one pair, of 8 or 16 bits; all are in levels of 8 bits."""
+    """Compute the statistics of one pair of 8 or 16 bits; grey levels are those of 8 bits."""
     scale = np.float32(257 if sample.left.dtype == np.uint16 else 1)
     left = (sample.left.astype(np.float32) / scale @ np.array(LUMA, np.float32)).clip(0, 255)
     smallest, largest = disparity_range(sample.left, sample.right)
     rows, columns = np.gradient(left) if min(left.shape) > 1 else (left * 0, left * 0)
     counts = np.bincount(np.rint(left).astype(np.intp).ravel(), minlength=256).astype(np.float64)
     shares = counts[counts > 0] / counts.sum()
-    # Whether each of 16 x 16 areas is brighter than the one to its right.
+    # The hash compares the brightness of each of 16 x 16 areas with that of its right neighbour.
     small = np.asarray(Image.fromarray(left).resize((_HASH + 1, _HASH), Image.Resampling.BOX))
     brighter = np.packbits(small[:, :-1] > small[:, 1:])
     return PairFigures(
@@ -134,10 +136,11 @@ def pair_figures(sample: Sample) -> PairFigures:
 
 
 def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tuple[float, float]:
-    """1st and 99th percentile of the disparities of a pair, (H, W, 3), in pixels; NaN: too few matches.
+    """Return the 1st and 99th percentile (px) of the disparities of a pair (H, W, 3); NaN = too few matches.
 
-    Of pictures reduced to 256 columns by a whole number; a match counts where there is texture along the row
-    and both directions agree. Good to about a pixel of the reduced picture.
+    The images are matched at 256 columns. A match counts if the row has texture and both directions agree.
+    The
+    result is accurate to about a pixel of the downscaled image.
     """
     import cv2
 
@@ -147,7 +150,7 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
         return float("nan"), float("nan")
     first, second = (grey(reduced(view, factor)) for view in (left, right))
     match = match_densely(first, second, -round(_BEHIND * width), round(_BEFORE * width))
-    slopes = np.gradient(first.astype(np.float32), axis=1)  # nothing else shows where on the row a pixel is
+    slopes = np.gradient(first.astype(np.float32), axis=1)  # only texture along the row locates a match
     agreed = match.first_seen & (cv2.blur(slopes**2, (7, 7)) > _TEXTURE**2)
     if agreed.sum() < max(50, 0.02 * agreed.size):
         return float("nan"), float("nan")
@@ -156,7 +159,7 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
 
 
 def _copies(pairs: Sequence[PairFigures]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Pairs that are there twice, and those that look alike; each with the first that it is like."""
+    """Return identical pairs and similar pairs, each with the first pair that it resembles."""
     same, near = [], []
     seen: dict[str, str] = {}
     looks = np.array([np.frombuffer(pair.look.to_bytes(32, "big"), np.uint8) for pair in pairs], np.uint8)
@@ -165,7 +168,7 @@ def _copies(pairs: Sequence[PairFigures]) -> tuple[tuple[tuple[str, str], ...], 
             same.append((seen[pair.checksum], pair.name))
             continue
         seen[pair.checksum] = pair.name
-        if pair.look.bit_count() in range(16, 241):  # of a plain picture it says nothing
+        if pair.look.bit_count() in range(16, 241):  # the hash of a uniform image is meaningless
             differing = np.bitwise_count(looks[:index] ^ looks[index]).sum(axis=1)
             alike = np.flatnonzero(differing <= _ALIKE)
             if len(alike) and pairs[alike[0]].checksum != pair.checksum:

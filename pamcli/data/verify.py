@@ -1,7 +1,7 @@
-"""Is a data set on disk whole and sound? Every file is read, every truth is tried on its pictures.
+"""Verify a data set: read every file, and test the ground truth by warping the images.
 
-Each left pixel (y, x) of known disparity d is compared with right pixel (y, x - d). The same is done with the
-truth scaled, negated, turned over, or with the views exchanged; a truth that is right beats all of these.
+Left pixel (y, x) with disparity d is compared with right pixel (y, x - d). The same is done with ground truth
+that is scaled, negated or flipped, and with exchanged images; correct ground truth fits better than these.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,29 +21,30 @@ _SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter"}
 _FACTORS = 2, 4, 16, 100, 256
 
 _NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
-_MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
-_FEWEST_PIXELS = 200  # fewer are not enough to judge by
-_LEAST_PIXELS = 0.5  # a truth scaled down to nothing fits whatever is far away, and says nothing
-_BOX = 9  # pixels: what is slower than this (brightness, vignetting) is no part of the comparison
-_LEAST_CONTRAST = 2  # grey levels of 8 bits, as a standard deviation; what has less is mostly noise
-# A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D a
-# truth that is right has below 0.64 of these, one of another pair from 0.68 to 1.
+_MOST_PIXELS = 40_000  # pixels to compare; more do not change the result
+_FEWEST_PIXELS = 200  # fewer known pixels cannot be judged
+_LEAST_PIXELS = 0.5  # px; nearly zero disparities fit any distant background
+_BOX = 9  # px; slower changes (brightness, vignetting) are removed before the comparison
+_LEAST_CONTRAST = 2  # 8-bit grey levels (standard deviation); images with less are mostly noise
+# A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D,
+# correct ground truth has at most 0.64 of that error; ground truth of another pair has 0.68 to 1.
 _FITS, _UNRELATED = 0.75, 0.8
-_ASIDE_PIXELS, _ASIDE = 4, 0.005  # how far beside: pixels, or parts of the width where that is more
-_CLEARLY = 0.9  # another reading is meant when its error is below this part of the truth's own
+_ASIDE_PIXELS, _ASIDE = 4, 0.005  # distance to that comparison: px, or a part of the width if larger
+_CLEARLY = 0.9  # another reading is reported if its error is below this part of the original's
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem found in a data set."""
 
     sample: str
-    """Its name; "" = the whole set."""
+    """Name of the sample; "" = the whole set."""
     severity: Literal["damage", "incomplete"]
-    """damage: figures computed on this would be wrong, or cannot be computed. incomplete: something is not
-    there, the rest can be used."""
+    """damage: results on this sample would be wrong or cannot be computed. incomplete: something is
+    missing, but
+    the rest can be used."""
     message: str
-    """One line."""
+    """A single line."""
 
     def __str__(self) -> str:
         sample = f"{self.sample}: " if self.sample else ""
@@ -51,12 +52,13 @@ class Finding:
 
 
 def verify(source: Source, progress: Callable[[int], None] | None = None) -> list[Finding]:
-    """Read every sample of a source; what is wrong with it.
+    """Read every sample of a source and return the problems, first of the set, then of the samples.
 
-    Damage: a view without the other one, a file that cannot be read, sizes that differ, a truth that does
-    not warp the right picture onto the left one (scaled, exchanged, turned over, of another pair).
-    Incomplete: parts of the published tree that are absent. progress: called with the number of samples
-    that are done. Findings come in the order of the set first, then of the samples.
+    Damage: an image without a counterpart, an unreadable file, different sizes, or ground truth that does not
+    warp
+    the right image onto the left one. Incomplete: missing parts of the published tree. `progress` is called
+    with the
+    number of finished samples.
     """
     findings = [Finding("", "incomplete", line) for line in source.absent]
     findings += [Finding("", "damage", line) for line in source.unpaired]
@@ -74,22 +76,22 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
 
 @dataclass(frozen=True)
 class Fit:
-    """How well one reading of the truth fits."""
+    """Fit of one reading of the ground truth to the images."""
 
     reading: str
-    """"" = as it is; else what was done to it."""
+    """"" = unchanged, else a description of the change."""
     error: float
-    """Mean difference of high-passed grey values, cut off at three standard deviations, in these."""
+    """Mean difference of high-passed grey values in standard deviations, clipped at three."""
     chance: float
-    """Mean difference a few pixels to the left and right of it: a right reading is better than that."""
+    """The same a few pixels to the left and right; a correct reading is below it."""
 
 
 def judge(sample: Sample) -> str | None:
-    """What is wrong with the truths of a sample, on a line; None where they fit or cannot be judged."""
+    """Return the problem with the ground truth of a sample, or None if it fits or cannot be judged."""
     if sample.right_disparity is not None:
         if said := judge(replace(sample, right_disparity=None)):
             return said
-        # A mirrored pair whose views are exchanged is a pair again, with the right view for its left one.
+        # Mirror the pair and exchange its images, so that the right image becomes the left one.
         left, right = sample.right[:, ::-1], sample.left[:, ::-1]
         said = judge(Sample(sample.name, left, right, disparity=sample.right_disparity[:, ::-1]))
         return said and f"right view: {said}"
@@ -108,7 +110,7 @@ def judge(sample: Sample) -> str | None:
     own, *others = readings(sample)
     best, second = sorted(others, key=lambda fit: fit.error)[:2]
     if best.error < min(_CLEARLY * own.error, _FITS * best.chance):
-        # A wrong sign and exchanged pictures look alike where surfaces are smooth.
+        # A wrong sign and exchanged images are hard to tell apart on smooth surfaces.
         alike = {best.reading, second.reading} == {_NEGATED, _EXCHANGED} and second.error < 1.1 * best.error
         reading = f"{_NEGATED}, or the {_EXCHANGED}" if alike else best.reading
         return f"the truth does not fit the pictures: {reading}"
@@ -118,7 +120,7 @@ def judge(sample: Sample) -> str | None:
 
 
 def readings(sample: Sample) -> Iterator[Fit]:
-    """The truth as it is, and all that might be meant instead."""
+    """Yield the fit of the ground truth and of each alternative reading."""
     truth = sample.disparity
     assert truth is not None
     left, right = _high_pass(sample.left), _high_pass(sample.right)
@@ -146,7 +148,7 @@ def readings(sample: Sample) -> Iterator[Fit]:
 
 
 def _scaled(by: float, units: float | None) -> str:
-    """Say which multiple of the truth fits. units: units per pixel by which it was read."""
+    """Return which multiple of the ground truth fits, given the units per pixel it was read in."""
     if units is not None:
         right = units / by
         return f"it fits when its numbers are divided by {right:g}, which the key scale={right:g} declares"
@@ -155,7 +157,7 @@ def _scaled(by: float, units: float | None) -> str:
 
 
 def _high_pass(picture: NDArray[np.generic]) -> Values:
-    """(H, W, 3) -> (H, W): grey values less their mean over a box."""
+    """Return the grey values (H, W) of an image (H, W, 3) minus their local mean."""
     import cv2
 
     grey = picture.mean(axis=2, dtype=np.float64)
@@ -164,15 +166,15 @@ def _high_pass(picture: NDArray[np.generic]) -> Values:
 
 
 def _error(to: Values, source: Values, disparity: Values) -> float:
-    """Mean difference between `to` (y, x) and `source` (y, x - disparity), each cut off.
+    """Return the mean clipped difference between `to` (y, x) and `source` (y, x - disparity).
 
-    What leads out of the picture counts as the cut-off, so that a reading does not win by leading there.
+    Matches outside the image count as the clipping limit, so that no reading gains by leaving it.
     """
     rows, columns = np.nonzero(np.isfinite(disparity))
     step = max(1, len(rows) // _MOST_PIXELS)
     rows, columns = rows[::step], columns[::step]
     contrast = np.abs(to[rows, columns])
-    telling = contrast >= np.median(contrast)  # where there is nothing to see, every match is as good
+    telling = contrast >= np.median(contrast)  # uniform areas match everywhere
     rows, columns = rows[telling], columns[telling]
     width = to.shape[1]
     places = columns - disparity[rows, columns].astype(np.float64)

@@ -1,15 +1,15 @@
-"""Training patches for super-resolution: from published pairs, zipped or not, or from stereograms.
+"""Make training patches for super-resolution from published pairs or from stereograms.
 
-A stereogram is one picture that holds both views of a scene side by side, for crossed or parallel eyes.
+A stereogram is one image that contains both views of a scene side by side, for crossed or parallel eyes.
 
-| to find | open |
+| topic | module |
 | --- | --- |
-| pictures in folders and archives | `archives.py` |
-| which two of them are a pair | `pairs.py` |
-| a store of patches on disk: its files, its index, its pixels | `stores.py` |
+| images in folders and archives | `archives.py` |
+| finding the two images of a pair | `pairs.py` |
+| a store of patches on disk: files, index, pixels | `stores.py` |
 | from pairs to a store | `prepare.py` |
-| work that goes on where it was interrupted | `unfinished.py` |
+| resuming interrupted work | `unfinished.py` |
 | from a folder of stereograms to pairs | `stereogram_pairs.py` |
-| one stereogram, step by step | `rectify_stereogram.py` |
-| where its two views are, and which is the left one | `stereogram_views.py`, `imaging/view_order.py` |
+| rectifying one stereogram | `rectify_stereogram.py` |
+| finding its two views, and which is the left one | `stereogram_views.py`, `imaging/view_order.py` |
 """

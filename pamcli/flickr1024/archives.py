@@ -1,4 +1,4 @@
-"""Pictures in folders and in zip archives, found and read without unpacking anything."""
+"""Find and read images in folders and zip archives without unpacking them."""
 
 import functools
 import os
@@ -18,9 +18,9 @@ from pamcli.imaging import png
 from pamcli.imaging.images import Picture, read_picture
 from pamcli.imaging.raster import decoding
 
-LARGEST_MEMBER = 1 << 30  # bytes to which a picture in an archive may unpack
+LARGEST_MEMBER = 1 << 30  # bytes, largest unpacked size of an image in an archive
 LARGEST_RATIO = 100
-"""How many times smaller than unpacked a member above `_SMALL` may be: pictures hardly get smaller at all."""
+"""Largest compression ratio of a member above `_SMALL` bytes; images hardly compress further."""
 _SMALL = 10 << 20
 _ENCRYPTED = 1
 _OTHER_ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
@@ -28,7 +28,7 @@ _OTHER_ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 @dataclass(frozen=True)
 class Location:
-    """Where the bytes of a picture are: a file, or a member of a zip archive."""
+    """Location of an image: a file, or a member of a zip archive."""
 
     path: Path
     member: str | None = None
@@ -37,18 +37,18 @@ class Location:
         return shown(self.path) + (f" ({shown(self.member)})" if self.member is not None else "")
 
     def read(self) -> Picture:
-        """Decode it. Raises InputError: missing, damaged, truncated, not a picture."""
+        """Decode the image. Raises InputError if it is missing, damaged, truncated or not an image."""
         if self.member is None:
             return read_picture(self.path)
         archive = _opened(self.path)
         with decoding(str(self)), archive.open(self.member) as stream:
-            # Asked for what the directory says, no more is unpacked; the checksum is checked at the end.
+            # Reading no more than the declared size limits memory; the last read verifies the checksum.
             data = stream.read(archive.getinfo(self.member).file_size)
             stream.read(1)
         return read_picture(data, name=str(self))
 
     def size(self) -> tuple[int, int]:
-        """(width, height), pixels, of a PNG from its header alone. Raises InputError as `read` does."""
+        """Return (width, height), px, of a PNG from its header alone. Raises InputError as `read` does."""
         if self.member is None:
             with open_source(self.path, str(self)) as file:
                 head = file.read(24)
@@ -64,20 +64,23 @@ class Location:
 
 @dataclass(frozen=True)
 class Found:
-    """A picture below one of the places that were given."""
+    """An image found below one of the given places."""
 
     folders: tuple[str, ...]
-    """The folders and archives on the way to it, the given place itself left out."""
+    """Folders and archives on the path to the image, without the given place itself."""
     name: str
-    """Name of the file, with its suffix."""
+    """File name with suffix."""
     location: Location
 
 
 def pictures_below(place: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Found]:
-    """Every picture below a folder, in archives too, or in one archive; in an order of names alone.
+    """Return the images below a folder (archives included) or in one archive, sorted by name.
 
-    Hidden files are passed over. Raises InputError: `place` is neither, an archive that is damaged,
-    encrypted, or not to be trusted (see `members`); UsageError: other archives and nothing else.
+    Hidden files are skipped.
+
+    Raises:
+        InputError: If `place` is neither, or an archive is damaged, encrypted or unsafe (see `members`).
+        UsageError: If there are only archives of other formats.
     """
     if place.is_file() and place.suffix.lower() == ".zip":
         return sorted(_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
@@ -109,10 +112,11 @@ def _in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...])
 
 
 def members(path: Path) -> list[zipfile.ZipInfo]:
-    """The files in a zip archive, none of them unpacked.
+    """Return the files in a zip archive without unpacking them.
 
-    Raises InputError: damaged or encrypted; a path that is absolute or leads up, or a link; a member that
-    unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO`, or members that overlap (so-called bombs).
+    Raises InputError if the archive is damaged or encrypted, has absolute or parent paths, links or
+    overlapping
+    members, or a member that unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO` (a zip bomb).
     """
     infos = _opened(path).infolist()
     harms = [*filter(None, map(_harm, infos))]
@@ -127,7 +131,7 @@ def members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _harm(info: zipfile.ZipInfo) -> str | None:
-    """Why a member is not to be trusted; None where it is."""
+    """Return why a member is unsafe, or None if it is safe."""
     name, parts = shown(info.filename), info.filename.replace("\\", "/").split("/")
     if parts[0] == "" or re.match(r"[A-Za-z]:", info.filename):
         return f"the path of {name} in it is absolute"
@@ -145,13 +149,13 @@ def _harm(info: zipfile.ZipInfo) -> str | None:
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
-    with open_source(path, shown(path)):  # what is missing or may not be read, in plain words
+    with open_source(path, shown(path)):  # reports missing and unreadable files clearly
         state = path.stat()
     return _kept_open(path, state.st_mtime_ns, state.st_size)
 
 
 @functools.lru_cache(maxsize=16)
 def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
-    """Kept, since reading the directory of an archive anew for each of its pictures would take longest."""
+    """Return a cached archive, as reading its directory again for each image would dominate the run time."""
     with decoding(shown(path)):
         return zipfile.ZipFile(path)

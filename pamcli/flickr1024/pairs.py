@@ -1,4 +1,4 @@
-"""Which pictures are the two views of a pair, in whatever folders or archives they came."""
+"""Find the left and right images of pairs in folders and archives."""
 
 import fnmatch
 import logging
@@ -23,16 +23,16 @@ _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(ing|idation)?(?![a-z])", re.IGN
 
 @dataclass(frozen=True)
 class Pair:
-    """Two views of high resolution, not yet read."""
+    """Two images of high resolution, not yet read."""
 
     source: str
-    """The data set it is from: "flickr1024", "middlebury" ..."""
+    """Data set of the pair: "flickr1024", "middlebury" ..."""
     name: str
     """Unique within its source."""
     left: Location
     right: Location
     halved: bool = False
-    """Whether it is reduced to half its size first, as the authors did with Middlebury."""
+    """True if the images are first downscaled by 2, as the authors did with Middlebury."""
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"
@@ -40,13 +40,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What was found, in the order in which patches are numbered."""
+    """Pairs in the order in which their patches are numbered."""
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[str, ...] = ()
-    """Views without the other one, a line each."""
+    """Images without a counterpart, a line each."""
     other_splits: Mapping[str, int] = field(default_factory=dict)
-    """Pairs of the splits that were not asked for."""
+    """Number of pairs in the other splits."""
 
     def __add__(self, other: "Pairs") -> "Pairs":
         counts = Counter(self.other_splits) + Counter(other.other_splits)
@@ -54,12 +54,13 @@ class Pairs:
 
 
 def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pairs:
-    """Pairs NAME_L, NAME_R below a folder, or in a zip archive, nested or flat.
+    """Return the pairs NAME_L, NAME_R below a folder or in a zip archive, nested or flat.
 
-    A picture belongs to the split that a folder or an archive on its way is called by (Train,
-    Validation.zip, Test_2); to the one that is asked for where none is. Pairs are called by the folders
-    that are left, and NAME. Of a picture both unpacked and in an archive the unpacked one is taken.
-    Raises InputError: no pair, two pairs of one name, or as `pictures_below` does.
+    A folder or archive on its path (Train, Validation.zip, Test_2) assigns an image to a split; otherwise it
+    belongs
+    to `split`. Pairs are named by the remaining folders and NAME. An unpacked image takes precedence over one
+    in an
+    archive. Raises InputError if there is no pair, if two pairs have one name, or as `pictures_below` does.
     """
     views: dict[str, dict[str, Found]] = {"_L": {}, "_R": {}}
     others: dict[str, set[str]] = {name: set() for name in SPLITS}
@@ -104,10 +105,10 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
 
 
 def selected(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[Pair, ...]:
-    """The pairs that are to be cut, of those that were found; logs what is left out.
+    """Return the pairs to cut patches from, and log the excluded ones.
 
-    names: a file with the names of those that are wanted, as `chosen` reads it; None: all.
-    Raises UsageError: views without the other one, unless `skip_unpaired`; and as `chosen`.
+    The file `names` lists the wanted pairs, see `chosen`; None: all. Raises UsageError for images without a
+    counterpart, unless `skip_unpaired` is set, and as `chosen` does.
     """
     if found.unpaired and not skip_unpaired:
         hint = "add what is missing, or go on without them: `skip_unpaired`"
@@ -125,10 +126,10 @@ def selected(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[
 
 
 def chosen(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:
-    """The pairs that a list names, in their old order: NAME or SOURCE/NAME a line, * for any text.
+    """Return the listed pairs in their original order; a line is NAME or SOURCE/NAME, with * for any text.
 
-    lines: of the file; empty ones and comments (#) say nothing. file: its name, for messages.
-    Raises UsageError: a line that names no pair.
+    Empty lines and comments (#) are ignored. `file` names the list in messages. Raises UsageError if a line
+    matches no pair.
     """
     wanted = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     exact = set(wanted)

@@ -1,4 +1,4 @@
-"""A store of patches made from pairs: planned, checked before anything is made, carried out, finished."""
+"""Make a store of patches from pairs: plan it, check it before writing, carry it out, finish it."""
 
 import logging
 import os
@@ -19,14 +19,14 @@ from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space,
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
-_PNG_SHARE = 0.8  # of the raw bytes, at most about, that a photograph takes
-_PATCH_FILES = 5  # four pictures and their folder ...
-_SLACK = 12_000  # ... and what of their disk blocks stays empty, with a folder's own: bytes
+_PNG_SHARE = 0.8  # approximate largest size of a photograph in PNG, relative to its raw bytes
+_PATCH_FILES = 5  # four images and their folder ...
+_SLACK = 12_000  # ... and bytes lost to partly filled disk blocks, including those of the folder
 
 
 @dataclass(frozen=True)
 class PairItem(Item):
-    """One pair."""
+    """The work on one pair."""
 
     pair: Pair
     picture: PackedPicture
@@ -34,7 +34,7 @@ class PairItem(Item):
     store: StoreName
 
     def result(self) -> list[str]:
-        """Checksums of its patches."""
+        """Return the checksums of the pair's patches."""
         found, picture, store = self.read_record(list[Sha256]), self.picture, self.folder / "store"
         if len(found) != picture.patches:
             said = f"{shown(self.record)} is damaged: it has {len(found)} of {picture.patches} patches"
@@ -49,13 +49,13 @@ class PairItem(Item):
 
 @dataclass(frozen=True)
 class Plan(Unfinished[PairItem]):
-    """What is to be made, where, and how much of it is there."""
+    """A store to make: its location, its pairs and the finished part."""
 
     scale: int
     split: str
     store: StoreName
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Pairs whose size could not be found, with the reason; they are left out."""
+    """Excluded pairs whose size cannot be read, with the reason."""
 
     @property
     def patches(self) -> int:
@@ -63,7 +63,7 @@ class Plan(Unfinished[PairItem]):
 
     @property
     def needed(self) -> int:
-        """Bytes that are still to be written, about."""
+        """Approximate number of bytes still to write."""
         manifest = 300 * self.patches
         if self.store == "packed":
             there = (self.folder / "store" / "pixels.npy").exists()
@@ -76,7 +76,7 @@ class Plan(Unfinished[PairItem]):
         return sum(item.picture.patches for item in self.items if item.number not in self.done)
 
     def outlook(self) -> Iterator[str]:
-        """Tell what is there and what is to be made."""
+        """Yield lines about the finished and the remaining work."""
         yield from super().outlook()
         if self.finished:
             return
@@ -87,7 +87,7 @@ class Plan(Unfinished[PairItem]):
 
     @property
     def pixels(self) -> int:
-        """Bytes of all pictures."""
+        """Bytes of all images."""
         last = self.items[-1].picture
         return last.offset + stores.pixels_of(last.width, last.height, self.scale)
 
@@ -101,12 +101,14 @@ def plan_preparation(
     *,
     skip_damaged: bool = False,
 ) -> Plan:
-    """Look at the pictures' sizes and at the output folder; nothing is made.
+    """Plan a store from the sizes of the images and the output folder, without writing anything.
 
-    pairs: in the order in which patches are numbered. Raises InputError: a picture without a readable
-    header (unless `skip_damaged`), none large enough for a patch; UsageError: two pairs of
-    one source have one name, the folder holds something else, or work with other options; OutputError: no
-    room, no permission.
+    Pairs are given in the order in which patches are numbered.
+
+    Raises:
+        InputError: If an image has no readable header (unless `skip_damaged`), or all are too small.
+        UsageError: If two pairs of a source have one name, or the folder holds other files or options.
+        OutputError: If there is no space or no permission.
     """
     items: list[PairItem] = []
     unreadable: list[tuple[str, str]] = []
@@ -155,11 +157,12 @@ def plan_preparation(
 def carry_out(
     plan: Plan, workers: int, advance: Callable[[], None] = lambda: None, *, skip_damaged: bool = False
 ) -> Index | None:
-    """Make the patches that are not there yet, and give the store its name; log how it goes.
+    """Make the missing patches and finish the store, calling `advance` for each pair; log the progress.
 
-    Returns what the store holds; None: pairs could not be read, and another run has to finish it, unless
-    `skip_damaged` leaves them out. advance: called for each pair. Raises OutputError: a full disk, say, and
-    what is done stays done; InputError: no pair could be read.
+    Returns the index, or None if pairs cannot be read and `skip_damaged` is not set: a later run then
+    finishes the
+    store. Raises OutputError, as for a full disk, keeping finished work, and InputError if all pairs are
+    damaged.
     """
     for line in plan.outlook():
         LOG.info(line)
@@ -183,7 +186,7 @@ def carry_out(
 
 
 def prepare_pair(item: PairItem) -> None:
-    """All patches of one pair. Raises InputError: it cannot be read; OutputError."""
+    """Make all patches of one pair. Raises InputError if it cannot be read, and OutputError."""
     views = stores.read_views(item.pair, item.scale)
     picture = item.picture
     if views.high.shape[:3] != (picture.height, 2, picture.width):
@@ -215,7 +218,7 @@ def _finish(plan: Plan, failed: Sequence[tuple[str, str]]) -> Index:
 
 
 def check_folder(out: Path) -> None:
-    """Raise UsageError where an output folder is a file, or holds what no run of pam put there."""
+    """Raise UsageError if an output folder is a file or contains files not written by pam."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{shown(out)} is a file", "name a folder")
     results = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in stores.SCALES)]

@@ -1,16 +1,20 @@
-"""A rectified pair made from a stereogram, step by step (the paper's Section 5.3.1).
+"""Rectify a stereogram step by step (the paper's Section 5.3.1).
 
-Photographers shift the views onto a common plane of focus, and so the disparity of what is infinitely far is
-lost: whether the farthest thing is infinitely far (no disparity) or near (40 px) must be said.
+Photographers shift the views onto a common plane of focus, so the zero of the disparities is lost: the
+farthest
+object may be infinitely far (no disparity) or near (40 px), which must be detected or given.
 
-How the rows lie against each other: with first (x, y) and second (x - disparity, y + dy), coordinates about
-the middle of the view, small angles a1 and a2 by which the views are turned (positive: clockwise, the right
-side lower), the second one magnified by 1 + zoom and moved down by `offset`, a rectified pair shows
+The rows are related as follows, with first view (x, y) and second view (x - disparity, y + dy), coordinates
+about
+the centre of the view, small rotations a1 and a2 of the views (positive: clockwise, the right side lower),
+and
+the second view magnified by 1 + zoom and moved down by `offset`:
 
     dy = offset + (a2 - a1) x + zoom y - a2 disparity.
 
-The last term separates the two rotations: where both views are turned by one angle, the line between the
-two cameras is, and nearer things are moved up or down by more.
+The last term separates the two rotations: if both views are rotated by one angle, the baseline is rotated
+too,
+and nearer objects move up or down by more.
 """
 
 from dataclasses import dataclass
@@ -25,53 +29,54 @@ from pamcli.imaging.matching import Colours, Floats, Grey, Matches, Values
 from pamcli.imaging.view_order import weigh_order
 
 ViewingChoice = Literal["auto", "cross", "parallel"]
-"""cross: the view on the left is the right eye's. parallel: it is the left eye's."""
-InfinityChoice = Literal["auto", "yes", "no"]  # yes: the farthest thing is infinitely far. no: it is near
-CLOSE = 40  # smallest disparity of a close shot, pixels (the paper's threshold)
+"""cross: the view on the left belongs to the right eye. parallel: it belongs to the left eye."""
+InfinityChoice = Literal["auto", "yes", "no"]  # yes: the farthest object is infinitely far. no: it is near
+CLOSE = 40  # px, smallest disparity of a close-up (the paper's threshold)
 MULTIPLE = 12  # both sides of a pair are multiples of it
 SURE = 0.8  # a pair whose order is less certain is set aside
 REACH, MOST_OFFSET = 0.25, 0.08
-"""Largest disparity of either sign, as a share of the width, and vertical offset, of the height."""
-MOST_ROTATION = 3.0  # degrees by which either view may be turned
-MOST_RESIDUAL = 1.0  # pixels that rows may typically differ by after the fit
-FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4  # matches, and share of the pixels, that must be found in both views
-_AREA, _WIDTH = 260_000, 640  # pixels of the views, and their width, at which disparities are found
-_SPARE = 0.06  # share of the width by which disparities may exceed the range of the matches
+"""Largest absolute disparity as a part of the width, and largest vertical offset as a part of the height."""
+MOST_ROTATION = 3.0  # degrees, largest rotation of either view
+MOST_RESIDUAL = 1.0  # px, largest typical difference between rows after the fit
+FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4  # matches, and part of the pixels, required in both views
+_AREA, _WIDTH = 260_000, 640  # px, area and width of the views for matching
+_SPARE = 0.06  # part of the width by which disparities may exceed the range of the matches
 _TEXTURE, _SMOOTH = 2.0, 0.7
-"""Standard deviations over 5 x 5 pixels: grey levels below which a disparity is guessed, and disparities
-above which one of them is wrong or hidden."""
+"""Standard deviations over 5 x 5 px: grey levels below which a disparity is unreliable, and disparities
+above
+which one of them is wrong or occluded."""
 _SPECKLE, _FEWEST_TRUSTED = 100, 500
-"""Pixels of the smallest surface whose disparities count, and to take a percentile of."""
+"""Smallest surface (px) whose disparities count, and fewest pixels for a percentile."""
 _NOTHING = -30_000
 _BRIGHT, _WARM, _PLAIN = 150, 5, 2.5
-"""A sky is brighter than this, its red exceeds its blue by no more, and it has no more texture."""
-_NOISE = 0.3  # pixels by which a good match is off; what is 4 times as far off counts as wrong
+"""Limits of a sky: its brightness is higher; its red minus blue and its texture are lower."""
+_NOISE = 0.3  # px, error of a good match; four times that counts as wrong
 _PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
-"""Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
-_STRAIGHT = 0.25  # Pixels; a rotation that moves no pixel by more is left alone, for resampling blurs
+"""Expected standard deviations of offset (px), difference of the rotations, zoom and second rotation."""
+_STRAIGHT = 0.25  # px; smaller rotations are not applied, as resampling blurs
 
 
 @dataclass(frozen=True)
 class RowFit:
-    """The fit of the module's equation."""
+    """The fitted equation of the module's docstring."""
 
     offset: float
     rotation: float
-    """Radians, second less first."""
+    """Rotation of the second view minus that of the first, radians."""
     zoom: float
     second_rotation: float
     inliers: NDArray[np.bool_]
-    """(N,): the matches that the fit explains."""
+    """(N,) mask of the matches that the fit explains."""
     residual: float
-    """Median of the inliers' |dy| that is left, pixels."""
+    """Median of the inliers' remaining |dy|, px."""
 
     @property
     def angles(self) -> tuple[float, float]:
-        """Angles by which the views are turned, radians."""
+        """Rotations of both views, radians."""
         return self.second_rotation - self.rotation, self.second_rotation
 
     def maps(self, size: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Map the pixels of each straightened view, of height and width `size`, to where they lie in it."""
+        """Return the maps from pixels of each straightened view (height, width) to the original view."""
         angles = [angle if abs(angle) * max(size) / 2 > _STRAIGHT else 0.0 for angle in self.angles]
         zoom = self.zoom if abs(self.zoom) * size[0] / 2 > _STRAIGHT else 0.0
         whole = not any(angles) and not zoom and abs(self.offset - round(self.offset)) <= _STRAIGHT
@@ -80,9 +85,9 @@ class RowFit:
 
 
 def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
-    """Reweighted least squares (Geman-McClure weights, their width shrinking to the noise) with weak priors.
+    """Fit the rows by reweighted least squares with weak priors, for views of `size` (height, width).
 
-    size: height and width of the views.
+    The Geman-McClure weights narrow down to the noise.
     """
     x, y = matches.x - (size[1] - 1) / 2, matches.y - (size[0] - 1) / 2
     terms = np.stack([np.ones(len(matches)), x, y, -matches.disparity], axis=1)
@@ -101,14 +106,14 @@ def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
 
 
 def turned(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float = 0.0) -> Floats:
-    """(2, 3): where in a view each pixel (x, y, 1) of the rectified view lies. Angle in radians."""
+    """Return the map (2, 3) from rectified pixels (x, y, 1) to a view rotated by `angle` radians."""
     middle = np.array([(size[1] - 1) / 2, (size[0] - 1) / 2])
     turn = (1 + zoom) * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     return np.concatenate([turn, (middle - turn @ middle + [0, offset])[:, None]], axis=1)
 
 
 def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
-    """The view (H, W, 3) at places @ (x, y, 1) for each pixel of a new one of its size, bicubic."""
+    """Return the view (H, W, 3) resampled (bicubic) at places @ (x, y, 1) for each new pixel."""
     import cv2
 
     if np.array_equal(places, np.eye(2, 3)):
@@ -119,38 +124,45 @@ def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class RectifiedPair:
-    """The two views of a stereogram in the right order, row by row, without margins; pixels everywhere."""
+    """The two views of a stereogram in the right order, rectified and without margins."""
 
     left: NDArray[np.generic]
-    """(H, W, 3), of the type of the stereogram; both sides multiples of 12."""
+    """(H, W, 3), of the stereogram's type; both sides are multiples of 12."""
     right: NDArray[np.generic]
     layout: Literal["cross", "parallel"]
     certainty: float
-    """0.5 .. 1: how sure it is that the views are not exchanged; 1 where the layout was given."""
+    """Probability in [0.5, 1] that the views are not exchanged; 1 if the layout was given."""
     vertical_offset: float
-    """How many pixels lower the right view showed the middle of the picture than the left one."""
+    """Rows by which the middle of the right view was lower than that of the left one."""
     rotation: float
-    """Degrees by which the right view was turned against the left one; positive: its right side was lower."""
+    """Rotation (degrees) of the right view against the left one; positive: its right side was lower."""
     shift: int
-    """Added to all disparities: how many columns further to the left the right view lies now."""
+    """Columns added to all disparities: the right view was moved left by as many."""
     infinity: Literal["yes", "no"]
-    """Whether the farthest thing was taken to be infinitely far."""
+    """"yes" if the farthest object is assumed to be infinitely far."""
     smallest_disparity: float
-    """Smallest disparity of the pair as it is now, left x - right x, without outliers."""
+    """Smallest disparity (px) of the finished pair, left x - right x, without outliers."""
     largest_disparity: float
     left_map: Floats
-    """(2, 3): the pixel (x, y) of `left` shows the stereogram's place left_map @ (x, y, 1)."""
+    """(2, 3) map from pixels (x, y, 1) of `left` to the stereogram."""
     right_map: Floats
 
 
 def rectify_stereogram(
     picture: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
 ) -> RectifiedPair:
-    """Split a stereogram, put its views in order and row by row, and shift and crop them.
+    """Split a stereogram, order and rectify its views, then shift and crop them.
 
-    picture: (H, W, 3) uint8 or uint16, the views side by side. "auto": to find out; what cannot be
-    decided is set aside. The same picture gives the same pair. Raises SetAside, and ValueError: an array of
-    another kind.
+    The result is deterministic.
+
+    Args:
+        picture: Stereogram with its views side by side, (H, W, 3), uint8 or uint16.
+        layout: Order of the views; "auto" detects it.
+        infinity: Distance of the farthest object; "auto" detects it.
+
+    Raises:
+        SetAside: If the image is not usable or its layout cannot be detected.
+        ValueError: If the array has another shape or type.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {picture.shape} of {picture.dtype}")
@@ -193,11 +205,11 @@ def rectify_stereogram(
     trusted = factor * _trusted(sign * disparity, seen, greys[left])
     if len(trusted) < _FEWEST_TRUSTED:
         raise SetAside("too little of it has texture to find its smallest disparity")
-    low, high = (float(value) for value in np.percentile(trusted, (1, 99)))  # beyond are mostly wrong matches
+    low, high = (float(value) for value in np.percentile(trusted, (1, 99)))  # mostly wrong matches lie beyond
     reaches = _reaches_infinity(small[left], trusted, low, high) if infinity == "auto" else infinity
     if reaches is None:
         raise SetAside("it does not show whether its farthest thing is infinitely far or near")
-    shift = round((0 if reaches == "yes" else CLOSE) - low)  # a fraction would cost another resampling
+    shift = round((0 if reaches == "yes" else CLOSE) - low)  # a whole number avoids another resampling
     windows = _windows([maps[left], maps[right]], size, shift)
     middle_offset = fit.offset - fit.second_rotation * sign * float(np.median(trusted))
     return RectifiedPair(
@@ -217,7 +229,7 @@ def rectify_stereogram(
 
 
 def _spread(values: Values | Grey) -> Values:
-    """(H, W): the variance over 5 x 5 pixels."""
+    """Return the variance over 5 x 5 px, (H, W)."""
     import cv2
 
     values = values.astype(np.float32)
@@ -225,7 +237,7 @@ def _spread(values: Values | Grey) -> Values:
 
 
 def _trusted(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values:
-    """(N,): the disparities of textured places on smooth, not too small surfaces that both views see."""
+    """Return the disparities (N,) of textured pixels on smooth surfaces visible in both views."""
     import cv2
 
     keep = seen & (_spread(levels) > _TEXTURE**2) & (_spread(disparity) < _SMOOTH**2)
@@ -235,10 +247,11 @@ def _trusted(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values
 
 
 def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -> Literal["yes", "no"] | None:
-    """Whether the farthest thing seen is infinitely far; None: the picture does not show it.
+    """Return "yes" if the farthest object is infinitely far, "no" if near, or None if undecided.
 
-    Yes where a sky is seen (5 to 50 % of the upper third bright, plain and not reddish) and most of the
-    picture lies in the far half of the disparities; no where there is neither.
+    "yes" needs a sky (5 to 50 % of the upper third bright, plain and not reddish) and most of the image in
+    the far
+    half of the disparities; "no" needs neither.
     """
     upper = view[: max(8, len(view) // 3)].astype(np.int16)
     plain = _spread(upper.mean(axis=2)) < _PLAIN**2
@@ -250,7 +263,7 @@ def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -
 
 
 def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box, Box]:
-    """What is kept of the straightened left and right view: no pixel without content, multiples of 12."""
+    """Return the boxes kept of the straightened left and right views, with sides that are multiples of 12."""
     boxes = [_inside(places, size) for places in maps]
     top, bottom = max(box.top for box in boxes), min(box.bottom for box in boxes)
     start, end = max(boxes[0].left, boxes[1].left - shift), min(boxes[0].right, boxes[1].right - shift)
@@ -258,16 +271,16 @@ def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box
     if min(height, width) < SMALLEST_SIDE // MULTIPLE * MULTIPLE:
         area = f"{max(width, 0)} x {max(height, 0)} pixels"
         raise SetAside(f"only {area} of its views are left after the shift by {shift}")
-    top += (bottom - top - height) // 2  # the middle is kept
+    top += (bottom - top - height) // 2  # keeps the centre
     start += (end - start - width) // 2
     left, right = (Box(top, top + height, start + move, start + move + width) for move in (0, shift))
     return left, right
 
 
 def _inside(places: Floats, size: tuple[int, int]) -> Box:
-    """The largest box about the middle of a straightened view whose corners lie in the view itself."""
+    """Return the largest centred box of a straightened view whose corners lie in the original view."""
     (bottom, right), top, left = size, 0, 0
-    for _ in range(4):  # what is cut at one side moves the corners of the others
+    for _ in range(4):  # each cut moves the corners of the other sides
         corners = np.array([[x, y, 1] for y in (top, bottom - 1) for x in (left, right - 1)]).T
         (x0, x1, x2, x3), (y0, y1, y2, y3) = places @ corners
         left += max(0, int(np.ceil(-min(x0, x2) - 1e-9)))
@@ -278,7 +291,7 @@ def _inside(places: Floats, size: tuple[int, int]) -> Box:
 
 
 def _from_pair(window: Box, places: Floats, box: Box) -> Floats:
-    """Lead from the finished view to the stereogram: by the window, the turn, the box of the view."""
+    """Return the map from the finished view to the stereogram."""
     turn = places[:, :2]
     move = turn @ [window.left, window.top] + places[:, 2] + [box.left, box.top]
     return np.concatenate([turn, move[:, None]], axis=1)

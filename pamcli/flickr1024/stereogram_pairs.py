@@ -1,8 +1,8 @@
-"""A folder of stereograms made into rectified pairs, with what became of every picture.
+"""Rectify a folder of stereograms into pairs and report the result for every image.
 
 OUT/pairs/NAME_L.png, NAME_R.png      the pairs
-OUT/stereograms.csv, .json            a line for every picture: made into a pair with what was found and
-                                      undone, set aside with the reason, or damaged
+OUT/stereograms.csv, .json            a line per image: a pair with its measured values, or the reason why it
+                                      was set aside or is damaged
 """
 
 import csv
@@ -30,21 +30,21 @@ from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space,
 from pamcli.imaging.png import encode_png
 
 SUFFIXES = (*(each for each in PICTURE_SUFFIXES if each != ".mpo"), ".jps", ".pns")
-"""The last two: JPEG and PNG files that are known to be stereograms. An .mpo has its views one by one."""
+"""The last two are JPEG and PNG stereograms. An .mpo file stores its views one by one, so it is not one."""
 
-LARGER = 6  # times, PNG of what came as JPEG or WebP, or in an archive
+LARGER = 6  # estimated growth from JPEG, WebP or an archive to PNG
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Report:
-    """What became of a stereogram; of a pair, what `RectifiedPair` says of it."""
+    """The result for one stereogram; the fields of a pair are those of `RectifiedPair`."""
 
     picture: Text
     outcome: Literal["pair", "set aside", "damaged"]
     reason: Text | None = None
-    """Why it is no pair."""
+    """Reason why there is no pair."""
     name: Text | None = None
-    """Name of the pair's files; all below is of the pair, too."""
+    """Name of the pair's files; all fields below belong to the pair."""
     width: Whole | None = None
     height: Whole | None = None
     layout: Literal["cross", "parallel"] | None = None
@@ -57,7 +57,7 @@ class Report:
     largest_disparity: Number | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What is known."""
+        """Return the known fields."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -75,10 +75,10 @@ class Reports:
 
 @dataclass(frozen=True)
 class StereogramItem(Item):
-    """One stereogram."""
+    """The work on one stereogram."""
 
     picture: str
-    """Its path below what was given."""
+    """Path below the given place."""
     name: str
     """Name of the pair."""
     location: Location
@@ -86,7 +86,7 @@ class StereogramItem(Item):
     """Options of `rectify_stereogram`."""
 
     def result(self) -> Report:
-        """What became of it."""
+        """Return the stored report of this stereogram."""
         found = self.read_record(Report)
         if found.outcome == "pair":
             for side in "LR":
@@ -98,10 +98,14 @@ StereogramPlan = Unfinished[StereogramItem]
 
 
 def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, Any]) -> StereogramPlan:
-    """Find the pictures and look at the output folder; nothing is made.
+    """Find the images and check the output folder, without writing anything.
 
-    options: of `rectify_stereogram`. Raises InputError: no picture; UsageError: two results of one name, a
-    folder that holds something else or work with other options; OutputError: no room, no permission.
+    `options` are those of `rectify_stereogram`.
+
+    Raises:
+        InputError: If there is no image.
+        UsageError: If two results have one name, or the folder holds other files or options.
+        OutputError: If there is no space or no permission.
     """
     found = [picture for place in places for picture in pictures_below(place, SUFFIXES)]
     if not found:
@@ -136,10 +140,10 @@ def carry_out_stereograms(
     *,
     skip_damaged: bool = False,
 ) -> tuple[Report, ...] | None:
-    """Rectify what is not done yet, write and log the report; what became of every picture.
+    """Rectify the remaining stereograms, write the report and return it.
 
-    None: some could not be read, and another run has to finish it, unless `skip_damaged` leaves them out.
-    Raises OutputError; what is done stays done.
+    Returns None if images cannot be read and `skip_damaged` is not set: a later run then finishes the folder.
+    Raises OutputError; finished work is kept.
     """
     for line in plan.outlook():
         LOG.info(line)
@@ -181,14 +185,14 @@ def _finish(plan: StereogramPlan, outcomes: Sequence[Report]) -> None:
     reports = [outcome.as_json() for outcome in outcomes]
     for report in reports:
         writer.writerow({key: csv_text(it) if isinstance(it, str) else it for key, it in report.items()})
-    encoded = table.getvalue().encode("utf-8", "surrogateescape")  # names as they are on disk
+    encoded = table.getvalue().encode("utf-8", "surrogateescape")  # keeps names as they are on disk
     write_atomically(plan.record.with_suffix(".csv"), encoded)
     write_json(plan.record, {"pictures": reports, "job": vars(plan.request)})
     plan.complete()
 
 
 def rectify(item: StereogramItem) -> None:
-    """One stereogram to its pair, or to the reason why not. Raises InputError: it cannot be read."""
+    """Rectify one stereogram and record the pair or the reason. Raises InputError if it cannot be read."""
     try:
         result = rectify_stereogram(item.location.read().pixels, **item.options)
     except SetAside as why:

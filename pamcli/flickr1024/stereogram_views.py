@@ -1,7 +1,7 @@
-"""Where the two views of a side-by-side picture lie: the margins around and between them are cut off.
+"""Find the two views of a side-by-side image by cutting off the margins around and between them.
 
-A margin or frame is a run of lines of one colour, whatever the colour; frames may lie within frames, and be
-of unequal width on every side of either view.
+A margin or frame is a run of lines of a single colour. Frames may be nested, and may differ in width on every
+side of either view.
 """
 
 from dataclasses import dataclass, replace
@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SAME, _EXCEPTIONS = 18, 0.01
-"""Grey levels by which a margin's pixels may differ (JPEG rings), and the share that may differ by more."""
-_SAMPLES = 300  # pixels of a line that are looked at, about
+"""Grey levels by which a margin's pixels may differ (JPEG ringing), and the share that may differ by more."""
+_SAMPLES = 300  # approximate number of pixels checked per line
 _FRAMES = 4
-_BLENDED = 2  # lines cut beside a margin, and at a seam without one: they are a blend of both sides
+_BLENDED = 2  # lines cut beside a margin or seam, as they blend both sides
 _GAP, _SEAM = 0.1, 0.02
-"""How far from the middle a gap may lie, and a seam without a gap, as a share of the width."""
-_SHARP_SEAM = 2.5  # how much stronger than the usual difference of neighbouring columns a seam is
-_UNLIKE_SIZES = 0.75  # the smaller view has this share of the larger one in each direction, or more
-TINY = 16  # pixels of a picture below which nothing is looked for in it
-SMALLEST_SIDE = 120  # pixels a view must have in each direction
+"""Largest distance of a gap, and of a seam without a gap, from the middle, as a part of the width."""
+_SHARP_SEAM = 2.5  # strength of a seam relative to the median difference of neighbouring columns
+_UNLIKE_SIZES = 0.75  # smallest size of the smaller view relative to the larger one, in each direction
+TINY = 16  # px, images with a smaller side are not searched
+SMALLEST_SIDE = 120  # px, smallest side of a view
 
 _Value = TypeVar("_Value", bound=np.generic)
 
 
-class SetAside(Exception):  # noqa: N818 - of a whole folder some are, and no failure
-    """A picture that cannot be used, and why: one line without the name of the picture."""
+class SetAside(Exception):  # noqa: N818 - an expected result for some images of a folder, not an error
+    """An image that cannot be used; the message is the reason, a line without the name of the image."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Box:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width."""
+        """Height and width (px)."""
         return self.bottom - self.top, self.right - self.left
 
     def of(self, picture: NDArray[_Value]) -> NDArray[_Value]:
@@ -48,9 +48,10 @@ class Box:
 
 
 def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
-    """The boxes of the view on the left and of that on the right, of one size.
+    """Return the boxes of the left-hand and the right-hand view, both of one size.
 
-    picture: (H, W, 3) uint8 or uint16. Raises SetAside: no two views of about one size, or too small ones.
+    The image is (H, W, 3), uint8 or uint16. Raises SetAside if it has no two views of similar, sufficient
+    size.
     """
     levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
@@ -73,7 +74,7 @@ def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
 
 
 def _without_margins(levels: NDArray[np.int16], box: Box) -> Box:
-    """The box less all lines of one colour at its four sides, and less the blended lines beside them."""
+    """Return the box without single-coloured lines at its sides and the blended lines beside them."""
     for _ in range(_FRAMES):
         before, lines = box, box.of(levels)
         box = Box(box.top + _margin(lines), box.bottom - _margin(lines[::-1]), box.left, box.right)
@@ -85,12 +86,12 @@ def _without_margins(levels: NDArray[np.int16], box: Box) -> Box:
 
 
 def _margin(lines: NDArray[np.int16]) -> int:
-    """How many lines of (N, M, 3) belong to the margin at the beginning."""
+    """Return the number of leading lines of (N, M, 3) that belong to a margin."""
     if not lines.size:
         return 0
     lines = lines[:, :: max(1, lines.shape[1] // _SAMPLES)]
     colour = np.median(lines[0], axis=0)
-    for start in range(0, len(lines), 32):  # most pictures have none: no need to look at all lines
+    for start in range(0, len(lines), 32):  # stops early, as most images have no margin
         other = (np.abs(lines[start : start + 32] - colour).max(axis=2) > _SAME).mean(axis=1) > _EXCEPTIONS
         if other.any():
             found = start + int(other.argmax())
@@ -99,16 +100,17 @@ def _margin(lines: NDArray[np.int16]) -> int:
 
 
 def _likeness(boxes: list[Box]) -> float:
-    """The smaller of two boxes as a share of the larger one, in the direction where they differ more."""
+    """Return the smaller box as a part of the larger one, in the direction with the larger difference."""
     sizes = np.sort([box.size for box in boxes], axis=0)
     return 0.0 if sizes.min() < 2 else float((sizes[0] / sizes[1]).min())
 
 
 def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
-    """Where the views may be parted: the column after the first view's last, and the second view's first.
+    """Return candidate splits: the end column of the first view, and the start column of the second.
 
-    In a gap, if there are columns of one colour near the middle (they may be part of a view: a lamp post, the
-    white sky between two houses), and at the seam.
+    One is in a gap, if a single-coloured column lies near the middle (possibly part of a view, such as a lamp
+    post
+    or the sky between houses); the other is at the seam.
     """
     middle, (height, width) = (whole.left + whole.right) // 2, whole.size
     splits = []
@@ -116,7 +118,7 @@ def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     columns = levels[whole.top : whole.bottom : max(1, height // _SAMPLES), middle - reach : middle + reach]
     other = np.abs(columns - np.median(columns, axis=0)).max(axis=2) > _SAME
     plain = np.flatnonzero(other.mean(axis=0) <= _EXCEPTIONS)
-    if len(plain):  # what belongs to the gap besides this column is cut as a margin of the views
+    if len(plain):  # the rest of the gap is later cut as a margin
         splits.append((middle - reach + int(plain[np.abs(plain - reach).argmin()]),) * 2)
     reach = max(2, int(_SEAM * width))
     columns = levels[whole.top : whole.bottom, middle - reach : middle + reach]

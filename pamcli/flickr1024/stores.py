@@ -1,26 +1,31 @@
-"""The training patches of PASSRnet's and iPASSR's authors (paper, section 5.4), and how they lie on disk.
+"""Store the training patches of PASSRnet's and iPASSR's authors (paper, section 5.4) on disk.
 
-Both views are cut to a multiple of the scale, reduced by MATLAB's antialiased bicubic and rounded to 8 bits;
-windows of 30 x 90 pixels with a stride of 20 are taken from the low resolution, and what they show from the
-high one. The authors' loops begin at the third pixel and end before the last window that would fit.
+Both images are cut to a multiple of the scale, downscaled by MATLAB's antialiased bicubic and rounded to 8
+bits.
+Windows of 90x30 px with a stride of 20 px are cut from the low resolution and the same areas from the high
+one.
+The authors' loops begin at the third pixel and end before the last window that would fit.
 
 Folders, as the authors' script writes them, one for each patch:
 
     OUT/patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png
-    OUT/patches_x4.csv, OUT/patches_x4.json         manifest and index; beside, for nothing else may lie in it
+    OUT/patches_x4.csv, OUT/patches_x4.json         manifest and index, beside the folder of patches
 
 Packed, all pixels in one file, of which a patch is a window:
 
     OUT/x4/pixels.npy                               uint8; of each pair (H, 2, W, 3) and (H/4, 2, W/4, 3)
     OUT/x4/manifest.csv, OUT/x4/index.json
 
-Patches overlap nearly sevenfold, so whole pictures take a seventh of the room, which then fits into
-memory; the rows of both views lie side by side, so a patch is two short runs of bytes. `numpy.load(...,
-mmap_mode="r")` opens the file; the index holds the offsets.
+Patches overlap nearly sevenfold, so whole images take a seventh of the space and fit into memory. Rows of
+both
+images are interleaved, so a patch is two short runs of bytes. `numpy.load(..., mmap_mode="r")` opens the
+file;
+the index holds the offsets.
 
-The manifest of either is a CSV file with a line a patch: its number, the data set and the picture that it is
-from, the row and the column of its top left pixel and its height and width in low resolution, and the SHA-256
-of its pixels (high left, high right, low left, low right).
+Each line of the manifest (CSV) holds the number of a patch, its data set and image, row and column of its top
+left pixel, height and width in low resolution, and the SHA-256 of its pixels (high left, high right, low
+left,
+low right).
 """
 
 import csv
@@ -51,7 +56,7 @@ from pamcli.imaging.png import encode_png
 from pamcli.imaging.raster import decoding
 from pamcli.imaging.resize import imresize
 
-HEIGHT, WIDTH = 30, 90  # of a patch, pixels of low resolution
+HEIGHT, WIDTH = 30, 90  # px of low resolution, size of a patch
 STRIDE = 20
 SCALES = (2, 4)
 FORMAT = 1
@@ -64,23 +69,23 @@ StoreName = Literal["packed", "folders"]
 Pixels = NDArray[np.uint8]
 LARGEST_SIDE = 65_536
 Side = Annotated[int, Field(strict=True, ge=1, le=LARGEST_SIDE)]
-"""Pixels of a picture's width or height."""
+"""Width or height of an image (px)."""
 
 ANEW = "remove what was prepared and prepare it anew"
 
 
 @dataclass(frozen=True)
 class Views:
-    """Both views of a pair in both resolutions, side by side row by row."""
+    """Both images of a pair in both resolutions, interleaved by rows."""
 
     high: Pixels
-    """(H, 2, W, 3): [:, 0] is the left view, [:, 1] the right one."""
+    """(H, 2, W, 3): [:, 0] is the left image, [:, 1] the right one."""
     low: Pixels
     """(H / scale, 2, W / scale, 3)."""
 
 
 class Patch(NamedTuple):
-    """What a training step sees. Left and right are (30, 90, 3), and (30 scale, 90 scale, 3)."""
+    """A training sample. Left and right are (30, 90, 3), and (30 scale, 90 scale, 3)."""
 
     high_left: Pixels
     high_right: Pixels
@@ -88,7 +93,7 @@ class Patch(NamedTuple):
     low_right: Pixels
 
     def checksum(self) -> str:
-        """SHA-256 of the pixels: high left, high right, low left, low right."""
+        """Return the SHA-256 of the pixels: high left, high right, low left, low right."""
         digest = hashlib.sha256()
         for view in self:
             digest.update(np.ascontiguousarray(view).data)
@@ -96,27 +101,27 @@ class Patch(NamedTuple):
 
 
 def boxes(height: int, width: int) -> list[tuple[int, int]]:
-    """(row, column) of the top left pixel of every patch of a low-resolution picture, counted from 0."""
+    """Return (row, column), from 0, of the top left pixel of every patch of a low-resolution image."""
     rows, columns = _places(height, width)
     return [(row, column) for row in rows for column in columns]
 
 
 def _places(height: int, width: int) -> tuple[range, range]:
-    # 3 : 20 : height - 33 in MATLAB, which counts from 1 and takes the end in.
+    # 3 : 20 : height - 33 in MATLAB, which counts from 1 and includes the end.
     return range(2, height - HEIGHT - 3, STRIDE), range(2, width - WIDTH - 3, STRIDE)
 
 
 def cut_size(width: int, height: int, scale: int, halved: bool) -> tuple[int, int]:
-    """(width, height) of the high resolution that is left of a picture of this size."""
+    """Return the high-resolution (width, height) that is kept of an image of this size."""
     if halved:
         width, height = -(-width // 2), -(-height // 2)
     return width - width % scale, height - height % scale
 
 
 def read_views(pair: Pair, scale: int) -> Views:
-    """Read a pair and make its low resolution.
+    """Read a pair and downscale it.
 
-    Pictures of 16 bits are rounded to 8. Raises InputError: a picture that cannot be read, or two sizes.
+    Images of 16 bits are rounded to 8. Raises InputError if an image cannot be read or the sizes differ.
     """
     left, right = (eight_bits(location.read().pixels) for location in (pair.left, pair.right))
     if left.shape != right.shape:
@@ -131,7 +136,7 @@ def read_views(pair: Pair, scale: int) -> Views:
 
 
 def patch_at(views: Views, row: int, column: int) -> Patch:
-    """The patch whose top left pixel is there in low resolution; arrays of its own, not views."""
+    """Return a copy of the patch with this top left pixel in low resolution."""
 
     def window(pixels: Pixels, scale: int) -> Pixels:
         rows, columns = (slice(at * scale, (at + n) * scale) for at, n in ((row, HEIGHT), (column, WIDTH)))
@@ -143,7 +148,7 @@ def patch_at(views: Views, row: int, column: int) -> Patch:
 
 @dataclass(frozen=True)
 class StorePaths:
-    """Where a store and what belongs to it lie below an output folder."""
+    """Paths of a store and its files below an output folder."""
 
     store: Path
     manifest: Path
@@ -160,35 +165,35 @@ class StorePaths:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class PackedPicture:
-    """A pair in a store: where it lies, and which patches are its own."""
+    """A pair in a store: its location and its patches."""
 
     source: Text
     name: Text
     width: Side
     height: Side
-    """Height of the high resolution, cut to a multiple of the scale."""
+    """High-resolution height, cut to a multiple of the scale."""
     first: Annotated[Whole, Field(ge=1)]
     """Number of its first patch, from 1."""
     patches: Whole
     offset: Whole
-    """Number of its first pixel among all; of folders, what it would be."""
+    """Offset of its first pixel in the packed file (also set for folders)."""
 
     def boxes(self, scale: int) -> list[tuple[int, int]]:
-        """Top left corners of its patches in the low resolution, as `boxes` has them."""
+        """Return the top left corners of its patches in low resolution; see `boxes`."""
         return boxes(self.height // scale, self.width // scale)
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Index:
-    """What a store holds. Raises ValueError where parts of it contradict each other."""
+    """The contents of a store. Raises ValueError if they are inconsistent."""
 
     scale: Whole
     split: Text
     pictures: tuple[PackedPicture, ...]
     job: Request
-    """Options and pictures that it was made from."""
+    """Options and images that the store was made from."""
     left_out: tuple[tuple[Text, Text], ...] = ()
-    """Pairs that could not be read, with the reason."""
+    """Pairs that cannot be read, with the reason."""
 
     @pydantic.model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -213,12 +218,12 @@ class Index:
         return sum(picture.patches for picture in self.pictures)
 
     def names(self) -> tuple[str, ...]:
-        """Names of the patches: their numbers, with gaps where a pair was left out."""
+        """Return the names of the patches: their numbers, with gaps for excluded pairs."""
         spans = ((picture.first, picture.first + picture.patches) for picture in self.pictures)
         return tuple(f"{number:06d}" for start, end in spans for number in range(start, end))
 
     def sources(self) -> dict[str, dict[str, int]]:
-        """Source -> pairs and patches."""
+        """Return the numbers of pairs and patches by source."""
         counts: dict[str, dict[str, int]] = {}
         for picture in self.pictures:
             count = counts.setdefault(picture.source, {"pairs": 0, "patches": 0})
@@ -242,7 +247,7 @@ class Index:
 
 
 def read_index(path: Path) -> Index:
-    """Read the index of a store. Raises InputError: missing, damaged, or of a later version."""
+    """Read the index of a store. Raises InputError if it is missing, damaged, or of a later version."""
     found = read_json(path, ANEW)
     version = found.get("format") if isinstance(found, dict) else None
     if isinstance(version, int) and version > FORMAT:
@@ -251,13 +256,13 @@ def read_index(path: Path) -> Index:
 
 
 def pixels_of(width: int, height: int, scale: int) -> int:
-    """Bytes that a pair takes: both views, both resolutions."""
+    """Return the bytes of a pair: both images in both resolutions."""
     return 6 * (width * height + (width // scale) * (height // scale))
 
 
 def write_patch_folder(folder: Path, patch: Patch) -> None:
-    """One patch of the authors' tree. Raises OutputError."""
-    if folder.exists():  # a run that was killed may have left something half-written
+    """Write one patch as a folder in the authors' layout. Raises OutputError."""
+    if folder.exists():  # possibly left incomplete by a killed run
         with writing(folder):
             shutil.rmtree(folder)
     for name, pixels in zip(VIEW_FILES, patch, strict=True):
@@ -265,7 +270,7 @@ def write_patch_folder(folder: Path, patch: Patch) -> None:
 
 
 def allocate(path: Path, count: int) -> None:
-    """Make pixels.npy with room for so many pixels, unless it is there. Raises OutputError: a full disk."""
+    """Create pixels.npy with `count` pixels unless it exists. Raises OutputError, as for a full disk."""
     if path.exists() and path.stat().st_size == HEADER + count:
         return
     array = {"descr": "|u1", "fortran_order": False, "shape": (count,)}
@@ -275,27 +280,27 @@ def allocate(path: Path, count: int) -> None:
                 np.lib.format.write_array_header_1_0(stream, array)
                 assert stream.tell() == HEADER
                 stream.truncate(HEADER + count)
-                if hasattr(os, "posix_fallocate"):  # a full disk is noticed now, not in an hour
+                if hasattr(os, "posix_fallocate"):  # reports a full disk now instead of in an hour
                     os.posix_fallocate(stream.fileno(), 0, HEADER + count)
         except BaseException as error:
-            # Some file systems cannot reserve.
+            # Some file systems do not support reservation.
             if not isinstance(error, OSError) or error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 path.unlink(missing_ok=True)
                 raise
 
 
 def write_pixels(path: Path, offset: int, views: Views) -> None:
-    """Put a pair into its place. Raises OutputError."""
+    """Write a pair at its offset. Raises OutputError."""
     with writing(path), open(path, "r+b") as stream:
         stream.seek(HEADER + offset)
         stream.write(np.ascontiguousarray(views.high).data)
         stream.write(np.ascontiguousarray(views.low).data)
         stream.flush()
-        os.fsync(stream.fileno())  # before the mark that says it is done
+        os.fsync(stream.fileno())  # before the record that marks it as done
 
 
 def open_pixels(path: Path) -> Pixels:
-    """All pixels, mapped into memory. Raises InputError: missing, damaged."""
+    """Return all pixels, mapped into memory. Raises InputError if the file is missing or damaged."""
     with open_source(path, shown(path)), decoding(shown(path)):
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 1:
@@ -304,7 +309,7 @@ def open_pixels(path: Path) -> Pixels:
 
 
 def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
-    """A pair within all pixels: nothing is read before it is looked at."""
+    """Return a pair within the mapped pixels; nothing is read before it is accessed."""
     height, width = picture.height, picture.width
     middle = picture.offset + 6 * width * height
     end = picture.offset + pixels_of(width, height, scale)
@@ -314,7 +319,7 @@ def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
 
 
 def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
-    """checksums: of the patches of each picture of the index."""
+    """Return the manifest as CSV, given the checksums of the patches of each image."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(MANIFEST_COLUMNS)
@@ -328,7 +333,7 @@ def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Patch -> SHA-256. Raises InputError: missing, damaged."""
+    """Return the SHA-256 of each patch. Raises InputError if the file is missing or damaged."""
     try:
         with open(path, newline="", encoding="utf-8", errors="surrogateescape") as stream:
             return {line["patch"]: line["sha256"] for line in csv.DictReader(stream)}

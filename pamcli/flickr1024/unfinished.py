@@ -1,10 +1,10 @@
-"""A folder in which work goes on: what it is for, what of it is done, and how it becomes the result.
+"""Resume interrupted work: a folder with the request, the finished items and the growing result.
 
-    OUT/x4.unfinished/job.json          options and pictures: another run with the same ones goes on here
-    OUT/x4.unfinished/done/000012.json  what came of the twelfth picture; it is written last
-    OUT/x4.unfinished/store/            what is renamed to the result when all is done
+    OUT/x4.unfinished/job.json          options and images; a run with the same ones resumes here
+    OUT/x4.unfinished/done/000012.json  result for the twelfth image, written last
+    OUT/x4.unfinished/store/            renamed to the final name when everything is done
 
-So a run may end at any moment, and whatever it had done stays done.
+A run may thus be interrupted at any moment without losing finished items.
 """
 
 import json
@@ -28,16 +28,16 @@ from pamcli.workers import done_in_processes
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Request:
-    """What is asked for, of values that JSON has: equal requests have equal results."""
+    """Options and images in JSON types; equal requests have equal results."""
 
     options: dict[Text, Any]
     pictures: list[Any]
-    """What each is called, and what else decides the result."""
+    """Name of each image, and everything else that determines the result."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Record:
-    """The part of a result's record that says with what it was made."""
+    """The part of a result's record that contains its request."""
 
     job: Request
 
@@ -47,32 +47,32 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Item:
-    """The work on one picture or pair, whatever process does it."""
+    """The work on one image or pair, in any process."""
 
     number: int
     folder: Path
-    """The folder of all the work."""
+    """The folder of the whole work."""
 
     @property
     def record(self) -> Path:
-        """The file that is there when it is done, and says what came of it."""
+        """Path of the result file; it exists if the item is done."""
         return self.folder / "done" / f"{self.number:06d}.json"
 
     def mark(self, result: Any) -> None:
-        """Say what came of it, after all of it is on the disk. Raises OutputError."""
+        """Record the result, once all of it is on disk. Raises OutputError."""
         require_folder(self.folder, "job.json")
         write_json(self.record, result, indent=None)
 
     @abstractmethod
     def result(self) -> Any:
-        """What `mark` was given. Raises InputError: its record is damaged, what it speaks of is not there."""
+        """Return the recorded result. Raises InputError if it is damaged or its files are missing."""
 
     def read_record(self, kind: type[Kind]) -> Kind:
-        """What `mark` was given, of a type. Raises InputError."""
+        """Return the recorded result as type `kind`. Raises InputError."""
         return read_stored(kind, self.record, "remove this file, and what it is about is done anew")
 
     def require(self, path: Path, size: int = 0) -> None:
-        """Raise InputError where a part of the result, of so many bytes or more, is not there."""
+        """Raise InputError if a file of the result is missing or smaller than `size` bytes."""
         if not os.path.exists(path) or path.stat().st_size < size:
             said = f"{shown(self.record)} says that {shown(path)} is there, and it is not, or not whole"
             raise InputError(said, f"remove {shown(self.folder)} and begin anew")
@@ -83,27 +83,29 @@ AnItem = TypeVar("AnItem", bound=Item)
 
 @dataclass(frozen=True)
 class Unfinished(Generic[AnItem]):
-    """The work for a request, and its folder; nothing is made before `carry_out`."""
+    """The work for a request, and its folder; nothing is written before `carry_out`."""
 
     folder: Path
     target: Path
-    """What it becomes."""
+    """Path of the finished result."""
     record: Path
-    """A file that says with what the target was made."""
+    """File that records the request of the target."""
     request: Request
     items: tuple[AnItem, ...]
 
     @cached_property
     def done(self) -> frozenset[int]:
-        """Numbers of the items that an earlier run did."""
+        """Numbers of the items that an earlier run finished."""
         return frozenset(self.results())
 
     @cached_property
     def finished(self) -> bool:
-        """Whether the target is there already.
+        """True if the target already exists.
 
-        Raises UsageError: it is another request's, or the folder is; InputError: that cannot be read;
-        OutputError: it is not there, and cannot be written.
+        Raises:
+            UsageError: If the target or the folder belongs to another request.
+            InputError: If its record cannot be read.
+            OutputError: If the target does not exist and cannot be written.
         """
         begun, target = self.folder / "job.json", shown(self.target)
         if self.target.exists():
@@ -126,14 +128,14 @@ class Unfinished(Generic[AnItem]):
         return False
 
     def outlook(self) -> Iterator[str]:
-        """Tell what is there already."""
+        """Yield lines about the work that is already done."""
         if self.finished:
             yield f"{shown(self.target)} is finished already"
         elif self.done:
             yield f"{shown(self.target)} goes on: {len(self.done)} of {len(self.items)} pictures are done"
 
     def begin(self) -> Path:
-        """Make the folder; where the result grows. Raises OutputError."""
+        """Create the folder and return the path of the growing result. Raises OutputError."""
         store = self.folder / "store"
         with writing(store):
             store.mkdir(parents=True, exist_ok=True)
@@ -144,7 +146,7 @@ class Unfinished(Generic[AnItem]):
     def carry_out(
         self, do: Callable[[AnItem], None], workers: int, advance: Callable[[], None]
     ) -> dict[int, str]:
-        """Do what is not done yet; why some could not be read, by their numbers. advance: called for each."""
+        """Process the remaining items, calling `advance` for each, and return the errors by number."""
         done = self.results()
         for _ in done:
             advance()
@@ -157,24 +159,24 @@ class Unfinished(Generic[AnItem]):
         return dict(sorted(failed.items()))
 
     def results(self) -> dict[int, Any]:
-        """What came of each item so far, by its number. Raises InputError: a record of it is damaged."""
+        """Return the results so far by item number. Raises InputError if a record is damaged."""
         done = self.folder / "done"
         there = set(os.listdir(done)) if done.is_dir() else set()
         return {item.number: item.result() for item in self.items if item.record.name in there}
 
     def complete(self) -> None:
-        """Rename the store to its final name and drop the rest. Raises OutputError."""
+        """Rename the store to its final name and delete the rest. Raises OutputError."""
         store = self.folder / "store"
         with writing(self.target):
-            for left_over in store.glob(".pam-*.tmp"):  # of a run that was killed
+            for left_over in store.glob(".pam-*.tmp"):  # left by a killed run
                 left_over.unlink()
-            if store.exists():  # else the last run was stopped right behind the next line
+            if store.exists():  # missing if the last run was killed after renaming it
                 os.rename(store, self.target)
             shutil.rmtree(self.folder)
 
 
 def difference(old: Request, new: Request) -> str:
-    """Say in which way two requests differ; "" where they do not."""
+    """Return how two requests differ, or "" if they are equal."""
     for name in {**old.options, **new.options}:
         before, now = (request.options.get(name) for request in (old, new))
         if before != now:
@@ -185,12 +187,12 @@ def difference(old: Request, new: Request) -> str:
 
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
-    """Write a value as JSON, the same bytes for equal values. Raises OutputError."""
+    """Write a value as JSON with equal bytes for equal values. Raises OutputError."""
     write_atomically(path, (json.dumps(value, indent=indent) + "\n").encode())
 
 
 def check_space(path: Path, needed: int, files: int) -> None:
-    """Raise OutputError where a disk has not so many bytes, or not so many files, left."""
+    """Raise OutputError if a disk has too few free bytes or files."""
     folder = path.absolute()
     while not folder.exists():
         folder = folder.parent
@@ -198,7 +200,7 @@ def check_space(path: Path, needed: int, files: int) -> None:
     if needed > free:
         said = f"{shown(path)} needs about {size_text(needed)}, and {size_text(free)} are free"
         raise OutputError(said, "free some space or write to another disk")
-    if hasattr(os, "statvfs") and os.statvfs(folder).f_files:  # 0: the file system does not count them
+    if hasattr(os, "statvfs") and os.statvfs(folder).f_files:  # 0: not counted by the file system
         left = os.statvfs(folder).f_favail
         if files > left:
             said = f"{shown(path)} needs {files:,} files, and the disk has room for {left:,}"
@@ -206,7 +208,7 @@ def check_space(path: Path, needed: int, files: int) -> None:
 
 
 def size_text(count: int) -> str:
-    """Bytes for a person: "13.5 GB"."""
+    """Return a number of bytes for people, as "13.5 GB"."""
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
         if count >= 10**power:
             return f"{count / 10**power:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Hard cases: what matchers fail at, and in which share of the scenes each of them occurs. No torch here."""
+"""Define hard cases for matchers and the share of scenes with each of them. Does not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
@@ -21,7 +21,7 @@ CASES: Mapping[str, str] = {
     "flares": "a sun that dazzles the cameras",
     "rain": "streaks of rain, unlike in both views",
 }
-"""Every case by its name; of the first three a scene has one at most, of the others any."""
+"""Description of every case by name; a scene has at most one of the first three, but any of the others."""
 
 EXCLUSIVE = 3
 
@@ -29,7 +29,7 @@ EXCLUSIVE = 3
 @checked
 @dataclass(frozen=True)
 class HardCases:
-    """Share of the scenes with each of `CASES`. Raises UsageError: one that is not in [0, 1]."""
+    """Share of the scenes with each of `CASES`. Raises UsageError if a share is not in [0, 1]."""
 
     tunnels: Share = 0.0
     corridors: Share = 0.0
@@ -45,7 +45,7 @@ class HardCases:
     rain: Share = 0.0
 
     def of_one(self, rng: Generator) -> frozenset[str]:
-        """What a scene has, by chance. Where the first three have more than 1 together, they share it."""
+        """Draw the cases of one scene. If the first three sum to more than 1, they share the scenes."""
         shares: tuple[float, ...] = astuple(self)
         names = [each.name for each in fields(self)]
         chance = rng.random(len(shares))

@@ -1,6 +1,6 @@
-"""Things to be put in front of real pictures: posts, fences, twigs, wires, frames and shapes, as textures.
+"""Generate occluders for real images as textures: posts, fences, twigs, wires, frames and shapes.
 
-Texture tensors (4, FINER h, FINER w) as in `textures`: colours times opacity, and opacity.
+Texture tensors are (4, FINER h, FINER w) as in `textures`: colours times opacity, and opacity.
 """
 
 import math
@@ -16,19 +16,19 @@ from pamcli.scenes.textures import cut, made_up, opaque
 
 Picture = NDArray[np.uint8]
 
-FINER = 2  # texels a pixel
+FINER = 2  # texels per px
 
 
 def random_thing(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
-    """A thing for a picture (H, W, 3), up to about as large as that, with the slant that suits it.
+    """Return a random occluder for an image (H, W, 3), at most about its size, and its slant.
 
-    slant: standard deviation of how much its disparity changes from side to side, as a part of it.
+    The slant is the standard deviation of its relative change in disparity from side to side.
     """
     return THINGS[rng.choice(len(THINGS), p=_SHARES)](rng, picture)
 
 
 def _sized(rng: Generator, picture: Picture, high: float, wide: float) -> tuple[int, int]:
-    """Texels of a thing at most so high and wide, in parts of the picture's height."""
+    """Return rows and columns (texels) for limits given in parts of the image height."""
     height = len(picture)
     rows, columns = (math.exp(rng.uniform(math.log(part / 4), math.log(part))) for part in (high, wide))
     return max(8, int(FINER * height * rows)), max(8, int(FINER * height * columns))
@@ -63,19 +63,19 @@ def _wire(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
 
 
 def _shape(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
-    """A solid outline."""
+    """Return a solid shape."""
     rows, columns = _sized(rng, picture, 0.7, 0.7)
     return cut(_surface(rng, picture, rows, columns), looks.random_shape(rng, rows, columns)), 0.1
 
 
 def _framework(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
-    """What stands behind is seen through it: frames, wheels, tubes."""
+    """Return a frame, wheel or tubes with large holes."""
     rows, columns = _sized(rng, picture, 0.9, 0.9)
     return cut(_surface(rng, picture, rows, columns), looks.framework(rng, rows, columns)), 0.1
 
 
 def _surface(rng: Generator, picture: Picture, rows: int, columns: int) -> Tensor:
-    """One colour, a made-up look, or that of another part of the picture."""
+    """Return one colour, a generated texture, or another part of the image."""
     height, width = picture.shape[:2]
     look = rng.random()
     if look < 0.2:

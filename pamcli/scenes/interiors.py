@@ -1,4 +1,4 @@
-"""Corridors, and the walls of tunnels: seen along between a floor, a ceiling and two sides."""
+"""Generate corridors and tunnel walls, viewed lengthwise between a floor, a ceiling and two sides."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
 from pamcli.scenes.textures import TextureLibrary, bare, opaque
 
-NARROWEST = 1.5  # baselines from the left camera to a side: the right view must see it, too
+NARROWEST = 1.5  # baselines from the left camera to a side, so that the right camera is inside too
 
 LAMPS = 256  # texels from one lamp to the next
 
@@ -20,7 +20,7 @@ LAMPS = 256  # texels from one lamp to the next
 def make_corridor(
     rng: Generator, library: TextureLibrary, height: int, width: int, largest: float, cases: frozenset[str]
 ) -> Stage:
-    """largest: disparity of the nearest things, pixels. The layers cover both views."""
+    """Return a corridor whose nearest objects have disparity `largest` (px); its layers cover both views."""
     focal, middle = width * rng.uniform(0.6, 1.4), (rng.uniform(0.2, 0.8), rng.uniform(0.25, 0.7))
     centre = float(middle[0] * width), float(middle[1] * height)
     camera = Camera(
@@ -51,7 +51,7 @@ def make_corridor(
 
 
 def line_tunnel(stage: Stage, half_width: float, metre: float) -> None:
-    """Sides, a ceiling with lamps, at times with bevels between them, and what is seen at the end."""
+    """Add the sides and end of a tunnel, a ceiling with lamps, and sometimes bevels."""
     rng, camera = stage.rng, stage.camera
     edges = camera.centre[0], stage.width - camera.centre[0]
     sides = [max(half_width, edge / (1.1 * stage.largest), NARROWEST) for edge in edges]
@@ -72,13 +72,13 @@ def line_tunnel(stage: Stage, half_width: float, metre: float) -> None:
 
 
 def _plane(stage: Stage, origin: Vector, across: Vector, down: Vector, texture: Tensor, texel: float) -> None:
-    """An endless one, through `origin`, one texel of its texture so many baselines."""
+    """Add an endless plane through `origin` whose texels measure `texel` baselines."""
     homography, surface = stage.camera.frame(origin, texel * across, texel * down)
     stage.add(Layer(surface, texture, homography, endless=True))
 
 
 def _lamps(rng: Generator, grey: float, light: float) -> Tensor:
-    """Even but for a lamp, brighter than white, and its shine; rows run along, two times to a lamp."""
+    """Return a uniform texture with a lamp brighter than white and its glow; rows run along the tunnel."""
     rows, columns = LAMPS // 2, 96
     y, x = np.arange(rows)[:, None], np.arange(columns)[None]
     middle, half = rng.uniform(0, columns), rng.uniform(1.5, 8, 2)
@@ -91,7 +91,7 @@ def _lamps(rng: Generator, grey: float, light: float) -> Tensor:
 
 
 def _door(stage: Stage, sign: int, side: float, above: float, end: float) -> None:
-    """A door, a board or a window in the left (-1) or right side, in one colour, with a frame."""
+    """Add a framed door, board or window of one colour to the left (-1) or right (1) side."""
     rng, camera = stage.rng, stage.camera
     z = camera.focal / stage.log_uniform(end, 0.9 * stage.largest)
     storey = camera.height + above

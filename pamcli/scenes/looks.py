@@ -1,7 +1,8 @@
-"""Outlines of objects, and looks of what stands in streets: cars, windows, facades, roads, skies, leaves.
+"""Generate outlines of objects, and textures for streets: cars, windows, facades, roads, skies, leaves.
 
-Outlines are opacity masks (H, W) float32 in [0, 1], soft over about a pixel at their edges. Texture tensors
-as in `textures`; with a fifth channel, the share of the reflection, where it shines.
+Outlines are opacity masks (H, W) float32 in [0, 1] with edges softened over about a pixel. Texture tensors
+are
+as in `textures`; those of shiny surfaces have a fifth channel, the share of the reflection.
 """
 
 import cv2
@@ -20,13 +21,13 @@ Colours = NDArray[np.float64]
 
 
 def random_shape(rng: Generator, height: int, width: int) -> Mask:
-    """Any of the outlines below."""
+    """Return a random box, ellipse, polygon, blob or ring."""
     outline = (box, ellipse, polygon, blob, ring)[rng.integers(5)]
     return outline(rng, height, width)
 
 
 def thin_shape(rng: Generator, height: int, width: int) -> Mask:
-    """Bars, nets, wires and branches: parts of 1 to 6 pixels, mostly holes."""
+    """Return bars, a net or branches: parts of 1 to 6 px, mostly holes."""
     outline = (bars, net, branches)[rng.integers(3)]
     return outline(rng, height, width)
 
@@ -52,7 +53,7 @@ def ring(rng: Generator, height: int, width: int) -> Mask:
 
 
 def polygon(rng: Generator, height: int, width: int) -> Mask:
-    """A star-shaped polygon of 3 to 9 corners."""
+    """Return a star-shaped polygon with 3 to 9 corners."""
     corners = int(rng.integers(3, 10))
     angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
     radius = rng.uniform(0.4, 1.0, corners)
@@ -63,7 +64,7 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
 
 
 def blob(rng: Generator, height: int, width: int) -> Mask:
-    """A closed curve whose radius swings."""
+    """Return a closed curve with a varying radius."""
     x, y = _grid(height, width)
     angle, edge = np.arctan2(y, x), np.full((height, width), 0.7)
     for order in range(2, 7):
@@ -72,7 +73,7 @@ def blob(rng: Generator, height: int, width: int) -> Mask:
 
 
 def bars(rng: Generator, height: int, width: int) -> Mask:
-    """Parallel bars, as of a fence."""
+    """Return parallel bars, as of a fence."""
     along = np.arange(width)[None] + rng.uniform(-0.3, 0.3) * np.arange(height)[:, None]
     thickness = rng.uniform(1, 5)
     spacing = thickness + rng.uniform(6, 60)
@@ -81,7 +82,7 @@ def bars(rng: Generator, height: int, width: int) -> Mask:
 
 
 def net(rng: Generator, height: int, width: int) -> Mask:
-    """Crossing bars."""
+    """Return crossing bars."""
     thickness = rng.uniform(1, 3)
     turn = rng.uniform(-0.6, 0.6)
     spacing = rng.uniform(10, 40)
@@ -92,7 +93,7 @@ def net(rng: Generator, height: int, width: int) -> Mask:
 
 
 def branches(rng: Generator, height: int, width: int) -> Mask:
-    """A few straight sticks in any direction."""
+    """Return a few straight sticks in random directions."""
     x, y = np.arange(width)[None], np.arange(height)[:, None]
     mask = np.zeros((height, width), np.float32)
     for _ in range(int(rng.integers(1, 7))):
@@ -104,14 +105,14 @@ def branches(rng: Generator, height: int, width: int) -> Mask:
 
 
 def framework(rng: Generator, height: int, width: int) -> Mask:
-    """A frame with crossbars, a wheel with spokes, or bent tubes, thin or thick, around large holes."""
+    """Return a frame with crossbars, a wheel with spokes, or bent tubes around large holes."""
     mask = np.zeros((height, width), np.uint8)
     thickness = max(2, round(min(height, width) * np.exp(rng.uniform(np.log(0.03), np.log(0.2)))))
     kind = rng.integers(3)
     if kind == 0:
         for side, across in ((height, False), (width, True)):
             count = int(rng.integers(2, 6))
-            thick = max(1, min(thickness, side // (2 * count)))  # holes as wide as what is between them
+            thick = max(1, min(thickness, side // (2 * count)))  # keeps the holes as wide as the bars
             for place in np.linspace(0, side - thick, count).astype(int):
                 band = slice(place, place + thick)
                 mask[(slice(None), band) if across else band] = 255
@@ -132,18 +133,18 @@ def framework(rng: Generator, height: int, width: int) -> Mask:
 
 
 def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Columns and rows in [-1, 1]."""
+    """Return the columns and rows of a mask, scaled to [-1, 1]."""
     return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
 
 
 def _soft(inside: NDArray[np.float64]) -> Mask:
-    """Opacity from the distance inside the edge, in pixels."""
+    """Return the opacity for distances inside the edge (px)."""
     mask: Mask = np.clip(inside + 0.5, 0, 1).astype(np.float32)
     return mask
 
 
 def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
-    """(H, W, 3) and the share (H, W) of the reflection as a texture of five channels."""
+    """Return a texture with five channels from colours (H, W, 3) and the share (H, W) of the reflection."""
     share = torch.from_numpy(np.ascontiguousarray(gloss, np.float32))[None]
     return torch.cat((opaque(np.clip(colours, 0, 1)), share))
 
@@ -161,9 +162,9 @@ def paint_colour(rng: Generator) -> Colours:
 def body(
     rng: Generator, colour: Colours, rows: int, columns: int, aspect: float = 1.0, wheel: float = 0.0
 ) -> Tensor:
-    """A car's side, front or rear: even paint, brighter above, a crease, a dark sill, perhaps wheels.
+    """Return a car's side, front or rear: paint brighter above, a crease, a dark sill, optional wheels.
 
-    aspect: width over height; wheel: their radius, in parts of the height.
+    `aspect` is width over height; `wheel` is the radius in parts of the height.
     """
     y = np.linspace(0, 1, rows)[:, None, None]
     x = np.linspace(0, 1, columns)[None, :, None]
@@ -180,7 +181,7 @@ def body(
             radius = np.hypot((x[..., 0] - centre) * aspect, y[..., 0] - 0.95) / wheel
             colours[radius < 1], gloss[radius < 1] = 0.02, 0
             colours[radius < 0.6], gloss[radius < 0.6] = rim, 0.1
-    else:  # lamps and a plate
+    else:  # lamps and a number plate
         for centre, half, level in ((0.12, 0.09, 0.8), (0.88, 0.09, 0.8), (0.5, 0.14, 0.9)):
             row = 0.65 if half > 0.1 else 0.4
             lamp = ((np.abs(x - centre) < half) & (np.abs(y - row) < 0.08))[..., 0]
@@ -190,7 +191,7 @@ def body(
 
 
 def windows(rng: Generator, colour: Colours, rows: int, columns: int, panes: int) -> Tensor:
-    """Dark glass that shines, in a frame of the body's colour, divided by pillars."""
+    """Return dark, shiny glass in a frame of the body's colour, divided by pillars."""
     y = np.linspace(0, 1, rows)[:, None]
     x = np.linspace(0, 1, columns)[None]
     glass = (y > 0.1) & (y < 0.95) & (np.abs(x - 0.5) < 0.47)
@@ -204,7 +205,7 @@ def windows(rng: Generator, colour: Colours, rows: int, columns: int, panes: int
 def facade(
     rng: Generator, library: TextureLibrary, rows: int, columns: int, storeys: int, bays: int
 ) -> Tensor:
-    """A wall with rows of like windows, ledges between storeys, and perhaps shops below."""
+    """Return a wall with rows of equal windows, and perhaps ledges between storeys."""
     wall = _plaster(rng, library, rows, columns)
     y = np.linspace(0, storeys, rows, endpoint=False)[:, None]
     x = np.linspace(0, bays, columns, endpoint=False)[None]
@@ -239,7 +240,7 @@ def _plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -
 
 
 def asphalt(rng: Generator, size: int) -> Tensor:
-    """Smooth: a grain, faint blotches."""
+    """Return a smooth road surface with grain and faint blotches."""
     level = rng.uniform(0.15, 0.5)
     tone = 1 + rng.uniform(-0.04, 0.04) * np.array([1, 0, -1.0])
     blotches = noise(rng, size, size, finest=16)[..., None]
@@ -248,7 +249,7 @@ def asphalt(rng: Generator, size: int) -> Tensor:
 
 
 def sky(rng: Generator) -> Tensor:
-    """White as of too much light, or blue that fades to white; now and then with faint clouds."""
+    """Return an overexposed white sky, or blue fading to white, sometimes with faint clouds."""
     y = np.linspace(0, 1, 64)[:, None, None]
     blue = np.array([rng.uniform(0.3, 0.8), rng.uniform(0.6, 1), 1.0])
     if rng.random() < 0.5:
@@ -263,7 +264,7 @@ def sky(rng: Generator) -> Tensor:
 
 
 def leaves(rng: Generator, rows: int, columns: int) -> Tensor:
-    """A crown or a bush: leaves in light and in shadow, ragged at its edge, with holes."""
+    """Return a tree crown or bush with lit and shaded leaves, a ragged edge and holes."""
     green = np.array([rng.uniform(0.25, 0.8), rng.uniform(0.45, 0.75), rng.uniform(0.1, 0.3)])
     y, x = np.linspace(-1, 1, rows)[:, None], np.linspace(-1, 1, columns)[None]
     coarse = noise(rng, rows, columns, finest=8, coarsest=64)
@@ -277,14 +278,14 @@ def leaves(rng: Generator, rows: int, columns: int) -> Tensor:
 
 
 def dapples(rng: Generator, size: int, darkness: float) -> Tensor:
-    """Shadows of leaves: black, its opacity in blotches up to `darkness`."""
+    """Return shadows of leaves: black blotches with an opacity of up to `darkness`."""
     pattern = noise(rng, size, size, finest=4, coarsest=128)
     opacity = darkness * np.clip((pattern - rng.uniform(0.35, 0.7)) * rng.uniform(6, 20) + 0.5, 0, 1)
     return torch.cat((torch.zeros(3, size, size), torch.from_numpy(opacity.astype(np.float32))[None]))
 
 
 def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
-    """What is mirrored in glass and paint: a scene, or sky above dark, with highlights here and there."""
+    """Return an image mirrored in glass and paint: a photo or noise, sometimes with highlights."""
     if library.photos and rng.random() < 0.6:
         texture = library.background(rng)
     else:
@@ -295,7 +296,7 @@ def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
 
 
 def highlights(rng: Generator, rows: int, columns: int) -> Tensor:
-    """A few bright spots, brighter than white, in the dark."""
+    """Return a few spots brighter than white on black."""
     y, x = torch.arange(rows)[:, None], torch.arange(columns)[None]
     light = torch.zeros(rows, columns)
     for _ in range(int(rng.integers(1, 4))):
@@ -306,7 +307,7 @@ def highlights(rng: Generator, rows: int, columns: int) -> Tensor:
 
 
 def blurred_shadow(rng: Generator, size: int) -> Tensor:
-    """Black, of any outline and softness."""
+    """Return a black shape of random outline and softness."""
     mask = torch.from_numpy(random_shape(rng, size, size))[None, None]
     reach = int(rng.integers(0, size // 6))
     if reach:
@@ -315,7 +316,7 @@ def blurred_shadow(rng: Generator, size: int) -> Tensor:
 
 
 def post(rng: Generator, rows: int, columns: int) -> Tensor:
-    """A round post, lit from one side: dark, grey or coloured, at times in bands."""
+    """Return a round post lit from one side: dark, grey or coloured, sometimes with bands."""
     x = np.linspace(-1, 1, columns)[None, :, None]
     grey = rng.random() < 0.75
     colour = np.full(3, rng.choice([0.05, 0.15, 0.4, 0.7])) if grey else rng.uniform(0.1, 0.8, 3)

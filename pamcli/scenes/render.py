@@ -1,8 +1,8 @@
-"""Drawing both views of a scene, with exact disparity.
+"""Render both views of a scene with exact disparity.
 
-Points of a view are traced to their surface and sampled once from its texture. Of several surfaces at a
-point the one of the largest disparity is seen: it is the nearest. A pixel's colour is made of five points,
-its centre and its corners, which neighbours share; its disparity and its visibility are those of its centre.
+Points of a view are traced to their surface and sampled once from its texture. The surface with the largest
+disparity is the nearest, so it hides the others. A pixel's colour combines five points, its centre and its
+corners, which neighbours share; its disparity and visibility are those of its centre.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,38 +17,39 @@ from torch import Tensor
 
 from pamcli.scenes.surfaces import Surface
 
-SOLID = 0.5  # from this opacity on a pixel belongs to the surface, and has its disparity
+SOLID = 0.5  # smallest opacity at which a pixel belongs to the surface and has its disparity
 
 HIDES = 0.5
-"""Pixels of disparity by which another surface must be nearer to hide one: what is less far in front covers
-less than half a pixel of it."""
+"""Difference in disparity (px) at which a nearer surface hides another; a smaller one covers less than
+half a
+pixel of it."""
 
-COARSEST = 8  # textures are reduced at most 2^8 times: what is smaller is as good as even
-SHARPER = 0.75  # levels that a texture is read finer than pixels are: a pixel is made of several points
+COARSEST = 8  # textures are downscaled at most 2^8 times; beyond that they look uniform
+SHARPER = 0.75  # levels finer than a pixel at which textures are sampled, as a pixel has several points
 
 MOST_FORESHORTENED = 4.0
-"""A pixel longer than wide on a texture sees its mean side, but not less than this part of its length."""
+"""A pixel longer than wide on a texture samples its mean side, but at least this part of its length."""
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, pixels)
+Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, px)
 
 
 @dataclass(frozen=True, eq=False)
 class Decal:
-    """A picture that lies on a layer, as a mark or a shadow does."""
+    """An image on top of a layer, such as a road mark or a shadow."""
 
     texture: Tensor
-    """(4, h, w), colours times opacity, and opacity."""
+    """(4, h, w): colours times opacity, and opacity."""
     homography: NDArray[np.float64]
-    """(3, 3) from left (x, y, 1) to texels, centres at whole numbers."""
+    """(3, 3) homography from left (x, y, 1) to texels; texel centres are whole numbers."""
     endless: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Reflection:
-    """What is mirrored in a layer: seen where the layer is, but with a disparity of its own."""
+    """A mirror image on a layer, with its own disparity."""
 
     texture: Tensor
-    """(4, h, w), opaque; it goes on, mirrored, beyond its borders."""
+    """(4, h, w), opaque; repeated by mirroring beyond its borders."""
     disparity: float
     density: tuple[float, float]
     """Texels per pixel, across and down."""
@@ -61,42 +62,42 @@ class Layer:
 
     surface: Surface
     texture: Tensor
-    """(4, h, w), colours times opacity, and opacity; or (5, h, w): and the share of the reflection, times
+    """(4, h, w): colours times opacity, and opacity; or (5, h, w) with the share of the reflection times
     opacity."""
     homography: NDArray[np.float64]
-    """Homography (3, 3) from (x, y, 1) to texels, as that of a `Decal`."""
+    """(3, 3) homography from (x, y, 1) to texels, as in `Decal`."""
     endless: bool = False
-    """The texture, all opaque, goes on, mirrored, beyond its borders."""
+    """If True, the opaque texture is repeated by mirroring beyond its borders."""
     clips: tuple[tuple[float, float, float], ...] = ()
-    """Only where p x + q y + r > 0 in the left view, for each (p, q, r)."""
+    """The layer is limited to p x + q y + r > 0 in the left view, for each (p, q, r)."""
     box: Box | None = None
-    """Around all of it; None: it may be anywhere."""
+    """Bounding box, or None if unbounded."""
     light: float = 1.0
     """Factor of the colours."""
     decals: tuple[Decal, ...] = ()
     reflection: Reflection | None = None
     unseen: int | None = None
-    """The view that sees the back of it, and so nothing: 0 left, 1 right."""
+    """View from which only the back is seen, so that the layer is invisible: 0 left, 1 right."""
 
     @property
     def middle_disparity(self) -> float:
-        """Disparity in the middle of its box, without waves."""
+        """Disparity (px) in the middle of the box, without waves."""
         x0, y0, x1, y1 = self.box or (0, 0, 0, 0)
         return self.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
 
 
 @dataclass(frozen=True)
 class Views:
-    """What a renderer makes. Shapes (H, W), colours (3, H, W)."""
+    """A rendered pair. Maps have shape (H, W), colours (3, H, W)."""
 
     left: Tensor
-    """RGB, white is 1; light that is mirrored may be brighter."""
+    """RGB, white is 1; mirrored light may be brighter."""
     right: Tensor
     disparity: Tensor
-    """Disparity of the left view, pixels, >= 0, exact."""
+    """Exact disparity of the left view, px, >= 0."""
     right_disparity: Tensor
     visible: Tensor
-    """Bool: left pixels whose surface point the right view sees."""
+    """Boolean mask of left pixels visible in both views."""
 
 
 def render(
@@ -108,11 +109,15 @@ def render(
     sharpness: float = 0.5,
     dtype: torch.dtype = torch.float32,
 ) -> Views:
-    """Both views of `layers`, in any order; together they must cover both views.
+    """Render both views of `layers`, given in any order; together they must cover both views.
 
-    drift: row of the left view seen at the right view's (x, y) less y, at x = 0 and its change over the
-    width, in pixels (a rig that is not perfectly rectified). sharpness: the share of a pixel's centre in its
-    colour; the rest is the mean of its corners. dtype: of the computation and of the result.
+    Args:
+        layers: Surfaces of the scene.
+        height: Height of the views (px).
+        width: Width of the views (px).
+        drift: Rectification error (px): left row minus right row at x = 0, and its change over the width.
+        sharpness: Weight of a pixel's centre in its colour; the rest is the mean of its corners.
+        dtype: Type of the computation and of the result.
     """
     like = torch.empty(0, dtype=dtype)
     sampled = cache(lambda part: Pyramid(part.texture.to(like), part.endless))
@@ -125,19 +130,19 @@ def render(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the points of a window lie on a surface; (2, h, w) each."""
+    """Positions of the points of a window on a surface; (2, h, w) each."""
 
     rows: slice
     columns: slice
     x: Tensor
-    """Left columns."""
+    """Columns of the left view."""
     y: Tensor
     disparity: Tensor
     """-2 where the surface is clipped or behind the camera."""
 
 
 class _Canvas:
-    """One view while it is drawn: (2, H + 1, W + 1) points, of pixels the centres and upper left corners."""
+    """A view being rendered: (2, H + 1, W + 1) points, the centres and upper left corners of its pixels."""
 
     def __init__(
         self,
@@ -147,7 +152,7 @@ class _Canvas:
         like: Tensor,
         sampled: "Callable[[Layer | Decal | Reflection], Pyramid]",
     ) -> None:
-        """drift: of the right view; None: this is the left one. like: a tensor of the type and device."""
+        """Start a view of `drift` (None: the left view), on the device and with the type of `like`."""
         self.height, self.width, self.drift, self.sampled = height, width, drift, sampled
         self._offset = like.new_tensor([0.0, -0.5])[:, None, None]
         shape = (2, height + 1, width + 1)
@@ -161,7 +166,7 @@ class _Canvas:
 
     @property
     def layer(self) -> Tensor:
-        """Index of the surface that is seen."""
+        """Index of the visible surface at each pixel."""
         return self._layer[0, : self.height, : self.width]
 
     def colours(self, sharpness: float) -> Tensor:
@@ -171,11 +176,11 @@ class _Canvas:
         return sharpness * centres[:, :-1, :-1] + (1 - sharpness) * mean
 
     def draw(self, layers: Sequence[Layer]) -> None:
-        """layers: with their index as their name."""
+        """Render layers; each is known by its index."""
         seen_here = [i for i, layer in enumerate(layers) if layer.unseen != (self.drift is not None)]
         placed: list[tuple[int, _Place]] = []
         for i in seen_here:
-            # What is opaque: the nearest of all is known before any texture is read.
+            # Endless layers are opaque: the nearest one is known before any texture is read.
             if layers[i].endless and (place := self._place(layers[i])) is not None:
                 window = (slice(None), place.rows, place.columns)
                 nearer = place.disparity > self._nearest[window]
@@ -184,14 +189,14 @@ class _Canvas:
                 placed.append((i, place))
         for i, place in placed:
             self._paint(i, layers[i], place, self._layer[:, place.rows, place.columns] == i)
-        # Objects from far to near, so that soft edges are laid over what is behind them.
+        # Objects are drawn from far to near, so that soft edges blend with the background.
         for i in sorted(seen_here, key=lambda i: layers[i].middle_disparity):
             if not layers[i].endless and (place := self._place(layers[i])) is not None:
                 seen = place.disparity > self._nearest[:, place.rows, place.columns]
                 self._paint(i, layers[i], place, seen)
 
     def _place(self, layer: Layer) -> _Place | None:
-        """Where a layer can be seen; None: nowhere."""
+        """Return the window in which a layer may be visible, or None."""
         left, top, right, bottom = 0, 0, self.width + 1, self.height + 1
         surface, like = layer.surface, self._offset
         if layer.box is not None:
@@ -218,7 +223,7 @@ class _Canvas:
         return _Place(slice(top, bottom), slice(left, right), x, y, disparity.masked_fill(hidden, -2.0))
 
     def _paint(self, index: int, layer: Layer, place: _Place, seen: Tensor) -> None:
-        """Lay the points `seen` (2, h, w) of a layer over a window of the view."""
+        """Paint the points `seen` (2, h, w) of a layer over a window of the view."""
         flat = seen.flatten().nonzero()[:, 0]
         if not len(flat):
             return
@@ -250,7 +255,7 @@ class _Canvas:
         self._layer.view(-1)[place_of[solid]] = index
 
     def _texels(self, picture: Layer | Decal, x: Tensor, y: Tensor) -> tuple[Tensor | slice, Tensor]:
-        """Find on which of the left places (N,) a picture lies, (M,), and its texels there (C, M)."""
+        """Return the indices (M,) of left positions (N,) inside a texture, and its texels there (C, M)."""
         h = picture.homography.tolist()
         inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
         u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse
@@ -267,23 +272,23 @@ class _Canvas:
 
 
 def _visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tensor:
-    """Left pixels whose surface is the one seen where they go to, or has nothing nearer before it there."""
+    """Return the left pixels whose match in the right view shows the same surface or an equally near one."""
     height, width, disparity = left.height, left.width, left.disparity
     x = torch.arange(width, device=disparity.device)[None] - disparity
     y = torch.arange(height, device=disparity.device)[:, None] - drift[0] - drift[1] * x / width
     column, row = x.round().long(), y.round().long()
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
     place = (row.clamp(0, height - 1), column.clamp(0, width - 1))
-    # Where two surfaces meet, rounding may lead to the other one: its disparity is the same there.
+    # At the border of two surfaces, rounding may hit the other one, which has the same disparity there.
     as_near = (right.disparity[place] - disparity).abs() < HIDES
     return inside & (as_near | (right.layer[place] == left.layer))
 
 
 class Pyramid:
-    """A texture and its reductions: each texel of level k is the mean of 2^k x 2^k."""
+    """A texture and its downscaled levels: each texel of level k is the mean of 2^k x 2^k."""
 
     def __init__(self, texture: Tensor, endless: bool) -> None:
-        """texture: (C, h, w); endless: it goes on, mirrored, beyond its borders."""
+        """Start with a texture (C, h, w), mirrored beyond its borders if `endless`."""
         self._levels = [texture]
         self._endless = endless
 
@@ -296,7 +301,7 @@ class Pyramid:
         return self._levels[k]
 
     def sample(self, u: Tensor, v: Tensor, across: Tensor, down: Tensor) -> Tensor:
-        """(C, N) at texels (u, v), of a level that fits `across` and `down` texels per pixel; all (N,)."""
+        """Return the texture (C, N) at (u, v), with `across` and `down` texels per pixel; all (N,)."""
         texels = torch.maximum((across * down).sqrt(), torch.maximum(across, down) / MOST_FORESHORTENED)
         level = (texels.clamp(2**SHARPER, 2**COARSEST).log2() - SHARPER).round()
         if self._endless:
@@ -314,7 +319,7 @@ class Pyramid:
     def _sample_level(self, u: Tensor, v: Tensor, k: int) -> Tensor:
         texture = self.level(k)
         rows, columns = texture.shape[1:]
-        size = 2**k  # of a texel: both views must find it at the same place, whatever the level
+        size = 2**k  # in texels of level 0, so that all levels agree on positions
         grid = torch.stack(((2 * u + 1) / (size * columns) - 1, (2 * v + 1) / (size * rows) - 1), -1)
         padding = "border" if self._endless else "zeros"
         sampled = F.grid_sample(texture[None], grid[None, None], "bilinear", padding, align_corners=False)
@@ -322,6 +327,6 @@ class Pyramid:
 
 
 def _mirrored(u: Tensor, length: int) -> Tensor:
-    """Texels of a row that goes on, mirrored, at both ends."""
+    """Return texel positions of a row that is mirrored at both ends."""
     u = (u + 0.5) % (2 * length)
     return torch.minimum(u, 2 * length - u) - 0.5

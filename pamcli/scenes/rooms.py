@@ -1,4 +1,4 @@
-"""Rooms with things in them, and loose things anywhere before a wall."""
+"""Generate rooms with objects, and loose objects in front of a wall."""
 
 import numpy as np
 from numpy.random import Generator
@@ -12,7 +12,7 @@ from pamcli.scenes.textures import TextureLibrary
 def make_room(
     rng: Generator, library: TextureLibrary, height: int, width: int, largest: float, cases: frozenset[str]
 ) -> Stage:
-    """largest: disparity of the nearest things, pixels. The layers cover both views."""
+    """Return a room whose nearest objects have disparity `largest` (px); its layers cover both views."""
     focal = width * float(rng.uniform(0.7, 1.6))
     inside = rng.random() >= (0.3 if "walls" in cases else 0.6) or "floors" in cases
     share = rng.uniform(0.2, 0.8, 2) if inside else (0.5, 0.5)
@@ -30,7 +30,7 @@ def _few_or_many(rng: Generator, least: int, most: int) -> range:
 
 
 def _loose(stage: Stage) -> None:
-    """A tilted or curved background and objects anywhere before it."""
+    """Add a tilted or curved background and objects anywhere in front of it."""
     rng, (x, y) = stage.rng, stage.camera.centre
     far = stage.uniform(0.02, 0.4) * stage.largest
     tilt = stage.uniform(0, 0.65)
@@ -51,13 +51,13 @@ def _loose(stage: Stage) -> None:
 
 
 def _room(stage: Stage) -> None:
-    """The inside of a box seen towards its back wall, furniture and things in it."""
+    """Add the inside of a box facing its back wall, with furniture and objects."""
     rng, (x, y) = stage.rng, stage.camera.centre
     back = stage.uniform(0.15, 0.6) * stage.largest
     tilts = rng.normal(0, 0.2), rng.normal(0, 0.1)
     stage.endless(Surface.tilted(back, x, y, *tilts, stage.camera.focal))
     near = back / (CLOSEST * stage.largest)
-    # Rows from the vanishing point to the foot of the wall, and to its top.
+    # Rows from the vanishing point to the foot and to the top of the wall.
     floor = max(stage.uniform(0.1, 0.6) * stage.height, near * (stage.height - y))
     stage.endless(Surface(-back * y / floor, 0.0, back / floor), case="floors")
     if rng.random() < 0.4:
@@ -65,7 +65,7 @@ def _room(stage: Stage) -> None:
         stage.endless(Surface(back * y / ceiling, 0.0, -back / ceiling))
     for side in (-1, 1):
         if rng.random() < 0.5:
-            # As steep as `CLOSEST` lets it be.
+            # Side walls are at most as steep as `CLOSEST` permits.
             most = CLOSEST * stage.largest / max(x if side < 0 else stage.width - x, 0.1 * stage.width)
             slope = back / (stage.uniform(0.15, 0.8) * stage.width)
             slope = side * min(slope, most, 2.0 if side < 0 else 0.7)
@@ -80,7 +80,7 @@ def _room(stage: Stage) -> None:
     for _ in _few_or_many(rng, 3, 18):
         disparity = back + (stage.largest - back) * float(rng.beta(1, 1.3))
         size, at = stage.extent(), stage.uniform(-0.05, 1.15) * stage.width
-        if rng.random() < 0.5:  # it stands on the floor
+        if rng.random() < 0.5:  # the object stands on the floor
             middle = y + disparity * floor / back - size[0] / 2
             stage.thing(disparity, at, middle, size, (0.6, 0.15), 0.1)
         else:
@@ -88,7 +88,7 @@ def _room(stage: Stage) -> None:
 
 
 def _crate(stage: Stage, foot: Vector, disparity: float) -> None:
-    """A box with a picture on each face, its foot in space, unless it is too near or cannot be drawn."""
+    """Add a box with a texture on each face, standing at `foot`, unless it is too near to render."""
     rng = stage.rng
     height, width = (side / disparity for side in stage.extent())
     block = Block(foot, stage.uniform(-np.pi, np.pi), stage.log_uniform(0.15, 1.5) * width, width, height)
@@ -99,7 +99,7 @@ def _crate(stage: Stage, foot: Vector, disparity: float) -> None:
 
 
 def _table(stage: Stage, horizon: float, fall: float) -> None:
-    """The top of one: a plane above the floor, cut to a quadrangle."""
+    """Add a table top: a plane above the floor, cut to a quadrangle."""
     lift = fall * stage.uniform(1.2, 2.5)
     near = horizon + stage.uniform(0.2, 0.9) * stage.largest / lift
     far = horizon + stage.uniform(0.4, 0.9) * (near - horizon)
@@ -111,7 +111,7 @@ def _table(stage: Stage, horizon: float, fall: float) -> None:
 
 
 def _thin_things(stage: Stage) -> None:
-    """Poles, fences, nets, wires: in about half of the scenes."""
+    """Add poles, fences, nets or wires to about half of the scenes."""
     rng = stage.rng
     for _ in range(int(rng.choice([0, 1, 2, 4], p=[0.5, 0.2, 0.2, 0.1]))):
         disparity = stage.uniform(0.15, 1.0) * stage.largest

@@ -1,4 +1,4 @@
-"""A scene by its number: made up, drawn, and photographed by two cameras that are nearly alike."""
+"""Generate a scene from its number, render it, and simulate two slightly different cameras."""
 
 from dataclasses import dataclass, replace
 
@@ -20,43 +20,43 @@ from pamcli.scenes.streets import make_street
 from pamcli.scenes.textures import TextureLibrary
 from pamcli.scenes.weather import glaring, photographed_in
 
-SMALLEST_RANGE = 6  # every scene's largest disparity is at least about this, pixels
-LARGEST_PART = 0.4  # and at most about this part of the width: what is nearer leaves the right view
-USUAL_RANGE = 45.0, 130.0  # of the largest disparity, pixels, as cameras on cars and on desks have it ...
+SMALLEST_RANGE = 6  # px, about the smallest value of a scene's largest disparity
+LARGEST_PART = 0.4  # part of the width, the largest disparity; nearer objects leave the right view
+USUAL_RANGE = 45.0, 130.0  # px, common range of the largest disparity, for cameras on cars and desks ...
 USUAL = 0.6  # ... and the share of such scenes
-STREETS = 0.45  # share of the scenes
+STREETS = 0.45  # share of street scenes
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Layers, and by how much the pair is not rectified."""
+    """The layers of a scene, and its rectification error."""
 
     layers: tuple[Layer, ...]
     drift: tuple[float, float]
-    """Rows by which the pair is off, at x = 0, and their change over the width; see `render`."""
+    """Vertical shift (px) of the pair at x = 0, and its change over the width; see `render`."""
 
 
 @dataclass(frozen=True)
 class ScenePair:
-    """What both cameras see of a scene, with its exact truth."""
+    """The images of both cameras with exact ground truth."""
 
     left: NDArray[np.uint8]
     """(H, W, 3) RGB."""
     right: NDArray[np.uint8]
     disparity: NDArray[np.float32]
-    """(H, W) of the left view, pixels, >= 0, known everywhere."""
+    """(H, W) ground truth of the left image, px, >= 0, known everywhere."""
     right_disparity: NDArray[np.float32]
-    """(H, W) of the right view, pixels, >= 0, known everywhere."""
+    """(H, W) ground truth of the right image, px, >= 0, known everywhere."""
     visible: NDArray[np.bool_]
-    """(H, W) left pixels that the right view sees too."""
+    """(H, W) mask of left pixels visible in both images."""
 
 
 def scene_pair(
     library: TextureLibrary, seed: int, number: int, height: int, width: int, hard: HardCases = NONE
 ) -> ScenePair:
-    """The scene `number` of the series `seed`, in pictures of (height, width); always the same one."""
+    """Return scene `number` of the series `seed` at (height, width) px; equal arguments give equal scenes."""
     rng = np.random.default_rng((seed, number))
-    cases = hard.of_one(rng.spawn(1)[0])  # a stream of its own: without hard cases a scene stays as it was
+    cases = hard.of_one(rng.spawn(1)[0])  # a separate stream, so that scenes without hard cases stay the same
     scene = make_scene(rng, library, height, width, cases)
     sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
@@ -72,9 +72,9 @@ def scene_pair(
 def make_scene(
     rng: Generator, library: TextureLibrary, height: int, width: int, cases: frozenset[str] = frozenset()
 ) -> Scene:
-    """A random scene for views of (height, width) pixels: a street, loose layers, or a room with objects.
+    """Return a random scene for views of (height, width) px: a street, loose layers, or a room.
 
-    cases: of `hard_cases.CASES` those that it has.
+    `cases` are the names from `hard_cases.CASES` that the scene has.
     """
     if rng.random() < USUAL:
         largest = float(rng.uniform(*USUAL_RANGE)) * min(1.0, LARGEST_PART * width / USUAL_RANGE[1])
@@ -102,7 +102,7 @@ def make_scene(
 
 
 def make_glossy(stage: Stage) -> None:
-    """Let half of what is there mirror its surroundings, and put panes of glass before it."""
+    """Make half of the layers mirror their surroundings, and add panes of glass in front."""
     rng = stage.rng
     around = looks.surroundings(rng, stage.library)
     for index, layer in enumerate(stage.layers):
@@ -123,7 +123,7 @@ def make_glossy(stage: Stage) -> None:
 
 
 def _shaded(rng: Generator, layer: Layer) -> Layer:
-    """Light a layer; let shadows fall on backgrounds; let some objects reflect."""
+    """Light a layer, cast shadows on backgrounds, and make some objects reflect."""
     layer = replace(layer, light=layer.light * float(rng.uniform(0.6, 1.2)))
     if layer.endless:
         unshaded = layer.box is not None or rng.random() < 0.5
@@ -139,7 +139,7 @@ def _shaded(rng: Generator, layer: Layer) -> Layer:
 
 
 def _blurred_shadow(rng: Generator, layer: Layer) -> Decal:
-    """Somewhere on a background."""
+    """Return a shadow at a random place on a background."""
     rows, columns = layer.texture.shape[1:]
     scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))
     x, y = rng.uniform(0, columns), rng.uniform(0, rows)
@@ -148,12 +148,12 @@ def _blurred_shadow(rng: Generator, layer: Layer) -> Decal:
 
 
 def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Pictures (H, W, 3) of both views (3, H, W): light, colour, vignetting, blur, noise, 8 bits."""
+    """Return images (H, W, 3) of both views (3, H, W) with exposure, colour, vignetting, blur and noise."""
     gamma = float(np.exp(rng.normal(0, 0.2)))
-    # Exposed for an even grey, more or less; what is far brighter is white.
+    # The exposure aims at medium grey; much brighter light becomes white.
     mean = float(left.mean())
     light = float(np.clip(rng.uniform(0.28, 0.5) / max(mean, 0.02), 0.6, 2.5)) if rng.random() < 0.8 else 1.0
-    unlike = float(rng.choice([0.0, 1.0, 3.0], p=[0.3, 0.5, 0.2]))  # how far the cameras differ
+    unlike = float(rng.choice([0.0, 1.0, 3.0], p=[0.3, 0.5, 0.2]))  # difference between the cameras
     blur = float(rng.choice([0.0, rng.uniform(0.3, 0.8)], p=[0.75, 0.25]))
     noise = float(rng.choice([0.0, rng.uniform(0.002, 0.01), rng.uniform(0.01, 0.03)], p=[0.3, 0.5, 0.2]))
     pictures = []
@@ -162,7 +162,7 @@ def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.
         picture = (light * view).clamp(0, 1).pow(exponent).permute(1, 2, 0).float().numpy()
         gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
         picture = picture * gain.astype(np.float32)
-        if unlike and rng.random() < 0.3:  # vignetting
+        if unlike and rng.random() < 0.3:
             x, y = (np.linspace(-1, 1, side, dtype=np.float32) for side in (view.shape[2], view.shape[1]))
             picture *= (1 - rng.uniform(0, 0.25) * (x**2 + y[:, None] ** 2) / 2)[..., None]
         sigma = blur + unlike * abs(rng.normal(0, 0.08))

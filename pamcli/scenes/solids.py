@@ -1,7 +1,7 @@
-"""Solids in space: faces of consistent geometry, each in its own light, and the shadow that they cast.
+"""Define solids in space: faces with consistent geometry and lighting, and the shadows that they cast.
 
-Space has its origin at the left camera: x to the right, y down, z forward, in units of the baseline. So a
-point of disparity d lies at ((x - cx) / d, (y - cy) / d, focal / d), and a plane n . P = 1 has n . ray = d.
+The origin is the left camera: x to the right, y down, z forward, in units of the baseline. A point of
+disparity d lies at ((x - cx) / d, (y - cy) / d, focal / d), and a plane n . P = 1 has n . ray = d.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,34 +22,34 @@ RIGHT, DOWN, AHEAD = np.eye(3)
 
 SHADOW_TEXELS = 40
 
-THINNEST = 1e-4  # sine of the angle between a face and the line of sight under which it is left out
+THINNEST = 1e-4  # smallest sine of the angle between a visible face and the line of sight
 
 
 @dataclass(frozen=True)
 class Camera:
     focal: float
-    """Pixels."""
+    """px."""
     centre: tuple[float, float]
-    """Column and row, which may lie outside the picture."""
+    """Column and row (px); may lie outside the image."""
     height: float
-    """Above the ground, baselines."""
+    """Height above the ground, in baselines."""
     view: tuple[int, int]
-    """Width and height of the pictures."""
+    """Width and height of the images (px)."""
 
     def ground_at(self, x: float, disparity: float) -> Vector:
-        """The point of the ground in column x at a disparity (pixels)."""
+        """Return the point of the ground in column x at a disparity (px)."""
         return np.array([(x - self.centre[0]) / disparity, self.height, self.focal / disparity])
 
     def sees(self, points: Vector) -> bool:
-        """Whether one of the views may hold something of what lies between points (N, 3)."""
+        """Return True if one of the views may show a part of the hull of points (N, 3)."""
         box = self.box(points)
         if box is None:
             return True
-        nearest = self.focal / float(points[:, 2].min())  # it lies further left in the right view
+        nearest = self.focal / float(points[:, 2].min())  # shift to the left in the right view
         return box[2] >= 0 and box[0] - nearest <= self.view[0] and box[3] >= 0 and box[1] <= self.view[1]
 
     def box(self, points: Vector) -> Box | None:
-        """Around points (N, 3); None where some of them are too near to be projected."""
+        """Return the box around projected points (N, 3), or None if some are too near to project."""
         if points[:, 2].min() < 1:
             return None
         seen = points[:, :2] * (self.focal / points[:, 2:]) + np.array(self.centre)
@@ -57,10 +57,10 @@ class Camera:
         return x0, y0, x1, y1
 
     def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface]:
-        """See the plane through `origin` with two of its vectors: its homography from left (x, y, 1) to
-        (s, t, 1), where a point of it is origin + s across + t down; and its surface.
+        """Return the homography and the surface of the plane through `origin` with two of its vectors.
 
-        Raises ValueError where it cannot be a `Surface`.
+        The homography maps left (x, y, 1) to (s, t, 1), for the point origin + s across + t down.
+        Raises ValueError if the plane is seen edge-on or is not a valid `Surface`.
         """
         normal = np.cross(across, down)
         distance = float(normal @ origin)
@@ -76,20 +76,20 @@ class Camera:
 
 @dataclass(frozen=True)
 class Light:
-    """Light of the sun, which throws shadows, and of the sky."""
+    """Direct sunlight, which casts shadows, and ambient light of the sky."""
 
     direction: Vector
-    """Direction in which it shines; y > 0."""
+    """Direction of the rays; y > 0."""
     ambient: float
-    """Share of the light that comes from everywhere."""
+    """Share of ambient light."""
 
     def on(self, inward: Vector) -> float:
-        """What a face sends back whose normal points away from the viewer into the solid."""
+        """Return the light reflected by a face with this normal, which points into the solid."""
         length = float(np.linalg.norm(inward) * np.linalg.norm(self.direction))
         return self.shining(max(0.0, float(inward @ self.direction) / length))
 
     def shining(self, facing: float) -> float:
-        """What is sent back by what faces the sun so far: 0 not at all, 1 fully."""
+        """Return the reflected light for the cosine of the angle to the sun: 0 facing away, 1 facing it."""
         return self.ambient + (1 - self.ambient) * facing
 
 
@@ -98,11 +98,11 @@ class Face:
     """A parallelogram, or a trapezoid in its place, seen from outside."""
 
     origin: Vector
-    """Its upper left corner."""
+    """Upper left corner."""
     across: Vector
     down: Vector
     taper: float = 1.0
-    """Width of its upper edge in parts of the lower one."""
+    """Width of the upper edge in parts of the lower one."""
 
 
 def face(
@@ -115,10 +115,19 @@ def face(
     reflection: Reflection | None = None,
     cutout: bool = False,
 ) -> Layer | None:
-    """A layer that shows a face; None where no view sees it.
+    """Return a layer that shows a face, or None if no view sees it.
 
-    texels: across and down, for a texture that is repeated; None: it fills the face. cutout: the texture has
-    its own outline. Raises ValueError as `Camera.frame`.
+    Args:
+        camera: Camera of the scene.
+        light: Light of the scene.
+        of: Face to show.
+        texture: Texture of the face.
+        texels: Texels across and down of a repeated texture; None: the texture fills the face.
+        reflection: Mirror image on the face.
+        cutout: If True, the texture has its own outline.
+
+    Raises:
+        ValueError: If the face is seen edge-on; see `Camera.frame`.
     """
     corners = np.stack([of.origin + i * of.across + j * of.down for i in (0, 1) for j in (0, 1)])
     inward = np.cross(of.across, of.down)
@@ -145,12 +154,12 @@ def face(
 
 @dataclass(frozen=True)
 class Block:
-    """A box, or what is left of one whose top is shorter or narrower; it stands upright."""
+    """An upright box whose top may be shorter or narrower than its base."""
 
     foot: Vector
-    """The middle of its base."""
+    """Centre of the base."""
     heading: float
-    """Direction of its length, radians from z to x."""
+    """Direction of the length, in radians from z to x."""
     length: float
     width: float
     height: float
@@ -158,14 +167,14 @@ class Block:
     """Parts of the base."""
     top_width: float = 1.0
     top_shift: float = 0.0
-    """How far the middle of its top lies ahead, in parts of the length."""
+    """Shift of the top's centre ahead, in parts of the length."""
 
     @property
     def along(self) -> Vector:
         return np.array([np.sin(self.heading), 0.0, np.cos(self.heading)])
 
     def ring(self, top: bool) -> Vector:
-        """(4, 3), its corners, clockwise from above: rear left, front left, front right, rear right."""
+        """Return the corners (4, 3), clockwise from above: rear left, front left, front right, rear right."""
         ahead = self.length / 2 * self.along
         aside = self.width / 2 * np.array([np.cos(self.heading), 0.0, -np.sin(self.heading)])
         middle = self.foot
@@ -175,10 +184,10 @@ class Block:
         return np.array([middle + i * ahead + j * aside for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
 
     def faces(self) -> Iterator[tuple[str, Face]]:
-        """Name (left, front, right, rear, top) and shape of each face but the lowest."""
+        """Yield the name (left, front, right, rear, top) and shape of each face except the bottom."""
         base, top = self.ring(False), self.ring(True)
         for right, name in enumerate(("left", "front", "right", "rear")):
-            left = (right + 1) % 4  # seen from outside, the corner that comes next clockwise is on the left
+            left = (right + 1) % 4  # seen from outside, the next corner clockwise is on the left
             across = base[right] - base[left]
             taper = float(np.linalg.norm(top[right] - top[left]) / np.linalg.norm(across))
             middle = (top[left] + top[right]) / 2
@@ -186,18 +195,18 @@ class Block:
         yield "top", Face(top[1], top[2] - top[1], top[0] - top[1])
 
     def corners(self) -> Vector:
-        """(8, 3)."""
+        """Return all corners, (8, 3)."""
         return np.concatenate([self.ring(False), self.ring(True)])
 
     def nearest(self) -> float:
-        """The least z of it."""
+        """Return the smallest z of the block."""
         return float(self.corners()[:, 2].min())
 
 
 def shadow(
     camera: Camera, light: Light, base: Sequence[Vector] | Vector, height: float, darkness: float
 ) -> Decal | None:
-    """Shadow of a thing with its base on the ground, thrown there; None where it lies behind the camera."""
+    """Return the shadow of an object with this base on the ground, or None if it lies behind the camera."""
     thrown = light.direction * (height / light.direction[1])
     points = np.array([[*base], [*(base + thrown)]]).reshape(-1, 3)[:, [0, 2]]
     size = np.maximum(1.2 * np.ptp(points, axis=0), 1e-3)

@@ -1,4 +1,4 @@
-"""What scenes are put together with: chance, textures, a camera and a light, and the layers so far."""
+"""Provide the stage of a scene: random generator, textures, camera, light, and the layers so far."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from pamcli.scenes.solids import Block, Camera, Light, face
 from pamcli.scenes.surfaces import STEEPEST, Surface, Wave
 from pamcli.scenes.textures import TextureLibrary, cut
 
-MOST_STRETCHED = 1.5  # cut-outs keep their shape up to this factor between width and height
+MOST_STRETCHED = 1.5  # largest change of the aspect ratio of cut-outs
 
 CLOSEST = 1.2
-"""Walls, floors and ceilings come at most this much nearer than the nearest things, within the view."""
+"""Largest disparity of walls, floors and ceilings in the view, relative to that of the nearest objects."""
 
 
 @dataclass
@@ -26,10 +26,10 @@ class Stage:
     height: int
     width: int
     largest: float
-    """Disparity of the nearest things, pixels."""
+    """Disparity of the nearest objects, px."""
     camera: Camera
     cases: frozenset[str] = frozenset()
-    """Names from `hard_cases.CASES`: what the scene has of them."""
+    """Names from `hard_cases.CASES` that the scene has."""
     layers: list[Layer] = field(default_factory=list)
 
     def uniform(self, low: float, high: float) -> float:
@@ -52,9 +52,10 @@ class Stage:
         texels: Mapping[str, tuple[float, float]] | None = None,
         reflection: Reflection | None = None,
     ) -> bool:
-        """The faces of a block; False where it cannot be drawn, and is not.
+        """Add the faces of a block, or return False if it cannot be rendered.
 
-        texture: of a face by its name and its rows and columns of about a texel a pixel.
+        `texture` returns the texture of a face for its name and its rows and columns (about a texel per
+        pixel).
         """
         disparity = self.camera.focal / max(block.nearest(), 1.0)
         try:
@@ -74,7 +75,7 @@ class Stage:
         return True
 
     def background(self, case: str = "walls") -> Tensor:
-        """A texture of a wall, or of a floor ("floors"): mostly bare where the scene has that case."""
+        """Return a texture for a wall, or for a floor ("floors"): mostly bare if the scene has that case."""
         bare = case in self.cases and self.rng.random() < 0.85
         return textures.bare(self.rng) if bare else self.library.background(self.rng)
 
@@ -85,12 +86,12 @@ class Stage:
         density: float = 0.0,
         case: str = "walls",
     ) -> None:
-        """A ground, wall or backdrop; density: texels per pixel, 0: any; case: as of `background`."""
+        """Add a ground, wall or backdrop with `density` texels per pixel (0: random); see `background`."""
         texture = self.background(case)
         size = min(texture.shape[1:]) / 2
         density = density or self.log_uniform(0.6, 2.2)
         x, y = self.uniform(0.2, 0.8) * self.width, self.uniform(0.2, 0.8) * self.height
-        if surface.disparity_at(x, y) <= 0.2:  # beyond the horizon: anchor the texture where the plane is
+        if surface.disparity_at(x, y) <= 0.2:  # beyond the horizon: anchor the texture on the plane
             y = self.height - 1.0 if surface.c > 0 else 0.0
             x = (0.0 if surface.b < 0 else self.width - 1.0) if surface.b else x
         if surface.disparity_at(x, y) <= 0.2:
@@ -110,10 +111,11 @@ class Stage:
         *,
         thin: bool = False,
     ) -> None:
-        """An object of about size (height, width), pixels, around (x, y), unless it is too small to see.
+        """Add an object of about `size` (height, width) px around (x, y), unless it is too small to see.
 
-        tilt, turn: standard deviations of angles (radians): about the upright and the level axis, and about
-        the line of sight.
+        `tilt` and `turn` are standard deviations of angles (radians): about the vertical and the horizontal
+        axis, and
+        about the line of sight.
         """
         if min(size) < 3 or size[0] * size[1] < 24:
             return
@@ -132,7 +134,7 @@ class Stage:
         *,
         wavy: float = 0.0,
     ) -> None:
-        """A picture of an object, as `thing` places it; wavy: probability that it is curved."""
+        """Add a textured object, placed as by `thing`; `wavy` is the probability that it is curved."""
         (height, width), (rows, columns) = size, texture.shape[1:]
         tilts = self.angle(tilt[0], 1.2), self.angle(tilt[1], 1.2)
         surface = Surface.tilted(disparity, x, y, *tilts, self.camera.focal)
@@ -141,12 +143,12 @@ class Stage:
         homography = surface.texture_map((x, y), middle, density, self.angle(turn, 3.2), *lens)
         if wavy and self.rng.random() < wavy:
             surface = self.waved(surface, min(0.15 * disparity, 0.1 * width))
-        # In perspective an object tilted away stays within twice its diagonal.
+        # In perspective, an object tilted away stays within twice its diagonal.
         reach = 1.1 * float(np.hypot(height, width))
         self.add(Layer(surface, texture, homography, box=(x - reach, y - reach, x + reach, y + reach)))
 
     def _look(self, height: float, width: float, thin: bool) -> tuple[Tensor, float, float]:
-        """A texture for an object of about this size, with the height and width that it is to have."""
+        """Return a texture for an object of about this size, with its final height and width."""
         rng = self.rng
         if not thin and rng.random() < 0.5 and (texture := self.library.cutout(rng)) is not None:
             own = texture.shape[2] / texture.shape[1]
@@ -158,13 +160,13 @@ class Stage:
         return cut(self.skin(rows, columns), outline(rng, rows, columns)), height, width
 
     def skin(self, rows: int, columns: int) -> Tensor:
-        """An opaque texture of an object; with even walls now and then even, too."""
+        """Return an opaque texture for an object; sometimes uniform in scenes with the case "walls"."""
         if "walls" in self.cases and self.rng.random() < 0.3:
             return textures.bare(self.rng)[:, None, None, 0, 0].expand(-1, rows, columns).clone()
         return self.library.skin(self.rng, rows, columns)
 
     def waved(self, surface: Surface, amplitude: float) -> Surface:
-        """The surface, curved by one to three waves of at most `amplitude` pixels together."""
+        """Return the surface curved by one to three waves of at most `amplitude` px in total."""
         waves, room = [], STEEPEST * 0.9 - max(surface.b, 0)
         for _ in range(int(self.rng.integers(1, 4))):
             k = 2 * np.pi / (self.log_uniform(0.08, 1.0) * self.width)
@@ -175,7 +177,7 @@ class Stage:
         return Surface(surface.a, surface.b, surface.c, tuple(waves))
 
     def extent(self) -> tuple[float, float]:
-        """Height and width of a loose object, pixels."""
+        """Return a random height and width (px) for a loose object."""
         least = 0.06 if self.rng.random() < 0.4 else 0.25
         size = self.log_uniform(least, 0.95) * min(self.height, 0.7 * self.width)
         aspect = self.log_uniform(0.4, 2.5)

@@ -1,4 +1,4 @@
-"""Streets: smooth roads with marks and curbs, houses, parked cars, many posts, trees, under a bright sky."""
+"""Generate streets: smooth roads with marks and curbs, houses, parked cars, posts, trees, a bright sky."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,40 +23,40 @@ MOST_SHADOWS = 12
 class Street(Stage):
     light: Light = field(kw_only=True)
     metre: float = field(kw_only=True)
-    """Baselines."""
+    """Baselines per metre."""
     half_road: float = field(kw_only=True)
     """Baselines from the axis of the road to its edge."""
     darkness: float = field(kw_only=True)
     """Opacity of shadows."""
     reflection: Tensor = field(kw_only=True)
-    """What is mirrored in glass and paint."""
+    """Image mirrored in glass and paint."""
     shadows: list[Decal] = field(default_factory=list)
 
     def shine(self, disparity: float) -> Reflection:
-        """Reflection of a surface at `disparity`: what it mirrors lies mostly far behind it."""
+        """Return the reflection on a surface at `disparity`; mirrored objects mostly lie far behind it."""
         scale = self.log_uniform(0.3, 2.0)
         density = scale, scale * self.uniform(0.5, 2)
         return Reflection(self.reflection, disparity * self.uniform(-0.4, 0.7), density)
 
     def texels(self, size: float, disparity: float, most: int = 320) -> int:
-        """Texels for a length (baselines) seen at a disparity."""
+        """Return the number of texels for a length (baselines) seen at a disparity."""
         return int(np.clip(1.3 * size * disparity, 8, most))
 
     def cast(self, base: list[Vector] | Vector, height: float) -> None:
-        """Let a shadow fall on the road."""
+        """Add a shadow to the road."""
         if len(self.shadows) < MOST_SHADOWS and self.darkness > 0.05:
             thrown = shadow(self.camera, self.light, base, height, self.darkness)
             self.shadows += [thrown] if thrown is not None else []
 
     def somewhere(self, nearest: float, farthest: float) -> tuple[Vector, float]:
-        """A point of the ground in view, and its disparity: at most `nearest` parts of the largest."""
+        """Return a visible point of the ground and its disparity, at most `nearest` parts of the largest."""
         disparity = self.log_uniform(min(farthest, 0.3 * self.largest), nearest * self.largest)
         return self.camera.ground_at(self.uniform(-0.05, 1.1) * self.width, disparity), disparity
 
     def board(
         self, foot: Vector, size: tuple[float, float], texture: Tensor, *, cutout: bool, lean: float = 0.0
     ) -> None:
-        """Upright, of width and height, facing the camera but for a lean (radians)."""
+        """Add an upright rectangle (width, height) that faces the camera, leaning by `lean` radians."""
         across = size[0] * np.array([np.cos(lean), np.sin(lean), 0.0])
         down = size[1] * np.array([-np.sin(lean), np.cos(lean), 0.0])
         shine = self.shine(self.camera.focal / foot[2]) if len(texture) == 5 else None
@@ -67,7 +67,7 @@ class Street(Stage):
 
 
 def car(street: Street, *, parked: bool) -> None:
-    """A body and a cabin; or a van: one tall box with windows."""
+    """Add a car with body and cabin, or a van: a tall box with windows."""
     rng, metre = street.rng, street.metre
     foot, disparity = street.somewhere(0.85, 3.0)
     ways = [0.0, np.pi, np.pi / 2, -np.pi / 2]
@@ -122,7 +122,7 @@ def car(street: Street, *, parked: bool) -> None:
 
 
 def post(street: Street) -> None:
-    """A lamp post, a bollard, a mast with lights or with a sign: up from the ground."""
+    """Add a lamp post, bollard, traffic light or sign."""
     rng, metre = street.rng, street.metre
     foot, disparity = street.somewhere(0.9, 4.0)
     if rng.random() < 0.5:
@@ -146,7 +146,7 @@ def post(street: Street) -> None:
 
 
 def tree(street: Street) -> None:
-    """A trunk, and a crown of one to three bunches of leaves."""
+    """Add a trunk with a crown of one to three bunches of leaves."""
     rng, metre = street.rng, street.metre
     foot, disparity = street.somewhere(0.7, 3.0)
     if abs(foot[0]) < street.half_road:
@@ -166,7 +166,7 @@ def tree(street: Street) -> None:
 
 
 def standing(street: Street) -> None:
-    """A person, an animal, a thing: a cut-out, or a shape with a photograph's look."""
+    """Add a standing cut-out (person, animal, object), or a shape with a random texture."""
     rng = street.rng
     foot, disparity = street.somewhere(0.95, 5.0)
     height = street.uniform(0.4, 2.1) * street.metre
@@ -182,7 +182,7 @@ def standing(street: Street) -> None:
 def make_street(
     rng: Generator, library: TextureLibrary, height: int, width: int, largest: float, cases: frozenset[str]
 ) -> Street:
-    """largest: disparity of the nearest things, pixels. The layers cover both views."""
+    """Return a street whose nearest objects have disparity `largest` (px); its layers cover both views."""
     uniform = rng.uniform
     horizon, vanishing = uniform(0.05, 0.65) * height, uniform(0.0, 1.1) * width
     at_foot = largest * uniform(0.5, 0.95)
@@ -222,7 +222,7 @@ def make_street(
 
 
 def _ground(street: Street) -> None:
-    """Add the ground, with marks, and what shadows have fallen on it."""
+    """Add the ground with its marks and shadows."""
     rng, camera, metre = street.rng, street.camera, street.metre
     texel = metre * street.log_uniform(0.008, 0.03)
     smooth = rng.random() < 0.7 or "tunnels" in street.cases
@@ -241,7 +241,7 @@ def _ground(street: Street) -> None:
 
 
 def _marks(street: Street) -> list[Decal]:
-    """Lines along the road, whole or dashed, and now and then across it."""
+    """Return solid or dashed lines along the road, and sometimes across it."""
     rng, camera, metre = street.rng, street.camera, street.metre
     marks, worn = [], street.uniform(0.4, 1.0)
     for _ in range(int(rng.integers(0, 5))):
@@ -252,7 +252,7 @@ def _marks(street: Street) -> list[Decal]:
             texture *= ((torch.arange(600) / period) % 1 < part)[:, None]
         texture[:3] *= street.uniform(0.75, 1.0)
         sideways, along = street.uniform(0.1, 0.25) * metre / 6 * RIGHT, 0.1 * metre * AHEAD
-        if rng.random() < 0.15:  # across
+        if rng.random() < 0.15:
             origin = np.array([-30 * metre, camera.height, street.uniform(4, 20) * metre])
             sideways, along = 4 * sideways[[2, 1, 0]], along[[2, 1, 0]]
         marks.append(Decal(texture, camera.frame(origin, sideways, along)[0]))
@@ -271,7 +271,7 @@ def _sky(street: Street) -> None:
 
 
 def _houses(street: Street, side: int) -> None:
-    """A row of them along one side of the road."""
+    """Add a row of houses along one side of the road."""
     rng, metre, camera = street.rng, street.metre, street.camera
     edge = street.width - camera.centre[0] if side > 0 else camera.centre[0]
     line = max(street.half_road + street.uniform(1, 8) * metre, edge / (1.1 * street.largest), 1.5)
@@ -311,7 +311,7 @@ def _curb(street: Street, side: int) -> None:
 
 
 def _far_things(street: Street) -> None:
-    """A hedge, a row of trees, a photograph: something at the end of the road."""
+    """Add hedges, facades or textured rectangles at the end of the road."""
     rng, library = street.rng, street.library
     for _ in range(int(rng.integers(1, 4))):
         disparity = street.log_uniform(1.0, max(1.5, 0.12 * street.largest))

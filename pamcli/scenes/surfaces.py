@@ -1,8 +1,8 @@
-"""Surfaces of a scene: where a left pixel sits in the right view, where it sits in the texture, and back.
+"""Map surfaces of a scene between left view, right view and texture.
 
-Coordinates: (x, y) pixels of the left view, pixel centres at whole numbers; a point at (x, y) of disparity
-d is at (x - d, y) in the right view. A surface is a plane of space, whose disparity is a linear function of
-(x, y), with waves on it.
+Coordinates are pixels (x, y) of the left view with centres at whole numbers; a point at (x, y) of disparity
+d is at (x - d, y) in the right view. A surface is a plane in space, whose disparity is linear in (x, y), with
+optional waves.
 """
 
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 STEEPEST = 0.8
-"""Largest change of disparity per column: from 1 on, a surface turns its back to the right view."""
+"""Largest change of disparity per column; from 1 on, a surface shows its back to the right view."""
 
 NEWTON_STEPS = 6
 
 
 @dataclass(frozen=True)
 class Wave:
-    """A ripple of the surface: amplitude * sin(kx x + ky y + phase), in pixels of disparity."""
+    """A ripple of the surface: amplitude * sin(kx x + ky y + phase), px of disparity."""
 
     amplitude: float
     kx: float
@@ -30,9 +30,9 @@ class Wave:
 
 @dataclass(frozen=True)
 class Surface:
-    """disparity(x, y) = a + b x + c y + waves. Raises ValueError where it is too steep to invert.
+    """The surface disparity(x, y) = a + b x + c y + waves. Raises ValueError if it is too steep to invert.
 
-    A plane that is steeper than that turns its back to the right view, whose columns run against its own.
+    A plane steeper than that shows its back to the right view, in which its columns are reversed.
     """
 
     a: float
@@ -49,29 +49,29 @@ class Surface:
     def tilted(
         cls, disparity: float, x: float, y: float, tilt_x: float, tilt_y: float, focal: float
     ) -> "Surface":
-        """Plane with `disparity` at (x, y), turned by two angles (radians) away from facing the camera."""
+        """Return a plane with `disparity` at (x, y), turned by two angles (radians) from the image plane."""
         b = float(np.clip(disparity / focal * np.tan(tilt_x), -STEEPEST, STEEPEST / 2))
         c = float(disparity / focal * np.tan(tilt_y))
         return cls(disparity - b * x - c * y, b, c)
 
     @property
     def ripple(self) -> float:
-        """The most that waves add or take away, pixels."""
+        """Largest disparity (px) that waves add or subtract."""
         return sum(abs(wave.amplitude) for wave in self.waves)
 
     def disparity_at(self, x: float, y: float) -> float:
-        """Disparity (pixels) of the plane, without its waves, at a left pixel."""
+        """Return the disparity (px) of the plane at a left pixel, without waves."""
         return self.a + self.b * x + self.c * y
 
     def disparity(self, x: Tensor, y: Tensor) -> Tensor:
-        """Disparity (pixels) at left coordinates; any shapes that broadcast."""
+        """Return the disparity (px) at left coordinates of any shapes that broadcast."""
         d = self.a + self.b * x + self.c * y
         for wave in self.waves:
             d = d + wave.amplitude * torch.sin(wave.kx * x + wave.ky * y + wave.phase)
         return d
 
     def left_column(self, x_right: Tensor, y: Tensor) -> Tensor:
-        """Left column x of what the right view sees at (x_right, y): x - disparity(x, y) = x_right."""
+        """Return the left column x seen at (x_right, y) of the right view: x - disparity(x, y) = x_right."""
         x = (x_right + self.a + self.c * y) / (1 - self.b)
         if not self.waves:
             return x
@@ -91,17 +91,18 @@ class Surface:
         focal: float,
         centre: tuple[float, float],
     ) -> NDArray[np.float64]:
-        """Homography (3, 3) from (x, y, 1) to texels of a flat picture that lies on the plane.
+        """Return the homography (3, 3) from (x, y, 1) to texels of a flat image that lies on the plane.
 
-        The picture's texel `texel` lies at the left pixel `anchor`, with `density` (across, down) texels per
-        pixel there if the plane faced the camera, turned by `turn` radians. `focal`, `centre`: the camera, in
-        pixels.
+        Texel `texel` lies at the left pixel `anchor`. `density` (across, down) is the number of texels per
+        pixel there
+        if the plane faced the camera, turned by `turn` radians. `focal` and `centre` (px) describe the
+        camera.
         """
         to_ray = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, focal]])
         normal = np.array([self.b, self.c, self.a]) @ np.linalg.inv(to_ray)  # normal . ray = disparity
         unit = normal / np.linalg.norm(normal)
         across = np.cross([0.0, 1.0, 0.0], unit)
-        if np.linalg.norm(across) < 0.3:  # floors and ceilings: their texture runs along the depth
+        if np.linalg.norm(across) < 0.3:  # the texture of floors and ceilings runs along the depth
             across = np.array([1.0, 0.0, 0.0]) - unit[0] * unit
         across /= np.linalg.norm(across)
         down = np.cross(unit, across)

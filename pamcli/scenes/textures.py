@@ -1,4 +1,4 @@
-"""Looks of surfaces: photographs and cut-outs of a folder, and textures made up from noise and patterns.
+"""Provide textures: photographs and cut-outs from a folder, or generated noise and patterns.
 
 A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the opacity, and the opacity.
 """
@@ -23,15 +23,15 @@ from pamcli.files.finding import folders_below, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.raster import decoding, quiet
 
-MOST_TEXELS = 1024  # pictures are reduced until no side is longer than this
-KEPT = 120  # decoded pictures, per process: at most 500 MB
-LEAST_TEXELS = 16  # pictures with a shorter side (icons, previews) are left out
+MOST_TEXELS = 1024  # larger images are downscaled to this side
+KEPT = 120  # decoded images per process, at most 500 MB
+LEAST_TEXELS = 16  # images with a shorter side (icons, previews) are skipped
 
 
 def find_textures(folder: Path) -> "TextureLibrary":
-    """All pictures below a folder, links followed, a circle of them once.
+    """Return the images below a folder, following links but listing each file once.
 
-    Only their headers are read. Raises InputError: none there, one is no picture, a folder cannot be read.
+    Only headers are read. Raises InputError if there are no images, or if a file or folder cannot be read.
     """
     paths = [below / name for _, below, names in folders_below(folder) for name in sorted(names)]
     found: dict[Path, Path] = {}
@@ -54,19 +54,19 @@ def find_textures(folder: Path) -> "TextureLibrary":
 
 @dataclass(frozen=True)
 class TextureLibrary:
-    """Draws textures: of pictures without and with an opacity channel (cut-outs), or made up."""
+    """A source of random textures: photographs, cut-outs (with an opacity channel), or generated ones."""
 
     photos: tuple[Path, ...] = ()
     cutouts: tuple[Path, ...] = ()
 
     def background(self, rng: Generator) -> Tensor:
-        """An opaque texture of at least some hundred texels a side."""
+        """Return an opaque texture; generated ones have sides of 256 to 512 texels."""
         if self.photos and rng.random() < 0.85:
             return _texture(_one_of(rng, self.photos))
         return made_up(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
 
     def skin(self, rng: Generator, height: int, width: int) -> Tensor:
-        """An opaque texture for an object of (height, width) texels: a part of a photo, or made up."""
+        """Return an opaque texture for an object of (height, width) texels: part of a photo, or generated."""
         if not self.photos or rng.random() < 0.3:
             return made_up(rng, height, width)
         photo = _one_of(rng, self.photos)
@@ -81,7 +81,7 @@ class TextureLibrary:
         return F.interpolate(part[None], (height, width), mode="bilinear", align_corners=False)[0]
 
     def cutout(self, rng: Generator) -> Tensor | None:
-        """An object with its own outline, mirrored at random; None where there are none."""
+        """Return an object with its own outline, mirrored at random, or None if there are no cut-outs."""
         if not self.cutouts:
             return None
         picture = _texture(_one_of(rng, self.cutouts))
@@ -93,7 +93,7 @@ def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
 
 
 def _texture(pixels: Tensor) -> Tensor:
-    """Make a texture of (3 or 4, H, W) uint8."""
+    """Return the texture of an image (3 or 4, H, W), uint8."""
     texture = pixels.float() / 255
     if len(texture) == 4:
         texture[:3] *= texture[3:]
@@ -102,12 +102,13 @@ def _texture(pixels: Tensor) -> Tensor:
 
 
 def read_texture(path: Path) -> Tensor:
-    """(3 or 4, H, W) uint8: a picture, upright, without the empty margin of a cut-out, not too large.
+    """Return an upright image (3 or 4, H, W), uint8, downscaled and without the empty margin of a cut-out.
 
-    Raises InputError: damaged, or not there any more.
+    Raises:
+        InputError: If the file is damaged or missing.
     """
     with _reading(path), Image.open(path) as file:
-        if file.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+        if file.mode.startswith("I"):  # Pillow would clip 16-bit grey values at 255
             picture = Image.fromarray((np.asarray(file, np.float64) / 257).round().astype(np.uint8))
         else:
             file.thumbnail((MOST_TEXELS, MOST_TEXELS))
@@ -126,39 +127,39 @@ _kept = lru_cache(KEPT)(read_texture)
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Whatever a decoder says of a damaged file becomes one InputError that names it."""
+    """Convert any error of a decoder into an InputError that names the file."""
     with quiet(), decoding(shown(path)):
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are none
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are legitimate
         yield
 
 
 def opaque(colours: NDArray[np.floating]) -> Tensor:
-    """(H, W, 3) in [0, 1] as a texture without holes."""
+    """Return colours (H, W, 3) in [0, 1] as a texture without holes."""
     texture = torch.from_numpy(np.ascontiguousarray(colours.transpose(2, 0, 1), np.float32))
     return torch.cat((texture, torch.ones_like(texture[:1])))
 
 
 def cut(texture: Tensor, mask: NDArray[np.float32]) -> Tensor:
-    """The texture with an outline (H, W) in [0, 1]."""
+    """Return the texture cut out with a mask (H, W) in [0, 1]."""
     return texture * torch.from_numpy(mask)
 
 
 def made_up(rng: Generator, height: int, width: int) -> Tensor:
-    """A texture without any picture: noise, stripes, tiles, specks, or next to nothing."""
+    """Return a generated texture: noise, stripes, tiles, specks, or a faint gradient."""
     pattern = (noise, noise, stripes, tiles, specks, plain)[rng.integers(6)]
-    grey = rng.uniform(0, 1, (2, 1))  # most things are greyish
+    grey = rng.uniform(0, 1, (2, 1))  # most objects are greyish
     two = np.clip(grey + rng.uniform(0, 0.35) * rng.normal(size=(2, 3)), 0, 1)
     amount = pattern(rng, height, width)[..., None]
     colours = two[0] * (1 - amount) + two[1] * amount
-    if rng.random() < 0.6:  # light that is not even
+    if rng.random() < 0.6:  # uneven light
         colours = colours * (0.7 + 0.6 * noise(rng, height, width, finest=64)[..., None])
-    if rng.random() < 0.6:  # and a grain
+    if rng.random() < 0.6:  # grain
         colours = colours + rng.uniform(0, 0.15) * (noise(rng, height, width, coarsest=4)[..., None] - 0.5)
     return opaque(np.clip(colours, 0, 1))
 
 
 def bare(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
-    """Next to no texture, (4, size, size): one colour, uneven light, hardly a grain."""
+    """Return a nearly uniform texture (4, size, size): one colour, uneven light, little grain."""
     level = rng.choice([rng.uniform(0.1, 0.6), rng.uniform(0.6, 0.95)]) if grey is None else grey
     colour = level * (1 + rng.uniform(0, 0.25) * np.clip(rng.normal(size=3), -1, 1))
     across = np.linspace(-0.5, 0.5, size)
@@ -171,7 +172,7 @@ def bare(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
 def noise(
     rng: Generator, height: int, width: int, finest: int = 1, coarsest: int = 128
 ) -> NDArray[np.float64]:
-    """Smooth noise of several sizes (texels, powers of 2), amplitude growing with the size, in [0, 1]."""
+    """Return smooth noise in [0, 1] of several sizes (texels, powers of 2); larger ones are stronger."""
     roughness = rng.uniform(0.2, 1.2)
     total = torch.zeros(height, width)
     size = finest
@@ -186,14 +187,14 @@ def noise(
 
 
 def stripes(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
-    """Repeated lines: what matches itself many times along a row."""
+    """Return repeated lines, which match themselves many times along a row."""
     u, _ = _turned(rng, height, width)
     wave = np.sin(2 * np.pi * u / rng.uniform(4, 40))
     return (wave > rng.uniform(-0.6, 0.6)).astype(float) if rng.random() < 0.5 else 0.5 + 0.5 * wave
 
 
 def tiles(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
-    """Checks, or tiles with joints, each tile of its own grey."""
+    """Return a checkerboard, or tiles with joints and a random grey each."""
     u, v = _turned(rng, height, width)
     across, down = rng.uniform(6, 60), rng.uniform(6, 60)
     row = np.floor(v / down).astype(int)
@@ -208,14 +209,14 @@ def tiles(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
 
 
 def specks(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
-    """Random dots on an even ground."""
+    """Return random dots on a uniform ground."""
     size = int(rng.integers(1, 6))
     cells = rng.random((height // size + 1, width // size + 1)) < rng.uniform(0.02, 0.4)
     return np.kron(cells, np.ones((size, size)))[:height, :width].astype(float)
 
 
 def plain(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
-    """Next to nothing: a faint gradient."""
+    """Return a faint gradient."""
     x, y = np.linspace(0, 1, width)[None], np.linspace(0, 1, height)[:, None]
     return np.asarray(rng.uniform(0, 0.5) * x + rng.uniform(0, 0.5) * y)
 

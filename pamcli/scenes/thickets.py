@@ -1,5 +1,6 @@
-"""What is thin or full of holes: twigs, wires, fences, leaves. Drawn finer than pixels, for a thing a pixel
-wide is seen where it covers the pixel's centre, and nowhere else.
+"""Generate thin or perforated objects: twigs, wires, fences, leaves.
+
+They are rendered finer than pixels, as a pixel shows a thin object only if it covers the pixel's centre.
 """
 
 import cv2
@@ -13,13 +14,13 @@ from pamcli.scenes import looks
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.textures import cut, opaque
 
-FINER = 2.0  # texels per pixel
-MOST_TEXELS = 1400  # of a side
-FRACTION = 4  # bits of the places that lines are drawn between
+FINER = 2.0  # texels per px
+MOST_TEXELS = 1400  # largest side
+FRACTION = 4  # fractional bits of the coordinates of lines
 
 
 def twigs(stage: Stage) -> None:
-    """Branches that fork until they are a pixel thick, before other things."""
+    """Add branches that fork until they are a pixel thick, in front of other objects."""
     for _ in range(int(stage.rng.integers(1, 4))):
         rows, columns = _texels(stage, (0.5, 1.1), (0.3, 0.9))
         mask = forked(stage.rng, rows, columns)
@@ -27,7 +28,7 @@ def twigs(stage: Stage) -> None:
 
 
 def wires(stage: Stage) -> None:
-    """Side by side, sagging, from one side of the picture to the other or into its depth."""
+    """Add sagging parallel wires across the image or into its depth."""
     rng = stage.rng
     for _ in range(int(rng.integers(1, 3))):
         rows, columns = _texels(stage, (0.1, 0.5), (0.9, 1.5))
@@ -36,7 +37,7 @@ def wires(stage: Stage) -> None:
 
 
 def fences(stage: Stage) -> None:
-    """Put up fences of bars, of netting, or of rails on posts, in one colour."""
+    """Add fences of bars, netting, or rails on posts, in one colour."""
     rng = stage.rng
     for _ in range(int(rng.integers(1, 3))):
         rows, columns = _texels(stage, (0.25, 0.9), (0.5, 1.3))
@@ -46,7 +47,7 @@ def fences(stage: Stage) -> None:
 
 
 def foliage(stage: Stage) -> None:
-    """Bushes of single leaves, some way into the depth."""
+    """Add bushes of single leaves with some depth."""
     rng = stage.rng
     for _ in range(int(rng.integers(1, 4))):
         middle = stage.uniform(0, 1.1) * stage.width, stage.uniform(0.1, 0.9) * stage.height
@@ -62,7 +63,7 @@ def foliage(stage: Stage) -> None:
 def _texels(
     stage: Stage, height: tuple[float, float], width: tuple[float, float], most: int = MOST_TEXELS
 ) -> tuple[int, int]:
-    """Rows and columns of a texture for a thing of so many parts of the picture."""
+    """Return rows and columns of a texture for an object sized in parts of the image."""
     sides = (stage.uniform(*part) * side for part, side in ((height, stage.height), (width, stage.width)))
     rows, columns = (int(np.clip(FINER * side, 24, most)) for side in sides)
     return rows, columns
@@ -82,20 +83,20 @@ def _put(
 
 
 def even(rng: Generator, rows: int, columns: int) -> Tensor:
-    """One colour, mostly of paint, steel or rubber; a little unlike from top to bottom."""
+    """Return one colour, mostly of paint, steel or rubber, with a vertical gradient."""
     colour = looks.paint_colour(rng) * (1 + rng.uniform(0, 0.5) * np.linspace(-1, 1, rows)[:, None, None])
     return opaque(np.broadcast_to(np.clip(colour, 0, 1), (rows, columns, 3)))
 
 
 def bark(rng: Generator, rows: int, columns: int) -> Tensor:
-    """Brown, grey or nearly black, in light and in shadow."""
+    """Return brown, grey or nearly black with uneven light."""
     colour = rng.uniform(0.05, 0.5) * np.array([1.0, rng.uniform(0.75, 1.0), rng.uniform(0.5, 1.0)])
     light = np.linspace(rng.uniform(0.5, 1.5), rng.uniform(0.5, 1.5), columns)[:, None]
     return opaque(np.broadcast_to(np.clip(colour * light, 0, 1), (rows, columns, 3)))
 
 
 def forked(rng: Generator, rows: int, columns: int) -> looks.Mask:
-    """A branch from the middle of the lower edge, and what grows out of it; thinnest parts of two texels."""
+    """Return a branch from the middle of the lower edge with its twigs, at least two texels thick."""
     mask = np.zeros((rows, columns), np.uint8)
     scale, start = 2**FRACTION, np.array([columns / 2, rows])
     growing = [(start, -np.pi / 2 + rng.normal(0, 0.3), 0.4 * rows, rng.uniform(4, 14))]
@@ -114,7 +115,7 @@ def forked(rng: Generator, rows: int, columns: int) -> looks.Mask:
 
 
 def sagging(rng: Generator, rows: int, columns: int) -> looks.Mask:
-    """One to five wires of two to six texels, alike."""
+    """Return one to five equal wires, two to six texels thick."""
     mask = np.zeros((rows, columns), np.uint8)
     x = np.linspace(0, 1, 40)
     sag, fall = rng.uniform(0, 0.5) * rows, rng.uniform(-0.2, 0.2) * rows
@@ -128,7 +129,7 @@ def sagging(rng: Generator, rows: int, columns: int) -> looks.Mask:
 
 
 def rails(rng: Generator, rows: int, columns: int) -> looks.Mask:
-    """Two to five level rails on posts."""
+    """Return two to five horizontal rails on posts."""
     mask = np.zeros((rows, columns), np.uint8)
     width = int(rng.integers(1, 7))
     for y in np.linspace(0.05, rng.uniform(0.5, 0.9), int(rng.integers(2, 6))):
@@ -140,7 +141,7 @@ def rails(rng: Generator, rows: int, columns: int) -> looks.Mask:
 
 
 def leafy(rng: Generator, rows: int, columns: int) -> Tensor:
-    """Sprigs with leaves, each of its own brightness."""
+    """Return sprigs with leaves of varying brightness."""
     size = float(np.exp(rng.uniform(np.log(5), np.log(0.12 * min(rows, columns) + 6))))
     count = int(min(0.5 * rows * columns / size**2, 400))
     mask = np.rint(255 * forked(rng, rows, columns)).astype(np.uint8)
@@ -161,7 +162,7 @@ def _opacity(mask: NDArray[np.uint8]) -> looks.Mask:
 
 
 def glass(rng: Generator, rows: int, columns: int) -> Tensor:
-    """A pane in a frame, (5, rows, columns): what is behind it shows through, it mirrors, too."""
+    """Return a framed, translucent and mirroring pane of glass, (5, rows, columns)."""
     frame = int(rng.integers(2, 12))
     colours = np.broadcast_to(rng.uniform(0.0, 0.6, 3), (rows, columns, 3)).copy()
     pane = np.zeros((rows, columns), np.bool_)

@@ -1,6 +1,6 @@
-"""Between a scene and its pictures: glare, the sun, rain, too little light. Truths stay as they are.
+"""Add glare, sun, rain or darkness to the images of a scene. Its ground truth does not change.
 
-Pictures are (H, W, 3) RGB uint8, views before they are photographed (3, H, W), white 1.
+Images are (H, W, 3) RGB uint8; views before the camera simulation are (3, H, W) with white at 1.
 """
 
 import cv2
@@ -12,11 +12,11 @@ from torch import Tensor
 
 Picture = NDArray[np.uint8]
 
-COARSER = 4  # what is smooth is drawn so much smaller, and enlarged
+COARSER = 4  # factor by which smooth effects are rendered smaller, then upscaled
 
 
 def glaring(view: Tensor, reach: float) -> Tensor:
-    """Add a glow of `reach` pixels around what is brighter than white."""
+    """Add a glow of `reach` px around light that is brighter than white."""
     beyond = (view - 1).clamp(min=0).permute(1, 2, 0).contiguous().numpy()
     glow = 0.6 * cv2.GaussianBlur(beyond, (0, 0), reach) + 0.2 * cv2.GaussianBlur(beyond, (0, 0), 4 * reach)
     return view + torch.from_numpy(glow).permute(2, 0, 1)
@@ -25,7 +25,7 @@ def glaring(view: Tensor, reach: float) -> Tensor:
 def photographed_in(
     rng: Generator, left: Picture, right: Picture, cases: frozenset[str]
 ) -> tuple[Picture, Picture]:
-    """Both pictures as rain, a sun and darkness leave them, whichever of the hard cases are asked for."""
+    """Apply rain, sun and darkness to both images, as far as they are in `cases`."""
     if "rain" in cases:
         drops, slant, light = int(rng.integers(60, 600)), float(rng.normal(0, 0.25)), rng.uniform(120, 255)
         haze = float(rng.uniform(0, 0.3))
@@ -40,13 +40,13 @@ def photographed_in(
 
 
 def underexposed(rng: Generator, view: Picture, gain: float, noise: float, lift: float) -> Picture:
-    """At `gain` of the light, with noise of so many levels, rounded, and brightened by `lift`."""
+    """Darken an image by `gain`, add noise of `noise` levels, round, and brighten by `lift`."""
     dim = gain * view.astype(np.float32) + noise * rng.standard_normal(view.shape, np.float32)
     return _levels(lift * np.rint(dim.clip(0, 255)))
 
 
 def rainy(rng: Generator, view: Picture, drops: int, slant: float, light: float, haze: float) -> Picture:
-    """Add streaks of falling drops, paler where it rains more."""
+    """Add streaks of falling drops, and a pale haze."""
     height, width = view.shape[:2]
     mask = np.zeros((height, width), np.uint8)
     near = rng.random(drops) ** 2  # most drops are far away
@@ -60,7 +60,7 @@ def rainy(rng: Generator, view: Picture, drops: int, slant: float, light: float,
 
 
 def dazzled(rng: Generator, left: Picture, right: Picture) -> tuple[Picture, Picture]:
-    """Add the sun in or beside the picture, its rays, and its images in the lens, which differ a little."""
+    """Add the sun in or beside the image, its rays, and its lens flares, which differ between the images."""
     height, width = (side // COARSER for side in left.shape[:2])
     sun = np.array([rng.uniform(-0.1, 1.1) * width, rng.uniform(-0.3, 0.6) * height])
     reach, strength = rng.uniform(0.03, 0.3) * width, rng.uniform(100, 500)

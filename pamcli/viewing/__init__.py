@@ -1,1 +1,1 @@
-"""Pages to look at results in a browser: each one file that loads nothing."""
+"""Render results as self-contained HTML pages for a browser."""

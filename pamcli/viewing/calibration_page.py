@@ -1,4 +1,4 @@
-"""A calibration as one HTML file: its figures, the corners, what the boards covered, a rectified pair."""
+"""Render a calibration as one HTML page: figures, detected corners, board coverage and a rectified pair."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ Grey = NDArray[np.uint8]
 
 QUALITY = 80
 LINES = 24
-"""Rows that are drawn across the rectified pair."""
+"""Number of horizontal lines drawn across the rectified pair."""
 LONGER = 100
-"""Residuals are drawn so many times as long as they are."""
+"""Factor by which residuals are lengthened so that they can be seen."""
 
 
 def render_calibration(
@@ -32,10 +32,16 @@ def render_calibration(
     left_out: Sequence[LeftOut],
     tips: Sequence[str],
 ) -> bytes:
-    """The page, in UTF-8; it loads nothing.
+    """Return the page of a calibration as UTF-8 bytes; the page loads no other file.
 
-    pictures: of each pair by its name, what both cameras took, (h, w) of any smaller size. lines: names and
-    texts of the figures. tips: what would make the calibration better.
+    Args:
+        title: Title of the page.
+        made: The calibration to show.
+        board: Calibration board of the images.
+        pictures: Left and right grey image (h, w) of each pair by its name, at any smaller size.
+        lines: Names and values of the figures.
+        left_out: Images that were not used, with the reason.
+        tips: Advice for a better calibration.
     """
     size = made.problem.size
     views = []
@@ -70,7 +76,7 @@ def _jpeg(picture: Grey) -> str:
 
 
 def _dots(made: Made, number: int, camera: int) -> list[tuple[float, float, str]]:
-    """x, y and class of each corner: whether it is as far off as most, twice, or farther."""
+    """Return x, y and the CSS class of each corner: near, off (1.5 times the error) or far (3 times)."""
     corners, off = made.problem.views[number][camera], made.solution.residuals[number][camera]
     if corners is None or off is None:
         return []
@@ -83,7 +89,7 @@ def _dots(made: Made, number: int, camera: int) -> list[tuple[float, float, str]
 
 
 def _coverage(made: Made, camera: int) -> dict[str, Any]:
-    """Places of the corners in a camera's pictures, and by what they are off, drawn longer."""
+    """Return the corner positions in the images of one camera, and the lengthened residuals."""
     marks = []
     for view, residuals in zip(made.problem.views, made.solution.residuals, strict=True):
         corners, off = view[camera], residuals[camera]
@@ -98,7 +104,7 @@ def _coverage(made: Made, camera: int) -> dict[str, Any]:
 
 
 def _rectified(made: Made, pictures: Mapping[str, tuple[Grey, Grey]]) -> dict[str, str]:
-    """Both pictures of the pair with the largest board, rectified."""
+    """Return both images of the pair with the largest board, rectified."""
     best = max((each for each in made.used if each.both), key=_area)
     left, right = pictures[best.name]
     found = made.rig.for_size(left.shape[1], left.shape[0]).rectification()

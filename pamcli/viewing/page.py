@@ -1,6 +1,6 @@
-"""A result as one HTML file: picture and disparity under a slider, the pixel under the pointer, a cloud.
+"""Render a result as one HTML page with a slider, a pixel readout and a point cloud, and index such pages.
 
-And the index of a folder of such pages, made from the pages themselves, whichever run wrote them.
+The index is built from the pages in a folder, whichever run wrote them.
 """
 
 import base64
@@ -33,32 +33,32 @@ from pamcli.imaging.colormap import color_table, colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
 MOST_PIXELS = 2_500_000
-"""Pixels that a page shows; a larger picture is shown by every second, third ... pixel and row."""
+"""Largest number of pixels on a page; larger images are shown by every second, third ... pixel and row."""
 PICTURE_QUALITY = 88
 FINEST_STEP = 1 / 64
-"""Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
-PERCENTILES = (1, 50, 99)  # of the known disparities: the middle of the scene, and the range of the colours
-THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
+"""Smallest step (px) of stored disparities; coarser if 16 bits do not span the range."""
+PERCENTILES = (1, 50, 99)  # of the known disparities: range of the colours, and the middle of the scene
+THUMBNAIL = 224  # px, width of the thumbnails on an index
 
 SCRIPTS = "page.js", "measuring.js", "cloud.js"
-"""What runs in a page, in this order; the last of all, when it is loaded, is in `page.js`."""
+"""Scripts of a page, in this order; the function that runs after loading is in `page.js`."""
 
 INDEX_NAME = "index.html"
-MOST_PICTURES = 500  # pages above which an index shows names only
+MOST_PICTURES = 500  # an index of more pages shows names only
 
 _OWN = '<meta name="pam" '
 _ENTRY = re.compile(_OWN + r'content="(.*?)">')
 _INDEX = b'<meta name="pam-index"'
-_HEAD = 1 << 16  # bytes of a page within which its entry lies
+_HEAD = 1 << 16  # bytes at the start of a page that contain its entry
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class PageEntry:
-    """What a page says of itself, for the index."""
+    """Title and thumbnail that a page stores about itself for the index."""
 
     title: Text
     picture: Annotated[str, Field(strict=True, pattern="^[A-Za-z0-9+/]*={0,2}$")]
-    """A small JPEG, in base64."""
+    """A small JPEG image in base64."""
 
 
 def render_page(
@@ -69,11 +69,17 @@ def render_page(
     confidence: NDArray[np.float32] | None = None,
     calibration: Calibration | None = None,
 ) -> bytes:
-    """The page, in UTF-8; it loads nothing and needs a browser of 2023 or later, with WebGL for the cloud.
+    """Return the page of a result as UTF-8 bytes, for a browser of 2023 or later (WebGL for the cloud).
 
-    left: (H, W, 3) RGB, uint8 or uint16. disparity: (H, W) pixels, any sign, NaN = unknown. confidence:
-    (H, W) in [0, 1]. calibration: of pictures of this aspect; without it no depth is shown.
-    Raises InputError: the calibration is of another aspect.
+    Args:
+        title: Title of the page.
+        left: Left image, (H, W, 3) RGB, uint8 or uint16.
+        disparity: Disparity map, (H, W), px, any sign, NaN = unknown.
+        confidence: Confidence map, (H, W), in [0, 1].
+        calibration: Calibration of images of this aspect ratio; without it, no depth is shown.
+
+    Raises:
+        InputError: If the calibration belongs to another aspect ratio.
     """
     full_height, full_width = disparity.shape
     if calibration is not None:
@@ -121,7 +127,7 @@ def render_page(
 
 
 def _depths(calibration: Calibration, disparity: NDArray[np.float32]) -> list[float] | None:
-    """Where the colours of the depth begin, far, and end, near, metres; None where no depth is known."""
+    """Return the farthest and nearest depth (m) of the colour scale, or None if no depth is known."""
     depth = calibration.depth(disparity.ravel())
     known = depth[np.isfinite(depth)]
     near, _, far = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 0.0, 0.0)
@@ -129,7 +135,7 @@ def _depths(calibration: Calibration, disparity: NDArray[np.float32]) -> list[fl
 
 
 def _camera(calibration: Calibration | None, width: int, height: int, low: float) -> dict[str, Any]:
-    """What the cloud is drawn with: without a calibration it has no scale, and all of it lies ahead."""
+    """Return the camera of the point cloud; without a calibration, a camera that sees all points."""
     values: tuple[object, ...] = width, width, 1, max(0.0, 1 - low), ((width - 1) / 2, (height - 1) / 2)
     if calibration is not None and calibration.baseline > 0:
         focal_lengths = calibration.focal_length, calibration.vertical_focal_length
@@ -141,10 +147,10 @@ def _camera(calibration: Calibration | None, width: int, height: int, low: float
 def _packed(
     disparity: NDArray[np.float32], confidence: NDArray[np.float32] | None
 ) -> tuple[str, float, float]:
-    """The maps as text for the page's script, and the disparity of its smallest number and of a step.
+    """Return the encoded maps, the lowest disparity and the step between disparities (px).
 
-    Each disparity becomes a number of 16 bits, 0 = unknown; along a row the differences are stored, zigzag,
-    low and high bytes apart, then those of the confidence in 1/255; deflated, base64.
+    Disparities become 16-bit numbers (0 = unknown) and are stored as zigzag differences along each row: low
+    bytes, then high bytes, then the confidence in 1/255; deflated, in base64.
     """
     known = np.isfinite(disparity)
     low, high = (float(disparity[known].min()), float(disparity[known].max())) if known.any() else (0.0, 0.0)
@@ -168,7 +174,7 @@ def _jpeg(pixels: NDArray[np.uint8], quality: int) -> str:
 
 
 def rendered(template: str, **values: Any) -> bytes:
-    """A template of this room, with its style and script."""
+    """Render a template of this package with its style sheet and scripts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -177,16 +183,16 @@ def rendered(template: str, **values: Any) -> bytes:
     files = resources.files("pamcli.viewing")
     style, *scripts = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS))
     text = environment.get_template(template).render(style=style, script="".join(scripts), **values)
-    return text.encode("utf-8", "replace")  # a file name that is no UTF-8 has lone surrogates
+    return text.encode("utf-8", "replace")  # replaces the lone surrogates of file names that are not UTF-8
 
 
 def index_place(pages: str) -> Path:
-    """Where the index of pages goes that are named by a folder or a template with `{}`."""
+    """Return the path of the index for pages in a folder, or named by a template with `{}`."""
     return Path(os.path.dirname(pages[: pages.index("{}")]) if "{}" in pages else pages, INDEX_NAME)
 
 
 def check_index(place: Path, pages: Iterable[Path] = ()) -> None:
-    """Raise UsageError where the name of an index belongs to a file that is none, or to one of the pages."""
+    """Raise UsageError if the index would overwrite a page or a file that is not an index."""
     hint = "take another folder or other names for the pages"
     if place in pages:
         raise UsageError(f"{shown(place)} would be both a page and the index of the pages", hint)
@@ -195,9 +201,11 @@ def check_index(place: Path, pages: Iterable[Path] = ()) -> None:
 
 
 def write_index(place: Path) -> None:
-    """Write, or renew, the index of what lies below its folder.
+    """Write the index of all pages below the folder of `place`, replacing an earlier one.
 
-    Raises UsageError, OutputError; InputError, after it is written without them: pages that are damaged.
+    Raises:
+        UsageError: If the file belongs to something else.
+        InputError: If pages are damaged; the index is written without them.
     """
     if not place.parent.is_dir():
         return
@@ -210,19 +218,19 @@ def write_index(place: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
-    """Read the beginning of a file; nothing of one that cannot be read."""
+    """Return the first bytes of a file, or nothing if it cannot be read."""
     with suppress(OSError), path.open("rb") as stream:
         return stream.read(_HEAD)
     return b""
 
 
 def render_index(folder: Path) -> tuple[bytes, list[Path]]:
-    """The index of the pages in a folder and below it, in natural order of their paths; and damaged ones."""
+    """Return the index of all pages below a folder, in natural order, and the paths of damaged pages."""
     pages, damaged = [], []
     for path in sorted(folder.rglob("*.html"), key=lambda path: natural(path.as_posix())):
         head = _head(path).decode("utf-8", "replace") if path.is_file() else ""
         if _OWN not in head:
-            continue  # somebody else's page
+            continue  # not written by pam
         found = _ENTRY.search(head)
         try:
             entry = parsed(html.unescape(found[1] if found else ""), path, "")
@@ -235,7 +243,7 @@ def render_index(folder: Path) -> tuple[bytes, list[Path]]:
         pages.append({"link": link, "path": inside.with_suffix("").as_posix(), **vars(known)})
     named = Counter(page["title"] for page in pages)
     for page in pages:
-        if named[page["title"]] > 1:  # pictures of one name, in several folders
+        if named[page["title"]] > 1:  # same name in several folders
             page["title"] += f" ({page['path']})"
     if len(pages) > MOST_PICTURES:
         pages = [{**page, "picture": ""} for page in pages]

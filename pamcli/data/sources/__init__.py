@@ -1,7 +1,6 @@
-"""The data sets: how each is read and, beside that, its row of the table.
+"""Read the supported data sets; each module declares its readers and rows of the table of data sets.
 
-Whoever adds one adds a row to `patterned` or `rendered`, or a file with a `SourceInfo`; nothing else need
-know of it.
+To add a data set, add a row to `patterned` or `rendered`, or a module with a `SourceInfo`.
 """
 
 import importlib
@@ -14,10 +13,10 @@ _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in p
 _ROWS = [row for module in _MODULES for row in vars(module).values() if isinstance(row, SourceInfo)]
 
 SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_ROWS, key=lambda row: row.name)}
-"""Every data set by its name."""
+"""Rows of all data sets by name."""
 
 COMMON_KEYS = (
     Key("first", "only the first N samples", ()),
     Key("weight", "how often in training, against other sets", ()),
 )
-"""Keys that every data set knows, with what they mean."""
+"""Keys that every data set accepts."""

@@ -1,8 +1,10 @@
-"""DrivingStereo: 16-bit PNG truth, 256 levels a pixel at half size and 128 at full size, 0 = unknown.
+"""Read DrivingStereo: 16-bit PNG ground truth, 256 (half size) or 128 (full size) levels per px.
 
-train and test have folders <split>-left-image, <split>-right-image, <split>-disparity-map; the weather sets
-<weather>/left-image-half-size and so on. Archives unpack with folders such as left-image-half-size in
-between, or without them; so files are compared by their paths without such folders.
+Level 0 is unknown. train and test have folders <split>-left-image, <split>-right-image,
+<split>-disparity-map;
+the weather sets have <weather>/left-image-half-size and so on. Archives unpack with or without such folders
+in
+between, so files are compared by their paths without them.
 """
 
 import os
@@ -40,7 +42,7 @@ def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
         if any(not part.startswith(kind) or f"-{size}-" not in part for part in wrappers):
             continue
         if split not in ("train", "test") and not wrappers:
-            continue  # a weather's own folder holds those of all kinds
+            continue  # the folder of a weather set holds folders of every kind
         inside = [part for part in between if part not in wrappers and part != split]
         for name in names:
             stem, suffix = os.path.splitext(name)

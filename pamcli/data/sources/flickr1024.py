@@ -1,6 +1,6 @@
-"""Flickr1024: pictures, or patches cut from them by `pam dataset prepare-flickr1024` or the authors' scripts.
+"""Read Flickr1024: image pairs, or patches cut by `pam dataset prepare-flickr1024` or the authors' scripts.
 
-Pictures are 0001_L.png and 0001_R.png in Train, Validation and Test, or all in one folder. Patches are
+Images are 0001_L.png and 0001_R.png in Train, Validation and Test, or all in one folder. Patches are
 folders 000001 with hr0.png, hr1.png (left and right, high resolution), lr0.png, lr1.png, or packed.
 """
 
@@ -31,7 +31,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
     home = root_of(root, "Flickr1024", holds=tuple(_SPLITS.values()))
     folder = home / _SPLITS[split]
     if not folder.is_dir():
-        folder = root  # all in one folder, or the folder of a split itself
+        folder = root  # all images in one folder, or the folder of a split
         if patches := _patches(root, split, keys):
             return patches
         if (root / "pairs").is_dir():  # from stereograms
@@ -40,7 +40,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
 
 
 class _Patches(Source):
-    """Very many samples: nothing is made for one before it is loaded."""
+    """A large set of patches; no object is created for a patch before it is loaded."""
 
     of_patches = True
 
@@ -53,7 +53,7 @@ class _Patches(Source):
 
     @abstractmethod
     def patch(self, index: int) -> Patch:
-        """The pixels of one patch. Raises InputError naming the damaged file."""
+        """Return the pixels of one patch. Raises InputError naming the damaged file."""
 
     def load(self, index: int) -> Sample:
         left, right, low_left, low_right = self.patch(index)
@@ -73,7 +73,7 @@ class _Patches(Source):
 
 
 class PatchFolders(_Patches):
-    """Patches as PNG files, a folder each."""
+    """Patches as PNG files, each in its own folder."""
 
     @property
     def files(self) -> tuple[Files, ...]:
@@ -98,7 +98,7 @@ class PatchFolders(_Patches):
 
 
 class _Packed(Source):
-    """What one file of pixels holds; it is mapped into memory when the first is read, in each process."""
+    """Samples stored in one file of pixels, which each process maps into memory at the first read."""
 
     def __init__(self, paths: StorePaths, index: Index) -> None:
         self._paths, self.index = paths, index
@@ -114,7 +114,7 @@ class _Packed(Source):
 
     @property
     def _views(self) -> list[Views]:
-        """Every pair, none of it read yet. Raises InputError: damaged, too short."""
+        """All image pairs, mapped but not yet read. Raises InputError if the file is damaged or too short."""
         if not self._opened:
             path = self._paths.store / "pixels.npy"
             pixels = stores.open_pixels(path)
@@ -128,7 +128,7 @@ class _Packed(Source):
 
 
 class PackedPatches(_Packed, _Patches):
-    """Patches in one file."""
+    """Patches stored in one file."""
 
     def __init__(self, paths: StorePaths, index: Index) -> None:
         _Packed.__init__(self, paths, index)
@@ -143,12 +143,12 @@ class PackedPatches(_Packed, _Patches):
         return stores.patch_at(self._views[picture], row, column)
 
     def pictures(self) -> "PackedPictures":
-        """The whole pairs, of which these are windows."""
+        """Return the whole image pairs that the patches are windows of."""
         return PackedPictures(self._paths, self.index)
 
 
 class PackedPictures(_Packed):
-    """The whole pictures that a packed store's patches are windows of."""
+    """The whole images of a packed store of patches."""
 
     def __init__(self, paths: StorePaths, index: Index) -> None:
         super().__init__(paths, index)
@@ -163,7 +163,7 @@ class PackedPictures(_Packed):
 
 
 def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
-    """The patches below an output folder, or in the very folder that is given; None where there are none."""
+    """Return the patches below an output folder, or in `root` itself; None if there are none."""
     wanted = [scale for scale in stores.SCALES if keys.get("scale") in (None, str(scale))]
     there = [StorePaths.of(root, scale, store) for scale in wanted for store in get_args(StoreName)]
     there = [paths for paths in there if paths.store.is_dir()]
@@ -190,7 +190,7 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
             raise InputError(f"{shown(paths.index)} is missing", "prepare the folder anew")
         return PackedPictures(paths, index) if whole else PackedPatches(paths, index)
     names = index.names() if index else tuple(folders(paths.store))
-    # There are 300,000 of them, so only the first is looked into.
+    # A store has 300,000 patches, so only the first is checked.
     if not names or not (index or (paths.store / names[0] / stores.VIEW_FILES[0]).is_file()):
         return None
     if whole:

@@ -1,7 +1,7 @@
-"""KITTI 2012 and 2015 stereo (readme.txt of the two development kits).
+"""Read KITTI 2012 and 2015 stereo (readme.txt of the two development kits).
 
-16-bit PNG truth, 256 levels a pixel, 0 = unknown. "occ" holds every pixel that was measured, "noc" those
-whose match lies inside the other picture. Benchmarks are computed on frame 10 of each sequence.
+Ground truth is 16-bit PNG, 256 levels per px, 0 = unknown. "occ" holds all measured pixels, "noc" those
+whose match lies inside the right image. Benchmarks are computed on frame 10 of each sequence.
 """
 
 from collections.abc import Mapping
@@ -20,21 +20,21 @@ _KEYS = (Key("truth", "all measured pixels or the visible ones", ("occ", "noc"),
 
 
 def _known(path: Path) -> NDArray[np.bool_]:
-    # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
+    # Pixels unknown in "occ" are False too, but have no ground truth to compare.
     return np.asarray(np.isfinite(read_disparity(path)))
 
 
 def _patterns(
     views: tuple[str, str], calibration: str, cameras: tuple[int, int], tops: tuple[str, ...], *others: Part
 ) -> Patterns:
-    """views, calibration: folders. others: parts of this set alone."""
+    """Return the patterns for folders of images and calibrations, and parts of this set alone."""
     of = "_0" if "cam" in calibration else ""
     occ, noc = (f"training/disp_{truth}{of}/{{0}}_10.png" for truth in ("occ", "noc"))
     parts = (
         Part("occ", f"truth of all pixels (disp_occ{of})", None, occ),
         Part("noc", f"truth of visible pixels (disp_noc{of})", None, noc),
         *others,
-        # Where only one of the two maps is there, it is the truth; `missing` names those pairs.
+        # If only one of the maps exists, it is the ground truth; `missing` lists those pairs.
         Part("disparity", "", read_disparity, f"training/disp_{{truth}}{of}/{{0}}_10.png|{occ}|{noc}"),
         Part("visible", "", _known, noc),
         Part(

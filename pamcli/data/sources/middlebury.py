@@ -1,4 +1,4 @@
-"""Middlebury stereo, 2001 to 2021, and the tree of the version 3 evaluation.
+"""Read Middlebury stereo, 2001 to 2021, and the version 3 evaluation.
 
 | years            | left, right                      | truth, left and right   | stored                     |
 | ---------------- | -------------------------------- | ----------------------- | -------------------------- |
@@ -10,12 +10,14 @@
 | 2014, 2021       | im0.png, im1.png                 | disp0.pfm, disp1.pfm    | PFM, +inf unknown          |
 | MiddEval3        | im0.png, im1.png                 | disp0GT.pfm, disp1GT.pfm| PFM, +inf unknown          |
 
-Level 0 is unknown. mask0nocc.png: 255 = seen by both views, 128 = by the left one, 0 = unknown. It lies
-beside the pictures, or in a tree of the truth alone (MiddEval3GT); the archives of 2014 and 2021 have none.
-Where it is not there and both truths are, a pixel is visible where they agree within 1 px at its match: so
-others made the masks for 2021. With pictures of half or quarter size the truth of the full size is read, too,
-if it is there: Middlebury's figures are of its pixels.
-A sample is called by the path of its folder, as MiddEval3 wants its results ("trainingQ/Adirondack").
+Level 0 is unknown. mask0nocc.png: 255 = visible in both images, 128 = only in the left one, 0 = unknown. It
+lies
+beside the images or in a tree of ground truth (MiddEval3GT); the archives of 2014 and 2021 have none. Without
+it,
+a pixel is visible if both ground truths agree within 1 px at its match, as in others' masks for 2021. Images
+of
+half or quarter size also use the full-size ground truth, if available: Middlebury evaluates its pixels.
+Samples are named by the path of their folder, as MiddEval3 names results ("trainingQ/Adirondack").
 """
 
 import os
@@ -35,8 +37,8 @@ from pamcli.files.finding import counted, folders, folders_below, shown
 from pamcli.imaging.disparity_files import read_disparity
 
 _NAMES = (
-    # Left, right, truth of either; of several the first that is there. 2003 is first: its larger sizes hold
-    # im0 to im8, and im0 and im1 are not the pair that the truth is for.
+    # Left, right, ground truth of each; the first existing name wins. 2003 comes first: its larger sizes have
+    # im0 to im8, and their ground truth does not belong to im0 and im1.
     ("im2.png im2.ppm", "im6.png im6.ppm", "disp2.png disp2.pgm", "disp6.png disp6.pgm"),
     ("im0.png", "im1.png", "disp0GT.pfm disp0.pfm", "disp1GT.pfm disp1.pfm"),
     ("view1.png", "view5.png", "disp1.png", "disp5.png"),
@@ -45,7 +47,7 @@ _NAMES = (
 )
 
 _SCENES_2001 = ("barn1", "barn2", "bull", "poster", "sawtooth", "venus")
-_HEIGHT_2003, _HEIGHT_2005 = 1500, 1110  # pixels at full size
+_HEIGHT_2003, _HEIGHT_2005 = 1500, 1110  # px at full size
 _GT_TREES = ("MiddEval3GT", "MiddEval3-GT", "MiddEval3-GT0", "MiddEval3-GT1")
 _SHRUNK = {"F": 1, "H": 2, "T": 3, "Q": 4}
 
@@ -105,19 +107,19 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
 
 
 def _first_of(folder: Path, names: str) -> Path:
-    """Return the first file of several names that is there, else that of the first name."""
+    """Return the first existing file of several names, else the path of the first name."""
     paths = [folder / name for name in names.split() or [""]]
     return next(filter(Path.is_file, paths), paths[0])
 
 
 def _elsewhere(path: Path, home: Path, trees: Sequence[Path]) -> Path:
-    """Find a file of a scene in one of several trees, of which `home` is one; else the path itself."""
+    """Return the path of a scene's file in the first tree that has it, else the path itself."""
     below = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
     return next((tree / below for tree in trees if (tree / below).is_file()), path)
 
 
 def _mask(mask: Path, truth: Path | None) -> Path:
-    """Return what tells visible pixels: the mask, else the left truth where the right one is beside it."""
+    """Return the file of visible pixels: the mask, else the left ground truth if the right one exists too."""
     both = truth is not None and truth.suffix == ".pfm" and truth.is_file() and _of_right(truth).is_file()
     return truth if truth is not None and both and not mask.is_file() else mask
 
@@ -127,7 +129,7 @@ def _of_right(truth: Path) -> Path:
 
 
 def _visible(path: Path) -> NDArray[np.bool_]:
-    """Read a mask, or compare the truths of both views: (H, W)."""
+    """Return the visible pixels (H, W) from a mask, or by comparing the ground truth of both images."""
     if path.suffix != ".pfm":
         return read_mask(path, white=255)
     left, right = read_disparity(path), read_disparity(_of_right(path))
@@ -141,7 +143,7 @@ def _visible(path: Path) -> NDArray[np.bool_]:
 
 
 def _fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
-    """Read the truth of the full size, in pixels of pictures that are shrunk, and its mask."""
+    """Return the full-size ground truth in pixels of the downscaled images, and its mask."""
     found: dict[str, NDArray[Any]] = {"fine": read_disparity(path) / np.float32(shrunk)}
     mask = path.with_name("mask0nocc.png")
     return {**found, "fine_visible": read_mask(mask, white=255)} if mask.is_file() else found
@@ -154,7 +156,7 @@ def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
 
 
 def _levels_per_pixel(path: Path, size: str | None) -> float:
-    """How a truth of 8 bits is scaled. Raises InputError where neither file, folder nor size says so."""
+    """Return the levels per px of an 8-bit ground truth. Raises InputError if they cannot be determined."""
     scene = path.parent.name.lower()
     if path.name.startswith("truedisp"):
         return 16
@@ -164,7 +166,7 @@ def _levels_per_pixel(path: Path, size: str | None) -> float:
         if any(name in scene for name in _SCENES_2001):
             return 8
         if "cones" in scene or "teddy" in scene:
-            # Quarter size, the usual one, has 4 levels a pixel; larger ones have 2 and 1.
+            # Quarter size, the most common, has 4 levels per px; half and full size have 2 and 1.
             return 4 / {"F": 4, "H": 2}.get(size or _size(path, _HEIGHT_2003, "FHQ"), 1)
         raise InputError(
             f"how {shown(path)} is scaled is told by the name of its folder, which is none of Middlebury's",
@@ -197,7 +199,7 @@ INFO = SourceInfo(
     ),
     open_source,
     (Key("size", "full, half, third (2005, 2006), quarter", ("F", "H", "T", "Q")),),
-    # Lights, exposures and takes of one room are one scene: PianoL, chess1, Adirondack-perfect.
+    # Lighting, exposure and repeated takes of one room are one scene: PianoL, chess1, Adirondack-perfect.
     scene=r"(?:.+/)?([A-Za-z]+?)(?:[0-9]+|[ELP])?(?:-.*)?",
     unverified="all layouts but that of 2003, and the scale of the truth of 2001, 2005 and 2006",
 )

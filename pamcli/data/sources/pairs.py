@@ -1,6 +1,6 @@
-"""Any pairs: folders `left` and `right`, paired by equal stem, and perhaps `disparity` in any format.
+"""Read any image pairs: folders `left` and `right`, paired by equal stem, and optionally `disparity`.
 
-Or as two templates with `{}` name the views, and perhaps a third one the disparity. Or as a list names them.
+Templates with `{}`, or a list of files, can name the images and disparity maps instead.
 """
 
 import os
@@ -31,7 +31,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     elif keys.keys() - {"scale"}:
         lefts, rights, truth = (_matching(root, keys, name) for name in ("left", "right", "disparity"))
     else:
-        # Two pictures of one stem in a folder are refused, not chosen from.
+        # Two images with one stem in a folder are an error, as either could be meant.
         sides = (root / "left", root / "right")
         lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
         truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)

@@ -1,4 +1,4 @@
-"""Data sets whose files are found by patterns of their paths alone (`listing.Patterns`); more: `rendered`."""
+"""Declare photographed data sets whose files match path patterns (see also `rendered`)."""
 
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ def _materials(path: Path) -> dict[str, Any]:
     return {"masks": {f"class-{number}": levels == number for number in range(4)}}
 
 
-# Truth of the full size, 4112 x 3008; mask_cat.png: 0 to 3, the class of material from easy to hard.
+# Ground truth has the full size, 4112x3008; mask_cat.png: material classes 0 (easy) to 3 (hard).
 BOOSTER = Patterns(
     "{split}/balanced/*/camera_00/*.png",
     "{split}/balanced/*/camera_02/*.png",
@@ -53,8 +53,8 @@ BOOSTER = Patterns(
     scene="(.+)/[^/]+",
 )
 
-# Grey pairs, PFM truth (+inf unknown), mask0nocc.png as in Middlebury. Either archive may have been unpacked
-# on top of the other one.
+# Grey pairs, PFM ground truth (+inf unknown), mask0nocc.png as in Middlebury. Both archives may be unpacked
+# into the same folder.
 ETH3D = Patterns(
     "two_view_{split}/*/im0.png",
     "two_view_{split}/*/im1.png",
@@ -107,7 +107,7 @@ HOLOPIX50K = Patterns(
     unverified="the names of the pictures",
 )
 
-# The publisher's README says 100 levels a pixel, 0 = unknown; other code divides by 1024 or 256. train is
+# The publisher's README states 100 levels per px, 0 = unknown; other code divides by 1024 or 256. train is
 # split into part1, part2 ...
 INSTEREO2K = Patterns(
     "{split}/**/left.png",

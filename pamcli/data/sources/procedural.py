@@ -1,7 +1,7 @@
-"""Procedural scenes as a data set: made up on the spot, with the exact disparity of both views.
+"""Provide procedural scenes as a data set, rendered on demand with exact disparity of both views.
 
-Pictures below the folder are the textures; without a folder these are made up, too. What is listed here are
-the scenes of one series; training draws from others (`draw`), so these may always serve to check a network.
+Images below the folder are the textures; without a folder, textures are generated. The listed scenes are one
+series; training renders others (`draw`), so the listed scenes can always validate a network.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pamcli.scenes.hard_cases import CASES, NONE, HardCases
 if TYPE_CHECKING:
     from pamcli.scenes.textures import TextureLibrary
 
-LENGTH = 1000  # scenes that are listed
-ALL = "hard"  # key: of every hard case
-CHECK_SERIES = LARGEST_SEED + 1  # the series of the listed scenes, from which training does not draw
+LENGTH = 1000  # number of listed scenes
+ALL = "hard"  # key that sets the share of every hard case
+CHECK_SERIES = LARGEST_SEED + 1  # series of the listed scenes, never used in training
 
 
 class Scenes(Source):
-    """Samples are drawn instead of read. Torch is needed for that, not for listing."""
+    """A data set whose samples are rendered. Torch is needed to render, but not to list."""
 
     endless = True
 
@@ -37,8 +37,8 @@ class Scenes(Source):
         length: int = LENGTH,
         hard: HardCases | None = None,
     ) -> None:
-        """height, width: pixels of the listed scenes; hard: None where nothing was said."""
-        # A scene may need any texture. Each is given its share, so that all are named once, and checked once.
+        """List scenes of `height` x `width` px; `hard` is None if the specification sets no hard cases."""
+        # A scene may need any texture. Each gets a share, so that every texture is listed and checked once.
         textures = library.photos + library.cutouts
         shares = [textures[index::length] for index in range(length)]
         self.names = tuple(f"{index:06d}" for index in range(length))
@@ -54,15 +54,15 @@ class Scenes(Source):
         return self._files
 
     def load(self, index: int) -> Sample:
-        """Draw one of the listed scenes: always the same. Raises InputError: a damaged texture."""
+        """Render a listed scene, always the same one. Raises InputError for a damaged texture."""
         name = self.names[index]
         return replace(self.draw(CHECK_SERIES, int(name), self._height, self._width), name=name)
 
     def draw(self, series: int, number: int, height: int, width: int) -> Sample:
-        """The scene `number` (from 0) of a series (a seed below `CHECK_SERIES`), pictures of any size.
+        """Render scene `number` (from 0) of a series (a seed below `CHECK_SERIES`) at any size.
 
-        Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. Raises
-        InputError: a damaged texture.
+        Images are uint8, both disparities are known at every pixel and >= 0, and `visible` is exact. Raises
+        InputError for a damaged texture.
         """
         from pamcli.scenes.scene import scene_pair
 
@@ -80,7 +80,7 @@ class Scenes(Source):
         return True
 
     def fingerprint(self) -> str:
-        """Digest of the textures' names."""
+        """Return a digest of the textures' names."""
         return digest([path.name for files in self.files for path in files.parts.values()])
 
     def first(self, count: int) -> Scenes:
@@ -92,7 +92,7 @@ class Scenes(Source):
     checks_itself = True
 
     def check(self, index: int) -> str | None:
-        """What is wrong with a scene's share of the textures. Its truth, made with it, needs no trial."""
+        """Return the damaged textures among a scene's share; its rendered ground truth needs no check."""
         from pamcli.scenes.textures import read_texture
 
         damaged = []

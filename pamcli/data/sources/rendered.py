@@ -1,4 +1,4 @@
-"""Rendered data sets whose files are found by patterns of their paths alone; photographed: `patterned`."""
+"""Declare rendered data sets whose files match path patterns; for photographed ones see `patterned`."""
 
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ CARLA = Patterns(
     unverified="the top folders",
 )
 
-# README and dataset.py of the authors: 16-bit PNG truth, 32 levels a pixel.
+# Authors' README and dataset.py: 16-bit PNG ground truth, 32 levels per px.
 CRESTEREO = Patterns(
     "{part}/**/*_left.jpg",
     "{part}/**/*_right.jpg",
@@ -56,7 +56,7 @@ CRESTEREO = Patterns(
 )
 
 _SETTINGS = "_camera_settings.json"
-_FARTHEST = 65535  # 6.55 m: whatever lies farther
+_FARTHEST = 65535  # 6.55 m; also used for all greater depths
 _DEPTHS = (
     ("left", "disparity", "truth (.left.depth.png)"),
     ("right", "right_disparity", "right truth (.right.depth.png)"),
@@ -72,7 +72,7 @@ def _focal_length(path: Path, camera: int) -> Calibration:
 
 
 def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
-    """Read depth in steps of 0.1 mm as disparity; None where the focal length is not known."""
+    """Return depth in steps of 0.1 mm as disparity; None if the focal length is unknown."""
     settings = path.with_name(_SETTINGS)
     if not settings.is_file():
         return None
@@ -81,7 +81,7 @@ def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
     return disparity_of_depth(metres, _focal_length(settings, camera))
 
 
-# NVIDIA's readme: depth in steps of 0.1 mm, cameras 6 cm apart, focal length in a JSON.
+# NVIDIA's readme: depth in steps of 0.1 mm, a baseline of 6 cm, focal length in a JSON file.
 FALLINGTHINGS = Patterns(
     r"{part}/**/*.left.(?:png|jpg)",
     r"{part}/**/*.right.(?:png|jpg)",
@@ -113,7 +113,7 @@ FALLINGTHINGS = Patterns(
 
 
 def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[np.float32]:
-    """Read disparity spread over the channels of an 8-bit PNG. red ...: pixels that a level of each is."""
+    """Return disparity spread over the channels of an 8-bit PNG, given the px per level of each channel."""
     pixels = read_picture(path).pixels
     if pixels.dtype != np.uint8:
         raise InputError(f"{shown(path)} is no disparity of this set: it has 16 bits a channel, not 8")
@@ -121,7 +121,7 @@ def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[n
 
 
 def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
-    """None where what lies out of the frame is not known."""
+    """Return the visible pixels, or None if the out-of-frame mask is missing."""
     out_of_frame = occlusions.parents[2] / "outofframe" / occlusions.parent.name / occlusions.name
     if not out_of_frame.is_file():
         return None
@@ -131,8 +131,8 @@ def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
     return ~(hidden | beyond)
 
 
-# README of the training archive. Disparity is spread over the channels of an 8-bit PNG: 4 R + G / 64 + B /
-# 16384 pixels. Two masks, not 0 where the right view does not see a pixel: `occlusions` (hidden) and
+# README of the training archive: disparity is spread over the channels of an 8-bit PNG, 4 R + G / 64 + B /
+# 16384 px. Two masks are nonzero where a pixel is not visible in the right image: `occlusions` (hidden) and
 # `outofframe` (beyond its border).
 SINTEL = Patterns(
     "training/{pass}_left/*/*.png",
@@ -165,7 +165,7 @@ SINTEL = Patterns(
 
 def _spring_truth(path: Path) -> dict[str, Any]:
     fine = read_hdf5_disparity(path)
-    # Every second truth in both directions is that of the pictures' pixels, as in the publisher's loader.
+    # As in the publisher's loader, every second value in both directions belongs to a pixel of the images.
     return {"disparity": np.ascontiguousarray(fine[::2, ::2]), "fine": fine}
 
 
@@ -179,7 +179,7 @@ def _spring_matched(path: Path) -> NDArray[np.bool_]:
 
 
 def _spring_masks(path: Path) -> dict[str, Any]:
-    """Read details, and sky where its map is there, of twice the size: the majority counts."""
+    """Return the detail masks, and the sky masks if available, halved by majority."""
     detail = read_mask(path)
     masks = {"high-detail": detail, "low-detail": ~detail}
     sky = path.parents[1] / "skymap_left" / path.name.replace("detailmap_disp1", "skymap")
@@ -191,7 +191,7 @@ def _spring_masks(path: Path) -> dict[str, Any]:
     return {"masks": masks}
 
 
-# Loader and evaluation of the publisher: truth in HDF5 on a grid twice as fine, in pixels of the pictures.
+# Publisher's loader and evaluation: ground truth in HDF5 on a grid twice as fine, in px of the images.
 SPRING = Patterns(
     "{split}/*/frame_left/frame_left_*.png",
     "{split}/*/frame_right/frame_right_*.png",
@@ -238,7 +238,7 @@ def _of_metres(path: Path) -> NDArray[np.float32]:
     return disparity_of_depth(read_disparity(path), _TARTANAIR)
 
 
-# The archives' own layout; depth in metres, fx 320 px, cameras 25 cm apart.
+# Layout of the archives; depth in metres, fx 320 px, a baseline of 25 cm.
 TARTANAIR = Patterns(
     r"**/{level}/(P\d+)/image_left/*_left.png",
     r"**/{level}/(P\d+)/image_right/*_right.png",
@@ -271,12 +271,12 @@ TARTANAIR = Patterns(
 
 
 def _of_three_digits(path: Path) -> NDArray[np.float32]:
-    """Read thousandths of a pixel, three digits to the base 255; 0 is unknown."""
+    """Return disparity stored in thousandths of a pixel as three digits in base 255; 0 is unknown."""
     disparity = _of_channels(path, 65.025, 0.255, 0.001)
     return np.where(disparity > 0, disparity, np.float32(np.nan))
 
 
-# Utils.py and vis_dataset.py of the authors.
+# From the authors' Utils.py and vis_dataset.py.
 FOUNDATIONSTEREO = Patterns(
     "**/dataset/data/left/rgb/*.(?:jpg|png)",
     "**/dataset/data/right/rgb/*.(?:jpg|png)",
@@ -298,14 +298,14 @@ _VIRTUALKITTI2 = Calibration(focal_length=725.0087, baseline=0.532725)
 
 
 def _of_centimetres(path: Path) -> NDArray[np.float32]:
-    """Read depth in centimetres as disparity; 655.35 m and beyond (sky) is unknown."""
+    """Return depth in centimetres as disparity; 655.35 m and beyond (sky) is unknown."""
     levels = read_levels(path).astype(np.float32)
     metres = np.where(levels < 65535, levels / np.float32(100), np.float32(np.nan))
     return disparity_of_depth(metres, _VIRTUALKITTI2)
 
 
 def _depth_of(name: str, called: str, camera: int) -> Part:
-    """Each archive has been unpacked into a folder of its own name, or all of them into one."""
+    """Return the depth part; archives may be unpacked into folders of their own or into one folder."""
     file = f"{{0}}/{{1}}/frames/depth/Camera_{camera}/depth_{{2}}.png"
     places = f"vkitti_2.0.3_depth/{file}|../vkitti_2.0.3_depth/{file}|{file}"
     return Part(name, f"{called} (depth of Camera_{camera})", _of_centimetres, places)

@@ -1,9 +1,9 @@
-"""Scene Flow: FlyingThings3D, Driving and Monkaa (Freiburg), each alone or all in one folder.
+"""Read Scene Flow: FlyingThings3D, Driving and Monkaa (Freiburg), each alone or all in one folder.
 
 FlyingThings3D:  TRAIN|TEST / A|B|C / 0000 / left|right / 0006.png
 Driving:         15mm_focallength|35mm_focallength / scene_backwards|scene_forwards / fast|slow / left ...
 Monkaa:          a_rain_of_stones_x2 / left ...
-each below frames_cleanpass and frames_finalpass (pictures) and disparity (PFM, positive in most releases).
+each below frames_cleanpass and frames_finalpass (images) and disparity (PFM, positive in most releases).
 """
 
 from collections.abc import Mapping
@@ -48,12 +48,12 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
 
 
 def _chosen(below: str, split: str, part: str) -> bool:
-    """Whether a folder of frames is wanted; which set it belongs to follows from its path."""
+    """Return True if a folder of frames belongs to the chosen split and part, according to its path."""
     top = below.partition("/")[0]
     if top in ("TRAIN", "TEST"):
         return part in ("all", "flyingthings3d") and top == split.upper()
     which = "driving" if top.endswith("mm_focallength") else "monkaa"
-    return part in ("all", which) and split == "train"  # these two have no test split
+    return part in ("all", which) and split == "train"  # Driving and Monkaa have no test split
 
 
 INFO = SourceInfo(
