@@ -41,7 +41,9 @@ COMFORTABLE = 0.7
 FEWEST = 64
 """Rows of a band that count, at least: else nearly all work would be done twice."""
 LARGE = 4_000_000
-"""Pixels of images after which freed memory is given back to the system."""
+"""Pixels of images above which freed memory is given back to the system after each band."""
+GAPS = 1.15
+"""Times the predicted memory that is taken, for memory that is free may lie in pieces that are too small."""
 
 
 @dataclass(frozen=True)
@@ -191,24 +193,25 @@ class MemoryBudget:
             DeviceError: Not even the smallest band fits.
         """
         height, width = left.shape[:2]
-        rows = self._rows(left, right, results, given or (left, right))
+        given = given or (left, right)
+        rows = self._rows(left, right, results, given)
+
+        def compute_rows(lines: slice, _: slice, told: Progress) -> dict[str, Array]:
+            found = compute(left[lines], right[lines], told)
+            if given[0][..., 0].size > LARGE and self._device.type == "cpu":
+                give_back_freed_memory()  # else gaps between what is held add up
+            return found
+
         while True:
             parts = bands(height, width, rows, self.model.halo, self.model.multiple)
             try:
-                found = join(
-                    parts,
-                    lambda lines, _, told: compute(left[lines], right[lines], told),
-                    scale=scale,
-                    progress=progress,
-                )
+                found = join(parts, compute_rows, scale=scale, progress=progress)
             except (MemoryError, RuntimeError) as error:
                 fewer = max(self._fewest(height), min(rows, height) // 2)
                 if not is_memory_error(error) or fewer >= min(rows, height):
                     with memory_errors(f"not enough memory for a pair of {width}x{height}"):
                         raise
             else:
-                if height * width > LARGE and self._device.type == "cpu":
-                    give_back_freed_memory()
                 return found
             rows = fewer
             LOG.warning(
@@ -222,17 +225,19 @@ class MemoryBudget:
         least = 2 * self.model.halo + FEWEST
         return min(-(-least // multiple), -(-height // multiple)) * multiple
 
+    def _need(self, height: int, width: int) -> int:
+        return int(GAPS * self.model.memory(height, width))
+
     def _rows(self, left: Pixels, right: Pixels, results: int, given: tuple[Pixels, Pixels]) -> int:
         """Return how many rows to compute at a time. Raises DeviceError."""
         height, width = int(left.shape[0]), int(left.shape[1])
-        need = self.model.memory
         free = free_memory(self._device)
         held = results + (0 if given[0] is left else left.nbytes + right.nbytes)
         images = PAIRS_AT_ONCE * sum(image.nbytes for image in given)  # a batch holds several pairs
         if self._device.type != "cpu":
             held = images = 0
         fewest = self._fewest(height)
-        least = held + need(fewest, width)
+        least = held + self._need(fewest, width)
         size = f"a pair of {given[0].shape[1]}x{given[0].shape[0]}"
         limits: list[int] = []
         if self.max_memory is not None:
@@ -249,8 +254,8 @@ class MemoryBudget:
                     f"{size} needs {readable(least)} of memory, {readable(free)} are free", HINT
                 )
             limits.append(max(least, int(COMFORTABLE * free)))
-        if not limits or held + need(height, width) <= min(limits):
+        if not limits or held + self._need(height, width) <= min(limits):
             return height + self.model.multiple
         multiple = self.model.multiple
-        fitting = (min(limits) - held) * height // max(need(height, width), 1)  # it grows with the rows
+        fitting = (min(limits) - held) * height // max(self._need(height, width), 1)  # it grows with the rows
         return max(fewest, fitting // multiple * multiple)
