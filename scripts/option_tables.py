@@ -20,8 +20,8 @@ PAGES: dict[str, tuple[str, dict[str, type[Any]]]] = {
     "options.md": (
         """# Options for processing images
 
-Look up the options of `pam disparity`, `superres`, `rectify` and `depth`. Each option is also a field of the settings
-class and a keyword of the Python function: `--skip-existing` is `skip_existing`.
+Look up the options of `pam disparity`, `superres`, `rectify` and `depth`. Each option is also a field of
+the settings class and a keyword of the Python function: `--skip-existing` is `skip_existing`.
 
 ```sh
 pam disparity --help
@@ -39,8 +39,8 @@ See also: [options for evaluation and training](options-training.md).
     "options-training.md": (
         """# Options for evaluation, training and data sets
 
-Look up the options of `pam eval`, `submit`, `train` and `dataset`. Each option is also a field of the settings class and
-a keyword of the Python function: `--max-gt` is `max_gt`.
+Look up the options of `pam eval`, `submit`, `train` and `dataset`. Each option is also a field of the
+settings class and a keyword of the Python function: `--max-gt` is `max_gt`.
 
 ```sh
 pam train disparity --help

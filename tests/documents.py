@@ -126,9 +126,9 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     fences = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     found = [(m.start(), m[1], m[2]) for m in fences]
-    for m in re.finditer(r"^\|.* \| command \|\n\|[- |]*\n((?:\|.*\n)+)", text, re.MULTILINE):
-        commands = re.findall(r"(?<=`)pam(?:-asp)? [^`]+(?=`)", m[1].replace("\\|", "|"))
-        found.append((m.start(), "sh", "".join(f"{command}\n" for command in commands)))
+    for table in re.finditer(r"^\|.* \| command \|\n\|[- |]*\n((?:\|.*\n)+)", text, re.MULTILINE):
+        commands = re.findall(r"(?<=`)pam(?:-asp)? [^`]+(?=`)", table[1].replace("\\|", "|"))
+        found.append((table.start(), "sh", "".join(f"{command}\n" for command in commands)))
     return [Block(page.name, kind, text[:at].count("\n") + 1, lines) for at, kind, lines in sorted(found)]
 
 

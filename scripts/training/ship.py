@@ -36,7 +36,8 @@ HEAD_OF_CARD = {"KITTI": r"\| KITTI 2015 .*?\| \d+ \| ", "Middlebury": r"\| Midd
 BY_HAND = """by hand:
   weights/pasmnet2.md: version, data, recipe, time
   README.md, "Limits", pamcli/guide/networks.md, "Limits", and pamcli/guide/disparity.md: figures in the text
-  pamcli/guide/benchmarks.md and confidence.md, and DOUBTFUL of pamcli/inference/matcher.py: scripts/measure_confidence.py
+  pamcli/guide/benchmarks.md and confidence.md, and DOUBTFUL of pamcli/inference/matcher.py:
+    scripts/measure_confidence.py
   pamcli/guide/speed.md: scripts/compare_precisions.py; pamcli/guide/onnx.md: memory of an exported pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
 then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py tests/test_guide.py
