@@ -35,8 +35,7 @@ class Part:
     """Name in reports of missing files, as "truth (disp0GT.pfm)"; "" = not reported."""
     read: Callable[[Path], Any] | None = None
     """Function at module level (so that a source can be pickled) that reads the file, or None. It returns
-    the
-    value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
+    the value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
     file: str = ""
     """Pattern of the file in `Patterns`."""
 
@@ -175,8 +174,7 @@ def reduced(sample: Sample, times: int) -> Sample:
     """Downscale the images of a sample by area means; see `resized`.
 
     Ground truth and masks take the pixel in the middle of each area, with disparities in new pixels. The
-    full-size
-    ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
+    full-size ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
     """
     height, width = (side // times for side in sample.left.shape[:2])
     if (height * times, width * times) != sample.left.shape[:2]:
@@ -219,8 +217,7 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
     """Return the files of a folder by stem; empty if the folder does not exist.
 
     Of several files with one stem, the earliest in `suffixes` wins. Stems must end in `ending` (as "_L"),
-    which is
-    removed from the key. Raises InputError if the folder cannot be read.
+    which is removed from the key. Raises InputError if the folder cannot be read.
     """
     found: dict[str, Path] = {}
     for name, _ in entries_of(folder):
@@ -238,10 +235,8 @@ class Patterns:
     """A data set whose files match path patterns below its top folder.
 
     Between "/", a pattern is a regular expression, except that a dot is literal, `*` matches any text and
-    `**`
-    up to three levels of folders. `{split}` and `{key}` are replaced by the chosen values, "all" by any
-    value.
-    Files with equal texts for `*`, `**`, such keys and groups form a pair.
+    `**` up to three levels of folders. `{split}` and `{key}` are replaced by the chosen values, "all" by any
+    value. Files with equal texts for `*`, `**`, such keys and groups form a pair.
     """
 
     left: str

@@ -139,8 +139,7 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
     """Return the 1st and 99th percentile (px) of the disparities of a pair (H, W, 3); NaN = too few matches.
 
     The images are matched at 256 columns. A match counts if the row has texture and both directions agree.
-    The
-    result is accurate to about a pixel of the downscaled image.
+    The result is accurate to about a pixel of the downscaled image.
     """
     import cv2
 

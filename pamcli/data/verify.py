@@ -41,8 +41,7 @@ class Finding:
     """Name of the sample; "" = the whole set."""
     severity: Literal["damage", "incomplete"]
     """damage: results on this sample would be wrong or cannot be computed. incomplete: something is
-    missing, but
-    the rest can be used."""
+    missing, but the rest can be used."""
     message: str
     """A single line."""
 
@@ -55,10 +54,8 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
     """Read every sample of a source and return the problems, first of the set, then of the samples.
 
     Damage: an image without a counterpart, an unreadable file, different sizes, or ground truth that does not
-    warp
-    the right image onto the left one. Incomplete: missing parts of the published tree. `progress` is called
-    with the
-    number of finished samples.
+    warp the right image onto the left one. Incomplete: missing parts of the published tree. `progress` is
+    called with the number of finished samples.
     """
     findings = [Finding("", "incomplete", line) for line in source.absent]
     findings += [Finding("", "damage", line) for line in source.unpaired]

@@ -109,8 +109,7 @@ def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     """Return candidate splits: the end column of the first view, and the start column of the second.
 
     One is in a gap, if a single-coloured column lies near the middle (possibly part of a view, such as a lamp
-    post
-    or the sky between houses); the other is at the seam.
+    post or the sky between houses); the other is at the seam.
     """
     middle, (height, width) = (whole.left + whole.right) // 2, whole.size
     splits = []

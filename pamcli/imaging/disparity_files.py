@@ -104,8 +104,7 @@ def read_disparity(
     Args:
         path: File to read.
         scale: Units per pixel of disparity; None: 256 in a 16-bit PNG, 16 for signed integers (OpenCV's
-            StereoSGBM),
-            1 in floating point.
+            StereoSGBM), 1 in floating point.
         max_pixels: Largest width times height, checked in the header; None = no limit.
 
     Returns:

@@ -67,8 +67,7 @@ def read_picture(
 
     Raises:
         InputError: If the file is missing, unreadable, damaged, too large, animated, has several pages, or a
-            kind
-            of samples that is not supported.
+            kind of samples that is not supported.
     """
     name = name or ("the picture" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source

@@ -39,8 +39,7 @@ def write_video(
     Args:
         path: File to write; `.mkv` keeps every bit, `.mp4` has 8 bits and looks the same.
         frames: Time (s, ascending) and samples of each frame, all of one size and type: (H, W, C) uint8 or
-            uint16,
-            C = 1 grey or 3 RGB.
+            uint16, C = 1 grey or 3 RGB.
         rate: Frames per second.
         unit: Unit of the time stamps, s.
         notes: Metadata of the file.

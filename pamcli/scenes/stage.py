@@ -114,8 +114,7 @@ class Stage:
         """Add an object of about `size` (height, width) px around (x, y), unless it is too small to see.
 
         `tilt` and `turn` are standard deviations of angles (radians): about the vertical and the horizontal
-        axis, and
-        about the line of sight.
+        axis, and about the line of sight.
         """
         if min(size) < 3 or size[0] * size[1] < 24:
             return
