@@ -41,10 +41,7 @@ class Part:
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
-    """Return the parts for left ground truth and, if `right` is not empty, right ground truth.
-
-    The patterns `left` and `right` also name the files in reports.
-    """
+    """Return the parts for ground truth; patterns also name files in reports, and "" omits the right one."""
     both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
     return tuple(Part(name, f"{what} ({of})", read, of) for name, what, of in both if of)
 
@@ -96,10 +93,7 @@ class Listed(Source):
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
-        """Load a pair with its parts.
-
-        Raises InputError if a file is missing, damaged, or differs in size from the left image.
-        """
+        """Load a pair. Raises InputError if a file is damaged or its size differs from the left image."""
         files = self.files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
         known: dict[str, Any] = {"calibration": self._calibration}
@@ -194,10 +188,7 @@ def paired(
     absent: Iterable[str] = (),
     calibration: Calibration | None = None,
 ) -> Listed:
-    """Return a source of the pairs whose left and right file both exist; see `Listed`.
-
-    Files in `lefts` and `rights` are by pair name, those in `places` by part name, then pair name.
-    """
+    """Return a source of the pairs (by name) whose left and right file both exist; see `Listed`."""
     files, unpaired = [], []
     for name in lefts.keys() | rights.keys():
         left, right = lefts.get(name, Path()), rights.get(name, Path())

@@ -74,10 +74,7 @@ class SetFigures:
         ]
 
     def row(self) -> dict[str, float]:
-        """Return the means of pixels, sharpness and entropy, and the disparity range; NaN = unknown.
-
-        Its ends are the 5th percentile of the smallest disparities and the 95th of the largest.
-        """
+        """Return the mean pixels, sharpness and entropy, and the 5th to 95th percentile of disparities."""
 
         def known(name: str) -> NDArray[np.float64]:
             values = np.array([getattr(pair, name) for pair in self.pairs], np.float64)

@@ -80,10 +80,7 @@ class RowFit:
 
 
 def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
-    """Fit the rows by reweighted least squares with weak priors, for views of `size` (height, width).
-
-    The Geman-McClure weights narrow down to the noise.
-    """
+    """Fit the rows of views (height, width) by Geman-McClure reweighted least squares with weak priors."""
     x, y = matches.x - (size[1] - 1) / 2, matches.y - (size[0] - 1) / 2
     terms = np.stack([np.ones(len(matches)), x, y, -matches.disparity], axis=1)
     found = np.array([np.median(matches.dy), 0.0, 0.0, 0.0])
@@ -224,7 +221,6 @@ def rectify_stereogram(
 
 
 def _spread(values: Values | Grey) -> Values:
-    """Return the variance over 5 x 5 px, (H, W)."""
     import cv2
 
     values = values.astype(np.float32)

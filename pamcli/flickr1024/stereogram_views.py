@@ -48,10 +48,9 @@ class Box:
 
 
 def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
-    """Return the boxes of the left-hand and the right-hand view, both of one size.
+    """Return the boxes of the left-hand and the right-hand view of an image (H, W, 3), both of one size.
 
-    The image is (H, W, 3), uint8 or uint16. Raises SetAside if it has no two views of similar, sufficient
-    size.
+    Raises SetAside if it has no two views of similar, sufficient size.
     """
     levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))

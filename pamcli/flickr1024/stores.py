@@ -114,10 +114,7 @@ def cut_size(width: int, height: int, scale: int, halved: bool) -> tuple[int, in
 
 
 def read_views(pair: Pair, scale: int) -> Views:
-    """Read a pair and downscale it.
-
-    Images of 16 bits are rounded to 8. Raises InputError if an image cannot be read or the sizes differ.
-    """
+    """Read a pair as 8 bits and downscale it. Raises InputError if it is unreadable or its sizes differ."""
     left, right = (eight_bits(location.read().pixels) for location in (pair.left, pair.right))
     if left.shape != right.shape:
         here, there = (f"{view.shape[1]} x {view.shape[0]}" for view in (right, left))

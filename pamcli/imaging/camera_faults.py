@@ -95,8 +95,7 @@ def _step(values: np.ndarray) -> int | None:
 def noise_level(pixels: np.ndarray) -> float:
     """Return the standard deviation of white noise (levels of 255) in an image (H, W, 3), uint8 or uint16.
 
-    It is estimated from green's second differences in the flattest squares; 0 if the image is too dark, too
-    bright or too small.
+    It is that of green's second differences in the flattest squares; 0 for dark, bright or tiny images.
     """
     squares = _squares(pixels)[..., 1]
     if not len(squares):

@@ -81,10 +81,9 @@ def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
-    """Return the bytes of a confidence file: float32, in PNG 16 bits with 65535 = 1.
+    """Return the bytes of a file with a confidence map (H, W), float32; in PNG, 65535 = 1.
 
-    `confidence` is (H, W), float32 in [0, 1]; `suffix` is one of `CONFIDENCE_SUFFIXES`. Raises UsageError if
-    the suffix is unknown.
+    Raises UsageError if `suffix` is not one of `CONFIDENCE_SUFFIXES`.
     """
     suffix = suffix.lower()
     if suffix == ".png":
@@ -190,7 +189,6 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    """Encode values as 16-bit PNG, with a warning about values that are too large."""
     levels, count = _levels(values, units, keep_far=keep_far)
     said = FAR[keep_far].format(count)
     return Encoded(png.encode_png(levels), [said] if count else [], count)

@@ -84,10 +84,7 @@ def no_measurement(disparity: Disparities) -> float | None:
 
 
 def implausible(disparity: Disparities, stored: float) -> str | None:
-    """Return why the unit is probably wrong and which scale fits, or None if the values are plausible.
-
-    `stored` is the number of units per pixel with which the map was read.
-    """
+    """Return why `stored` units per pixel are probably wrong and which scale fits, or None if plausible."""
     known = disparity[np.isfinite(disparity)]
     if not known.size:
         return None
@@ -114,10 +111,7 @@ def unit_of(factor: float) -> float:
 
 
 def constant_factor(found: Disparities, truth: Disparities) -> float | None:
-    """Return the constant factor between a map and the ground truth, or None if there is none.
-
-    It is negative for negative maps. Both maps are (H, W), px, NaN = unknown.
-    """
+    """Return the constant factor (negative for negative maps) to the ground truth (H, W), px, or None."""
     with np.errstate(invalid="ignore", divide="ignore"):
         both = (truth > 0) & np.isfinite(truth) & np.isfinite(found)
         ratios = (found[both] / truth[both]).astype(np.float64)

@@ -116,10 +116,7 @@ def _of_one_surface(
     row: tuple[_Places, Ints],
     column: tuple[_Places, Ints],
 ) -> list[Floats]:
-    """Return the values of each map at N pixels, each taken from one surface.
-
-    `colours` (h w, 3) and `own` (N, 3) are the colours of the downscaled image and of the N pixels.
-    """
+    """Return the values of each map at N pixels of colours `own` (N, 3), each taken from one surface."""
     width = column[0].count
     around = np.arange(-REACH, REACH + 1)
     rows, from_rows = _around(*row, around)

@@ -99,10 +99,7 @@ LUMINANCE = (
 
 
 def jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
-    """Return the libjpeg quality (1 to 100) whose luminance table is nearest, or None without table 0.
-
-    `tables` holds 64 divisors in any order by table number.
-    """
+    """Return the libjpeg quality (1 to 100) with the nearest luminance table, or None without table 0."""
     return nearest_quality(sum(tables[0])) if 0 in tables else None
 
 

@@ -60,10 +60,7 @@ def reduction(shape: tuple[int, ...], area: int, width: int) -> int:
 
 
 def reduced(view: NDArray[Any], factor: int) -> Colours:
-    """Downscale (H, W, ...) uint8 or uint16 by a whole factor to uint8, as means of blocks.
-
-    16-bit levels are stretched from the darkest to the brightest.
-    """
+    """Downscale (H, W, ...) uint8 or uint16 (its levels stretched) to uint8 by a whole factor, as means."""
     import cv2
 
     height, width = view.shape[0] // factor, view.shape[1] // factor

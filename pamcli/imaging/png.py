@@ -53,10 +53,7 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
 
 def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:
-    """Encode (H, W) grey or (H, W, C) samples, uint8 or uint16; C = 2 grey and alpha, 3 RGB, 4 RGBA.
-
-    `exif` has no leading "Exif", unlike in JPEG.
-    """
+    """Encode (H, W) or (H, W, C) samples, uint8 or uint16, C as in `Raster`; `exif` has no leading "Exif"."""
     import imagecodecs
 
     # libpng would compress with zlib. libdeflate takes half the time for photographs and a quarter for grey

@@ -96,10 +96,7 @@ class PairCheck:
         return self.order < -ORDER_LOG_ODDS
 
     def problems(self, min_disparity: float | None = None) -> list[Problem]:
-        """Return the problems with their remedies; an empty list for a usable pair.
-
-        `min_disparity` is the smallest searched disparity (px); None skips the check that depends on it.
-        """
+        """Return the problems with their remedies, given the smallest searched disparity (px) if any."""
         if self.identical:
             text = "both images are identical, so there is no disparity to find"
             return [Problem("images", text, "give the two views of a scene")]
@@ -154,8 +151,7 @@ class PairCheck:
 def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:
     """Check two images (H, W, 3) of one size, uint8 or uint16; tiny ones yield no verdict.
 
-    At most `most` matches are measured at full size. Raises ValueError if the shapes differ or are not (H, W,
-    3).
+    At most `most` matches are measured at full size. Raises ValueError if the shapes do not fit.
     """
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two pictures (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
@@ -198,10 +194,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
 def measured_matches(
     left: NDArray[np.generic], right: NDArray[np.generic], reach: tuple[float, float], most: int
 ) -> tuple[Matches, Matches, int]:
-    """Return all matches, those measured at full size, and the factor of the downscaled images.
-
-    Small images are upscaled if there are too few matches. `reach` is that of `find_matches`.
-    """
+    """Return all matches, those measured at full size, and the downscaling factor; see `find_matches`."""
     found, factor = find_matches(left, right, reach)
     measured = refine_matches(left, right, found, factor, most)
     if len(measured) < ENOUGH_MATCHES and factor == 1:
@@ -229,10 +222,7 @@ def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int
 def _order(
     left: NDArray[np.generic], right: NDArray[np.generic], offset: float, disparity: NDArray[np.float64]
 ) -> float:
-    """Return the log-odds that the first image is the left one, according to occlusions.
-
-    `offset` (px) is the row offset and `disparity` (px) that of the matches; the common area is compared.
-    """
+    """Return the log-odds that the first image is the left one, given row offset and disparities (px)."""
     factor = reduction(left.shape, 120_000, 480)
     one, two = reduced(left, factor), reduced(right, factor)
     two = np.roll(two, -round(offset / factor), axis=0)
@@ -246,10 +236,7 @@ def _order(
 
 
 def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
-    """Return the share of consistent matches in small copies, or None if these are too small or plain.
-
-    `offset` is the possible row offset (px) of the right image.
-    """
+    """Return the share of consistent matches in small copies, or None if these are too small or plain."""
     factor = reduction(left.shape, 60_000, 320)
     if min(left.shape[:2]) < SMALL * factor:
         return None
@@ -264,7 +251,6 @@ def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float
 
 
 def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:
-    """Return True if all pixels are equal; stops at the first band of rows that differs."""
     for row in range(0, len(left), 64):
         if not np.array_equal(left[row : row + 64], right[row : row + 64]):
             return False

@@ -82,10 +82,7 @@ def exif_orientation(exif: bytes) -> int:
 
 
 def kept_exif(exif: bytes, width: int, height: int) -> bytes:
-    """Return the EXIF block for an upright image of another size, without leading "Exif" and thumbnail.
-
-    It is empty if there is no readable block.
-    """
+    """Return the EXIF block for an upright image of another size, without thumbnail; empty if unreadable."""
     sizes = {
         None: ((ExifTags.Base.ImageWidth, width), (ExifTags.Base.ImageLength, height)),
         ExifTags.IFD.Exif: ((ExifTags.Base.ExifImageWidth, width), (ExifTags.Base.ExifImageHeight, height)),

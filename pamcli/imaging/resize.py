@@ -36,10 +36,7 @@ def imresize(picture: Array, scale: float) -> Array:
 
 
 def imresize_to(picture: Array, width: int, height: int) -> Array:
-    """Resize an image as MATLAB's `imresize(picture, [height width], 'bicubic')`; see `imresize`.
-
-    Raises ValueError if a side is below 1.
-    """
+    """Resize an image as MATLAB's `imresize(picture, [height width], 'bicubic')`; see `imresize`."""
     _check_size(width, height)
     return _resized(picture, (height, width), (height / picture.shape[0], width / picture.shape[1]))
 
@@ -59,10 +56,7 @@ def nearest(array: Array, width: int, height: int) -> Array:
 
 
 def area_mean(picture: Array, width: int, height: int) -> Array:
-    """Downscale an image (H, W, C), uint8, uint16 or float32, by area means; integers are rounded.
-
-    Raises ValueError if a side is below 1 or larger than that of the image.
-    """
+    """Downscale an image (H, W, C), uint8, uint16 or float32, by area means; integers are rounded."""
     import cv2
 
     _check_size(width, height)

@@ -40,8 +40,7 @@ _NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)
 def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     """Read an image of 1 to 8 or 16 bits: grey, palette, RGB, or CMYK (converted, without its profile).
 
-    Raises InputError if it is too large, damaged or truncated, or has several pages, floating-point numbers,
-    or an unsupported number of bits or channels.
+    Raises InputError if it is too large, damaged, truncated, or of an unsupported kind.
     """
     with _single_page(stream, name, max_pixels) as page:
         photometric = int(page.photometric)
@@ -80,11 +79,7 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    """Read a map of one channel, (H, W), floating point or integers.
-
-    Raises InputError if it is too large, damaged or truncated, or has several pages or channels, or complex
-    numbers.
-    """
+    """Read a map (H, W) of numbers. Raises InputError if it is damaged, too large, or no such map."""
     with _single_page(stream, name, max_pixels) as page:
         if page.dtype is None or page.dtype.kind not in "fiu":
             raise InputError(f"{name} holds {page.dtype} samples; a map of disparities holds numbers")
@@ -100,10 +95,7 @@ def encode_tiff(
     *,
     description: str | None = None,
 ) -> bytes:
-    """Encode (H, W) uint8, uint16 or float32; or (H, W, C) uint8 or uint16, C as in `Raster.samples`.
-
-    Texts, camera and place of the EXIF block are kept. `description` (ASCII) describes the values.
-    """
+    """Encode (H, W) uint8, uint16, float32 or (H, W, C) uint8, uint16; keep EXIF texts, camera and place."""
     notes = exif_notes(exif)
     found = ((tag.value, str(notes[tag]).encode("ascii", "replace")) for tag in _NOTES if tag in notes)
     channels = samples.shape[2] if samples.ndim == 3 else 1

@@ -41,8 +41,7 @@ class FoundOffset:
 def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> FoundOffset:
     """Measure the offset of two videos whose frames are `step` seconds apart, from frame `start` on.
 
-    Raises:
-        InputError: If nothing moves, motion is uniform or periodic, or a frame cannot be decoded.
+    Raises InputError if nothing moves, motion is uniform or periodic, or a frame cannot be decoded.
     """
     begin = float(left.times[min(start, len(left.times) - 1)])
     one, two = motions = [_motion(video, step, begin) for video in (left, right)]

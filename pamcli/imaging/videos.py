@@ -76,10 +76,7 @@ class Video:
 
     @cached_property
     def stamps(self) -> NDArray[np.int64]:
-        """Time of each frame, (N,), in units of `time_base`, ascending; found without decoding.
-
-        Raises InputError if the file is damaged or has no time stamps.
-        """
+        """Times of the frames, (N,), in `time_base`, ascending. Raises InputError if there are none."""
         found = []
         with decoding(shown(self.path), "cannot be read to its end"), self._container() as container:
             for packet in container.demux(container.streams[self.stream.index]):
@@ -117,7 +114,7 @@ class Video:
         return lacking if lacking > _SHORT else 0.0
 
     def frame(self, number: int, *, max_pixels: int | None = None) -> Picture:
-        """Decode a frame by its number, counted from 0 in display order, to 8 bits, or 16 if it has more.
+        """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more.
 
         Raises InputError if the frame is damaged or has more than `max_pixels`.
         """

@@ -86,10 +86,7 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
 def _votes(
     here: Values, there: Values, disparity: Values, seen: NDArray[np.bool_], sign: int
 ) -> tuple[_Ints, _Ints, Values]:
-    """Return rows and columns of edges at disparity steps, and their votes for the larger disparity.
-
-    Position x of `here` corresponds to x - sign * disparity of `there`.
-    """
+    """Return rows and columns of edges at disparity steps, and their votes for the larger disparity."""
     width = disparity.shape[1]
     y, x, left_end, right_end = _steps(disparity, seen)
     around = np.clip(x[:, None] + np.arange(-_RIM, _RIM + 1), 0, width - 1)
