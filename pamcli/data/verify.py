@@ -27,7 +27,7 @@ _LEAST_PIXELS = 0.5  # px; nearly zero disparities fit any distant background
 _BOX = 9  # px; slower changes (brightness, vignetting) are removed before the comparison
 _LEAST_CONTRAST = 2  # 8-bit grey levels (standard deviation); images with less are mostly noise
 # A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D,
-# correct ground truth has at most 0.64 of that error; ground truth of another pair has 0.68 to 1.
+# correct ground truth has less than 0.64 of that error; ground truth of another pair has 0.68 to 1.
 _FITS, _UNRELATED = 0.75, 0.8
 _ASIDE_PIXELS, _ASIDE = 4, 0.005  # distance to that comparison: px, or a part of the width if larger
 _CLEARLY = 0.9  # another reading is reported if its error is below this part of the original's

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pamcli.imaging.images import Picture
 
 LEAST_QUALITY = 92
-"""Smallest good JPEG quality: the weights for cameras upscale images better at 90, but not at 95."""
+"""Images of a lower JPEG quality are upscaled better by the weights for cameras: at 90, but not at 95."""
 
 LEAST_NOISE = 4.5
 """Noise (levels of 255) from which those weights are better: at 5, but not at 3. KITTI 2012 has at most

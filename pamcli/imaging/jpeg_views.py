@@ -22,7 +22,7 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
     """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
 
     The stream is left at its start. Phones store previews and gain maps in the same way, so only entries
-    marked as views count, unless the file name declares a pair (`named_so`): then any two images count.
+    marked as views count. If the caller expects a pair (`named_so`), any two images count.
     """
     if not _is_jpeg(stream):
         return []
