@@ -75,7 +75,7 @@ class Augmentation:
 
     @property
     def keeps_pixels(self) -> bool:
-        """True if at most moves, flips and colour permutations remain, so that no pixel gets a new value."""
+        """True if only moves, flips and colour permutations are active, so that no pixel gets a new value."""
         moving = ("mirror", "upside_down", "permute_colours", "camera", "redraw", "insert", "erase")
         return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
 

@@ -312,7 +312,6 @@ class _Normalise(torch.autograd.Function):
 
 
 def _channels(values: Tensor) -> Tensor:
-    """Reshape (C,) to (C, 1, 1), for (B, C, H, W)."""
     return values[:, None, None]
 
 

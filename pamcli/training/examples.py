@@ -103,8 +103,6 @@ class StepBatch(NamedTuple):
         return self._each(moved)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
-        """Apply a function to every tensor, including the ground truth."""
-
         def changed(values: Tensor | None) -> Tensor | None:
             return None if values is None else change(values)
 
@@ -200,7 +198,6 @@ class Examples(Dataset[Example]):
         return source.load(int(self._order[1][place]))
 
     def _place(self, position: int) -> int:
-        """Choose the index of the data set for a position."""
         rng = default_rng((self.seed, position, _CHOICE))
         return int(rng.choice(len(self.sources), p=self.shares))
 

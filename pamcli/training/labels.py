@@ -114,7 +114,6 @@ def _views(sample: Sample, mirrored: bool) -> Views:
 
 
 def _hash(views: Views) -> str:
-    """Return the sha256 of two images, which identifies the source of labels."""
     digest = hashlib.sha256()
     for view in views:
         digest.update(f"{view.shape}".encode() + np.ascontiguousarray(view).tobytes())

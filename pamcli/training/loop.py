@@ -375,7 +375,6 @@ class _Sums:
             yield batch
 
     def __len__(self) -> int:
-        """Return the number of steps."""
         return len(self._figures)
 
     def add(self, step: int, batch: StepBatch, values: dict[str, Tensor], norm: Tensor) -> None:

@@ -193,7 +193,6 @@ def _convolution(layer: nn.Module) -> nn.Conv2d:
 
 
 def _copy_channels(module: nn.Module, sources: dict[int, int]) -> None:
-    """Make output channels of a convolution copies of input channels."""
     layer = _convolution(module)
     middle = layer.kernel_size[0] // 2
     for output, source in sources.items():
