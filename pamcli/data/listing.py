@@ -41,7 +41,7 @@ class Part:
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
-    """Return the parts for ground truth; patterns also name files in reports, and "" omits the right one."""
+    """Return the parts for left ground truth and, unless `right` is "", for right ground truth."""
     both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
     return tuple(Part(name, f"{what} ({of})", read, of) for name, what, of in both if of)
 

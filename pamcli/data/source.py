@@ -249,7 +249,7 @@ class DataSpec:
     info: SourceInfo
     split: str
     path: Path | None
-    """None if a data set that needs no folder has none."""
+    """Folder of the data set; None for a data set without one, such as procedural scenes."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of the source itself, without defaults."""
     first: int | None = None

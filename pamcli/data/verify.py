@@ -80,7 +80,8 @@ class Fit:
     error: float
     """Mean difference of high-passed grey values in standard deviations, clipped at three."""
     chance: float
-    """The same a few pixels to the left and right; a correct reading is below it."""
+    """Mean difference a few pixels to the left and right of the match; a correct reading has a smaller
+    error."""
 
 
 def judge(sample: Sample) -> str | None:

@@ -166,7 +166,7 @@ def _difference(one: Floats, other: Floats, side: int) -> Floats:
 
 
 def _cost(left: Floats, right: Floats, disparity: Floats) -> Floats:
-    """Return the difference between both images at these disparities, grey levels."""
+    """Return the grey level difference between both images at these disparities."""
     unlike = np.abs(left - _shifted(right, disparity)).mean(axis=2)
     return _mean(np.minimum(unlike, np.float32(MOST_COST)), COMPARED)
 

@@ -175,7 +175,7 @@ class _Canvas:
         return sharpness * centres[:, :-1, :-1] + (1 - sharpness) * mean
 
     def draw(self, layers: Sequence[Layer]) -> None:
-        """Render layers; each is known by its index."""
+        """Render layers, of which the nearest is visible at each point."""
         seen_here = [i for i, layer in enumerate(layers) if layer.unseen != (self.drift is not None)]
         placed: list[tuple[int, _Place]] = []
         for i in seen_here:
