@@ -1,4 +1,4 @@
-"""Frozen records whose values are checked as their fields are declared; what is wrong is one line."""
+"""Define frozen records that validate their values by their field types, with one-line errors."""
 
 import dataclasses
 import typing
@@ -18,11 +18,11 @@ FromZero = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 FEW = 12
-"""Known names up to which all are listed."""
+"""Up to this number, errors list all known names."""
 
 
 def checked(kind: type[Record]) -> type[Record]:
-    """A class of frozen dataclass whose `__init__` raises UsageError for a value that a field cannot have."""
+    """Make a frozen dataclass whose `__init__` raises UsageError for invalid field values."""
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     made = dataclass(kind, frozen=True, config=config)
     unsaid = made.__init__
@@ -38,12 +38,12 @@ def checked(kind: type[Record]) -> type[Record]:
 
 
 def from_json(kind: type[Record], text: str | bytes) -> Record:
-    """A record from JSON; ValidationError, which `first_wrong` puts into a line, or UsageError."""
+    """Parse a record from JSON; raise UsageError or ValidationError (see `first_wrong`)."""
     return TypeAdapter(kind).validate_json(text)
 
 
 def first_wrong(error: ValidationError, kind: type) -> str:
-    """The first thing that is wrong with a record of `kind`, in a line."""
+    """Describe the first error of a record of `kind` in one line."""
     one = error.errors(include_url=False)[0]
     path, place = one["loc"], ".".join(map(str, one["loc"]))
     if one["type"] == "unexpected_keyword_argument":
@@ -69,7 +69,7 @@ def _short(value: Any) -> str:
 
 
 def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
-    """What to say of a name that is none of the known ones: of many the closest are named."""
+    """Return the error message for an unknown name; long lists show only the closest known names."""
     if len(known) > FEW:
         return f"no {what} is called {name!r} (did you mean {' or '.join(closest(name, known))}?)"
     guess = did_you_mean(name.rpartition(".")[2], known)
@@ -77,7 +77,7 @@ def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
 
 
 def _names(kind: Any, path: Sequence[Any]) -> list[str]:
-    """List the fields of the record at `path` inside a record of `kind`."""
+    """Return the field names of the record at `path` inside a record of `kind`."""
     for part in path:
         kind = typing.get_type_hints(kind)[part]
     return [field.name for field in dataclasses.fields(kind)]

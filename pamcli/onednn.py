@@ -1,9 +1,9 @@
-"""What oneDNN, of the libraries that torch computes by on processors, does faster than torch asks it to.
+"""Use oneDNN features that torch does not use by itself on CPUs.
 
-Convolutions do what follows them as they write, which saves a pass over memory. Products of float32 matrices
-are MKL's by default, which on AMD's processors multiplies half as many numbers at a time as they could. torch
-leaves them to oneDNN if they may be inexact; without AMX, oneDNN has no inexact way, and results are exact.
-Elsewhere everything is computed as torch does by itself.
+Fused convolutions apply the following operation while they write, which saves a pass over memory. Products of
+float32 matrices use MKL by default, which is half as fast as possible on AMD processors. torch uses oneDNN if
+results may be inexact; without AMX, oneDNN has no inexact mode, so results are exact. Elsewhere torch
+computes everything as usual.
 """
 
 import platform
@@ -27,7 +27,7 @@ FUSED = {
     torch.float32: _ONEDNN,
     torch.bfloat16: _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
 }
-"""Whether this processor's convolutions do what follows them as they write: a pass over memory less."""
+"""True if this processor supports fused convolutions."""
 
 
 def convolved(
@@ -39,10 +39,10 @@ def convolved(
     dilation: int = 1,
     slope: float | None = None,
 ) -> Tensor:
-    """Convolve x, with a leaky rectifier of the slope behind it: in one pass where oneDNN computes it."""
+    """Convolve x, then apply a leaky rectifier of the given slope, fused if oneDNN supports it."""
     if slope is None or not _fused(x):
         if weight.shape[2:] == (1, 1) and x.device.type == "cpu":
-            dilation = 2  # of no effect, but that torch leaves it to oneDNN with one thread, too
+            dilation = 2  # no effect except that torch uses oneDNN, even with one thread
         x = F.conv2d(x, weight, bias, stride, padding, dilation)
         return x if slope is None else F.leaky_relu_(x, slope)
     how = padding, (stride, stride), (dilation, dilation), 1
@@ -59,9 +59,9 @@ def add_convolved(
     dilation: int = 1,
     slope: float | None = None,
 ) -> Tensor:
-    """Add to a map, in place, what a convolution makes of x, with a leaky rectifier of the slope behind it.
+    """Add a convolution of x to `total`, in place, then apply a leaky rectifier of the given slope.
 
-    In one pass where oneDNN computes it: a rectifier of slope 0, too.
+    The operations are fused if oneDNN supports them, including a slope of 0.
     """
     if not _fused(x):
         total.add_(convolved(x, weight, bias, 1, padding, dilation))
@@ -73,9 +73,9 @@ def add_convolved(
 
 
 def times_convolved(factor: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Multiply a map, which may be overwritten, by what a 1x1 convolution makes of x.
+    """Multiply `factor`, which may be overwritten, by a 1x1 convolution of x.
 
-    In one pass in 16 bits; in float32 oneDNN takes longer so.
+    The operations are fused in 16 bits only; in float32 that is slower.
     """
     if x.dtype == torch.float32 or not _fused(x):
         return factor.mul_(convolved(x, weight, bias))
@@ -90,20 +90,20 @@ def _fused(x: Tensor) -> bool:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Multiply matrices as `torch.matmul` does, with float32's precision."""
+    """Multiply matrices like `torch.matmul`, in full float32 precision."""
     with _faster(a):
         return torch.matmul(a, b)
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add the product of matrices (N, J, C) and (N, C, K), with float32's precision."""
+    """Add the product of matrices (N, J, C) and (N, C, K) to `total`, in full float32 precision."""
     with _faster(a):
         total.baddbmm_(a, b)
 
 
 @contextmanager
 def _faster(a: Tensor) -> Iterator[None]:
-    """Context in which products of `a` and another matrix are oneDNN's, where it is the faster one."""
+    """Use oneDNN for products of `a` and another matrix where it is faster."""
     if a.dtype != torch.float32 or a.device.type != "cpu" or not onednn_pays():
         yield
         return
@@ -113,7 +113,7 @@ def _faster(a: Tensor) -> Iterator[None]:
 
 @cache
 def onednn_pays() -> bool:
-    """Whether oneDNN is the faster one here, and exact, which is tried."""
+    """Return whether oneDNN is faster here and, as tested, exact."""
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
     if "AuthenticAMD" not in named or not hasattr(torch.backends.mkldnn, "matmul"):
         return False

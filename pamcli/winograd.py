@@ -1,9 +1,8 @@
-"""3x3 convolutions of float32 with a quarter of the multiplications: Winograd's, F(4x4, 3x3).
+"""Compute float32 3x3 convolutions by Winograd's F(4x4, 3x3), with a quarter of the multiplications.
 
-They are computed by `winograd.c`, which `scripts/build_winograd.py` compiles when pam is installed. Without a
-C compiler convolutions are torch's, in twice the time. Results are the same but for rounding, which is about
-1e-5 of what is convolved. In training the gradient of what is read is another such convolution, and that of
-the weights adds up such products.
+`scripts/build_winograd.py` compiles `winograd.c` when pam is installed; without a C compiler torch computes
+the convolutions, in twice the time. Results agree up to rounding, about 1e-5 of the input. In training, the
+input gradient is another such convolution, and the weight gradient sums such products.
 """
 
 import ctypes
@@ -22,29 +21,29 @@ from pamcli.onednn import add_convolved, convolved
 
 KIND = torch.backends.cpu.get_cpu_capability().lower()
 LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
-"""What was compiled for this kind of processor, if anything was."""
+"""Library compiled for this kind of processor; may be missing."""
 
-TILE = 4  # rows and columns of a result that are made together
-TOGETHER = 16  # channels are a multiple of it: what either form computes at a time divides it
-ROWS = 6  # a block of tiles is a multiple of it
-BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
-GRADIENT_BLOCK = 250_000  # the same for the gradient of the weights, which adds up
-LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
-FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
+TILE = 4  # rows and columns of an output tile
+TOGETHER = 16  # channel multiple: both instruction sets process a divisor of it at a time
+ROWS = 6  # multiple of the tiles in a block
+BLOCK = 130_000  # approximate number of values per block of tiles, which fit into a core's cache
+GRADIENT_BLOCK = 250_000  # the same for the weight gradient, which accumulates
+LARGEST = 9 * 128 * 128  # maximum weights of a layer, which need four times the memory
+FEWEST = 0.6  # minimum share of a tile's rows and columns inside the result for tiles to pay off
 
 TO_PRODUCTS = torch.tensor(
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]],
     dtype=torch.float64,
-    device="cpu",  # wherever networks are made meanwhile
+    device="cpu",  # whatever the default device is
 ) / 24  # fmt: skip
-"""Brings three weights in a row to the six that numbers brought from x are multiplied by."""
+"""Transforms three weights of a row to the six factors of the transformed input."""
 
 BOTH_TO_PRODUCTS = torch.kron(TO_PRODUCTS, TO_PRODUCTS)
-"""Nine weights to 36."""
+"""Transforms nine weights to 36."""
 
 
 class _Map(ctypes.Structure):
-    """`Map` of winograd.c."""
+    """The struct `Map` of winograd.c."""
 
     _fields_: ClassVar[Any] = [
         *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "nothing", "y", "room")),
@@ -62,7 +61,7 @@ class Winograd:
     """A 3x3 convolution of stride 1, ready to run."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, dilation: int = 1) -> None:
-        """`weight` (O, I, 3, 3), `bias` (O,): of a layer that `can_run`."""
+        """Transform `weight` (O, I, 3, 3) and `bias` (O,) of a layer that satisfies `can_run`."""
         self.own, self.own_bias, self.dilation = weight, bias, dilation
         self.channels, inputs = weight.shape[:2]
         made = -(-self.channels // TOGETHER) * TOGETHER
@@ -76,9 +75,9 @@ class Winograd:
     def __call__(
         self, x: Tensor, padding: tuple[int, int], slope: float | None, add_to: Tensor | None = None
     ) -> Tensor:
-        """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it.
+        """Convolve x (B, C, H, W), optionally followed by a leaky rectifier of the given slope.
 
-        `add_to`: a map that the convolution is added to before the rectifier, in place.
+        `add_to`: a map to which the convolution is added before the rectifier, in place.
         """
         sides = [side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)]
         x = x.float()
@@ -108,10 +107,10 @@ class Winograd:
 
 
 def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | None:
-    """Gradient (O, I, 3, 3) of the weights of a 3x3 convolution that keeps the size, of stride 1.
+    """Compute the weight gradient (O, I, 3, 3) of a size-preserving 3x3 convolution of stride 1.
 
-    `x` (B, I, H, W), and the gradient (B, O, H, W) of what was made of it, both in channels last. None where
-    it must be torch's: of other numbers of channels than multiples of 16, and small maps.
+    `x` (B, I, H, W) and the output gradient (B, O, H, W) are channels last. Returns None where torch must
+    compute it: channel counts that are not multiples of 16, and small maps.
     """
     inputs, outputs = x.shape[1], gradient.shape[1]
     if inputs % TOGETHER or outputs % TOGETHER or not _pays(x.shape[2:], dilation):
@@ -127,19 +126,19 @@ def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | 
 
 
 def _pays(sides: Sequence[int], dilation: int) -> bool:
-    """Whether enough of the tiles of a result of so many rows and columns are its own."""
+    """Return whether enough of the tiles' area lies inside a result of this height and width."""
     own = (side / dilation for side in sides)
     return math.prod(side / (-(-side // TILE) * TILE) for side in own) >= FEWEST
 
 
 def _run(name: str, map_: _Map, x: Tensor, y: Tensor, padding: tuple[int, int], apart: int) -> None:
-    """Call a function of `winograd.c` with what is read (B, C, H, W) and what belongs to it in the result."""
+    """Call a function of `winograd.c` on the input (B, C, H, W) and the corresponding output."""
     nothing = torch.zeros(x.shape[1])
     map_.nothing, map_.y_channels = nothing.data_ptr(), y.shape[1]
     map_.x_row, map_.x_pixel, map_.y_row, map_.y_pixel = (
         apart * step for step in (*x.stride()[2:], *y.stride()[2:])
     )
-    # Rows and columns that a dilation holds apart are maps of their own.
+    # Rows and columns interleaved by the dilation are independent maps.
     for row, column in itertools.product(range(apart), repeat=2):
         (down, map_.first_row), (across, map_.first_column) = (
             ((start - pad) % apart, (start - pad) // apart)
@@ -157,12 +156,12 @@ def _run(name: str, map_: _Map, x: Tensor, y: Tensor, padding: tuple[int, int], 
 
 
 def available() -> bool:
-    """Whether `winograd.c` was compiled, and can share the threads of torch."""
+    """Return whether `winograd.c` was compiled and can share torch's threads."""
     return _library() is not None and (_openmp() is not None or torch.get_num_threads() <= 2)
 
 
 def winograd(layer: nn.Conv2d) -> Winograd | None:
-    """Make a layer ready, once; None where it must be torch's: of other kernels, numbers and devices."""
+    """Return the prepared convolution of a layer, cached; None if the layer is not supported."""
     if not can_run(layer):
         return None
     if not hasattr(layer, "winograd"):
@@ -171,7 +170,7 @@ def winograd(layer: nn.Conv2d) -> Winograd | None:
 
 
 def can_run(layer: nn.Conv2d) -> bool:
-    """Whether a layer's convolution is one that `winograd.c` computes."""
+    """Return whether `winograd.c` supports the convolution of a layer."""
     return (
         available()
         and layer.kernel_size == (3, 3)
@@ -185,29 +184,29 @@ def can_run(layer: nn.Conv2d) -> bool:
 
 
 def can_channels(outputs: int, inputs: int) -> bool:
-    """Whether it does for so many channels."""
+    """Return whether `winograd.c` supports these channel counts."""
     return inputs % TOGETHER == 0 and outputs > TOGETHER and 9 * inputs * outputs <= LARGEST
 
 
 @cache
 def _library() -> Any:
-    """The compiled part; None where there is none that fits."""
+    """Load the compiled library; return None if it is missing or does not fit."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
         return library if library.size_of_map() == ctypes.sizeof(_Map) else None
-    except (OSError, AttributeError):  # not compiled, or on another machine, or another version of it
+    except (OSError, AttributeError):  # not compiled, or for another machine or version
         return None
 
 
 @dataclass(frozen=True)
 class _OpenMP:
-    """The threads of torch: others would be in their way."""
+    """Access to torch's threads, which separate threads would disturb."""
 
     parallel: Any
     """GOMP_parallel(function, its argument, number of threads, 0)."""
     thread: int | None
     threads: int | None
-    """Addresses of functions without arguments: which of how many threads runs."""
+    """Addresses of functions without arguments: the thread's index and the number of threads."""
 
 
 @cache

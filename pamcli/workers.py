@@ -1,4 +1,4 @@
-"""Work on many things that is the same for each, done in several processes."""
+"""Apply a function to many items in several processes."""
 
 import multiprocessing
 import os
@@ -17,28 +17,28 @@ Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """Count the processors that this program may use."""
+    """Return the number of processors that this program may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:
-    """One for each processor that this program may use, at most eight."""
+    """Return the number of usable processors, at most eight."""
     return min(8, usable_cores())
 
 
 def done_in_processes(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[Item, Result | InputError]]:
-    """Every item with its result, or with the InputError that it raised, in the order of their ends.
+    """Yield every item with its result, or the InputError that it raised, in order of completion.
 
-    work: a module's function; with one worker it runs in this process. Whatever else it raises ends the
-    whole, after the items at hand. Raises DeviceError: a process was killed.
+    `work`: a module-level function; with one worker it runs in this process. Other exceptions stop everything
+    after the current items. Raises DeviceError: a process was killed.
     """
     if workers <= 1 or len(items) <= 1:
         for item in items:
             yield item, _attempted(work, item)
         return
-    # Not forked: threads of this program (the decoders', torch's) would be missing in the copies.
+    # Forked copies would lack the threads of this program (the decoders', torch's).
     context = multiprocessing.get_context("spawn")
     count = min(workers, len(items))
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(work,))
@@ -58,10 +58,10 @@ def done_in_processes(
 
 @contextmanager
 def deaf_to_ctrl_c() -> Iterator[None]:
-    """Let processes that are begun meanwhile never see SIGINT; this one sees it afterwards.
+    """Block SIGINT in processes started meanwhile; this process receives it afterwards.
 
-    Ctrl-C reaches all processes of a terminal, and the main one decides. A handler would come too late: a
-    process is longest in its imports.
+    Ctrl-C reaches all processes of a terminal, but only the main one decides. A handler would be too late,
+    because processes spend most of their start in imports.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -78,11 +78,11 @@ def _attempted(work: Callable[[Item], Result], item: Item) -> Result | InputErro
 
 
 _work: Callable[[Any], Any]
-"""What this process does with each item, which it is sent once."""
+"""The function that this process applies to each item; it is sent once."""
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
-    """A process that is deaf to Ctrl-C ends with the main one, however that does."""
+    """Set up a worker process that ignores Ctrl-C and ends with the main process."""
     global _work
     _work = work
     threading.Thread(target=_end_with_parent, daemon=True).start()

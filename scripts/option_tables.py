@@ -1,12 +1,13 @@
-"""Print the guide's page of options, which is derived from the settings classes.
+"""Write the guide's pages of options, which are derived from the settings classes.
 
-python scripts/option_tables.py >pamcli/guide/options.md
+python scripts/option_tables.py
 """
 
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
 from inspect import get_annotations
+from pathlib import Path
 from typing import Any
 
 import pamcli
@@ -14,44 +15,72 @@ from pamcli.cli.groups import PANELS
 from pamcli.settings.evaluation import LabelSettings, SubmitSettings
 from pamcli.settings.options import option_names
 
-COMMANDS: dict[str, type[Any]] = {
-    "disparity": pamcli.MatchSettings,
-    "superres": pamcli.UpscaleSettings,
-    "rectify": pamcli.RectifySettings,
-    "depth": pamcli.DepthSettings,
-    "eval disparity": pamcli.EvaluateDisparitySettings,
-    "eval superres": pamcli.EvaluateSuperresSettings,
-    "submit": SubmitSettings,
-    "dataset label": LabelSettings,
-    "train disparity": pamcli.TrainDisparitySettings,
-    "train superres": pamcli.TrainSuperresSettings,
-    "dataset prepare-flickr1024": pamcli.PrepareSettings,
-}
-TITLE = """# Options and settings
+GUIDE = Path(__file__).parents[1] / "pamcli" / "guide"
+PAGES: dict[str, tuple[str, dict[str, type[Any]]]] = {
+    "options.md": (
+        """# Options for processing images
 
-Every option of a command is a field of its settings class, and a keyword of its Python function:
-`--skip-existing` is `skip_existing`. Each stands once, with the commands that have it.
+Look up the options of `pam disparity`, `superres`, `rectify` and `depth`. Each option is also a field of
+the settings class and a keyword of the Python function: `--skip-existing` is `skip_existing`.
 
 ```sh
 pam disparity --help
 ```
-"""
+
+See also: [options for evaluation and training](options-training.md).
+""",
+        {
+            "disparity": pamcli.MatchSettings,
+            "superres": pamcli.UpscaleSettings,
+            "rectify": pamcli.RectifySettings,
+            "depth": pamcli.DepthSettings,
+        },
+    ),
+    "options-training.md": (
+        """# Options for evaluation, training and data sets
+
+Look up the options of `pam eval`, `submit`, `train` and `dataset`. Each option is also a field of the
+settings class and a keyword of the Python function: `--max-gt` is `max_gt`.
+
+```sh
+pam train disparity --help
+```
+
+See also: [options for processing images](options.md), [recipes](recipes.md) for `--set`.
+""",
+        {
+            "eval disparity": pamcli.EvaluateDisparitySettings,
+            "eval superres": pamcli.EvaluateSuperresSettings,
+            "submit": SubmitSettings,
+            "dataset label": LabelSettings,
+            "train disparity": pamcli.TrainDisparitySettings,
+            "train superres": pamcli.TrainSuperresSettings,
+            "dataset prepare-flickr1024": pamcli.PrepareSettings,
+        },
+    ),
+}
+"""Name, introduction, and settings class by command, of each page."""
 
 
-def page() -> str:
-    """Return the page in Markdown: a table for each heading of `--help`."""
+def page(name: str) -> str:
+    """Return a page in Markdown: a table for each heading of `--help`."""
+    title, commands_of = PAGES[name]
     rows: dict[tuple[str, str], list[str]] = {}
-    for command, settings in COMMANDS.items():
+    for command, settings in commands_of.items():
         for each in fields(settings):
             owner: Any = next(base for base in settings.__mro__ if each.name in get_annotations(base))
             if names := option_names(each.name, each):
                 panel = each.metadata.get("rich_help_panel", owner.panel)
                 rows.setdefault((panel, row(max(names, key=len), each)), []).append(command)
-    parts = [TITLE]
+    parts = [title.rstrip("\n")]
     for panel in PANELS:
         of_panel = {start: commands for (of, start), commands in rows.items() if of == panel}
         if found := [f"{start} {', '.join(commands)} |" for start, commands in of_panel.items()]:
-            parts += [f"\n## {panel}\n", "| option | default | | commands |", "| --- | --- | --- | --- |"]
+            parts += [
+                f"\n## {panel}\n",
+                "| option | default | meaning | commands |",
+                "| --- | --- | --- | --- |",
+            ]
             parts += found
     return "\n".join(parts) + "\n"
 
@@ -64,4 +93,5 @@ def row(name: str, each: Field[Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    for name in PAGES:
+        (GUIDE / name).write_text(page(name), encoding="utf-8")

@@ -1,8 +1,8 @@
 """The README and the guide as tests read them: their fenced blocks, and miniature stand-ins for their files.
 
 A fenced `sh` or `console` block is one folder's story: its commands run one after the other in a folder of
-their own that holds the files of `prepare` below. A command that needs something else fails until it has its
-stand-in there.
+their own that holds the files of `prepare` below, and so is a table whose last column is headed `command`. A
+command that needs something else fails until it has its stand-in there.
 """
 
 from __future__ import annotations
@@ -125,7 +125,11 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     fences = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [Block(page.name, m[1], text[: m.start()].count("\n") + 1, m[2]) for m in fences]
+    found = [(m.start(), m[1], m[2]) for m in fences]
+    for table in re.finditer(r"^\|.* \| command \|\n\|[- |]*\n((?:\|.*\n)+)", text, re.MULTILINE):
+        commands = re.findall(r"(?<=`)pam(?:-asp)? [^`]+(?=`)", table[1].replace("\\|", "|"))
+        found.append((table.start(), "sh", "".join(f"{command}\n" for command in commands)))
+    return [Block(page.name, kind, text[:at].count("\n") + 1, lines) for at, kind, lines in sorted(found)]
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]

@@ -11,8 +11,8 @@ PAGES = Path(__file__).parents[1] / "guide"
 
 
 def page_names() -> list[str]:
-    """What can be asked for."""
-    return sorted(path.stem for path in PAGES.glob("*.md"))
+    """Return the names of the pages, the one that leads to the others first."""
+    return sorted((path.stem for path in PAGES.glob("*.md")), key=lambda name: (name != "start", name))
 
 
 def command(page: str | None = one_or_all("the page", completing(page_names), "PAGE")) -> None:

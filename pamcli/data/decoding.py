@@ -78,11 +78,7 @@ def disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> 
 
 
 def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = None) -> Calibration:
-    """Return the rectified calibration of a file; see `read_calibration`.
-
-    Raises:
-        InputError: If a number is missing or impossible, naming file and key.
-    """
+    """Return the rectified calibration of a file. Raises InputError if a number is missing or impossible."""
     rectified = read_calibration(path, cameras=cameras).rectified
     if rectified is None:
         raise InputError(f"{shown(path)} says nothing of rectified pictures")

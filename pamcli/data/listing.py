@@ -35,17 +35,13 @@ class Part:
     """Name in reports of missing files, as "truth (disp0GT.pfm)"; "" = not reported."""
     read: Callable[[Path], Any] | None = None
     """Function at module level (so that a source can be pickled) that reads the file, or None. It returns
-    the
-    value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
+    the value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
     file: str = ""
     """Pattern of the file in `Patterns`."""
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
-    """Return the parts for left ground truth and, if `right` is not empty, right ground truth.
-
-    The patterns `left` and `right` also name the files in reports.
-    """
+    """Return the parts for left ground truth and, unless `right` is "", for right ground truth."""
     both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
     return tuple(Part(name, f"{what} ({of})", read, of) for name, what, of in both if of)
 
@@ -97,10 +93,7 @@ class Listed(Source):
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
-        """Load a pair with its parts.
-
-        Raises InputError if a file is missing, damaged, or differs in size from the left image.
-        """
+        """Load a pair. Raises InputError if a file is damaged or its size differs from the left image."""
         files = self.files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
         known: dict[str, Any] = {"calibration": self._calibration}
@@ -175,8 +168,7 @@ def reduced(sample: Sample, times: int) -> Sample:
     """Downscale the images of a sample by area means; see `resized`.
 
     Ground truth and masks take the pixel in the middle of each area, with disparities in new pixels. The
-    full-size
-    ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
+    full-size ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
     """
     height, width = (side // times for side in sample.left.shape[:2])
     if (height * times, width * times) != sample.left.shape[:2]:
@@ -196,10 +188,7 @@ def paired(
     absent: Iterable[str] = (),
     calibration: Calibration | None = None,
 ) -> Listed:
-    """Return a source of the pairs whose left and right file both exist; see `Listed`.
-
-    Files in `lefts` and `rights` are by pair name, those in `places` by part name, then pair name.
-    """
+    """Return a source of the pairs (by name) whose left and right file both exist; see `Listed`."""
     files, unpaired = [], []
     for name in lefts.keys() | rights.keys():
         left, right = lefts.get(name, Path()), rights.get(name, Path())
@@ -219,8 +208,7 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
     """Return the files of a folder by stem; empty if the folder does not exist.
 
     Of several files with one stem, the earliest in `suffixes` wins. Stems must end in `ending` (as "_L"),
-    which is
-    removed from the key. Raises InputError if the folder cannot be read.
+    which is removed from the key. Raises InputError if the folder cannot be read.
     """
     found: dict[str, Path] = {}
     for name, _ in entries_of(folder):
@@ -238,10 +226,8 @@ class Patterns:
     """A data set whose files match path patterns below its top folder.
 
     Between "/", a pattern is a regular expression, except that a dot is literal, `*` matches any text and
-    `**`
-    up to three levels of folders. `{split}` and `{key}` are replaced by the chosen values, "all" by any
-    value.
-    Files with equal texts for `*`, `**`, such keys and groups form a pair.
+    `**` up to three levels of folders. `{split}` and `{key}` are replaced by the chosen values, "all" by any
+    value. Files with equal texts for `*`, `**`, such keys and groups form a pair.
     """
 
     left: str

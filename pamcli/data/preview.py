@@ -19,10 +19,9 @@ def contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArr
     """Return the contact sheet as (H, W, 3) uint8 RGB: a name and a row of four cells per sample.
 
     Disparities are coloured between their own 1st and 99th percentile, which the text states. The last cell
-    is
-    white for pixels visible in both images, black for occluded ones, grey for unknown ones. Without ground
-    truth,
-    the third cell is a red-cyan anaglyph and the last one is dark. Raises InputError for unreadable samples.
+    is white for pixels visible in both images, black for occluded ones, grey for unknown ones. Without ground
+    truth, the third cell is a red-cyan anaglyph and the last one is dark. Raises InputError for unreadable
+    samples.
 
     Args:
         source: Data set to show.

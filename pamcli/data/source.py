@@ -49,8 +49,7 @@ class Sample:
     calibration: Calibration | None = None
     low_left: NDArray[np.uint8] | None = None
     """(H / s, W / s, 3) RGB: the left image downscaled by a whole number s, if stored, as in sets of
-    training
-    patches; None = not stored. Either both images have it or neither does."""
+    training patches; None = not stored. Either both images have it or neither does."""
     low_right: NDArray[np.uint8] | None = None
     masks: Mapping[str, NDArray[np.bool_]] | None = None
     """(H, W) further masks of the source, by the names of `evaluation.regions.REGIONS`."""
@@ -204,8 +203,7 @@ class SourceInfo:
     """Files of one sample as the published archives unpack; left and right image come first."""
     open: Callable[[Any, str, Mapping[str, str]], Source]
     """Function that lists the samples for a folder (None only if none is needed), split and keys. It
-    returns an
-    empty source if the layout is not recognised. Raises InputError, UsageError."""
+    returns an empty source if the layout is not recognised. Raises InputError, UsageError."""
     keys: tuple[Key, ...] = ()
     unverified: str = ""
     """Facts that were not checked against the publisher's own documentation; "" = none."""
@@ -251,7 +249,7 @@ class DataSpec:
     info: SourceInfo
     split: str
     path: Path | None
-    """None if a data set that needs no folder has none."""
+    """Folder of the data set; None for a data set without one, such as procedural scenes."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of the source itself, without defaults."""
     first: int | None = None

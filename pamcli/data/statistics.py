@@ -74,10 +74,7 @@ class SetFigures:
         ]
 
     def row(self) -> dict[str, float]:
-        """Return the means of pixels, sharpness and entropy, and the disparity range; NaN = unknown.
-
-        Its ends are the 5th percentile of the smallest disparities and the 95th of the largest.
-        """
+        """Return the mean pixels, sharpness and entropy, and the 5th to 95th percentile of disparities."""
 
         def known(name: str) -> NDArray[np.float64]:
             values = np.array([getattr(pair, name) for pair in self.pairs], np.float64)
@@ -139,8 +136,7 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
     """Return the 1st and 99th percentile (px) of the disparities of a pair (H, W, 3); NaN = too few matches.
 
     The images are matched at 256 columns. A match counts if the row has texture and both directions agree.
-    The
-    result is accurate to about a pixel of the downscaled image.
+    The result is accurate to about a pixel of the downscaled image.
     """
     import cv2
 

@@ -27,7 +27,7 @@ _LEAST_PIXELS = 0.5  # px; nearly zero disparities fit any distant background
 _BOX = 9  # px; slower changes (brightness, vignetting) are removed before the comparison
 _LEAST_CONTRAST = 2  # 8-bit grey levels (standard deviation); images with less are mostly noise
 # A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D,
-# correct ground truth has at most 0.64 of that error; ground truth of another pair has 0.68 to 1.
+# correct ground truth has less than 0.64 of that error; ground truth of another pair has 0.68 to 1.
 _FITS, _UNRELATED = 0.75, 0.8
 _ASIDE_PIXELS, _ASIDE = 4, 0.005  # distance to that comparison: px, or a part of the width if larger
 _CLEARLY = 0.9  # another reading is reported if its error is below this part of the original's
@@ -41,8 +41,7 @@ class Finding:
     """Name of the sample; "" = the whole set."""
     severity: Literal["damage", "incomplete"]
     """damage: results on this sample would be wrong or cannot be computed. incomplete: something is
-    missing, but
-    the rest can be used."""
+    missing, but the rest can be used."""
     message: str
     """A single line."""
 
@@ -55,10 +54,8 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
     """Read every sample of a source and return the problems, first of the set, then of the samples.
 
     Damage: an image without a counterpart, an unreadable file, different sizes, or ground truth that does not
-    warp
-    the right image onto the left one. Incomplete: missing parts of the published tree. `progress` is called
-    with the
-    number of finished samples.
+    warp the right image onto the left one. Incomplete: missing parts of the published tree. `progress` is
+    called with the number of finished samples.
     """
     findings = [Finding("", "incomplete", line) for line in source.absent]
     findings += [Finding("", "damage", line) for line in source.unpaired]
@@ -83,7 +80,8 @@ class Fit:
     error: float
     """Mean difference of high-passed grey values in standard deviations, clipped at three."""
     chance: float
-    """The same a few pixels to the left and right; a correct reading is below it."""
+    """Mean difference a few pixels to the left and right of the match; a correct reading has a smaller
+    error."""
 
 
 def judge(sample: Sample) -> str | None:

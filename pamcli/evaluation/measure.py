@@ -195,7 +195,6 @@ def _loaded(settings: Disparities, listener: Listener) -> tuple[Any, Path]:
 
 
 def _methods(settings: EvaluateDisparitySettings, listener: Listener) -> list[Method]:
-    """Load each method that `method` names, or else the single method to measure."""
     if not settings.method:
         return [_method_alone(settings, listener, allow_missing=settings.allow_missing)]
     described = [Path(what) for _, what in settings.method if what.endswith(SUFFIX)]

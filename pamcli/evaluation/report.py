@@ -77,7 +77,6 @@ def chart_svg(chart: Histogram | CurveChart) -> Markup:
 
 
 def _panels(pair: ShownPair) -> dict[str, Any]:
-    """Lay out the panels of a pair, each with its data: URI and size."""
     drawn = [(panel, *data_uri(panel)) for panel in pair.panels]
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)

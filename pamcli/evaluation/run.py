@@ -324,7 +324,6 @@ def _key_figures(
 
 
 def _each_about(task: AnyTask, methods: Sequence[Method]) -> Iterator[Fact]:
-    """Yield one line of facts per method."""
     for one in methods:
         facts = [fact for fact in (*one.facts(), *task.facts(one)) if fact[0] != "network"]
         plain = ("method", "weights", "device")

@@ -57,10 +57,9 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
     """Return the pairs NAME_L, NAME_R below a folder or in a zip archive, nested or flat.
 
     A folder or archive on its path (Train, Validation.zip, Test_2) assigns an image to a split; otherwise it
-    belongs
-    to `split`. Pairs are named by the remaining folders and NAME. An unpacked image takes precedence over one
-    in an
-    archive. Raises InputError if there is no pair, if two pairs have one name, or as `pictures_below` does.
+    belongs to `split`. Pairs are named by the remaining folders and NAME. An unpacked image takes precedence
+    over one in an archive. Raises InputError if there is no pair, if two pairs have one name, or as
+    `pictures_below` does.
     """
     views: dict[str, dict[str, Found]] = {"_L": {}, "_R": {}}
     others: dict[str, set[str]] = {name: set() for name in SPLITS}

@@ -160,9 +160,8 @@ def carry_out(
     """Make the missing patches and finish the store, calling `advance` for each pair; log the progress.
 
     Returns the index, or None if pairs cannot be read and `skip_damaged` is not set: a later run then
-    finishes the
-    store. Raises OutputError, as for a full disk, keeping finished work, and InputError if all pairs are
-    damaged.
+    finishes the store. Raises OutputError, as for a full disk, keeping finished work, and InputError if all
+    pairs are damaged.
     """
     for line in plan.outlook():
         LOG.info(line)

@@ -1,20 +1,16 @@
 """Rectify a stereogram step by step (the paper's Section 5.3.1).
 
 Photographers shift the views onto a common plane of focus, so the zero of the disparities is lost: the
-farthest
-object may be infinitely far (no disparity) or near (40 px), which must be detected or given.
+farthest object may be infinitely far (no disparity) or near (40 px), which must be detected or given.
 
 The rows are related as follows, with first view (x, y) and second view (x - disparity, y + dy), coordinates
-about
-the centre of the view, small rotations a1 and a2 of the views (positive: clockwise, the right side lower),
-and
-the second view magnified by 1 + zoom and moved down by `offset`:
+about the centre of the view, small rotations a1 and a2 of the views (positive: clockwise, the right side
+lower), and the second view magnified by 1 + zoom and moved down by `offset`:
 
     dy = offset + (a2 - a1) x + zoom y - a2 disparity.
 
 The last term separates the two rotations: if both views are rotated by one angle, the baseline is rotated
-too,
-and nearer objects move up or down by more.
+too, and nearer objects move up or down by more.
 """
 
 from dataclasses import dataclass
@@ -43,8 +39,7 @@ _AREA, _WIDTH = 260_000, 640  # px, area and width of the views for matching
 _SPARE = 0.06  # part of the width by which disparities may exceed the range of the matches
 _TEXTURE, _SMOOTH = 2.0, 0.7
 """Standard deviations over 5 x 5 px: grey levels below which a disparity is unreliable, and disparities
-above
-which one of them is wrong or occluded."""
+above which one of them is wrong or occluded."""
 _SPECKLE, _FEWEST_TRUSTED = 100, 500
 """Smallest surface (px) whose disparities count, and fewest pixels for a percentile."""
 _NOTHING = -30_000
@@ -85,10 +80,7 @@ class RowFit:
 
 
 def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
-    """Fit the rows by reweighted least squares with weak priors, for views of `size` (height, width).
-
-    The Geman-McClure weights narrow down to the noise.
-    """
+    """Fit the rows of views (height, width) by Geman-McClure reweighted least squares with weak priors."""
     x, y = matches.x - (size[1] - 1) / 2, matches.y - (size[0] - 1) / 2
     terms = np.stack([np.ones(len(matches)), x, y, -matches.disparity], axis=1)
     found = np.array([np.median(matches.dy), 0.0, 0.0, 0.0])
@@ -229,7 +221,6 @@ def rectify_stereogram(
 
 
 def _spread(values: Values | Grey) -> Values:
-    """Return the variance over 5 x 5 px, (H, W)."""
     import cv2
 
     values = values.astype(np.float32)
@@ -250,8 +241,7 @@ def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -
     """Return "yes" if the farthest object is infinitely far, "no" if near, or None if undecided.
 
     "yes" needs a sky (5 to 50 % of the upper third bright, plain and not reddish) and most of the image in
-    the far
-    half of the disparities; "no" needs neither.
+    the far half of the disparities; "no" needs neither.
     """
     upper = view[: max(8, len(view) // 3)].astype(np.int16)
     plain = _spread(upper.mean(axis=2)) < _PLAIN**2

@@ -78,7 +78,7 @@ class StereogramItem(Item):
     """The work on one stereogram."""
 
     picture: str
-    """Path below the given place."""
+    """Path of the image below the given place."""
     name: str
     """Name of the pair."""
     location: Location

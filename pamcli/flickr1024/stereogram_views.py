@@ -48,10 +48,9 @@ class Box:
 
 
 def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
-    """Return the boxes of the left-hand and the right-hand view, both of one size.
+    """Return the boxes of the left-hand and the right-hand view of an image (H, W, 3), both of one size.
 
-    The image is (H, W, 3), uint8 or uint16. Raises SetAside if it has no two views of similar, sufficient
-    size.
+    Raises SetAside if it has no two views of similar, sufficient size.
     """
     levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
@@ -109,8 +108,7 @@ def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     """Return candidate splits: the end column of the first view, and the start column of the second.
 
     One is in a gap, if a single-coloured column lies near the middle (possibly part of a view, such as a lamp
-    post
-    or the sky between houses); the other is at the seam.
+    post or the sky between houses); the other is at the seam.
     """
     middle, (height, width) = (whole.left + whole.right) // 2, whole.size
     splits = []

@@ -1,10 +1,8 @@
 """Store the training patches of PASSRnet's and iPASSR's authors (paper, section 5.4) on disk.
 
 Both images are cut to a multiple of the scale, downscaled by MATLAB's antialiased bicubic and rounded to 8
-bits.
-Windows of 90x30 px with a stride of 20 px are cut from the low resolution and the same areas from the high
-one.
-The authors' loops begin at the third pixel and end before the last window that would fit.
+bits. Windows of 90x30 px with a stride of 20 px are cut from the low resolution and the same areas from the
+high one. The authors' loops begin at the third pixel and end before the last window that would fit.
 
 Folders, as the authors' script writes them, one for each patch:
 
@@ -17,15 +15,12 @@ Packed, all pixels in one file, of which a patch is a window:
     OUT/x4/manifest.csv, OUT/x4/index.json
 
 Patches overlap nearly sevenfold, so whole images take a seventh of the space and fit into memory. Rows of
-both
-images are interleaved, so a patch is two short runs of bytes. `numpy.load(..., mmap_mode="r")` opens the
-file;
-the index holds the offsets.
+both images are interleaved, so a patch is two short runs of bytes. `numpy.load(..., mmap_mode="r")` opens the
+file; the index holds the offsets.
 
 Each line of the manifest (CSV) holds the number of a patch, its data set and image, row and column of its top
 left pixel, height and width in low resolution, and the SHA-256 of its pixels (high left, high right, low
-left,
-low right).
+left, low right).
 """
 
 import csv
@@ -119,10 +114,7 @@ def cut_size(width: int, height: int, scale: int, halved: bool) -> tuple[int, in
 
 
 def read_views(pair: Pair, scale: int) -> Views:
-    """Read a pair and downscale it.
-
-    Images of 16 bits are rounded to 8. Raises InputError if an image cannot be read or the sizes differ.
-    """
+    """Read a pair as 8 bits and downscale it. Raises InputError if it is unreadable or its sizes differ."""
     left, right = (eight_bits(location.read().pixels) for location in (pair.left, pair.right))
     if left.shape != right.shape:
         here, there = (f"{view.shape[1]} x {view.shape[0]}" for view in (right, left))

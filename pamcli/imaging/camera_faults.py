@@ -1,4 +1,4 @@
-"""What a picture shows of the camera that it comes from: strong compression, and noise."""
+"""Detect strong compression and noise in images from cameras."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ if TYPE_CHECKING:
     from pamcli.imaging.images import Picture
 
 LEAST_QUALITY = 92
-"""JPEG of a lower quality is enlarged better by the weights for cameras: at 90, but not at 95."""
+"""Images of a lower JPEG quality are upscaled better by the weights for cameras: at 90, but not at 95."""
 
 LEAST_NOISE = 4.5
-"""Levels from 0 to 255 from which those do better: at 5, but not at 3. KITTI 2012 has 2.7 at most."""
+"""Noise (levels of 255) from which those weights are better: at 5, but not at 3. KITTI 2012 has at most
+2.7."""
 
-_SQUARE = 8  # pixels on each side: what JPEG transforms, and what deviations are taken of
-_MOST_SQUARES = 64  # in each direction, evenly spread
-_FLATTEST = 5  # percent of the squares: the others have texture
-_SHARE = 0.72  # of white noise's deviation, that these squares have
-_DARKEST, _BRIGHTEST = 2, 253  # levels; beyond them noise is cut off
+_SQUARE = 8  # px, side of JPEG's transform and of the squares for deviations
+_MOST_SQUARES = 64  # in each direction, evenly spaced
+_FLATTEST = 5  # percentile of the squares; the rest has texture
+_SHARE = 0.72  # deviation of these squares relative to that of white noise
+_DARKEST, _BRIGHTEST = 2, 253  # levels; noise is clipped beyond them
 
 _LOW = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (0, 3), (3, 0))
-"""Frequencies of the transform, down and across, whose divisors are looked for in pixels."""
-_STEPS = np.arange(2, 61)  # divisors; 1 leaves no trace behind the rounding of the pixels
-_LEAST_FOUND = 5  # of the frequencies
-_LEAST_REGULAR = 0.3  # mean cosine; 1: all are multiples of the divisor, 0: they are anything
-_BY_CHANCE = 4 / np.sqrt(2)  # such means of N that are anything: 4 deviations, times the root of N
-_LINES = 256  # rows, and columns, in which the grid of squares is looked for
+"""Frequencies of the transform, down and across, whose divisors are estimated from the pixels."""
+_STEPS = np.arange(2, 61)  # divisors; 1 leaves no trace, as pixels are rounded
+_LEAST_FOUND = 5  # frequencies
+_LEAST_REGULAR = 0.3  # mean cosine; 1: all values are multiples of the divisor, 0: values are random
+_BY_CHANCE = 4 / np.sqrt(2)  # 4 deviations of such a mean over N random values, times the root of N
+_LINES = 256  # rows, and columns, used to locate the grid of squares
 
 
 def camera_fault(picture: Picture) -> str | None:
-    """Say what a camera did to a picture that super-resolution has to undo; None: nothing that shows."""
+    """Return the camera fault that super-resolution has to undo, or None if nothing is detected."""
     if picture.jpeg_quality is not None and picture.jpeg_quality < LEAST_QUALITY:
         return f"JPEG quality {picture.jpeg_quality}"
     before = traced_quality(picture.pixels)
@@ -44,11 +45,11 @@ def camera_fault(picture: Picture) -> str | None:
 
 
 def traced_quality(pixels: np.ndarray) -> int | None:
-    """Find the quality (1 to 100) of the JPEG file that a picture (H, W, 3), uint8 or uint16, was before.
+    """Return the JPEG quality (1 to 100) with which an image (H, W, 3), uint8 or uint16, was once saved.
 
-    What JPEG transforms are multiples of its divisors, and that shows in the pixels of any file: of a part of
-    the picture, too, or of one that was compressed again, less strongly. None: nothing shows, since it was
-    none, its quality was above 90, or the pixels were resized, rotated or rectified.
+    JPEG coefficients are multiples of their divisors, which shows in pixels of any file format, also after
+    cropping or weaker recompression. Returns None if nothing is found: the image was never JPEG, its quality
+    was above 90, or it was resized, rotated or rectified.
     """
     grid = _grid_phase(pixels), _grid_phase(pixels.swapaxes(0, 1))
     for first in dict.fromkeys(((0, 0), grid)):
@@ -70,7 +71,7 @@ def traced_quality(pixels: np.ndarray) -> int | None:
 
 
 def _grid_phase(pixels: np.ndarray) -> int:
-    """Rows above the first square of the grid whose borders show most, 0 to 7."""
+    """Return the number of rows (0 to 7) above the first square of the most visible grid."""
     green = pixels[:, :: -(-pixels.shape[1] // _LINES), 1].astype(np.float32)
     if len(green) < 4 * _SQUARE:
         return 0
@@ -81,9 +82,9 @@ def _grid_phase(pixels: np.ndarray) -> int:
 
 
 def _step(values: np.ndarray) -> int | None:
-    """The divisor that coefficients (N,) are multiples of, but for rounding; None: there is none above 1."""
+    """Return the divisor of coefficients (N,), except for rounding, or None if there is none above 1."""
     sizes = np.abs(values)[:, None]
-    counted = sizes > _STEPS / 2  # the others are multiples of anything: 0
+    counted = sizes > _STEPS / 2  # smaller values are multiples of any divisor: 0
     counts = np.maximum(counted.sum(0), 1)
     regular = np.cos(2 * np.pi / _STEPS * sizes).sum(0, where=counted) / counts
     regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(counts))] = 0
@@ -92,10 +93,9 @@ def _step(values: np.ndarray) -> int | None:
 
 
 def noise_level(pixels: np.ndarray) -> float:
-    """Estimate the standard deviation of white noise, levels from 0 to 255, of a picture (H, W, 3).
+    """Return the standard deviation of white noise (levels of 255) in an image (H, W, 3), uint8 or uint16.
 
-    It is that of green's second differences in the flattest squares, uint8 or uint16; 0 where all of it is
-    too dark, too bright, or too small to tell.
+    It is that of green's second differences in the flattest squares; 0 for dark, bright or tiny images.
     """
     squares = _squares(pixels)[..., 1]
     if not len(squares):
@@ -106,7 +106,7 @@ def noise_level(pixels: np.ndarray) -> float:
 
 
 def _squares(pixels: np.ndarray) -> np.ndarray:
-    """Squares of a picture (H, W, 3) that are neither too dark nor too bright: (N, 8, 8, 3), 0 to 255."""
+    """Return the squares (N, 8, 8, 3), 0 to 255, of an image (H, W, 3) that are neither dark nor bright."""
     down, across = (side // _SQUARE for side in pixels.shape[:2])
     cut = pixels[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE, 3)
     by, beside = (max(1, -(-count // _MOST_SQUARES)) for count in (down, across))

@@ -1,9 +1,9 @@
-"""Disparity as colours: from far and dark blue over green to near and bright yellow.
+"""Colour disparity maps from far (dark blue) over green to near (bright yellow).
 
-The map was made in OKLCH (lightness, chroma, hue, as the eye sorts them), from (0.32, 0.15, 300 degrees) to
-(0.95, 0.14, 105), no more colourful than a screen can show, in steps of equal size to the eye. Lightness
-rises from each entry to the next, so that the order of disparities survives a black-and-white print and
-colour blindness, while the hue turns; the far end is not black, which stands for unknown.
+The colours run in OKLCH (lightness, chroma, hue) from (0.32, 0.15, 300 degrees) to (0.95, 0.14, 105), within
+the screen's gamut, in perceptually equal steps. Lightness increases monotonically, so the order of
+disparities survives greyscale prints and colour blindness. The far end is not black, which stands for
+unknown.
 """
 
 import base64
@@ -30,16 +30,20 @@ _TABLE = (
 
 
 def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Colour a disparity map: `low` and what lies below is darkest, `high` and what lies above brightest.
+    """Return the colours (H, W, 3), uint8 RGB, of a disparity map; unknown pixels are black.
 
-    disparity: (H, W) float32, pixels; NaN or inf = unknown, which is black. low, high: pixels; where they are
-    equal, as in a map that is the same everywhere, all of it is darkest. Returns (H, W, 3) uint8, RGB.
-    Raises UsageError: low above high, or one of them not a finite number.
+    Args:
+        disparity: Disparity map (H, W), float32, px; NaN or inf = unknown.
+        low: Disparity (px) of the darkest colour; smaller ones have the same colour.
+        high: Disparity (px) of the brightest colour; if equal to `low`, all pixels are darkest.
+
+    Raises:
+        UsageError: If `low` is above `high`, or one of them is not finite.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise UsageError(f"the range {low:g}:{high:g} is empty", "give the smaller number first")
     known = np.isfinite(disparity)
-    # An unknown pixel becomes `low` so that no NaN reaches the conversion to integers.
+    # No NaN may reach the conversion to integers.
     values = np.where(known, disparity, np.float32(low))
     steps = (np.clip(values, low, high) - low) * (255 / max(high - low, 1e-9))
     pixels = color_table()[np.rint(steps).astype(np.uint8)]
@@ -49,5 +53,5 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
 
 @cache
 def color_table() -> np.ndarray:
-    """(256, 3) uint8, RGB: the colours from far to near, in steps of equal size to the eye."""
+    """Return the colours from far to near, (256, 3) uint8 RGB, in perceptually equal steps."""
     return np.frombuffer(base64.b64decode(_TABLE), np.uint8).reshape(256, 3)

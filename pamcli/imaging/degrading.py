@@ -1,6 +1,6 @@
-"""What cameras do to pictures: blur, noise, sharpening, JPEG; to teach super-resolution, and to measure it.
+"""Simulate camera faults to train and evaluate super-resolution: blur, noise, sharpening, JPEG.
 
-Views are (H, W, 3) RGB uint8, and so are the results.
+Images are (H, W, 3) RGB uint8, and so are the results.
 """
 
 import io
@@ -16,24 +16,24 @@ from pamcli.errors import UsageError, did_you_mean
 
 View = NDArray[np.uint8]
 
-LEAST_BLUR = 0.2  # pixels of standard deviation; less is not seen
-QUALITIES = 60, 95  # qualities of JPEG files as cameras and photographers write them
+LEAST_BLUR = 0.2  # px, smallest visible standard deviation
+QUALITIES = 60, 95  # JPEG qualities common in cameras and among photographers
 
 
 @dataclass(frozen=True)
 class Degradation:
-    """What one camera does to its pictures, in this order. Raises UsageError: out of range."""
+    """The faults of one camera, applied in this order. Raises UsageError if a value is out of range."""
 
     blur: float = 0.0
-    """Standard deviation of a Gaussian, pixels."""
+    """Standard deviation of a Gaussian, px."""
     noise: float = 0.0
-    """Standard deviation, of levels from 0 to 255."""
+    """Standard deviation, in levels of 255."""
     sharpening: float = 0.0
-    """Share of what a Gaussian of one pixel takes away that is added."""
+    """Strength of an unsharp mask with a radius of one pixel."""
     jpeg: int | None = None
-    """Quality, 1 to 100, as libjpeg means it; None: not compressed."""
+    """Quality, 1 to 100, as in libjpeg; None: not compressed."""
     whole_colours: bool = False
-    """JPEG keeps colours in full size, not at a half of each side."""
+    """If True, JPEG keeps colours at full size instead of half of each side."""
 
     def __post_init__(self) -> None:
         within = {"blur": (0, 10), "noise": (0, 100), "sharpening": (0, 5), "jpeg": (1, 100)}
@@ -47,7 +47,7 @@ class Degradation:
         return ",".join(f"{name}={value:g}" for name, value in values.items() if value)
 
     def __call__(self, view: View, rng: Generator) -> View:
-        """Picture (H, W, 3) as that camera gives it; `rng` draws the noise."""
+        """Apply the faults to an image (H, W, 3); `rng` draws the noise."""
         view = blurred(view, self.blur)
         if self.noise:
             grain = rng.standard_normal(view.shape, np.float32)
@@ -59,7 +59,7 @@ class Degradation:
 
 
 def parse_degradation(text: str, option: str) -> Degradation:
-    """Read "jpeg=75,noise=5". option: what a message calls it. Raises UsageError: no such key, no number."""
+    """Parse "jpeg=75,noise=5", named `option` in messages. Raises UsageError for unknown keys and values."""
     known = {"blur": float, "noise": float, "sharpening": float, "jpeg": int}
     values: dict[str, Any] = {}
     for part in text.split(","):
@@ -78,7 +78,7 @@ def parse_degradation(text: str, option: str) -> Degradation:
 
 
 def random_degradation(rng: Generator) -> Degradation:
-    """Draw what a camera may do: three in four write JPEG, half have noise, a third each blur or sharpen."""
+    """Draw random faults: JPEG with probability 0.75, noise 0.5, blur and sharpening 0.35 each."""
     compressed, grainy, soft, sharpened, whole = rng.random(5) < (0.75, 0.5, 0.35, 0.35, 0.3)
     return Degradation(
         blur=float(rng.uniform(LEAST_BLUR, 0.7)) if soft else 0.0,
@@ -90,7 +90,7 @@ def random_degradation(rng: Generator) -> Degradation:
 
 
 def blurred(view: View, deviation: float) -> View:
-    """Picture (H, W, 3) after a Gaussian of `deviation` pixels; unchanged below 0.2."""
+    """Apply a Gaussian of `deviation` px to an image (H, W, 3); below 0.2 px it is unchanged."""
     if deviation < LEAST_BLUR:
         return view
     image = Image.fromarray(np.ascontiguousarray(view))
@@ -98,7 +98,7 @@ def blurred(view: View, deviation: float) -> View:
 
 
 def compressed(view: View, quality: int, *, whole_colours: bool = False) -> View:
-    """Picture (H, W, 3) as it comes back from a JPEG file of `quality` (1 to 100)."""
+    """Return an image (H, W, 3) after JPEG compression with `quality` (1 to 100)."""
     file = io.BytesIO()
     subsampling = "4:4:4" if whole_colours else "4:2:0"
     Image.fromarray(np.ascontiguousarray(view)).save(file, "JPEG", quality=quality, subsampling=subsampling)

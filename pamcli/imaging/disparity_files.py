@@ -1,6 +1,6 @@
-"""Disparity and confidence maps in files: PFM, 16-bit PNG as KITTI has it, NumPy and TIFF.
+"""Read and write disparity, depth and confidence maps: PFM, 16-bit PNG as in KITTI, NumPy and TIFF.
 
-In memory a disparity map is (H, W) float32, in pixels, NaN = unknown. In the files:
+In memory, a disparity map is (H, W) float32, px, NaN = unknown. In files:
 
 | suffix        | numbers                                     | unknown |
 | ------------- | ------------------------------------------- | ------- |
@@ -29,7 +29,7 @@ from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, quie
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16
-"""The unit of OpenCV's StereoSGBM and StereoBM, which give signed integers."""
+"""Units of the signed integers of OpenCV's StereoSGBM and StereoBM."""
 NEGATIVE = "a disparity PNG cannot hold negative disparities"
 NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
@@ -39,18 +39,17 @@ FAR = {
     False: "{} pixels are beyond 65.535 m, the most that a depth PNG can hold, and unknown in it; "
     ".tif and .npy hold any",
 }
-"""What is said of pixels that a PNG cannot hold: they become its largest value (True), or unknown."""
+"""Warning about values too large for a PNG: they become the largest value (True), or unknown (False)."""
 
 _PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
 
 
 def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
-    """The bytes of a disparity file.
+    """Return the bytes of a file with a disparity map (H, W), float32, px; NaN or inf = unknown.
 
-    disparity: (H, W) float32, pixels; NaN or inf = unknown. suffix: one of `DISPARITY_SUFFIXES`, in either
-    case. PNG holds up to 65535 / 256 pixels in steps of 1/256, rounded half to even; a known
-    disparity becomes at least 1/256 there, since 0 is unknown.
-    Raises UsageError: another suffix, or a negative disparity in PNG.
+    PNG holds up to 65535 / 256 px in steps of 1/256, rounded half to even; as 0 is unknown, known disparities
+    become at least 1/256. Raises UsageError if `suffix` is not one of `DISPARITY_SUFFIXES`, or for negative
+    ones in PNG.
     """
     suffix = suffix.lower()
     if suffix == ".png":
@@ -63,17 +62,17 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
 
 
 def as_stored(disparity: np.ndarray, suffix: str) -> np.ndarray:
-    """What `read_disparity` finds in a file that `encode_disparity` made: (H, W) float32, NaN unknown."""
+    """Return what `read_disparity` reads from a file of `encode_disparity`: (H, W) float32, NaN = unknown."""
     if suffix.lower() == ".png":
         return from_levels(_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
     return np.where(np.isfinite(disparity), disparity, np.float32(np.nan)).astype(np.float32)
 
 
 def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
-    """The bytes of a depth file: float32 metres, NaN = unknown; in a `.png` 16-bit millimetres, 0 = unknown.
+    """Return the bytes of a depth file: float32 metres, NaN = unknown; in PNG millimetres, 0 = unknown.
 
-    depth: (H, W) metres, above 0. suffix: one of `DEPTH_SUFFIXES`, in either case. A PNG holds up to
-    65.535 m; what is farther becomes unknown there, and is counted. Raises UsageError: another suffix.
+    A PNG holds up to 65.535 m; larger depths become unknown and are counted. The map is (H, W), above 0 m.
+    Raises UsageError if `suffix` is not one of `DEPTH_SUFFIXES`.
     """
     suffix = suffix.lower()
     if suffix == ".png":
@@ -82,10 +81,9 @@ def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
-    """The bytes of a confidence file: float32, but in a `.png` 16 bits, 65535 = 1, rounded.
+    """Return the bytes of a file with a confidence map (H, W), float32; in PNG, 65535 = 1.
 
-    confidence: (H, W) float32 in [0, 1]. suffix: one of `CONFIDENCE_SUFFIXES`, in either case.
-    Raises UsageError: another suffix.
+    Raises UsageError if `suffix` is not one of `CONFIDENCE_SUFFIXES`.
     """
     suffix = suffix.lower()
     if suffix == ".png":
@@ -96,23 +94,31 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
 def read_disparity(
     path: str | Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
 ) -> np.ndarray:
-    """Read a disparity file in the format that the suffix of `path` stands for.
+    """Read a disparity file in the format of its suffix.
 
     >>> truth = pamcli.read_disparity("disparity.pfm")
 
-    Returns (H, W) float32, pixels; NaN = unknown, whichever way the file says it (inf and NaN in floating
-    point, 0 in PNG). Nothing else is changed: a file of negative disparities is returned as it is.
-    scale: units per pixel of disparity in the file; None: 256 in a 16-bit PNG, 16 where integers are signed
-    (OpenCV's StereoSGBM), 1 in floating point. max_pixels: the largest width x height, checked in the header;
-    None = no limit. `disparity_units.read_measured` recognises other markers and implausible units.
-    Raises UsageError: unknown suffix, a scale that is none. InputError: unreadable, malformed (naming the
-    field), not one channel, over the limit, integers without a scale.
+    Negative disparities are kept. `disparity_units.read_measured` also detects other markers and wrong units.
+
+    Args:
+        path: File to read.
+        scale: Units per pixel of disparity; None: 256 in a 16-bit PNG, 16 for signed integers (OpenCV's
+            StereoSGBM), 1 in floating point.
+        max_pixels: Largest width times height, checked in the header; None = no limit.
+
+    Returns:
+        The disparity map (H, W), float32, px; NaN = unknown (inf and NaN in floating point, 0 in PNG).
+
+    Raises:
+        UsageError: If the suffix is unknown or the scale is invalid.
+        InputError: If the file is unreadable, malformed, has several channels or integers without a known
+            scale.
     """
     return in_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)
 
 
 def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
-    """Read the numbers of a disparity file as they are stored, (H, W). Raises as `read_disparity`."""
+    """Read the numbers of a disparity file as stored, (H, W). Raises the errors of `read_disparity`."""
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         hint = f"take {', '.join(DISPARITY_SUFFIXES)}"
@@ -126,12 +132,12 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
 
 
 def in_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarray:
-    """Return numbers of a file as float32 px, NaN = unknown. Raises as `read_disparity`."""
+    """Convert the numbers of a file to float32 px, NaN = unknown. Raises the errors of `read_disparity`."""
     if scale is not None and not 1e-6 <= abs(scale) <= 1e6:
         said = f"`scale` {scale:g} is no number of units per pixel"
         raise UsageError(said, "as in 256 for KITTI's PNG; negative numbers change the sign")
     units = default_scale(numbers.dtype, path) if scale is None else scale
-    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes inf, hence unknown
+    with np.errstate(over="ignore"):  # float64 beyond float32 becomes inf, hence unknown
         disparity = numbers.astype(np.float32) / np.float32(units)
     if path.suffix.lower() == ".png":
         disparity[numbers == 0] = np.nan
@@ -140,7 +146,7 @@ def in_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarra
 
 
 def default_scale(dtype: np.dtype[Any], path: Path) -> float:
-    """Return the units per pixel of numbers of this type. Raises InputError: they do not say it."""
+    """Return the units per pixel for numbers of a type. Raises InputError if they are ambiguous."""
     if dtype.kind == "f":
         return 1.0
     if dtype == np.uint16 and path.suffix.lower() == ".png":
@@ -154,15 +160,22 @@ def default_scale(dtype: np.dtype[Any], path: Path) -> float:
 
 
 def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool = False) -> None:
-    """Write a disparity file, whole or not at all, in the format that the suffix of `path` stands for.
+    """Write a disparity file atomically, in the format of its suffix; missing folders are created.
 
     >>> pamcli.write_disparity("disparity.png", result.disparity)
 
-    disparity: (H, W) floating point, pixels; NaN or inf = unknown. A PNG holds 16 bits, 256 for a pixel, as
-    KITTI has it: what is beyond 255.996 px becomes that, with a warning in the log "pamcli". Missing folders
-    are made. overwrite: replace a file that exists.
-    Raises UsageError: unknown suffix, a file that exists, negative disparities in a PNG; InputError: not
-    (H, W) or not floating point; OutputError: it cannot be written.
+    A PNG holds 16 bits, 256 per pixel, as in KITTI: larger disparities become 255.996 px, with a warning in
+    the log "pamcli".
+
+    Args:
+        path: File to write.
+        disparity: Disparity map (H, W), floating point, px; NaN or inf = unknown.
+        overwrite: If True, replace an existing file.
+
+    Raises:
+        UsageError: If the suffix is unknown, the file exists, or a disparity is negative in PNG.
+        InputError: If the map is not (H, W) or not floating point.
+        OutputError: If the file cannot be written.
     """
     path = Path(path)
     if disparity.ndim != 2 or disparity.dtype.kind != "f":
@@ -176,16 +189,15 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    """Encode the `_levels`, and say what is beyond them."""
     levels, count = _levels(values, units, keep_far=keep_far)
     said = FAR[keep_far].format(count)
     return Encoded(png.encode_png(levels), [said] if count else [], count)
 
 
 def _levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
-    """16 bits, so many for 1, 0 = unknown; what is beyond them becomes the largest, or unknown: how many."""
+    """Return 16-bit levels (`units` for 1, 0 = unknown) and the number of values too large for them."""
     known = np.isfinite(values)
-    with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
+    with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits too
         rounded = np.rint(np.where(known, values, 0) * np.float32(units))
     far = rounded > _PNG_MAX
     stored = np.where(known if keep_far else known & ~far, np.clip(rounded, 1, _PNG_MAX), 0)
@@ -233,7 +245,7 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     check_size(width, height, name, max_pixels)
     stream.seek(words[3].end())
     data = stream.read()
-    # One white-space character ends the header; where lines end in CR LF, two.
+    # A single white-space character ends the header; with CR LF line ends, there are two.
     data = data[2:] if data[:2] == b"\r\n" and len(data) == 4 * width * height + 2 else data[1:]
     _check_data(len(data), 4 * width * height, name)
     return np.frombuffer(data, "<f4" if scale < 0 else ">f4").reshape(height, width)[::-1]
@@ -260,13 +272,13 @@ def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 
 
 def from_levels(levels: np.ndarray) -> np.ndarray:
-    """Grey levels of 16 bits, (H, W) uint16, 0 unknown -> disparities, float32, pixels; NaN unknown."""
+    """Convert 16-bit grey levels (H, W) to disparities, float32, px; 0 becomes NaN (unknown)."""
     units = levels.astype(np.float32)
     return np.where(units > 0, units / PNG_UNITS_PER_PIXEL, np.float32(np.nan))
 
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    # The header apart from the data: numpy.load would make the array that a header claims, however large.
+    # Reading the header separately avoids numpy.load, which allocates any claimed size.
     with decoding(name), quiet():
         shape, fortran_order, dtype = npy_header(stream)
     if dtype.kind not in "fiu":
@@ -280,8 +292,8 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 
 
 _READERS = {
-    # the first bytes of a file, what it should be, its reader
-    ".pfm": ((b"",), "PFM", _read_pfm),  # which says what the first word is
+    # first bytes of a file, name of the format, reader
+    ".pfm": ((b"",), "PFM", _read_pfm),  # the reader reports the first word
     ".png": ((png.SIGNATURE,), "PNG", _read_png),
     ".npy": ((b"\x93NUMPY",), "NumPy .npy file", _read_npy),
     ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_map),

@@ -1,4 +1,4 @@
-"""Disparity files of other programs: their units, their markers of no measurement, implausible values."""
+"""Recognise units, markers of missing values, and implausible values in disparity files of other programs."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ UNITS = {
     256: "KITTI",
     1000: "1/1000 px",
 }
-"""Units per pixel of disparity, and who stores them."""
+"""Units per pixel of disparity, and programs or data sets that use them."""
 CLOSE = 0.1
-"""Share by which a measured factor may miss a likely one."""
+"""Relative error at which a measured factor counts as a known unit."""
 MARKER_SHARE, MARKER_TIMES = 0.005, 5
-"""Share of the pixels that hold the lowest value where it marks no measurement, and how many times more often
-it is there than the next value."""
+"""Smallest share of the pixels with the lowest value, and its frequency relative to the next value, for it
+to be a marker of missing values."""
 OTHER_UNIT, ENOUGH = 1.8, 64
-"""Times the ground truth from which a constant factor is another unit, and the pixels that show one."""
+"""Factor to the ground truth that indicates another unit, and the number of pixels needed to measure it."""
 LEAST, MOST = 5.0, 1.0
-"""Plausible disparities: the 98th percentile is at least so many pixels, and at most so many image widths."""
+"""Plausible disparities: the 98th percentile is at least this many pixels, at most this many image widths."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A disparity map, (H, W) float32 px, NaN = unknown."""
+    """A disparity map (H, W), float32, px, NaN = unknown."""
 
     disparity: Disparities
     units: float
@@ -48,10 +48,10 @@ class Measured:
 def read_measured(
     path: Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
 ) -> Measured:
-    """Read a disparity file of any program, with markers of no measurement as unknown.
+    """Read a disparity file of any program, with markers of missing values as unknown.
 
-    scale: as of `read_disparity`. Markers are 0, and the lowest value where many pixels hold it (-1, OpenCV's
-    lowest disparity less one). Raises as `read_disparity`.
+    Markers are 0, and the lowest value if many pixels have it (-1, or OpenCV's lowest disparity minus one).
+    The arguments and errors are those of `read_disparity`.
     """
     numbers = read_numbers(path, max_pixels)
     disparity, said = in_pixels(numbers, path, scale), []
@@ -67,7 +67,7 @@ def read_measured(
 
 
 def no_measurement(disparity: Disparities) -> float | None:
-    """Return the value that stands for no measurement, px; None: every known value may be one."""
+    """Return the marker (px) of missing values, or None if there is none."""
     known = disparity[np.isfinite(disparity)]
     if not known.size:
         return None
@@ -77,17 +77,14 @@ def no_measurement(disparity: Disparities) -> float | None:
         return None
     if lowest <= 0 and often > MARKER_TIMES * counts[1]:
         return lowest
-    # Above 0 a plane of one disparity may be the lowest, unless all other values are fractions.
+    # Above 0, the lowest value may be a plane of one disparity, unless all others are fractions.
     rest = values[1:] % 1 != 0
     alone = len(rest) > 16 and often > MARKER_TIMES * counts[1:].max() and values[1] - values[0] >= 1
     return lowest if alone and lowest % 1 == 0 and rest.mean() > 0.5 else None
 
 
 def implausible(disparity: Disparities, stored: float) -> str | None:
-    """Say why the unit is probably another one, with the scale that fits; None: values are plausible.
-
-    stored: units per pixel by which the map was read.
-    """
+    """Return why `stored` units per pixel are probably wrong and which scale fits, or None if plausible."""
     known = disparity[np.isfinite(disparity)]
     if not known.size:
         return None
@@ -107,17 +104,14 @@ def implausible(disparity: Disparities, stored: float) -> str | None:
 
 
 def unit_of(factor: float) -> float:
-    """Return the number of units per pixel that a measured factor stands for."""
+    """Return the units per pixel for a measured factor."""
     near = min((0.25, 0.5, 1, 2, 4, 8, *UNITS), key=lambda unit: abs(np.log(abs(factor) / unit)))
     close = abs(abs(factor) / near - 1) <= CLOSE
     return float(np.copysign(near if close else float(f"{abs(factor):.3g}"), factor))
 
 
 def constant_factor(found: Disparities, truth: Disparities) -> float | None:
-    """Return the factor by which a map misses the ground truth nearly everywhere; None: by none.
-
-    Negative maps have a negative one. Both in pixels, (H, W), NaN = unknown.
-    """
+    """Return the constant factor (negative for negative maps) to the ground truth (H, W), px, or None."""
     with np.errstate(invalid="ignore", divide="ignore"):
         both = (truth > 0) & np.isfinite(truth) & np.isfinite(found)
         ratios = (found[both] / truth[both]).astype(np.float64)

@@ -1,9 +1,9 @@
-"""Brings what was found of reduced views back to full size, sharp along the edges of the full-size view.
+"""Upsample maps of a downscaled image to full size, along the edges of the full-size image.
 
-Inside of a surface values run on linearly. Near a step of the disparity each pixel of the full view looks at
-the reduced pixels around it: where they belong to several surfaces, the weighted median of their disparities
-says to which the pixel belongs, those that have its colour and are near counting most; and its values are the
-mean of that surface's alone. So no disparity is made up between what is in front and what is behind.
+Values are interpolated linearly within a surface. Near a disparity step, each full-size pixel uses the
+downscaled pixels around it: the median of their disparities, weighted by distance and colour, selects one
+surface, and the values are averaged over that surface alone. So no disparity between foreground and
+background is invented.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,23 +14,22 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
 Pixels = NDArray[np.generic]
-"""A picture (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
+"""An image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
 
-REACH = 2  # reduced pixels to each side that a pixel looks at
+REACH = 2  # downscaled pixels used on each side
 STEP = 1.0
-"""Disparities of neighbours (in reduced pixels) farther apart than this are of two surfaces: on one that both
-views see they hardly change by more."""
+"""Largest disparity difference (downscaled px) between neighbours on one surface; on surfaces visible in
+both images it is hardly larger."""
 NEAR = 2.5
-"""Standard deviation of the weights by distance, in reduced pixels ..."""
+"""Standard deviation (downscaled px) of the weights by distance ..."""
 ALIKE = 12.0
-"""... and by colour, in the mean of the channels' differences, of 255. Both were chosen on drawn scenes:
-of reduced disparities that are right, a third to a half as many pixels near edges go wrong as with the
-nearest."""
-ALWAYS = 1e-6  # least weight by colour: where no colour is alike, the nearest pixels decide
+"""... and by colour (mean channel difference of 255). Both were chosen on procedural scenes: with correct
+downscaled disparities, a third to a half as many pixels near edges are wrong as with nearest neighbours."""
+ALWAYS = 1e-6  # smallest weight by colour: without similar colours, the nearest pixels decide
 
 PIXELS_AT_ONCE = 200_000
 EDGE_PIXELS_AT_ONCE = 16_000
-"""Edge pixels whose 25 reduced neighbours are looked at together: so many that these stay in the cache."""
+"""Edge pixels processed together, so that their 25 neighbours stay in the cache."""
 
 
 def along_edges(
@@ -41,11 +40,14 @@ def along_edges(
     *,
     done: Callable[[int], None] = lambda row: None,
 ) -> list[Floats]:
-    """The disparity and the other maps of a reduced view, each (h, w), at the size (H, W) of the view itself.
+    """Return the disparity and other maps of a downscaled image at the size (H, W) of the full image.
 
-    disparity: pixels of the reduced view, finite; the result is in them, too. others: what belongs to the
-    same pixels, as confidence. reduced, view: (h, w, 3) and (H, W, 3), of any type of picture. done: is told
-    how many rows are.
+    Args:
+        disparity: Finite disparities (h, w), in px of the downscaled image, as in the result.
+        others: Further maps (h, w), such as confidence.
+        reduced: Downscaled image (h, w, 3).
+        view: Full-size image (H, W, 3).
+        done: Called with the number of finished rows.
     """
     height, width = view.shape[:2]
     made = [np.empty((height, width), np.float32) for _ in range(1 + len(others))]
@@ -71,7 +73,7 @@ def along_edges(
 
 
 class _Places:
-    """Where the pixels of a long side lie on the reduced one."""
+    """Positions of the pixels of a full-size side on the downscaled side."""
 
     def __init__(self, long: int, short: int) -> None:
         self.count = short
@@ -80,7 +82,7 @@ class _Places:
         self.before = np.floor(self.at).astype(np.intp)
         self.behind = np.minimum(self.before + 1, short - 1)
         self.part = self.at - self.before.astype(np.float32)
-        """Share of the way from the one before to the one behind."""
+        """Fraction of the way from the pixel before to the pixel behind."""
 
 
 def _linear(values: Floats, down: _Places, across: _Places, rows: slice) -> Floats:
@@ -94,7 +96,7 @@ def _linear(values: Floats, down: _Places, across: _Places, rows: slice) -> Floa
 
 
 def _near_steps(disparity: Floats) -> NDArray[np.bool_]:
-    """(h, w): pixels that see a step of the disparity within their reach."""
+    """Return the mask (h, w) of pixels with a disparity step within their reach."""
     import cv2
 
     step = np.zeros(disparity.shape, np.uint8)
@@ -114,10 +116,7 @@ def _of_one_surface(
     row: tuple[_Places, Ints],
     column: tuple[_Places, Ints],
 ) -> list[Floats]:
-    """The value of each map at N pixels, of the surface that each belongs to.
-
-    colours (h w, 3), own (N, 3): of the reduced view, and of the pixels in the view.
-    """
+    """Return the values of each map at N pixels of colours `own` (N, 3), each taken from one surface."""
     width = column[0].count
     around = np.arange(-REACH, REACH + 1)
     rows, from_rows = _around(*row, around)
@@ -134,12 +133,12 @@ def _of_one_surface(
     middle = (below < below[-1] / 2).sum(0)
     chosen = disparity[middle, np.arange(len(own))]
     near *= np.abs(disparity - chosen) <= STEP
-    total = near.cumsum(0)[-1]  # of cumsum: it adds in one order, however many pixels there are
+    total = near.cumsum(0)[-1]  # cumsum adds in a fixed order for any number of pixels
     return [(near * values.reshape(-1)[places]).cumsum(0)[-1] / total for values in maps]
 
 
 def _around(places: _Places, which: Ints, offsets: Ints) -> tuple[Ints, Floats]:
-    """Reduced pixels (5, N) around those of the long side, and the squares of how far away they are."""
+    """Return the downscaled pixels (5, N) around those of the full-size side, and their squared distances."""
     there = (places.nearest[which] + offsets[:, None]).clip(0, places.count - 1)
     return there, (there - places.at[which]).astype(np.float32) ** 2
 

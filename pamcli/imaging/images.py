@@ -1,4 +1,4 @@
-"""Pictures in files: read to RGB of 8 or 16 bits, written with all that was read."""
+"""Read images as RGB of 8 or 16 bits, and write them with their metadata."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,45 +26,48 @@ from pamcli.imaging.webp import read_webp
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
 _VIDEO = (b"\x1a\x45\xdf\xa3", b"\x00\x00\x01\xba", b"FLV\x01", b"\x30\x26\xb2\x75")  # MKV, MPEG, FLV, WMV
 MOST_NOTES = 65527
-"""Bytes of a camera's notes that a JPEG file has room for; it goes without larger ones."""
+"""Largest EXIF block (bytes) of a JPEG file; larger ones are dropped."""
 _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture, upright."""
+    """An image in upright orientation, with its metadata."""
 
     pixels: np.ndarray
-    """(H, W, 3), RGB, uint8 or uint16, C-contiguous and writable when read from a file."""
+    """(H, W, 3), RGB, uint8 or uint16; C-contiguous and writable when read from a file."""
     alpha: np.ndarray | None = None
     """(H, W), of the type of `pixels`; None = opaque."""
     grey: bool = False
-    """The file had one colour channel; `pixels` repeats it three times."""
+    """True if the file has one colour channel, which `pixels` repeats three times."""
     icc_profile: bytes | None = None
-    """Colour profile of the file; None where there was none, or where it described inks (CMYK)."""
+    """Colour profile; None if the file has none or one for inks (CMYK)."""
     orientation: int = 1
-    """The EXIF orientation that was found (1..8); already applied to `pixels` and `alpha`."""
+    """EXIF orientation of the file (1..8), already applied to `pixels` and `alpha`."""
     exif: bytes = b""
-    """The camera's notes as found in the file: time, exposure, place; empty where there are none."""
+    """EXIF block of the file (time, exposure, place), or empty."""
     jpeg_quality: int | None = None
-    """Quality (1 to 100) by the quantisation of the JPEG file that it was read from; None: it was another."""
+    """Quality (1 to 100) of a JPEG file, according to its quantisation; None for other formats."""
 
 
 def read_picture(
     source: str | Path | bytes, *, max_pixels: int | None = DEFAULT_MAX_PIXELS, name: str | None = None
 ) -> Picture:
-    """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content, not by its suffix.
+    """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content.
 
     >>> left = pamcli.read_picture("left.png").pixels
 
-    source: a path, or the bytes of a file. max_pixels: the largest width x height, checked in the header
-    before anything is decoded; None = no limit. name: what messages call the source, by default the path.
+    PNG, TIFF and grey PGM keep 16 bits; other formats have 8. CMYK is converted to RGB without colour
+    management. A JPEG with several images (a preview, a gain map) yields the first.
 
-    PNG and TIFF keep 16 bits; all else is 8 bits, save 16-bit grey PGM. CMYK is converted to RGB without
-    colour management. Of a JPEG with several pictures (a preview, a gain map) the first is taken.
+    Args:
+        source: Path or bytes of a file.
+        max_pixels: Largest width times height, checked before decoding; None = no limit.
+        name: Name of the source in messages, by default its path.
 
-    Raises InputError: missing, a folder, no permission, empty, not a picture, damaged, truncated, over the
-    limit, animated, of several pages, floating point, more than 16 bits or an odd number of channels.
+    Raises:
+        InputError: If the file is missing, unreadable, damaged, too large, animated, has several pages, or a
+            kind of samples that is not supported.
     """
     name = name or ("the picture" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
@@ -77,7 +80,7 @@ def read_picture(
 
 
 def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Picture:
-    """The picture at the start of a seekable stream; of several in a JPEG the first. As `read_picture`."""
+    """Read the image (in a JPEG, the first) at the start of a seekable stream; see `read_picture`."""
     magic = stream.read(16)
     stream.seek(0)
     decoded = _reader(magic, name)(stream, name, max_pixels)
@@ -98,7 +101,7 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
 
 
 def eight_bits(pixels: np.ndarray) -> np.ndarray:
-    """uint8 of any shape: 16 bits are rounded to 8 (65535 becomes 255), 8 bits stay as they are."""
+    """Convert uint16 to uint8 with rounding (65535 becomes 255); uint8 stays unchanged."""
     if pixels.dtype == np.uint16:
         pixels = (pixels.astype(np.uint32) + 128) // 257
     return pixels.astype(np.uint8, copy=False)
@@ -107,11 +110,10 @@ def eight_bits(pixels: np.ndarray) -> np.ndarray:
 def check_encodable(
     suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str, quality: int | None = None
 ) -> None:
-    """Whether `encode_picture` could write such a picture; to be asked before the work is done.
+    """Check before any work that `encode_picture` can write such an image to the file `name`.
 
-    suffix: ".png", ".tif", ".jpg" ... in either case. bits: 8 or 16. name: the file, for the message.
-    quality: None, unless one is asked for. Raises UsageError: unknown suffix, 16 bits or alpha that the
-    format has no room for, too large a side, a quality where there is no choice.
+    `suffix` is ".png", ".tif", ".jpg" ..., `bits` 8 or 16, `quality` None if not set. Raises UsageError if
+    the suffix is unknown, the format does not support 16 bits, alpha or this quality, or a side is too large.
     """
     suffix = suffix.lower()
     hint = "take .png or .tif"
@@ -131,17 +133,24 @@ def check_encodable(
 
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
-    """Write (H, W, 3) RGB as a picture whose suffix says the format. Raises UsageError, OutputError."""
+    """Write (H, W, 3) RGB as an image in the format of its suffix. Raises UsageError, OutputError."""
     write_atomically(path, encode_picture(Picture(pixels), path.suffix, name=str(path)))
 
 
 def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | None = None) -> bytes:
-    """The bytes of a file with the picture: depth, alpha, ICC profile, EXIF, greyness, upright.
+    """Return the bytes of an image file, upright, with depth, alpha, ICC profile, EXIF and greyness kept.
 
-    suffix: one of `PICTURE_OUTPUT_SUFFIXES`, in either case. quality: of JPEG and WebP, 1 to 100; None:
-    lossless WebP, and JPEG at 95, which is never subsampled. PNG and TIFF are lossless. Of a grey picture the
-    mean of the channels is written.
-    name: the file, for messages. Raises UsageError as `check_encodable` does.
+    Grey images are written as the mean of their channels; PNG and TIFF are lossless.
+
+    Args:
+        picture: Image to encode.
+        suffix: One of `PICTURE_OUTPUT_SUFFIXES`, in upper or lower case.
+        name: File name for messages.
+        quality: Quality of JPEG and WebP, 1 to 100; None: lossless WebP, JPEG at 95. JPEG is never
+            subsampled.
+
+    Raises:
+        UsageError: If the format does not support the image; see `check_encodable`.
     """
     suffix = suffix.lower()
     pixels, alpha = picture.pixels, picture.alpha
@@ -152,7 +161,7 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
         suffix, height=height, width=width, bits=bits, alpha=transparent, name=name, quality=quality
     )
     color = pixels
-    if picture.grey:  # the mean, rounded: what is equal in all three stays as it is
+    if picture.grey:  # the rounded mean keeps equal channels unchanged
         color = ((pixels.sum(axis=2, dtype=np.uint32, keepdims=True) + 1) // 3).astype(pixels.dtype)
     samples = color if alpha is None else np.concatenate([color, alpha[..., None]], axis=2)
     if samples.shape[2] == 1:
@@ -166,7 +175,7 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
     if exif and (suffix == ".webp" or len(exif) <= MOST_NOTES):
         options["exif"] = b"Exif\0\0" + exif
     if suffix == ".webp":
-        # exact: keep the colours under a zero alpha
+        # exact keeps the colours of transparent pixels
         options |= {"lossless": True, "exact": True} if quality is None else {"quality": quality}
     else:
         options |= {"quality": 95 if quality is None else quality, "subsampling": 0}
@@ -175,7 +184,7 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
 
 
 def encode_mask(mask: np.ndarray) -> bytes:
-    """(H, W) bool -> the bytes of an 8-bit grey PNG: 255 = True, 0 = False."""
+    """Encode a mask (H, W), bool, as an 8-bit grey PNG: 255 = True, 0 = False."""
     return png.encode_png(mask.astype(np.uint8) * np.uint8(255))
 
 
@@ -207,8 +216,8 @@ def _reader(magic: bytes, name: str) -> _Reader:
 
 
 def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    # The format's own class, not Image.open (which imageio calls too): that one tries every format there
-    # is, and has a pixel limit of its own that could only be moved for the whole program.
+    # Image.open (also used by imageio) would try every format and has a global pixel limit, so the plugin's
+    # own class is used.
     with decoding(name):
         with quiet():
             image = plugin(stream)
@@ -221,16 +230,13 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
             samples = np.array(image).astype(np.uint16)
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
-            samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
+            samples = np.array(image.convert(mode))  # copied, as Pillow's memory is read-only
         quality = jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
     return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
 
 
 def try_formats() -> tuple[str, ...]:
-    """Write and read each format that pictures are written in, in memory; the formats, by their suffixes.
-
-    Raises InputError: a picture comes back as another one.
-    """
+    """Write and read each image format in memory, and return their suffixes. Raises InputError on failure."""
     ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
     for suffix in PICTURE_OUTPUT_SUFFIXES:
         read = read_picture(encode_picture(Picture(ramp), suffix, name=suffix), name=suffix).pixels

@@ -1,4 +1,4 @@
-"""What does a JPEG hold besides one picture: a second view (MPO, JPS), and the quality it was saved at?"""
+"""Read the second view (MPO, JPS) and the quality of JPEG files."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,18 +12,17 @@ from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.raster import decoding, quiet
 
 JPEG = b"\xff\xd8\xff"
-"""What a JPEG begins with."""
+"""First bytes of a JPEG file."""
 _DISPARITY = "Multi-Frame Image: (Disparity)"
 _THUMBNAIL = "Large Thumbnail"
 _SAY_HOW = "say how it holds both views: `packed` lr, rl, tb or bt"
 
 
 def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
-    """The two JPEGs in an MPO of a stereo camera that are views of a scene; empty for any other file.
+    """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
 
-    The stream is left at its start. Phones hide previews and gain maps in JPEGs by the same means, so only
-    what is called a view counts. `named_so`: the file as a whole is said to be a pair, and of exactly two
-    pictures of any kind both count.
+    The stream is left at its start. Phones store previews and gain maps in the same way, so only entries
+    marked as views count. If the caller expects a pair (`named_so`), any two images count.
     """
     if not _is_jpeg(stream):
         return []
@@ -61,7 +60,7 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
 
 
 def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
-    """The layout in the stereoscopic descriptor of a JPS (VRex, 1997)."""
+    """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997)."""
     descriptor = None
     if _is_jpeg(stream):
         with decoding(name), quiet():
@@ -100,15 +99,12 @@ LUMINANCE = (
 
 
 def jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
-    """Find the quality (1 to 100, as libjpeg means it) whose luminance table is nearest to that of a file.
-
-    tables: 64 divisors each by the number of the table, in any order; None: there is no table 0.
-    """
+    """Return the libjpeg quality (1 to 100) with the nearest luminance table, or None without table 0."""
     return nearest_quality(sum(tables[0])) if 0 in tables else None
 
 
 def nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
-    """Quality whose divisors in these places of the table, row by row, sum up to nearly what is given."""
+    """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `given`."""
     sums = {
         quality: sum(luminance_table(quality)[place] for place in places) for quality in range(100, 0, -1)
     }

@@ -1,7 +1,7 @@
-"""What two views share, found by OpenCV: features (SIFT) and dense disparities (semi-global matching).
+"""Match two images with OpenCV: features (SIFT) and dense disparities (semi-global matching).
 
-Neither view is taken for the left one: x in the first view and x - disparity in the second show the same
-thing, and disparities have either sign.
+Either image may be the left one: x in the first and x - disparity in the second show the same point, and
+disparities may have either sign.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ Colours = NDArray[np.uint8]
 Values = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-AREA = 190_000  # pixels to which views are reduced before features are looked for
+AREA = 190_000  # px, area to which images are downscaled before feature detection
 _KEYPOINTS = 1500
-_RATIO = 0.8  # of the distance to the second-best match: Lowe's ratio test
+_RATIO = 0.8  # Lowe's ratio test: largest distance relative to the second-best match
 _HALF, _GOOD = 6, 0.75
-"""Half a side of the patches that are compared at full size, and the correlation that a match must have."""
-_CONSISTENT = 1.0  # pixels by which the disparities of both views may differ where both see a thing
+"""Half the side (px) of patches compared at full size, and the smallest correlation of a match."""
+_CONSISTENT = 1.0  # px, largest difference between both images' disparities for a point visible in both
 
 
 @dataclass(frozen=True)
 class Matches:
-    """N features that both views show; pixels of the full-size views, from the top left pixel's centre."""
+    """N features visible in both full-size images, in px from the centre of the top left pixel."""
 
     x: Floats
     y: Floats
@@ -43,27 +43,24 @@ class Matches:
 
 @dataclass(frozen=True)
 class DenseMatch:
-    """Disparities of two views, first x - second x, in pixels."""
+    """Disparities of two images, first x - second x, px."""
 
     first: Values
-    """(H, W), of every pixel, also where they cannot be right."""
+    """(H, W) for every pixel, including wrong ones."""
     second: Values
-    """(H, W): of the second view's pixels; x + disparity is the place in the first one."""
+    """(H, W) for the second image; x + disparity is the position in the first."""
     first_seen: NDArray[np.bool_]
-    """(H, W): the second view leads back to the same place."""
+    """(H, W) mask of pixels whose match leads back to them."""
     second_seen: NDArray[np.bool_]
 
 
 def reduction(shape: tuple[int, ...], area: int, width: int) -> int:
-    """The smallest whole factor that reduces (H, W, ...) to no more than an area and a width."""
+    """Return the smallest whole factor that downscales (H, W, ...) to at most an area and a width."""
     return max(1, -(-shape[1] // width), int(np.ceil(np.sqrt(shape[0] * shape[1] / area))))
 
 
 def reduced(view: NDArray[Any], factor: int) -> Colours:
-    """(H, W, ...) uint8 or uint16 -> (H // factor, W // factor, ...) uint8, each pixel the mean of a block.
-
-    16 bits are spread from the darkest to the brightest level.
-    """
+    """Downscale (H, W, ...) uint8 or uint16 (its levels stretched) to uint8 by a whole factor, as means."""
     import cv2
 
     height, width = view.shape[0] // factor, view.shape[1] // factor
@@ -85,10 +82,14 @@ def grey(view: Colours) -> Grey:
 def match_keypoints(
     first: Grey, second: Grey, most: int, ratio: float, reach: tuple[float, float] | None = None
 ) -> tuple[Floats, Floats]:
-    """x and y (N, 2) of SIFT's keypoints in both views that match, each the best for the other.
+    """Return x and y (N, 2) of SIFT matches in both images, each the best for the other.
 
-    most: keypoints of a view. ratio: Lowe's, of the distances to the best and the second-best match. reach:
-    largest |x| and |y| between the two, pixels; None: any.
+    Args:
+        first: First image (H, W).
+        second: Second image (H, W).
+        most: Largest number of keypoints per image.
+        ratio: Largest distance relative to the second-best match (Lowe's ratio test).
+        reach: Largest |x| and |y| between two keypoints, px; None: unlimited.
     """
     import cv2
 
@@ -119,10 +120,10 @@ def match_keypoints(
 def find_matches(
     first: NDArray[Any], second: NDArray[Any], reach: tuple[float, float], enlarge: int = 1
 ) -> tuple[Matches, int]:
-    """Matches of views (H, W, 3), uint8 or uint16, of one size, and by what factor the views were reduced.
+    """Return the matches of images (H, W, 3), uint8 or uint16, and the factor of the downscaling.
 
-    reach: largest |disparity| and |dy|, pixels. enlarge: factor by which views that are not reduced are
-    enlarged. Matches are good to about half a pixel of the reduced views.
+    The accuracy is about half a pixel of the downscaled images. `reach` is the largest |disparity| and |dy|
+    (px); `enlarge` is the upscaling factor for images that are not downscaled.
     """
     import cv2
 
@@ -143,8 +144,7 @@ def find_matches(
 def refine_matches(
     first: NDArray[Any], second: NDArray[Any], matches: Matches, factor: int, most: int
 ) -> Matches:
-    """Measure at most `most` of the matches in the full-size views, to a fraction of a pixel; see
-    `find_matches`."""
+    """Return at most `most` matches, measured at full size to a fraction of a pixel; see `find_matches`."""
     import cv2
 
     places = np.linspace(0, len(matches) - 1, min(most, len(matches)))
@@ -166,32 +166,32 @@ def refine_matches(
 
 
 def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
-    """The green channel around (x, y), (2 half + 1, 2 half + 1); None where it leaves the view."""
+    """Return the green channel around (x, y), (2 half + 1, 2 half + 1), or None beyond the border."""
     if min(x, y) < half or x + half >= view.shape[1] or y + half >= view.shape[0]:
         return None
     return view[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
 
 
 def peak(three: NDArray[Any]) -> float:
-    """Where between -0.5 and 0.5 of the middle one the parabola through three values has its top."""
+    """Return the vertex, in [-0.5, 0.5] from the middle, of the parabola through three values."""
     before, at, after = map(float, three)
     curve = before - 2 * at + after
     return float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5)) if curve < 0 else 0.0
 
 
 def match_densely(first: Grey, second: Grey, low: int, high: int) -> DenseMatch:
-    """Match two views (H, W) of one size with disparities low .. high, both included."""
+    """Match two images (H, W) of one size with disparities from low to high (px), both included."""
     one = _semi_global(first, second, low, high)
     two = _semi_global(second[:, ::-1], first[:, ::-1], low, high)[:, ::-1]
     return DenseMatch(one, two, _consistent(one, two, -1), _consistent(two, one, 1))
 
 
 def agreed_disparity(left: Grey, right: Grey, most: int) -> Values:
-    """Disparities of a rectified pair where block matching is sure of them; NaN elsewhere.
+    """Return the disparities (px) of a rectified pair (H, W) where block matching is reliable, else NaN.
 
-    left, right: views (H, W) of one size. most: the largest disparity that is searched, pixels. Sure is what
-    is clearly the best match, the same from both views, and no speck. On 20 KITTI pairs that is
-    80.5 % of the pixels with a truth, of which 2.4 % are wrong (D1).
+    Disparities are searched up to `most`. A match is reliable if it is clearly the best, agrees in both
+    directions and is not a speckle. On 20 KITTI pairs, these are 80.5 % of the pixels with ground truth, 2.4
+    % of them wrong (D1).
     """
     sure = {"uniquenessRatio": 15, "speckleWindowSize": 100, "speckleRange": 2, "P2": 500, "preFilterCap": 31}
     one = _semi_global(left, right, 0, most, **sure)
@@ -201,7 +201,7 @@ def agreed_disparity(left: Grey, right: Grey, most: int) -> Values:
 
 
 def _semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: int) -> Values:
-    """Below `low` where nothing is found, if `otherwise`, OpenCV's settings, allow for that."""
+    """Match two images; values below `low` mark missing matches. Settings of OpenCV override the defaults."""
     import cv2
 
     settings = {"blockSize": 3, "P1": 8 * 3**2, "P2": 32 * 3**2, "preFilterCap": 15} | otherwise
@@ -211,7 +211,7 @@ def _semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: in
         mode=cv2.StereoSGBM_MODE_HH,
         **settings,
     )
-    # OpenCV gives no disparities to what lies nearer the edge.
+    # OpenCV returns no disparities near the image borders.
     before, after = max(high + 16, 0), max(-low, 0)
     sides = [cv2.copyMakeBorder(view, 0, 0, before, after, cv2.BORDER_REPLICATE) for view in (first, second)]
     found = matcher.compute(sides[0], sides[1])[:, before : before + first.shape[1]]

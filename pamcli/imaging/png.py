@@ -1,7 +1,7 @@
-"""PNG of 8 and 16 bits: libpng decodes, libdeflate encodes, the chunks around the pixels are handled here.
+"""Read and write PNG of 8 and 16 bits: libpng decodes, libdeflate encodes, chunks are handled here.
 
-Pillow and imageio cut 16-bit colour to 8 bits. imagecodecs does not, but it neither reads nor writes ICC
-profiles and EXIF data, and libpng prints its warnings about them; so it only gets to see the pixels.
+Pillow and imageio reduce 16-bit colour to 8 bits. imagecodecs keeps it, but ignores ICC profiles and EXIF
+data, and libpng prints warnings about them; so only the pixels are passed to it.
 """
 
 import io
@@ -18,14 +18,14 @@ from pamcli.imaging.raster import Raster, check_size, decoding
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _FOR_THE_DECODER = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
-_LARGEST_PROFILE = 1 << 24  # bytes; far above any real one, and an end to what a crafted file can unpack to
-_DEFLATED = 1032  # times smaller than unpacked, at most
-_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by the header's kind of colour
-_LARGEST_CHUNK = 1 << 30  # bytes; the format ends at twice of it
+_LARGEST_PROFILE = 1 << 24  # bytes; more than any real profile, to limit what a crafted file unpacks to
+_DEFLATED = 1032  # largest compression ratio of deflate
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type of the header
+_LARGEST_CHUNK = 1 << 30  # bytes; the format allows twice as many
 
 
 def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """Decode a PNG. Raises InputError: too many pixels, animated, damaged, truncated."""
+    """Decode a PNG. Raises InputError if it is too large, animated, damaged or truncated."""
     import imagecodecs
 
     pixels = [SIGNATURE]
@@ -53,20 +53,17 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
 
 def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:
-    """samples: (H, W) grey, or (H, W, C), C = 2 grey and alpha, 3 RGB, 4 RGB and alpha; uint8 or uint16.
-
-    exif: without the "Exif" that JPEG puts before it.
-    """
+    """Encode (H, W) or (H, W, C) samples, uint8 or uint16, C as in `Raster`; `exif` has no leading "Exif"."""
     import imagecodecs
 
-    # libpng would compress with zlib. libdeflate takes half of its time for photographs, a quarter for grey
-    # and 16 bits, and its fastest level makes files as small; the filter for it is always the same.
+    # libpng would compress with zlib. libdeflate takes half the time for photographs and a quarter for grey
+    # and 16 bits, and its fastest level makes files as small; the filter is always the same.
     height, width, channels = np.atleast_3d(samples).shape
     rows = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False).view(np.uint8)
     rows = rows.reshape(height, -1)
     pixel = rows.shape[1] // width  # bytes
     filtered = np.empty((height, 1 + rows.shape[1]), np.uint8)
-    filtered[:, 0] = 1  # SUB: the difference to the pixel beside
+    filtered[:, 0] = 1  # SUB: the difference to the pixel on the left
     filtered[:, 1 : 1 + pixel] = rows[:, :pixel]
     np.subtract(rows[:, pixel:], rows[:, :-pixel], out=filtered[:, 1 + pixel :])
     packed = bytes(imagecodecs.deflate_encode(filtered, level=1))  # type: ignore[arg-type]
@@ -86,7 +83,7 @@ def _chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     stream.seek(start)
 
     def read(count: int) -> bytes:
-        if count > end - stream.tell():  # before Python takes memory for it
+        if count > end - stream.tell():  # before Python allocates memory for it
             raise EOFError("the file ends too early")
         return stream.read(count)
 
@@ -100,13 +97,13 @@ def _chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _chunk(kind: bytes, data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Length and kind, data, checksum."""
+    """Return length and kind, data, and checksum of a chunk."""
     checksum = zlib.crc32(data, zlib.crc32(kind))
     return struct.pack(">I4s", len(data), kind), data, checksum.to_bytes(4, "big")
 
 
 def _unpacked_profile(data: bytes) -> bytes | None:
-    """None where the profile is broken: the pixels are good without it."""
+    """Return the unpacked profile, or None if it is broken, as the pixels are valid without it."""
     _, _, packed = data.partition(b"\0")
     unpacker = zlib.decompressobj()
     try:

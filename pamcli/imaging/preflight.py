@@ -1,7 +1,7 @@
-"""One diagnosis of a pair: identical, unrelated, exchanged, shifted, not rectified, or upright cameras.
+"""Diagnose a pair: identical, unrelated, exchanged, shifted, not rectified, or one camera above the other.
 
-Features of both views are matched on a reduced image, to both sides; some of them are then measured at full
-size, to a fraction of a pixel.
+Features are matched on downscaled images in both directions; some matches are then measured at full size to a
+fraction of a pixel.
 """
 
 import math
@@ -22,40 +22,39 @@ from pamcli.imaging.matching import (
 from pamcli.imaging.view_order import weigh_order
 
 REACH = 0.4, 0.1
-"""How far across and down a feature is looked for, as a share of the width and of the longer side."""
-REFINED = 48  # matches measured at full size, at most
-ENOUGH_MATCHES = 10  # fewer matches give no verdict about order and rows, unless their rows agree:
+"""Largest distance of a match across and down, as a part of the width and of the longer side."""
+REFINED = 48  # largest number of matches measured at full size
+ENOUGH_MATCHES = 10  # fewer matches give no verdict on order and rows, unless their rows agree:
 ENOUGH_ALIKE, ALIKE = 5, 1.0
-"""Measured matches that suffice where most lie within so many pixels of their median row offset."""
+"""Number of measured matches that suffice if most row offsets are within this many pixels of their median."""
 WRONG_SIDE, RIGHT_SIDE = 0.3, 0.1
-"""Share of the matches with negative disparities from which on the order of the views is examined; of those
-that take a side, the share on the right one below which no camera pair gives such disparities as they are."""
+"""Share of negative disparities from which the order of the images is examined; and, among matches that
+indicate an order, the share of the right one below which disparities cannot come from a camera pair as it
+is."""
 ORDER_LOG_ODDS = 1.25
-"""Evidence that decides the order of the views: all of 40 benchmark pairs reach it, in either order."""
+"""Log-odds that decide the order of the images; all 40 benchmark pairs reach it in either order."""
 SMALLEST, SLACK = 16, 8
-"""Pixels of the smallest side that is examined for it, and around the disparities of the matches."""
+"""Smallest side (px) of images whose order is examined, and the search margin (px) around the matches."""
 CONFIRMED = 0.3
-"""Views count as unrelated while less than this share of the matches looked at in full size are there too: of
-73 real pairs it was 0.56 and more, of views of different scenes 0.13 and less
-(scripts/measure_confidence.py)."""
+"""Images count as unrelated if less than this share of the matches is confirmed at full size: 73 real
+pairs have at least 0.56, images of different scenes at most 0.13 (scripts/measure_confidence.py)."""
 COMMON = 0.55
-"""Share of the pixels for which dense matching of small copies agrees from both sides, below which views are
-unrelated: of 21 real pairs, sharp or blurred until they had no details, it was 0.60 and more, of views of
-different scenes 0.49 and less."""
+"""Share of pixels with consistent dense matches in small copies below which images are unrelated: 21 real
+pairs, sharp or strongly blurred, have at least 0.60, images of different scenes at most 0.49."""
 SMALL, PLAIN = 100, 8.0
-"""Pixels of a side, and grey levels by which rows vary, below which such copies say nothing."""
+"""Smallest side (px) and smallest variation of rows (grey levels) at which these copies are meaningful."""
 BELOW = 0.05
-"""Share of the matches that may lie below the disparities that are searched."""
-MAX_VERTICAL_ERROR = 1.0  # pixels by which matches of a rectified pair may lie above or below each other
-STEP = 10  # px, of which a suggested `min_disparity` is a multiple
+"""Largest share of matches below the searched disparities."""
+MAX_VERTICAL_ERROR = 1.0  # px, largest vertical error of a rectified pair
+STEP = 10  # px, suggested values of `min_disparity` are multiples of it
 UPRIGHT_MATCHES, UPRIGHT_ERROR, UPRIGHT_SPREAD = 12, 1.5, 3.0
-"""One camera is above the other where so many matches agree in their columns to so many pixels, and nine of
-ten differ in their row offsets by more than the spread, other than by a turned image."""
+"""One camera is above the other if this many matches agree in their columns to this many px, and 90 % of
+their row offsets, after removing a rotation, spread by more than this many px."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pair, and what to do."""
+    """A problem of a pair, and its remedy."""
 
     topic: str
     text: str
@@ -67,39 +66,37 @@ class Problem:
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What a look at a pair found; pixels are those of the full-size images."""
+    """The result of checking a pair, in pixels of the full-size images."""
 
     matches: int = 0
-    """Trustworthy matches found; with fewer than `ENOUGH_MATCHES` nothing is said about the order."""
+    """Number of reliable matches; with fewer than `ENOUGH_MATCHES`, there is no verdict on the order."""
     median_disparity: float = 0.0
-    """Median of left x - right x over the matches, >= 0 for a pair in the right order; 0 without matches."""
+    """Median of left x - right x (px), >= 0 for a pair in the right order; 0 without matches."""
     vertical_offset: float = 0.0
-    """Median of right y - left y: positive where the right view shows things lower; 0 without a verdict."""
+    """Median of right y - left y (px), positive if the right image shows points lower; 0 without a
+    verdict."""
     vertical_error: float = 0.0
-    """Median of |right y - left y|: also large where the offsets cancel out, as in a rotated view."""
+    """Median of |right y - left y| (px); also large if the offsets cancel out, as for a rotated image."""
     identical: bool = False
-    """Both images have the same pixels; nothing else was looked at then."""
+    """True if both images have the same pixels; nothing else is checked then."""
     unrelated: bool = False
-    """Hardly anything of one image is in the other: probably two scenes."""
+    """True if the images share hardly anything and probably show two scenes."""
     upright: bool = False
-    """One camera is above the other."""
+    """True if one camera is above the other."""
     order: float = 0.0
-    """Log-odds that the left image is the left view; 0 where there is no doubt, or nothing is known."""
+    """Log-odds that the left image is the left view; 0 if unknown or not in doubt."""
     behind: bool = False
-    """Nearly all matches have negative disparities."""
+    """True if nearly all matches have negative disparities."""
     disparity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
     """(N,) disparities of the matches, px."""
 
     @property
     def exchanged(self) -> bool:
-        """The left image is the right view."""
+        """True if the left image is the right view."""
         return self.order < -ORDER_LOG_ODDS
 
     def problems(self, min_disparity: float | None = None) -> list[Problem]:
-        """Return what is wrong, with its remedy; empty for a usable pair.
-
-        min_disparity: where a search for disparities begins, px; None: nothing depends on it.
-        """
+        """Return the problems with their remedies, given the smallest searched disparity (px) if any."""
         if self.identical:
             text = "both images are identical, so there is no disparity to find"
             return [Problem("images", text, "give the two views of a scene")]
@@ -139,7 +136,7 @@ class PairCheck:
         return Problem("rows", f"{text}, the pair is not rectified (more than {limit:g} px)", do)
 
     def _below(self, min_disparity: float) -> list[Problem]:
-        """Say whether many matches lie below the disparities that are searched."""
+        """Return a problem if many matches lie below the searched disparities."""
         share = float(np.mean(self.disparity < min_disparity - 2)) if len(self.disparity) else 0.0
         if self.matches < ENOUGH_MATCHES or share <= BELOW:
             return []
@@ -152,10 +149,9 @@ class PairCheck:
 
 
 def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:
-    """Look at two views, (H, W, 3) uint8 or uint16 of one size; any H and W, tiny ones yield no verdict.
+    """Check two images (H, W, 3) of one size, uint8 or uint16; tiny ones yield no verdict.
 
-    most: matches that are measured at full size. Raises ValueError where the shapes differ or are not
-    (H, W, 3).
+    At most `most` matches are measured at full size. Raises ValueError if the shapes do not fit.
     """
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two pictures (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
@@ -182,7 +178,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     median = float(np.median((measured if enough else found).disparity))
     near_rows = np.abs(found.dy - offset) <= factor + 2 * max(ALIKE, error)
     disparity = found.disparity[near_rows] if enough else found.disparity
-    # What is far away has hardly any disparity and takes no side; one reduced pixel counts `factor`.
+    # Distant points have hardly any disparity and indicate no order; a downscaled pixel is `factor` px.
     right_side = np.count_nonzero(disparity > factor)
     wrong_side = np.count_nonzero(disparity < -factor)
     suspect = wrong_side >= max(ENOUGH_MATCHES, WRONG_SIDE * len(disparity))
@@ -198,10 +194,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
 def measured_matches(
     left: NDArray[np.generic], right: NDArray[np.generic], reach: tuple[float, float], most: int
 ) -> tuple[Matches, Matches, int]:
-    """Return all matches, those that were measured at full size, and the factor of the reduced views.
-
-    Small views are enlarged for it where too few are found. reach: as of `find_matches`.
-    """
+    """Return all matches, those measured at full size, and the downscaling factor; see `find_matches`."""
     found, factor = find_matches(left, right, reach)
     measured = refine_matches(left, right, found, factor, most)
     if len(measured) < ENOUGH_MATCHES and factor == 1:
@@ -213,14 +206,14 @@ def measured_matches(
 
 
 def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int) -> bool:
-    """Whether columns agree, and rows differ from place to place as disparities do."""
+    """Return True if columns agree, and rows differ from place to place as disparities do."""
     height, width = left.shape[:2]
     reach = REACH[1] * max(height, width), REACH[0] * height
     _, found, _ = measured_matches(left, right, reach, most)
     if len(found) < UPRIGHT_MATCHES or float(np.median(np.abs(found.disparity))) > UPRIGHT_ERROR:
         return False
     good = found.take(np.abs(found.disparity) < 2 * UPRIGHT_ERROR)
-    terms = np.column_stack([np.ones(len(good)), good.x])  # a turned image has such offsets, too
+    terms = np.column_stack([np.ones(len(good)), good.x])  # a rotated image has linear offsets too
     rest = good.dy - terms @ np.linalg.lstsq(terms, good.dy, rcond=None)[0]
     low, high = np.percentile(rest, (5, 95))
     return 2 * len(good) > len(found) and float(high - low) > UPRIGHT_SPREAD
@@ -229,10 +222,7 @@ def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int
 def _order(
     left: NDArray[np.generic], right: NDArray[np.generic], offset: float, disparity: NDArray[np.float64]
 ) -> float:
-    """Log-odds that the first view is the left one, by which surface hides the other.
-
-    offset: of rows, px. disparity: of matches, px; what both views show is compared.
-    """
+    """Return the log-odds that the first image is the left one, given row offset and disparities (px)."""
     factor = reduction(left.shape, 120_000, 480)
     one, two = reduced(left, factor), reduced(right, factor)
     two = np.roll(two, -round(offset / factor), axis=0)
@@ -246,10 +236,7 @@ def _order(
 
 
 def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
-    """Share of the pixels of small copies whose matches lead back to them; None: too small or plain.
-
-    offset: pixels by which the rows of the right view may be lower.
-    """
+    """Return the share of consistent matches in small copies, or None if these are too small or plain."""
     factor = reduction(left.shape, 60_000, 320)
     if min(left.shape[:2]) < SMALL * factor:
         return None
@@ -264,7 +251,6 @@ def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float
 
 
 def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:
-    """Equal pixel by pixel; stops at the first band of rows that differs."""
     for row in range(0, len(left), 64):
         if not np.array_equal(left[row : row + 64], right[row : row + 64]):
             return False

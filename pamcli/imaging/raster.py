@@ -1,4 +1,4 @@
-"""What the readers of every format share: opening, the pixel limit, EXIF data, plain words for damage."""
+"""Share code between the image readers: decoding errors, the pixel limit, EXIF data, orientation."""
 
 import struct
 import threading
@@ -14,22 +14,22 @@ from PIL.Image import Exif
 
 from pamcli.errors import InputError, PamError
 
-DEFAULT_MAX_PIXELS = 400_000_000  # width x height of the largest picture that is read without being asked to
+DEFAULT_MAX_PIXELS = 400_000_000  # default limit of width times height
 
 
 @dataclass(frozen=True)
 class Raster:
-    """A decoded picture file, as it lies in the file: no orientation applied, no channel repeated."""
+    """A decoded image file as stored: no orientation applied, no channel repeated."""
 
     samples: np.ndarray
     """(H, W, C) uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha."""
     icc_profile: bytes | None = None
     exif: bytes = b""
-    """The camera's notes as found, with or without the "Exif" before them; empty where there are none."""
+    """EXIF block as stored, with or without the leading "Exif"; empty if absent."""
     orientation: int | None = None
-    """EXIF orientation, 1..8, where the file says it outside of `exif`."""
+    """EXIF orientation (1..8) if stored outside of `exif`."""
     jpeg_quality: int | None = None
-    """Quality by the quantisation of a JPEG file, 1 to 100."""
+    """Quality of a JPEG file according to its quantisation, 1 to 100."""
 
 
 _filter_lock = threading.Lock()
@@ -37,10 +37,10 @@ _filter_lock = threading.Lock()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what headers provoke: Pillow warns about broken EXIF data, numpy about files from Python 2.
+    """Silence warnings about headers: Pillow's about broken EXIF data, numpy's about Python 2 files.
 
-    Warning filters belong to the whole process. So this is held as short as possible, by one thread at a
-    time, and names the modules, so that filters restored out of order by other code do little harm.
+    Warning filters are global, so this is held briefly and by one thread at a time. It names the modules, so
+    that filters restored out of order by other code do little harm.
     """
     with _filter_lock, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"(PIL|numpy|pamcli\.imaging)\b")
@@ -49,23 +49,23 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def decoding(name: str, what: str = "is damaged or truncated") -> Iterator[None]:
-    """Turn whatever a decoder raises on a damaged file into one InputError: the name, and what is said."""
+    """Convert any decoder error on a damaged file into an InputError with the name and the message `what`."""
     try:
         yield
     except (PamError, MemoryError):
         raise
-    except Exception as error:  # libraries raise nearly every class there is on files of another kind
+    except Exception as error:  # libraries raise almost any class on unexpected files
         detail = (
             " ".join(str(getattr(error, "strerror", None) or error).split())[:120] or type(error).__name__
         )
-        # Compressions come and go with the build of imagecodecs.
+        # Supported compressions depend on the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
             raise InputError(f"{name} is of a kind that cannot be read here: {detail}") from error
         raise InputError(f"{name} {what}: {detail}") from error
 
 
 def check_size(width: int, height: int, name: str, max_pixels: int | None) -> None:
-    """Check a size before decoding. Raises InputError: no pixels at all, or more than `max_pixels`."""
+    """Check a size before decoding. Raises InputError if it is empty or above `max_pixels`."""
     if width < 1 or height < 1:
         raise InputError(f"{name} has no pixels: its header says {width} x {height}")
     if max_pixels is not None and width * height > max_pixels:
@@ -76,20 +76,17 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
 
 
 def exif_orientation(exif: bytes) -> int:
-    """The orientation (1..8) in an EXIF block; 1 where there is none, or none that makes sense."""
+    """Return the orientation (1..8) in an EXIF block; 1 if it is missing or invalid."""
     found = exif_notes(exif).get(ExifTags.Base.Orientation)
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
 def kept_exif(exif: bytes, width: int, height: int) -> bytes:
-    """The notes for an upright picture of another size, without the "Exif" before them and the thumbnail.
-
-    Empty where there are none, and where they cannot be read.
-    """
+    """Return the EXIF block for an upright image of another size, without thumbnail; empty if unreadable."""
     sizes = {
         None: ((ExifTags.Base.ImageWidth, width), (ExifTags.Base.ImageLength, height)),
         ExifTags.IFD.Exif: ((ExifTags.Base.ExifImageWidth, width), (ExifTags.Base.ExifImageHeight, height)),
-        ExifTags.IFD.GPSInfo: (),  # looked at, or it would not be written
+        ExifTags.IFD.GPSInfo: (),  # must be read, or it would not be written
     }
     notes = exif_notes(exif)
     try:
@@ -105,7 +102,7 @@ def kept_exif(exif: bytes, width: int, height: int) -> bytes:
 
 
 def exif_notes(exif: bytes) -> Exif:
-    """Broken EXIF data is common and says nothing about the pixels: what can be read of it."""
+    """Return the readable part of an EXIF block; broken ones are common and do not affect the pixels."""
     notes = Exif()
     if exif:
         with suppress(*BROKEN_EXIF), quiet():
@@ -117,7 +114,7 @@ BROKEN_EXIF = (SyntaxError, ValueError, TypeError, KeyError, OSError, OverflowEr
 
 
 def upright(samples: np.ndarray, orientation: int) -> np.ndarray:
-    """(H, W, ...) as stored -> as it is to be looked at; orientations 5..8 exchange H and W."""
+    """Apply an EXIF orientation to stored samples (H, W, ...); orientations 5..8 exchange H and W."""
     if orientation >= 5:
         samples = samples.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -1,12 +1,12 @@
-"""Pictures in another size: bicubic as MATLAB's `imresize`, in every value, nearest neighbours, and means.
+"""Resize images: bicubic exactly as MATLAB's `imresize`, by nearest neighbours, and by area means.
 
-The low-resolution pictures of the super-resolution literature are made with `imresize`, so figures compare
-only where it is followed to the last grey level. What it does, confirmed by its results on small matrices:
+The literature on super-resolution makes its low-resolution images with `imresize`, so results are comparable
+only if it is reproduced to the last grey level. Its method, confirmed by its results on small matrices:
 
-- the cubic kernel with a = -0.5 (Keys 1981), stretched by 1 / scale where a side shrinks (antialiasing);
-- pixel centres aligned, the picture mirrored about its edges (the edge pixel repeated), weights normalised;
-- one side after the other, the one that shrinks more first, rows before columns when both scale equally;
-- integers are rounded (half up) and clipped to their range after each of the two passes, not once.
+- the cubic kernel with a = -0.5 (Keys 1981), stretched by 1 / scale when downscaling (antialiasing);
+- pixel centres aligned, the image mirrored at its edges (the edge pixel repeated), weights normalised;
+- one side after the other, the stronger downscaling first, rows before columns at equal scales;
+- integers are rounded (half up) and clipped to their range after each of the two passes.
 """
 
 import math
@@ -15,16 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
-_SUPPORT = 4  # pixels that the kernel covers where it is not stretched
-_AT_ONCE = 4_000_000  # numbers of a result that are computed at a time: float64 takes eight times a byte
+_SUPPORT = 4  # px covered by the kernel without stretching
+_AT_ONCE = 4_000_000  # values computed at a time: float64 needs eight times the memory of a byte
 
 
 def imresize(picture: Array, scale: float) -> Array:
-    """MATLAB's `imresize(picture, scale, 'bicubic')`.
+    """Resize an image as MATLAB's `imresize(picture, scale, 'bicubic')`.
 
-    picture: (H, W) or (H, W, C), uint8, uint16, float32 or float64. scale: above 0; below 1 shrinks.
-    Returns (ceil(scale * H), ceil(scale * W)[, C]) of the same type; integers within their range, floats as
-    they come (they may overshoot). Raises ValueError: another scale.
+    Args:
+        picture: Image (H, W) or (H, W, C), uint8, uint16, float32 or float64; floats may overshoot.
+        scale: Factor above 0; below 1 downscales. The result is (ceil(scale * H), ceil(scale * W)[, C]).
+
+    Raises:
+        ValueError: If the scale is not above 0.
     """
     if not (scale > 0 and math.isfinite(scale)):
         raise ValueError(f"scale must be above 0, not {scale}")
@@ -33,18 +36,16 @@ def imresize(picture: Array, scale: float) -> Array:
 
 
 def imresize_to(picture: Array, width: int, height: int) -> Array:
-    """MATLAB's `imresize(picture, [height width], 'bicubic')`: as `imresize`, with a scale for each side.
-
-    Raises ValueError: a side below 1.
-    """
+    """Resize an image as MATLAB's `imresize(picture, [height width], 'bicubic')`; see `imresize`."""
     _check_size(width, height)
     return _resized(picture, (height, width), (height / picture.shape[0], width / picture.shape[1]))
 
 
 def nearest(array: Array, width: int, height: int) -> Array:
-    """The nearest pixel of `array` for each pixel of the new size, centres aligned, the right one on a tie.
+    """Return the nearest pixel of `array` for each pixel of the new size, the right one on a tie.
 
-    array: (H, W) or (H, W, C), of any type. Returns (height, width[, C]). Raises ValueError: a side below 1.
+    Pixel centres are aligned. `array` is (H, W) or (H, W, C) of any type, the result (height, width[, C]).
+    Raises ValueError if a side is below 1.
     """
     _check_size(width, height)
     rows, columns = (
@@ -55,11 +56,7 @@ def nearest(array: Array, width: int, height: int) -> Array:
 
 
 def area_mean(picture: Array, width: int, height: int) -> Array:
-    """A smaller picture, each pixel the mean of the area that it covers.
-
-    picture: (H, W, C), uint8, uint16 or float32. Returns (height, width, C) of its type, integers rounded.
-    Raises ValueError: a side below 1, or above the picture's.
-    """
+    """Downscale an image (H, W, C), uint8, uint16 or float32, by area means; integers are rounded."""
     import cv2
 
     _check_size(width, height)
@@ -88,9 +85,9 @@ def _resized(picture: Array, sizes: tuple[int, int], scales: tuple[float, float]
 
 
 def _contributions(length: int, new: int, scale: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Which pixels of a line of `length` make each of `new` pixels, and with which weights: both (new, N)."""
-    # Positions are counted from 1 and terms ordered as in MATLAB: where a sum is half a grey level but for
-    # the rounding of float64, the order decides.
+    """Return the source pixels and weights of each of `new` pixels of a line, both (new, N)."""
+    # Positions count from 1 and terms are ordered as in MATLAB: if a sum is half a grey level up to float64
+    # rounding, the order decides.
     shrink = min(scale, 1.0)
     width = _SUPPORT / shrink
     centres = np.arange(1, new + 1) / scale + 0.5 * (1 - 1 / scale)
@@ -100,7 +97,7 @@ def _contributions(length: int, new: int, scale: float) -> tuple[NDArray[np.intp
     weights /= weights.sum(axis=1, keepdims=True)
     used = weights.any(axis=0)
     positions, weights = positions[:, used], weights[:, used]
-    around = (positions - 1) % (2 * length)  # the line and its mirror image, over and over
+    around = (positions - 1) % (2 * length)  # the line and its mirror image, repeated
     return np.where(around < length, around, 2 * length - 1 - around), weights
 
 
@@ -118,7 +115,7 @@ def _along(
     weights: NDArray[np.float64],
     dtype: np.dtype[np.generic],
 ) -> Array:
-    """One side of a channel (H, W) resized; integers of the result's type are rounded and clipped."""
+    """Resize one side of a channel (H, W); integers are rounded and clipped."""
     shape = list(values.shape)
     shape[axis] = len(sources)
     result: Array = np.empty(shape, dtype)

@@ -1,8 +1,8 @@
-"""Disparities of a frame fused with those of the frame before, so that they do not flicker.
+"""Fuse the disparities of a frame with those of the frame before, to reduce flicker.
 
-The disparities before are moved along by optical flow, of which noise is no part: where both frames are as
-much alike unmoved, nothing moved. Then, pixel by pixel, what was there before stays or goes by what the
-pictures say: whether the left one still looks the same, and whether the right one does at that disparity.
+Optical flow moves the old disparities along; it is ignored if both frames agree as well without it, as it is
+then noise. The old disparity of a pixel is kept if the left image looks the same as before, and the right
+image does at that disparity.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8] | NDArray[np.uint16]
 
 FLOW_PIXELS = 1_500_000
-"""Pixels of the pictures whose flow is computed, at most; larger ones are reduced for it."""
-SMALLEST = 16  # pixels of a side below which pictures have no flow
-SMOOTH = 1.0  # standard deviation, pixels, over which pictures are averaged before they are compared
-COMPARED, COMPARED_UNMOVED = 5, 11  # pixels of a side of the windows that are compared
+"""Largest area (px) for optical flow; larger images are downscaled."""
+SMALLEST = 16  # px, images with a smaller side have no flow
+SMOOTH = 1.0  # px, standard deviation of the smoothing before comparisons
+COMPARED, COMPARED_UNMOVED = 5, 11  # px, side of the windows that are compared
 AS_GOOD, GREY_LEVELS = 1.3, 0.3
-"""How many times as large the difference without motion may be, and how much more, to be as good."""
+"""Factor and surplus (grey levels) within which the difference without motion is as good as with it."""
 MOVING, STRONGEST = 0.5, 80
-"""The camera moves where more than this share of the pixels does whose edges are stronger than this
-percentile; then nothing is taken for unmoved."""
+"""The camera moves if this share of the pixels with edges above this percentile moves; then no pixel
+counts as unmoved."""
 STILL, MOVED = 0.3, 0.6
-"""Pixels of motion up to which a place is still, and from which on it is not; between them it is partly."""
-AROUND = 15  # pixels of a side of the window over which motion is averaged for that
-MOST_NOISE = 4.0  # grey levels of the median difference of both frames that may be noise
-CHANGED = 3.0  # times the noise, plus 2 grey levels: where frames differ more they show another thing
-MOST_COST = 40.0  # grey levels of difference beyond which all are equally bad
+"""Motion (px) up to which a pixel is still, and from which it moves; it is partly still in between."""
+AROUND = 15  # px, side of the window for averaging that motion
+MOST_NOISE = 4.0  # grey levels, largest median difference of both frames that may be noise
+CHANGED = 3.0  # times the noise, plus 2 grey levels: larger differences show another object
+MOST_COST = 40.0  # grey levels, differences beyond it are equally bad
 COMMON, AGREEING, LEAST_SHARE = 31, 2.0, 0.2
-"""Pixels of a side of the window over which the change of disparities is averaged, of those that change less
-than so many pixels, and the share of them that it takes."""
+"""Window (px) for averaging the change of disparities, largest change (px) that is included, and smallest
+share of included pixels."""
 TAKEN, TAKEN_STILL = 0.25, 0.05
-"""Share of the new disparity, where it is near the old one, in what moves and in what is still."""
-FOLLOWED = 0.5  # share of the common change that the old one follows, in what moves
-FAR = 1.0  # pixels from which on both are not averaged: one of them is right, by the pictures
+"""Weight of the new disparity near the old one, for moving and for still pixels."""
+FOLLOWED = 0.5  # share of the common change that old disparities of moving pixels follow
+FAR = 1.0  # px, difference from which one of both is chosen instead of averaging
 PATIENCE, PATIENCE_STILL = -0.1, 4.0
-"""Difference of left and right that the old one may have more than the new one and stays, times the noise: in
-what moves it has to be smaller, in what is still it may be much larger."""
-EVEN = 0.5  # pixels by which disparities change within a pixel at an edge, across which none is averaged
+"""Surplus of the old disparity's left-right difference (times the noise) at which it is kept: negative for
+moving pixels, large for still ones."""
+EVEN = 0.5  # px, disparity change within a pixel from which an edge is not interpolated
 
 
 @dataclass(frozen=True)
 class Before:
-    """The frame before, and what became of its disparities."""
+    """The frame before, and its final disparities."""
 
     left: Pixels
     """(H, W, 3) RGB."""
     right: Pixels
     disparity: Floats
-    """(H, W), pixels, NaN unknown."""
+    """(H, W), px, NaN = unknown."""
 
 
 def steadied(disparity: Floats, left: Pixels, right: Pixels, before: Before) -> Floats:
-    """Fuse the disparities of a frame, (H, W), pixels, all known, with those of the frame before.
+    """Fuse the disparities (H, W), px, all known, of a frame with those of the frame before.
 
-    left, right: (H, W, 3) RGB of this frame. Returns (H, W), all known: what is new, what changed too fast
-    and what does not agree with the pictures is as in `disparity`. A frame of another size changes nothing.
+    New, fast changing or inconsistent pixels keep their value, as do all pixels if the size changed. The
+    images are (H, W, 3) RGB; the result is (H, W), all known.
     """
     import cv2
 
@@ -93,7 +93,7 @@ def steadied(disparity: Floats, left: Pixels, right: Pixels, before: Before) -> 
 
 
 def _flow(picture: NDArray[np.uint8], before: NDArray[np.uint8]) -> Floats:
-    """(H, W, 2): by how much each pixel of a picture is elsewhere in the one before, pixels, x and y."""
+    """Return the flow (H, W, 2), px in x and y, from an image to the one before."""
     import cv2
 
     height, width = picture.shape[:2]
@@ -112,7 +112,7 @@ def _flow(picture: NDArray[np.uint8], before: NDArray[np.uint8]) -> Floats:
 
 
 def _real_motion(flow: Floats, picture: Floats, before: Floats) -> Floats:
-    """The flow, 0 where both pictures are as much alike without it."""
+    """Return the flow, with 0 where both images agree as well without it."""
     import cv2
 
     unmoved = _difference(picture, before, COMPARED_UNMOVED)
@@ -126,7 +126,7 @@ def _real_motion(flow: Floats, picture: Floats, before: Floats) -> Floats:
 
 
 def _moved(disparity: Floats, flow: Floats) -> Floats:
-    """What was seen before where each pixel was then, NaN outside; averaged, but not across edges."""
+    """Return the old value at each pixel's old position, NaN outside; interpolated, but not across edges."""
     import cv2
 
     x, y = _places(flow)
@@ -150,7 +150,7 @@ def _warped(picture: Floats, flow: Floats) -> Floats:
 
 
 def _shifted(right: Floats, disparity: Floats) -> Floats:
-    """What is at each left pixel's place in the right view."""
+    """Return the right image at the match of each left pixel."""
     return _warped(right, np.stack([-disparity, np.zeros_like(disparity)], axis=2))
 
 
@@ -161,18 +161,18 @@ def _mean(values: Floats, side: int) -> Floats:
 
 
 def _difference(one: Floats, other: Floats, side: int) -> Floats:
-    """Mean difference in windows, grey levels."""
+    """Return the mean difference in windows, grey levels."""
     return _mean(np.abs(one - other).mean(axis=2), side)
 
 
 def _cost(left: Floats, right: Floats, disparity: Floats) -> Floats:
-    """How unlike both views are at these disparities, grey levels."""
+    """Return the grey level difference between both images at these disparities."""
     unlike = np.abs(left - _shifted(right, disparity)).mean(axis=2)
     return _mean(np.minimum(unlike, np.float32(MOST_COST)), COMPARED)
 
 
 def _common_change(change: Floats, agreeing: NDArray[np.bool_]) -> Floats:
-    """Mean change around each pixel of those that agree; 0 where they are few."""
+    """Return the mean change of agreeing pixels around each pixel; 0 if there are few."""
     share = _mean(agreeing.astype(np.float32), COMMON)
     total = _mean(np.where(agreeing, change, np.float32(0)), COMMON)
     return np.where(share > LEAST_SHARE, total / np.maximum(share, LEAST_SHARE), np.float32(0))

@@ -1,4 +1,4 @@
-"""Both views of a rectified pair, from two pictures or from one that holds both; and both in one."""
+"""Read both views of a rectified pair from two images or a packed one, and pack two views into one."""
 
 import io
 from dataclasses import dataclass, replace
@@ -16,25 +16,25 @@ from pamcli.imaging.resize import imresize_to
 RED_CYAN = "red-cyan"
 ALL_LEVELS = 0, 65535
 LOW_CONTRAST = 0.25
-"""Share of the 16-bit levels from which on images are left as they are."""
+"""Share of the 16-bit levels from which images are left as they are."""
 OUTLIERS = 0.1, 99.9
 """Percentiles of both views together that become the lowest and the highest level."""
 
 
 @dataclass(frozen=True)
 class StereoPair:
-    """Two views of one size and orientation. Raises InputError when they are not."""
+    """Two views of one size and orientation. Raises InputError if these differ."""
 
     left: Picture
     right: Picture
     name: str
-    """What messages call the pair."""
+    """Name of the pair in messages."""
     files: tuple[Path, ...] = ()
-    """Where the views come from; empty: from what `name` says."""
+    """Files of the views; empty if `name` describes the source."""
     same_size: bool = True
-    """False where views of two sizes are allowed, which a calibration describes."""
+    """False if a calibration permits views of two sizes."""
     levels: tuple[int, int] = ALL_LEVELS
-    """The levels of the files, of 16 bits, that became the lowest and the highest one."""
+    """16-bit levels of the files that became the lowest and the highest level."""
 
     def __post_init__(self) -> None:
         left, right = self.left.pixels.shape, self.right.pixels.shape
@@ -52,7 +52,7 @@ class StereoPair:
 
     @property
     def title(self) -> str:
-        """Names of the files without their folders, an equal one once."""
+        """File names without folders; equal names appear once."""
         return ", ".join(dict.fromkeys(file.name for file in self.files or (Path(self.name),)))
 
     @property
@@ -64,7 +64,7 @@ class StereoPair:
         return int(self.left.pixels.shape[0])
 
     def stretched(self) -> "StereoPair":
-        """Spread 16-bit views of low contrast over all levels, both alike; others stay as they are."""
+        """Stretch 16-bit views of low contrast over all levels, both alike; others stay unchanged."""
         views = self.left.pixels, self.right.pixels
         if not self.left.pixels.dtype == self.right.pixels.dtype == np.uint16:
             return self
@@ -78,7 +78,7 @@ class StereoPair:
         return replace(self, left=left, right=right, levels=(low, high))
 
     def as_in_files(self, pixels: np.ndarray) -> np.ndarray:
-        """Return 16-bit pixels of `stretched` views, or of what was made of them, in the files' levels."""
+        """Convert 16-bit pixels of `stretched` views, or of results from them, to the levels of the files."""
         low, high = self.levels
         if self.levels == ALL_LEVELS:
             return pixels
@@ -99,11 +99,11 @@ def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: boo
 def read_packed_pair(
     source: Path | bytes, layout: PackedLayout, *, max_pixels: int | None, name: str
 ) -> StereoPair:
-    """Read one file that holds both views, full-size: squeezed ones are stretched again (bicubic).
+    """Read both views from one file; squeezed views are stretched to full size (bicubic).
 
-    `source`: a path, or the bytes of a file. The views of an MPO are its pictures in their order, exchanged
-    with `rl`. A JPS without a word about its layout is cross-eyed, as is the custom. Raises InputError when
-    it cannot be read or halved, or does not hold what `layout` says.
+    The views of an MPO are its images in their order, exchanged by `rl`. A JPS without a layout is cross-eyed
+    by convention. `source` is a path or the bytes of a file. Raises InputError if the file cannot be read or
+    split, or does not have this layout.
     """
     with open_source(source, name) as stream:
         views = mpo_views(stream, name, named_so=layout == "auto")
@@ -123,7 +123,7 @@ def read_packed_pair(
 
 
 def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
-    """The views of a picture that holds both; not `auto`. Raises InputError where it cannot be halved."""
+    """Split an image into its two views; `layout` is not `auto`. Raises InputError if it cannot be split."""
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     length = picture.pixels.shape[axis]
@@ -143,21 +143,21 @@ def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
 
 
 def packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:
-    """Height and width of the picture that holds two views of this size."""
+    """Return height and width of the image that holds two views of this size."""
     across, down = {"l": (2, 1), "r": (2, 1), "t": (1, 2), "b": (1, 2)}[packing[0]]
     return (height, width) if packing == RED_CYAN else (down * height, across * width)
 
 
 def packed(left: Picture, right: Picture, packing: Packing) -> Picture:
-    """Two views of one size as one picture, with the profile and the notes of the left one.
+    """Pack two views of one size into one image, with the profile and EXIF block of the left one.
 
-    It has 16 bits where one of them has. A view without alpha counts as opaque where the other one has alpha.
-    Red-cyan: red of the left view, green and blue of the right one, opaque.
+    The result has 16 bits if one view does. A view without alpha is opaque if the other has alpha. Red-cyan
+    takes red from the left view, green and blue from the right one, and is opaque.
     """
     if left.pixels.dtype != right.pixels.dtype:
         left, right = _of_16_bits(left), _of_16_bits(right)
     grey = left.grey and right.grey and packing != RED_CYAN
-    profile = None if left.grey and not grey else left.icc_profile  # one of grey levels tells no colours
+    profile = None if left.grey and not grey else left.icc_profile  # a grey profile cannot describe colours
     if packing == RED_CYAN:
         pixels = right.pixels.copy()
         pixels[..., 0] = left.pixels[..., 0]

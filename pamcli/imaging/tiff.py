@@ -1,4 +1,4 @@
-"""TIFF: pictures of up to 16 bits a channel, and maps of floating-point numbers."""
+"""Read and write TIFF: images of up to 16 bits per channel, and maps of floating-point numbers."""
 
 import io
 import logging
@@ -19,29 +19,28 @@ from pamcli.imaging.raster import BROKEN_EXIF, Raster, check_size, decoding, exi
 
 SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
-# tifffile logs what it stumbles over, and Python prints that where nobody set up logging. What matters
-# here is raised as an error; a program with logging of its own still gets the records.
+# Without logging set up, Python would print tifffile's log. Problems that matter are raised as errors; a
+# program with its own logging still gets the records.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 _GREY_WHITE_0, _GREY, _RGB, _PALETTE, _INKS, _YCBCR = 0, 1, 2, 3, 5, 6  # photometric interpretations
 _COLORS = {_GREY_WHITE_0: 1, _GREY: 1, _RGB: 3, _PALETTE: 1, _INKS: 4, _YCBCR: 3}
 _PREMULTIPLIED, _ALPHA = 1, 2  # kinds of extra samples
-_REDUCED, _MASK = 1, 4  # page flags: not pictures of their own
+_REDUCED, _MASK = 1, 4  # page flags: not separate images
 _JPEG = (6, 7)
 _LIMITED, _SMALLEST = (1, 5, 8, 32773, 32946), 2731
-"""Compressions (none, LZW, deflate, PackBits), and how many times smaller they can be: LZW's codes of 12 bits
-stand for up to 4096 bytes."""
+"""Compressions (none, LZW, deflate, PackBits) and their largest ratio: LZW's 12-bit codes stand for up to
+4096 bytes."""
 _MOST_PAGES = 10_000
 _ORIENTATION, _ICC_PROFILE = 274, 34675
 _NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)
-"""What a camera notes beside the tags of the picture itself, as text."""
+"""EXIF texts of the camera besides the tags of the image itself."""
 
 
 def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """A picture: grey, palette, RGB or CMYK (converted to RGB, its profile dropped), 1 to 8 or 16 bits.
+    """Read an image of 1 to 8 or 16 bits: grey, palette, RGB, or CMYK (converted, without its profile).
 
-    Raises InputError: too many pixels, several pages, floating point, another number of bits or channels,
-    damaged, truncated.
+    Raises InputError if it is too large, damaged, truncated, or of an unsupported kind.
     """
     with _single_page(stream, name, max_pixels) as page:
         photometric = int(page.photometric)
@@ -64,11 +63,11 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
             color = np.iinfo(color.dtype).max - color
         elif photometric == _PALETTE:
             table = page.colormap.reshape(3, 2**page.bitspersample)
-            levels = table.T if table.max() <= 255 else table.T >> 8  # some writers had 8 bits in it
+            levels = table.T if table.max() <= 255 else table.T >> 8  # some writers store 8 bits
             color = levels.astype(np.uint8)[color[..., 0]]
         elif photometric == _INKS:
             color, icc_profile = _rgb_from_inks(color), None
-        # Writers that say nothing about a fourth channel mean alpha; those that say "unspecified" do not.
+        # A fourth channel without a declared meaning is alpha; one declared "unspecified" is not.
         meaning = int(page.extrasamples[0]) if page.extrasamples else _ALPHA
         if extra and meaning in (_PREMULTIPLIED, _ALPHA) and color.dtype == alpha.dtype:
             if meaning == _PREMULTIPLIED:
@@ -80,10 +79,7 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    """A map of one channel: (H, W), floating point or integers.
-
-    Raises InputError: too many pixels, several pages or channels, complex numbers, damaged, truncated.
-    """
+    """Read a map (H, W) of numbers. Raises InputError if it is damaged, too large, or no such map."""
     with _single_page(stream, name, max_pixels) as page:
         if page.dtype is None or page.dtype.kind not in "fiu":
             raise InputError(f"{name} holds {page.dtype} samples; a map of disparities holds numbers")
@@ -99,10 +95,7 @@ def encode_tiff(
     *,
     description: str | None = None,
 ) -> bytes:
-    """(H, W) uint8, uint16 or float32; or (H, W, C), uint8 or uint16, C = 2 grey and alpha, 3 RGB, 4 RGBA.
-
-    exif: of which texts, camera and place are kept. description: what the values are, ASCII.
-    """
+    """Encode (H, W) uint8, uint16, float32 or (H, W, C) uint8, uint16; keep EXIF texts, camera and place."""
     notes = exif_notes(exif)
     found = ((tag.value, str(notes[tag]).encode("ascii", "replace")) for tag in _NOTES if tag in notes)
     channels = samples.shape[2] if samples.ndim == 3 else 1
@@ -126,7 +119,7 @@ def encode_tiff(
 
 
 def _with_directories(data: bytes, notes: Exif) -> bytes:
-    """A TIFF, its directory moved to the end, where the camera's and the place's are added to it."""
+    """Move the directory of a TIFF to the end, and add those of the camera and the place."""
     whole = bytearray(data)
     directories = _directories(notes)
     if not directories or whole[2:4] != b"*\0":
@@ -160,7 +153,7 @@ def _directories(notes: Exif) -> dict[int, dict[int, Any]]:
 
 
 def _camera_notes(stream: BinaryIO) -> bytes:
-    """What a camera noted in a TIFF, as other files have it; empty where there is nothing to be read."""
+    """Return the EXIF block of a TIFF as in other formats, or nothing if it cannot be read."""
     kept = Exif()
     try:
         with quiet():
@@ -177,7 +170,7 @@ def _camera_notes(stream: BinaryIO) -> bytes:
 
 
 def _check_directories(stream: BinaryIO) -> None:
-    """Raise ValueError where the directories of the pages run in a circle: tifffile would follow for ever."""
+    """Raise ValueError if the page directories form a cycle, which tifffile would follow forever."""
     stream.seek(0)
     head = stream.read(16)
     order: Literal["little", "big"] = "little" if head[:2] == b"II" else "big"
@@ -208,7 +201,7 @@ def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterato
             raise InputError(f"{name} has {len(pages)} pages", "save one page as a file of its own")
         if page.axes not in ("YX", "YXS", "SYX"):
             raise InputError(f"{name} is a volume, not a picture")
-        # tifffile fills with zeros what it does not find.
+        # tifffile replaces missing data by zeros.
         segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
         complete = all(offset and count and offset + count <= size for offset, count in segments)
         stored = page.nbytes * page.bitspersample // (8 * page.dtype.itemsize) if page.dtype else 0
@@ -219,7 +212,7 @@ def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterato
 
 
 def _samples(page: tifffile.TiffPage) -> np.ndarray:
-    """(H, W, C) in the machine's byte order, scaled to the full range of 8 or 16 bits (palettes excepted)."""
+    """Return samples (H, W, C) in native byte order, scaled to 8 or 16 bits (except palettes)."""
     samples: np.ndarray = page.asarray()
     samples = np.moveaxis(samples, 0, -1) if page.axes == "SYX" else np.atleast_3d(samples)
     if page.bitspersample == 16:
@@ -231,14 +224,14 @@ def _samples(page: tifffile.TiffPage) -> np.ndarray:
 
 
 def _rgb_from_inks(inks: np.ndarray) -> np.ndarray:
-    """(H, W, 4) cyan, magenta, yellow, black -> (H, W, 3) RGB, as if the inks were perfect."""
+    """Convert cyan, magenta, yellow, black (H, W, 4) to RGB (H, W, 3), assuming ideal inks."""
     full = int(np.iinfo(inks.dtype).max)
     light = full - inks.astype(np.uint32)
     return ((light[..., :3] * light[..., 3:] + full // 2) // full).astype(inks.dtype)
 
 
 def _divided_by(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
-    """Undo a multiplication of the colours by alpha; where alpha is 0 they are lost and stay 0."""
+    """Divide the colours by alpha; where alpha is 0, they stay 0."""
     full = int(np.iinfo(color.dtype).max)
     whole = np.maximum(alpha, 1).astype(np.uint64)
     divided = (color.astype(np.uint64) * full + whole // 2) // whole

@@ -1,8 +1,8 @@
-"""How many frames two videos of one scene are apart: found by its motion, which both show at the same time.
+"""Measure how many frames two videos of one scene are apart, from their motion.
 
-What moves, moves alike in both views of a pair, whatever its disparity; which pixels it covers does not. So
-frames are compared by the optical flow that leads to them: its mean in bands of rows, less its mean over
-time, since what moves evenly says nothing.
+Motion is nearly equal in both views at the same time, whatever the disparity, although it covers other
+pixels. So frames are compared by their optical flow, averaged in bands of rows, minus its mean over time, as
+uniform motion is uninformative.
 """
 
 from __future__ import annotations
@@ -16,33 +16,32 @@ from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.imaging.videos import Video
 
-LOOKED_AT = 600  # frames of each video, at most
-LARGEST = 150  # frames that they may be apart, at most; and at most a third of what is looked at
-BANDS = 4  # bands of rows of which the flow is averaged
-LONGER_SIDE = 192  # pixels of the pictures that are compared
-STILL = 0.03  # pixels by which the flow of such pictures varies over time, below which nothing moves
-ALIKE = 0.5  # correlation of both motions from which they are one
+LOOKED_AT = 600  # largest number of frames per video
+LARGEST = 150  # frames, largest offset; also at most a third of the frames used
+BANDS = 4  # bands of rows over which flow is averaged
+LONGER_SIDE = 192  # px, longer side of the compared images
+STILL = 0.03  # px, variation of the flow over time below which nothing moves
+ALIKE = 0.5  # smallest correlation of equal motions
 DISTINCT = 0.1
-"""Least difference between that correlation and the largest one at offsets which are no neighbours."""
+"""Smallest difference to the best correlation at offsets that are not neighbours."""
 
 
 @dataclass(frozen=True)
 class FoundOffset:
-    """The offset at which the motions in both videos agree best."""
+    """The offset at which the motions of both videos agree best."""
 
     frames: int
-    """The right video shows this many frames later what the left one shows."""
+    """Frames by which the right video is later than the left one."""
     agreement: float
-    """Correlation of both motions there, at most 1."""
+    """Correlation of both motions at this offset, at most 1."""
     next_best: float
-    """Largest correlation at other offsets, neighbours aside."""
+    """Largest correlation at other offsets, except neighbours."""
 
 
 def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> FoundOffset:
-    """Measure the offset of two videos. step: seconds from a frame to the next. start: frame to begin with.
+    """Measure the offset of two videos whose frames are `step` seconds apart, from frame `start` on.
 
-    Raises InputError: it cannot be decided, since nothing or everything moves evenly, or again and again
-    alike; or a frame cannot be decoded.
+    Raises InputError if nothing moves, motion is uniform or periodic, or a frame cannot be decoded.
     """
     begin = float(left.times[min(start, len(left.times) - 1)])
     one, two = motions = [_motion(video, step, begin) for video in (left, right)]
@@ -63,7 +62,7 @@ def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> Fo
 
 
 def _motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:
-    """(T, 2 BANDS): mean flow to the frame of each time from `begin` on, pixels; NaN where one is missing."""
+    """Return the mean flow (px) to each frame from `begin` on, (T, 2 BANDS); NaN if a frame is missing."""
     import cv2
 
     flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
@@ -81,13 +80,13 @@ def _motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:
 
 
 def _varies(motion: NDArray[np.float64]) -> float:
-    """Pixels by which the mean flow of the band in which it does so most varies over time."""
+    """Return the largest standard deviation over time (px) among the bands' mean flows."""
     known = motion[~np.isnan(motion[:, 0])]
     return float(known.std(axis=0).max()) if len(known) > 1 else 0.0
 
 
 def _agreement(left: NDArray[np.float64], right: NDArray[np.float64], offset: int) -> float:
-    """Correlation of both motions over the times that both have."""
+    """Return the correlation of both motions over their common times."""
     first, end = max(0, -offset), min(len(left), len(right) - offset)
     one, two = left[first:end], right[first + offset : end + offset]
     both = ~np.isnan(one[:, 0] + two[:, 0])
@@ -99,7 +98,7 @@ def _agreement(left: NDArray[np.float64], right: NDArray[np.float64], offset: in
 
 
 def _lobe(found: NDArray[np.float64], best: int) -> int:
-    """How many neighbours of the best offset belong to it: motion that changes slowly agrees there, too."""
+    """Return the number of neighbours of the best offset that agree as well, as slow motion does."""
     for reach in range(2, len(found)):
         beside = [found[place] for place in (best - reach, best + reach) if 0 <= place < len(found)]
         if max(beside, default=-1) < found[best] - DISTINCT:

@@ -1,4 +1,4 @@
-"""Videos written whole: `.mkv`, lossless in FFV1, or `.mp4`, in H.264 for people to watch."""
+"""Write videos atomically: `.mkv`, lossless in FFV1, or `.mp4`, in H.264 for viewing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pamcli.files.atomic import replacing
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.videos import video_library
 
-QUALITY = "16"  # H.264's constant rate factor: differences that hardly anybody sees
-_BT709 = 1  # how players take colours to be stored in pictures of today's sizes
+QUALITY = "16"  # H.264's constant rate factor, at which differences are hardly visible
+_BT709 = 1  # the colour space that players assume at current sizes
 _LOSSLESS = {
-    # channels, bits: pixels as numpy has them, as they are stored
+    # channels, bits: pixel format in numpy, pixel format in the file
     (1, 8): ("gray", "gray"),
     (1, 16): ("gray16le", "gray16le"),
     (3, 8): ("rgb24", "bgr0"),
@@ -34,12 +34,19 @@ def write_video(
     unit: Fraction,
     notes: Mapping[str, str],
 ) -> int:
-    """Write frames as a video, which appears whole or not at all; returns how many there were, not 0.
+    """Write frames as a video, whole or not at all, and return their number (above 0).
 
-    frames: when each is shown, seconds, ascending, and its (H, W, C) uint8 or uint16, C = 1 grey or 3 RGB,
-    all of one size and kind. `.mkv` keeps every bit; `.mp4` has 8 bits, and is as good as the eye can tell.
-    rate: frames a second, unit: of the time stamps, seconds. notes: what the file says about itself.
-    Raises InputError: no frame, or sizes that differ; OutputError: it cannot be written.
+    Args:
+        path: File to write; `.mkv` keeps every bit, `.mp4` has 8 bits and looks the same.
+        frames: Time (s, ascending) and samples of each frame, all of one size and type: (H, W, C) uint8 or
+            uint16, C = 1 grey or 3 RGB.
+        rate: Frames per second.
+        unit: Unit of the time stamps, s.
+        notes: Metadata of the file.
+
+    Raises:
+        InputError: If there are no frames, or their sizes differ.
+        OutputError: If the file cannot be written.
     """
     library = video_library()
     lossless, count, shape = path.suffix.lower() == ".mkv", 0, None
@@ -85,7 +92,7 @@ def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction,
         stream.pix_fmt = _LOSSLESS[channels, 8 * samples.itemsize][1]
         stream.options = {"level": "3", "slicecrc": "1"}
     else:
-        even = height % 2 == 0 and width % 2 == 0  # as halved colours need it
+        even = height % 2 == 0 and width % 2 == 0  # required by subsampled colours
         stream.pix_fmt, stream.options = "yuv420p" if even else "yuv444p", {"crf": QUALITY}
         context = stream.codec_context
         context.colorspace = context.color_primaries = context.color_trc = context.color_range = _BT709

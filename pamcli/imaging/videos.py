@@ -1,4 +1,4 @@
-"""Frames of videos, by their numbers; PyAV, which decodes them, comes with `pip install 'pamcli[video]'`."""
+"""Read video frames by number with PyAV, which `pip install 'pamcli[video]'` installs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding
 Read = TypeVar("Read")
 
 DISPARITY_SCALE = "DISPARITY_SCALE"
-"""What a video of disparities says, a note by this name: grey levels for a pixel of disparity."""
+"""Metadata key of a disparity video: grey levels per pixel of disparity."""
 DECODED_ON = 100
-"""Frames that are decoded on the way to one that is wanted, rather than looked for from a key frame."""
+"""Largest number of frames decoded to reach a frame, instead of seeking a key frame."""
 _CLOCK = re.compile(r"\d+:\d+:\d+(\.\d+)?")
 _FORMATS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,mpegvideo,asf,h264,hevc,ogg,flv,mxf"
-"""What a video may be; FFmpeg's other formats are lists, scripts and addresses of further files, too."""
-_SHORT = 1.0  # seconds by which a video may end before its header says, for sound may go on
+"""Supported formats; other formats of FFmpeg are lists, scripts and addresses of further files."""
+_SHORT = 1.0  # s, by which frames may end before the duration in the header, as sound may be longer
 
 
 def video_library() -> Any:
-    """PyAV. Raises UsageError where it is not installed."""
+    """Return PyAV. Raises UsageError if it is not installed."""
     try:
         return importlib.import_module("av")
     except ImportError:
@@ -42,10 +42,10 @@ def video_library() -> Any:
 
 
 class Video:
-    """A video file, one frame at a time, in memory that does not grow with its length."""
+    """A video file, read frame by frame in constant memory."""
 
     def __init__(self, path: Path) -> None:
-        """Open it. Raises UsageError: PyAV is not installed; InputError: no video that can be read."""
+        """Open a video. Raises UsageError if PyAV is missing, and InputError if the file is unreadable."""
         self.path, self.library = path, video_library()
         self._decoding = threading.Lock()
         self._open()
@@ -68,7 +68,7 @@ class Video:
         self._frame: Any = None
 
     def _container(self) -> Any:
-        """Open the very file of this name: "concat:", "http:" and others mean nothing, nor do other files."""
+        """Open exactly this file: "concat:", "http:" and references to other files are not followed."""
         check_regular(self.path)
         options = {"protocol_whitelist": "file", "format_whitelist": _FORMATS}
         name = f"file:{self.path}"
@@ -76,10 +76,7 @@ class Video:
 
     @cached_property
     def stamps(self) -> NDArray[np.int64]:
-        """(N,): when each frame is shown, in `time_base`, ascending; found without decoding.
-
-        Raises InputError: the file is damaged, or has no time stamps.
-        """
+        """Times of the frames, (N,), in `time_base`, ascending. Raises InputError if there are none."""
         found = []
         with decoding(shown(self.path), "cannot be read to its end"), self._container() as container:
             for packet in container.demux(container.streams[self.stream.index]):
@@ -95,14 +92,14 @@ class Video:
 
     @property
     def times(self) -> NDArray[np.float64]:
-        """(N,): when each frame is shown, seconds after the first one."""
+        """Time of each frame, (N,), in seconds after the first one."""
         return np.asarray((self.stamps - self.stamps[0]) * float(self.stream.time_base))
 
     @property
     def missing(self) -> float:
-        """Seconds by which the frames end before the file's header says; 0 where it does not say, or nearly.
+        """Seconds by which the frames end before the duration in the header; 0 if unknown or small.
 
-        A Matroska or AVI file that was cut off can be read as a shorter one.
+        A Matroska or AVI file that was cut off is readable as a shorter one.
         """
         kind = self.container.format.name
         if "matroska" in kind:
@@ -117,9 +114,9 @@ class Video:
         return lacking if lacking > _SHORT else 0.0
 
     def frame(self, number: int, *, max_pixels: int | None = None) -> Picture:
-        """Decode the frame of a number, counted from 0 in the order in which they are shown.
+        """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more.
 
-        8 bits, or 16 where the video has more than 8. Raises InputError: damaged, or more than `max_pixels`.
+        Raises InputError if the frame is damaged or has more than `max_pixels`.
         """
 
         def picture(frame: Any) -> Picture:
@@ -130,7 +127,7 @@ class Video:
         return self._decoded(number, max_pixels, picture)
 
     def small(self, number: int, longer_side: int) -> NDArray[np.uint8]:
-        """Decode a frame, grey, (H, W) of so many pixels a side at most. Raises as `frame` does."""
+        """Decode a frame as a grey image (H, W) of at most this side (px). Raises the errors of `frame`."""
 
         def picture(frame: Any) -> NDArray[np.uint8]:
             shrunk = min(1.0, longer_side / max(frame.width, frame.height))
@@ -141,14 +138,14 @@ class Video:
         return self._decoded(number, DEFAULT_MAX_PIXELS, picture)
 
     def check_disparities(self) -> None:
-        """Raise InputError where this is no video of disparities that pam wrote."""
+        """Raise InputError if this is not a disparity video written by pam."""
         stored = self.stream.codec_context.pix_fmt, self.container.metadata.get(DISPARITY_SCALE)
         if stored != ("gray16le", str(PNG_UNITS_PER_PIXEL)):
             said = f"{shown(self.path)} does not say that it holds disparities, as what pam writes does"
             raise InputError(said, "a colour map cannot be read back")
 
     def disparity(self, number: int, *, max_pixels: int | None = None) -> NDArray[np.float32]:
-        """Decode a frame of a video of disparities: (H, W), pixels, NaN unknown. Raises as `frame` does."""
+        """Decode a frame of a disparity video: (H, W), px, NaN = unknown. Raises the errors of `frame`."""
         return self._decoded(number, max_pixels, lambda frame: from_levels(frame.to_ndarray()))
 
     def _decoded(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
@@ -157,7 +154,7 @@ class Video:
         with decoding(name, "cannot be decoded"), self._decoding:
             try:
                 frame = self._find(number)
-                check_size(frame.width, frame.height, name, max_pixels)  # frames need not be of one size
+                check_size(frame.width, frame.height, name, max_pixels)  # frames may differ in size
                 return read(frame)
             except InputError:
                 raise
@@ -181,7 +178,7 @@ class Video:
         raise InputError(f"{shown(self.path)}, frame {number} cannot be decoded: the file is damaged there")
 
     def _seek(self, wanted: int) -> None:
-        """Go to the last key frame that is not behind a time stamp, or to the beginning."""
+        """Seek the last key frame before a time stamp, or the beginning."""
         if wanted > self.stamps[0]:
             try:
                 self.container.seek(wanted, stream=self.stream)
@@ -198,14 +195,14 @@ class Video:
 
 
 class Videos(dict[Path, Video]):
-    """Videos that are kept open while their frames are worked on; another process opens them anew."""
+    """Videos kept open while their frames are processed; another process opens them again."""
 
     def __init__(self) -> None:
         super().__init__()
         self._opening = threading.Lock()
 
     def __missing__(self, path: Path) -> Video:
-        """The video, opened when it is first asked for. Raises as `Video` does."""
+        """Open a video at its first access. Raises the errors of `Video`."""
         with self._opening:
             if path not in self:
                 self[path] = Video(path)

@@ -1,14 +1,13 @@
-"""Which of two views is the left one, found from half-occlusions.
+"""Determine which of two images is the left one, from half-occlusions.
 
-Take disparity as first x - second x. Were the first view the left one, larger would be nearer; were it the
-right one, smaller would be. Neither the sign of the disparities decides, nor do their steps: both readings
-leave the same strips that one view alone sees. What differs is on which side of the strip the nearer surface
-begins. The contour between two surfaces is the rim of the nearer one: it moves from view to view as that one
-does, and not as the surface behind it. So wherever disparity steps from one value to another, the edges
-between them are compared with the other view at both disparities, and vote for the better one as the nearer:
-if that is the larger one, the first view is the left one.
+Disparity is first x - second x. If the first image is the left one, larger is nearer; otherwise smaller is.
+Neither the sign nor the steps of disparities decide this: both readings leave the same strips visible in one
+image alone. They differ in the side of the strip on which the nearer surface begins. The contour between two
+surfaces is the edge of the nearer one and moves with it from image to image. So at each disparity step, the
+edges are compared with the other image at both disparities and vote for the better one as the nearer: if that
+is the larger one, the first image is the left one.
 
-A second, weak hint: what is lower in a picture is usually nearer.
+A second, weak hint: points lower in an image are usually nearer.
 """
 
 from dataclasses import dataclass
@@ -20,37 +19,37 @@ from pamcli.imaging.matching import Colours, DenseMatch, Values
 
 _Ints = NDArray[np.intp]
 
-_STEP = 2.0  # pixels by which disparity must change: an edge is found to about one
-_HIDDEN = 6  # pixels by which a strip without match may be wider than the step that explains it
-_MARGIN = 3  # columns at the sides of a view without a vote
-_ROWS = 1  # rows above and below that are compared, too
-_SLACK = (-1.0, -0.5, 0.0, 0.5, 1.0)  # pixels by which an edge may be off its disparity
-_RIM = 3  # pixels by which disparities step beside the rim, which is where the picture itself changes most
+_STEP = 2.0  # px, smallest disparity step, as an edge is located to about one
+_HIDDEN = 6  # px by which an unmatched strip may be wider than its step
+_MARGIN = 3  # columns at the sides of an image without a vote
+_ROWS = 1  # rows compared above and below
+_SLACK = (-1.0, -0.5, 0.0, 0.5, 1.0)  # px, possible error of an edge's disparity
+_RIM = 3  # px around the contour, the strongest gradient, within which disparities step
 _SIDE, _SIDE_SLACK = 5, (-0.5, 0.0, 0.5)
-"""Pixels on either side of a step that must belong to the disparity found there."""
-_DISTINCT = 0.12  # by how much, of their sum, the other disparity must fit those pixels worse
-_NOISE = 5.0  # difference of two gradients that says nothing, grey levels of three channels a pixel
+"""Pixels on either side of a step that must fit the disparity found there."""
+_DISTINCT = 0.12  # relative difference by which the other disparity must fit worse
+_NOISE = 5.0  # grey levels (three channels per px), meaningless difference of gradients
 _EXPLAINED = 0.35  # share of an edge that may differ from its match, beyond the noise
-_MOST = 40.0  # no edge counts for more than this difference
-_TILES = 8  # the picture is cut into 8 x 8 tiles, whose agreement says how sure the vote is
+_MOST = 40.0  # largest weight of an edge
+_TILES = 8  # the image is split into 8 x 8 tiles, whose agreement measures certainty
 _WEIGHTS = (5.0, 1.0, 2.0)
 """Weights of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
 
 
 @dataclass(frozen=True)
 class OrderEvidence:
-    """Above 0 where the first view looks like the left one, below where it looks like the right one."""
+    """Evidence for the order: positive values indicate that the first image is the left one."""
 
     vote: float
-    """-1 .. 1: balance of all edges between two disparities."""
+    """Balance of all edges between two disparities, in [-1, 1]."""
     agreement: float
-    """-8 .. 8: the same, tile by tile, in standard errors."""
+    """Balance by tile in standard errors, in [-8, 8]."""
     rows: float
-    """-1 .. 1: correlation of disparity and row."""
+    """Correlation of disparity and row, in [-1, 1]."""
 
     @property
     def log_odds(self) -> float:
-        """Log-odds that the first view is the left one."""
+        """Log-odds that the first image is the left one."""
         return float(np.dot(_WEIGHTS, (self.vote, self.agreement, self.rows)))
 
     @property
@@ -59,12 +58,12 @@ class OrderEvidence:
 
     @property
     def certainty(self) -> float:
-        """0.5 .. 1: probability of the likelier order, as calibrated on stereograms of known order."""
+        """Probability of the likelier order, in [0.5, 1], calibrated on stereograms of known order."""
         return float(1 / (1 + np.exp(-min(abs(self.log_odds), 50.0))))
 
 
 def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvidence:
-    """Evidence from two views (H, W, 3), aligned row by row, and their disparities (of the same size)."""
+    """Weigh the evidence in two row-aligned images (H, W, 3) and their disparities of the same size."""
     one, two = (np.gradient(view.astype(np.float32), axis=1) for view in (first, second))
     height, width = match.first.shape
     votes, total = np.zeros((_TILES, _TILES)), 0.0
@@ -87,10 +86,7 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
 def _votes(
     here: Values, there: Values, disparity: Values, seen: NDArray[np.bool_], sign: int
 ) -> tuple[_Ints, _Ints, Values]:
-    """Rows and columns of the edges at disparity steps, and their votes for the larger disparity.
-
-    A place x of `here` is x - sign * disparity of `there`.
-    """
+    """Return rows and columns of edges at disparity steps, and their votes for the larger disparity."""
     width = disparity.shape[1]
     y, x, left_end, right_end = _steps(disparity, seen)
     around = np.clip(x[:, None] + np.arange(-_RIM, _RIM + 1), 0, width - 1)
@@ -101,7 +97,7 @@ def _votes(
     left, right = disparity[y, left_end], disparity[y, right_end]
 
     def cost(column: _Ints, value: Values, slack: tuple[float, ...], rows: int) -> Values:
-        """Difference of the gradients here and at the match there, the least within the slack."""
+        """Return the gradient difference to the match, minimised over the slack."""
         column = np.clip(column, 0, width - 1)
         best = np.full(len(y), np.inf, np.float32)
         for move in slack:
@@ -129,7 +125,7 @@ def _votes(
 
 
 def _steps(disparity: Values, seen: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
-    """Rows and columns near steps, and the nearest columns to the left and right that both views see."""
+    """Return rows and columns near steps, and the nearest columns on both sides visible in both images."""
     height, width = disparity.shape
     columns = np.broadcast_to(np.arange(width), disparity.shape)
     before = np.maximum.accumulate(np.where(seen, columns, -1), axis=1)[:, :-2]

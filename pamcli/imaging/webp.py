@@ -1,4 +1,4 @@
-"""WebP. Pillow's reader makes the whole canvas before the size can be asked, hence a look at the header."""
+"""Read WebP. Pillow's reader would allocate the canvas before its size is known, so the header is parsed."""
 
 import struct
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _ANIMATION = 0x02  # flag in the extended header
 
 
 def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """Decode a WebP. Raises InputError: too many pixels, animated, damaged, truncated."""
+    """Decode a WebP. Raises InputError if it is too large, animated, damaged or truncated."""
     import imagecodecs
 
     with decoding(name):
@@ -30,7 +30,7 @@ def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
 def _size(header: bytes) -> tuple[int, int]:
     kind, body = header[12:16], header[20:]
-    if kind == b"VP8X":  # flags, 3 bytes reserved, width - 1 and height - 1 in 24 bits each
+    if kind == b"VP8X":  # flags, 3 reserved bytes, width - 1 and height - 1 in 24 bits each
         return int.from_bytes(body[4:7], "little") + 1, int.from_bytes(body[7:10], "little") + 1
     if kind == b"VP8L":  # signature, then width - 1 and height - 1 in 14 bits each
         (bits,) = struct.unpack_from("<I", body, 1)

@@ -1,4 +1,4 @@
-"""What the disparities of both views say about each other: who is seen by both, and how far they agree."""
+"""Compare the disparities of both images: visibility and agreement."""
 
 import numpy as np
 import torch
@@ -6,17 +6,17 @@ from numpy.typing import NDArray
 
 from pamcli.networks.parallax import consistent
 
-ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
+ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
 
 def agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """How far the disparities (H, W) of both views agree, in [0, 1]: 1/2 where they are 1 px apart.
+    """Return the agreement of both disparity maps (H, W), in [0, 1]: 1/2 where they differ by 1 px.
 
-    Where they are d px apart it is 2^(-d^2); 0 where the match lies outside of the right view. For networks
-    that do not say how sure they are.
+    A difference of d px gives 2^(-d^2); matches outside the right image give 0. This replaces the confidence
+    of networks without one.
     """
     width = left.shape[1]
-    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # of networks by others
+    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
     inside = (there >= 0) & (there <= width - 1)
     place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
     apart = left - np.take_along_axis(right, place, axis=1)
@@ -29,7 +29,7 @@ def seen_by_both(
 ) -> NDArray[np.bool_]:
     """Return where the disparities (H, W) of both images agree and the left pixel receives attention.
 
-    `attended` (H, W): see `model.Match`; None where the network has no attention.
+    `attended`: (H, W), see `model.Match`; None for networks without attention.
     """
     visible = np.empty(left.shape, bool)
     for first in range(0, len(left), ROWS_AT_ONCE):

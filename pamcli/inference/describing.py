@@ -1,4 +1,4 @@
-"""What a network wants, found out on the sample pair: descriptions are tried, and wrong ones are caught."""
+"""Determine the description of a foreign network by trying candidates on the sample pair."""
 
 import itertools
 import os
@@ -38,20 +38,20 @@ from pamcli.registry.guessing import guessed
 
 @dataclass(frozen=True)
 class Described:
-    """A description as far as it could be told."""
+    """A description as far as it could be determined."""
 
     tried: Tried
     undecided: tuple[str, ...]
-    """`ASPECTS` that neither shapes nor settings nor the sample pair tell."""
+    """`ASPECTS` that shapes, settings and the sample pair leave open."""
     contradictions: tuple[str, ...]
-    """What the sample pair says against the description, a line each; the first one counts most."""
+    """Evidence of the sample pair against the description, one line each, most important first."""
     settled: tuple[str, ...] = ()
-    """What was found out by trying, in words."""
+    """Aspects determined by trying, in words."""
     close: tuple[str, ...] = ()
-    """What else is about as good on the sample pair, a line each."""
+    """Alternatives with similar accuracy on the sample pair, one line each."""
 
     def doubts(self) -> Iterator[str]:
-        """Say what speaks against it, or for another one, a line each."""
+        """Yield arguments against the description or for another one, one line each."""
         yield from (*self.contradictions, *self.close)
         if not self.tried.works:
             yield (
@@ -60,7 +60,7 @@ class Described:
             )
 
     def questions(self) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
-        """Ask for each that is undecided: a question, and its answers with the settings that say them."""
+        """Yield a question for each undecided aspect, with answers and the settings that express them."""
         described = self.tried.description
         for aspect in self.undecided:
             choices: Mapping[str, Mapping[str, Any]] = CHOICES.get(aspect) or {
@@ -78,23 +78,23 @@ class Described:
 
 @dataclass(frozen=True)
 class Asked:
-    """A network that is to be described."""
+    """A network to describe."""
 
     runner: Runner
     network: str
-    """Its file, as the description names it."""
+    """Its file, as named in the description."""
     base: Description | None
-    """What is to be checked; None: there is no description yet."""
+    """Description to check; None = none exists yet."""
     initial: Session | None
-    """What finds the initial flow, where the network takes one."""
+    """Network that estimates the initial flow, if required."""
     initial_name: str = ""
-    """Its file, as the description names it."""
+    """Its file, as named in the description."""
 
     def describe(self, settings: Mapping[str, str]) -> Described:
-        """Find out how the network is fed and read; what cannot be seen is tried on the sample pair.
+        """Determine the network's inputs and outputs; try undecided aspects on the sample pair.
 
-        settings: values that are known, KEY and VALUE as text. Raises ModelError: no stereo network, or one
-        that does not run; UsageError: settings that cannot be.
+        `settings`: known values, KEY and VALUE as text. Raises ModelError: not a stereo network, or it does
+        not run; UsageError: invalid settings.
         """
         if self.initial_name:
             settings = {**settings, "initial": self.initial_name}
@@ -126,10 +126,10 @@ class Asked:
 def opened(
     network: Path | None, network_from: str | None, settings: Mapping[str, str], *, device: str, beside: Path
 ) -> Asked:
-    """Load what is to be described: an ONNX file, a description of one, or what "module:function" makes.
+    """Load the network to describe: an ONNX file, a description, or the result of "module:function".
 
-    beside: the description that is to be written, which names files as they lie from there. Raises
-    ModelError, DeviceError, UsageError.
+    `beside`: the description to write; file names are relative to it. Raises ModelError, DeviceError,
+    UsageError.
     """
     base, named_by = None, network or "the description"
     if network is not None and network.suffix == SUFFIX:
@@ -150,7 +150,7 @@ def opened(
 
 
 def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[Description, set[str]]:
-    """A description by shapes alone, and what of it is certain."""
+    """Return a description based on shapes alone, and the aspects that are certain."""
     decided: set[str] = set()
     if isinstance(runner, Session):
         interface, scale = runner.probed()
@@ -169,7 +169,7 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
         values["outputs"] = {"0": "disparity"}
         if settings.get("task") == "superres":
             values["task"] = "superres"
-            values |= {"outputs": {"0": "left", "1": "right"}, "scale": 2}  # what was typed comes after it
+            values |= {"outputs": {"0": "left", "1": "right"}, "scale": 2}  # user settings take precedence
         decided |= {"unit"}
     if values["task"] == "superres" or settings.get("task") == "superres":
         decided |= {"sign", "unit"}
@@ -182,7 +182,6 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
 
 
 def _combined(described: Description, undecided: set[str]) -> Iterator[Description]:
-    """Every combination of what is not decided."""
     each = [[described, *alternatives(described, "views")] if "views" in undecided else [described]]
     for aspect, choices in (("range", RANGES), ("sign", SIGNS), ("unit", UNITS)):
         each.append([*choices.values()] if aspect in undecided else [{}])  # type: ignore[list-item]
@@ -192,9 +191,9 @@ def _combined(described: Description, undecided: set[str]) -> Iterator[Descripti
 
 
 def picture_of(tried: Tried) -> NDArray[np.uint8]:
-    """What to look at, (H, W, 3) RGB: left view, disparity, and its error, white from 3 px on, side by side.
+    """Return a check image (H, W, 3) RGB: left image, disparity map and its error, white from 3 px.
 
-    Of super-resolution the left view as it was enlarged, and as it should be.
+    For super-resolution: the upscaled left image and its target.
     """
     pair = sample_pair()
     if tried.description.task == "superres":
@@ -208,7 +207,7 @@ def picture_of(tried: Tried) -> NDArray[np.uint8]:
 
 
 def require_settled(found: Described) -> None:
-    """Raise ModelError where the sample pair contradicts, UsageError where something could not be told."""
+    """Raise ModelError if the sample pair contradicts, UsageError if an aspect is undecided."""
     if found.contradictions and not found.tried.works:
         raise ModelError(found.contradictions[0])
     if found.undecided:

@@ -1,4 +1,4 @@
-"""Which device and precision to compute with, and algorithms that repeat."""
+"""Choose the device and precision of computation, and deterministic algorithms."""
 
 import platform
 import re
@@ -23,21 +23,21 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Compute:
-    """A device and the precision of the convolutions on it (attention and disparity are always float32)."""
+    """A device with the precision of its convolutions (attention and disparity are always float32)."""
 
     device: torch.device
     precision: str
-    """"fp32", "bf16" or "fp16"."""
+    """Either "fp32", "bf16" or "fp16"."""
     runtime: str = ""
-    """What computes where that is not torch."""
+    """Runtime, if other than torch."""
 
     @classmethod
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> "Compute":
-        """Choose by the names of a device and a precision.
+        """Choose device and precision by name.
 
-        "auto" takes the first GPU, else the CPU, and fp32; with `reduce`, what the device is fastest in.
-        Raises UsageError for a value that does not exist, DeviceError for a device that this machine does not
-        have or that lacks the precision.
+        "auto" means the first GPU, else the CPU, and fp32, or with `reduce` the fastest precision of the
+        device. Raises UsageError: unknown value; DeviceError: this machine lacks the device, or the device
+        lacks the precision.
         """
         if precision not in ("auto", *PRECISIONS):
             raise UsageError(f"no precision {precision!r}", f"one of auto, {', '.join(PRECISIONS)}")
@@ -51,52 +51,52 @@ class Compute:
         return cls(chosen, precision)
 
     def describe(self) -> dict[str, str]:
-        """Device and precision by name."""
+        """Return the names of device and precision."""
         return {"device": self.runtime or str(self.device), "precision": self.precision}
 
     def peak_memory(self) -> int:
-        """Bytes: the most that this process has held, of a CUDA GPU's memory where it computes there."""
+        """Return the peak memory of this process, bytes: GPU memory for a CUDA GPU."""
         return peak_memory(self.device)
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the weights and feature maps."""
+        """Data type of weights and feature maps."""
         return PRECISIONS[self.precision]
 
     def exactly(self) -> AbstractContextManager[object]:
-        """Context in which float32 is float32: torch would shorten it to 10 bits in a GPU's convolutions."""
+        """Compute float32 in full precision: torch would use TF32 in GPU convolutions."""
         if self.device.type == "cuda":
             return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
         return nullcontext()
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Context in which a network of float32 weights computes in this precision (for training)."""
+        """Run a network with float32 weights in this precision, for training."""
         if self.precision == "fp32":
             return self.exactly()
         return torch.autocast(self.device.type, self.dtype)
 
 
 def _processor_has(*features: str) -> bool:
-    """Whether torch says that this CPU has one of some features; a version that cannot tell says no."""
+    """Return whether this CPU has any of the features, as far as this version of torch can tell."""
     return any(getattr(torch.cpu, f"_is_{each}_supported", lambda: False)() for each in features)
 
 
 def processor_has_bf16() -> bool:
-    """Whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX); elsewhere it is emulated, slowly."""
+    """Return whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX) instead of slow emulation."""
     return _processor_has("avx512_bf16", "amx_tile")
 
 
 def processor_gains_by_bf16() -> bool:
-    """Whether this CPU is faster in bf16 than in fp32: with AMX, or with AVX512-BF16 where it is not Intel's.
+    """Return whether bf16 is faster than fp32 on this CPU: AMX, or AVX512-BF16 of other makers than Intel.
 
-    Theirs multiply no more numbers at a time than in fp32: convolutions take 1.5 times as long.
+    Intel's AVX512-BF16 has the throughput of fp32: convolutions take 1.5 times as long.
     """
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
     return processor_has_bf16() and (_processor_has("amx_tile") or "GenuineIntel" not in named)
 
 
 def hardware_precision(device: torch.device) -> str:
-    """The fastest precision of 16 bits or more: a matter of a device's features, never of timing."""
+    """Return the fastest precision, at least 16 bits, judged by the device's features and not by timing."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return "bf16" if device.type == "cpu" and processor_gains_by_bf16() else "fp32"
@@ -104,11 +104,11 @@ def hardware_precision(device: torch.device) -> str:
 
 def _device(text: str) -> torch.device:
     if text == "auto":
-        if not torch.cuda.is_available():  # an Apple GPU is taken where it is named: nobody tried one
+        if not torch.cuda.is_available():  # Apple GPUs must be named, because they are untested
             return torch.device("cpu")
         try:
             return torch.device("cuda", torch.cuda.current_device())
-        except RuntimeError as error:  # it is held by another program, say
+        except RuntimeError as error:  # for example in use by another program
             raise DeviceError(f"the GPU: {first_line(error)}", "use `device` cpu") from error
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
         hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt, openvino and coreml run .onnx files alone"
@@ -124,11 +124,10 @@ def _device(text: str) -> torch.device:
 
 
 def training_compute(device: str, precision: str) -> Compute:
-    """Choose by the names of a device and a precision; "auto" is the fastest that the processor really has.
+    """Choose device and precision for training; "auto" is the fastest one with hardware support.
 
-    That is bf16 on a CPU that is faster in it and on a GPU that computes in it, fp16 on other NVIDIA GPUs,
-    and else fp32: an emulated bf16 is many times slower. Raises UsageError and DeviceError as
-    `Compute.choose` does.
+    That is bf16 on CPUs that gain by it and GPUs that support it, fp16 on other NVIDIA GPUs, else fp32:
+    emulated bf16 is many times slower. Raises UsageError and DeviceError as `Compute.choose`.
     """
     chosen = Compute.choose(device, precision)
     return chosen if precision != "auto" else Compute(chosen.device, hardware_precision(chosen.device))
@@ -136,7 +135,7 @@ def training_compute(device: str, precision: str) -> Compute:
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Only algorithms whose results repeat, on the CPU, where they cost nothing."""
+    """Use deterministic algorithms on the CPU, where they cost nothing."""
     if device.type != "cpu":
         yield
         return

@@ -1,6 +1,6 @@
-"""Whether pam works here: what there is, what a machine computes with, and whether that is right.
+"""Check that pam works on this machine: packages, devices, formats and a self-test.
 
-PyTorch is imported by what needs it, so that the rest is found out without it, too.
+Functions import PyTorch themselves, so that the other checks also run without it.
 """
 
 import os
@@ -20,11 +20,11 @@ PACKAGES = (
     *("torch", "numpy", "imageio", "pillow", "tifffile", "imagecodecs", "safetensors", "huggingface-hub"),
     *("opencv-python-headless", "onnxruntime", "ray"),
 )
-SHIFT = 8  # pixels between the two views of the self-test
+SHIFT = 8  # px between the two images of the self-test
 
 
 def examined() -> dict[str, Any]:
-    """Examine all `PARTS`: text, or texts by name, or the PamError where something is wrong."""
+    """Run all checks in `PARTS`; return texts, texts by name, or the PamError of a failed check."""
     found: dict[str, Any] = {}
     for name, find in PARTS.items():
         try:
@@ -33,7 +33,7 @@ def examined() -> dict[str, Any]:
             found[name] = error
         except ImportError as error:
             found[name] = PamError(missing_package(error))
-        except (RuntimeError, OSError, TypeError) as error:  # of a GPU that is held, or too old
+        except (RuntimeError, OSError, TypeError) as error:  # of a GPU that is in use or too old
             from pamcli.inference.memory import first_line
 
             said = f"{type(error).__name__}: {first_line(error)}"
@@ -42,7 +42,7 @@ def examined() -> dict[str, Any]:
 
 
 def lines_of(found: Mapping[str, Any]) -> list[str]:
-    """Say what was found, a line for each text."""
+    """Format the results, one line per text."""
     lines = []
     for name, value in found.items():
         parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
@@ -51,7 +51,7 @@ def lines_of(found: Mapping[str, Any]) -> list[str]:
 
 
 def packages() -> dict[str, str]:
-    """Versions of what pam builds on."""
+    """Return the versions of pam's dependencies."""
 
     def found(name: str) -> str:
         try:
@@ -63,19 +63,19 @@ def packages() -> dict[str, str]:
 
 
 def weights() -> dict[str, str]:
-    """Files of the networks that come with pam. Raises ModelError: one is damaged."""
+    """Return the files of the shipped networks; raise ModelError if one is damaged."""
     return {name: f"whole, {locate(name)}" for name in REGISTERED}
 
 
 def pictures() -> str:
-    """Formats of pictures, each written and read in memory. Raises InputError where one is wrong."""
+    """Return the image formats after writing and reading each in memory; raise InputError on failure."""
     from pamcli.imaging.images import try_formats
 
     return ", ".join(try_formats())
 
 
 def processor() -> dict[str, str]:
-    """What it computes with."""
+    """Return the CPU features that pam uses."""
     import torch
 
     from pamcli import winograd
@@ -91,7 +91,7 @@ def processor() -> dict[str, str]:
 
 
 def devices() -> dict[str, str]:
-    """Return what `auto` chooses, and the GPUs."""
+    """Return the GPUs and the device that `auto` chooses."""
     import torch
 
     from pamcli.inference.device import Compute
@@ -105,7 +105,7 @@ def devices() -> dict[str, str]:
 
 
 def memory() -> str:
-    """Free memory of the CPU, for people."""
+    """Return the free memory of the CPU, for people."""
     import torch
 
     from pamcli.inference.memory import free_memory
@@ -117,7 +117,7 @@ def memory() -> str:
 
 
 def self_test() -> str:
-    """The shipped network on a made-up pair whose disparity is known. Raises PamError where it is off."""
+    """Match a generated pair of known disparity with the shipped network; raise PamError if it is wrong."""
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load()
@@ -142,4 +142,4 @@ PARTS: dict[str, Callable[[], str | dict[str, str]]] = {
     "pictures": pictures,
     "self-test": self_test,
 }
-"""What is examined, in the order in which it is told."""
+"""All checks, in output order."""

@@ -1,4 +1,4 @@
-"""Networks of others as stereo models: given images and read as their description says."""
+"""Adapt foreign networks to the stereo model interface, according to their descriptions."""
 
 from pathlib import Path
 from typing import Any
@@ -20,31 +20,31 @@ from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
 
 GREY = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue."""
+"""Luma weights of red, green and blue."""
 LEANING = 0.75
-"""Where, in the columns that two tiles share, the left one gives way: what is on the left of a tile has its
-match on its left, where the tile may have ended already."""
+"""Position in the overlap of two tiles where the left one hands over; matches lie to the left, where the
+right tile may have ended already."""
 
 DISPARITIES = ("disparity", "right disparity")
-"""Outputs that are none below 0."""
+"""Outputs without negative values."""
 
 Maps = dict[str, NDArray[np.float32]]
-"""What outputs hold, (C, H, W) each."""
+"""Output contents, (C, H, W) each."""
 
 
 class ForeignModel:
-    """A network of others and its description, as `model.StereoModel`."""
+    """A foreign network with its description, as a `model.StereoModel`."""
 
     size: tuple[int, int] | None = None
-    """None: images of any size are taken, and brought to that of the network here."""
+    """None: any size is supported, by resizing to the network's size."""
     multiple = 1
     halo = 64
-    """Nothing is known of how far it looks: so many rows around a band."""
+    """Rows around a band, as the receptive field is unknown."""
     signed = False
-    """Whether disparities below 0 are left: as long as nobody knows which sign they have."""
+    """Keep disparities below 0, for trials in which the sign is unknown."""
 
     def __init__(self, description: Description, runner: Runner, initial: Session | None = None) -> None:
-        """`initial`: what finds the initial flow. Raises ModelError for names that it does not have."""
+        """Use a runner; `initial` estimates the initial flow. Raises ModelError for unknown port names."""
         self.spec, self.runner, self.initial = description, runner, initial
         self.compute: Compute = runner.compute
         if runner.interface is None:
@@ -59,7 +59,7 @@ class ForeignModel:
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str, network_from: str | None) -> "ForeignModel":
-        """Load a network by its description, or an ONNX file of a family that is known.
+        """Load a network by its description, or an ONNX file of a known family.
 
         Raises ModelError, DeviceError, UsageError.
         """
@@ -80,16 +80,16 @@ class ForeignModel:
 
     @property
     def has_confidence(self) -> bool:
-        """One of its outputs is a confidence."""
+        """True if one of the outputs is a confidence."""
         return "confidence" in self.spec.outputs.values()
 
     @property
     def says(self) -> str:
-        """What computes, for people."""
+        """Runtime and device, for people."""
         return f"{self.runner.says} ({self.spec.architecture})"
 
     def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
-        """Return the match size. Raises UsageError: what is searched is the network's own affair."""
+        """Return the matching resolution; raise UsageError for search settings, which are not supported."""
         if max_disparity is not None:
             raise UsageError(
                 f"{self.runner.name} has no maximum disparity to set", "leave `max_disparity` out"
@@ -97,7 +97,7 @@ class ForeignModel:
         return size
 
     def fitting(self, height: int, width: int) -> tuple[int, int]:
-        """Return rows and columns of images, reduced where they are larger than what the network takes."""
+        """Return rows and columns of the network's input images, reduced if they exceed its size."""
         if self.spec.fixed_size is None:
             return height, width
         rows, columns = self.spec.fixed_size
@@ -105,7 +105,7 @@ class ForeignModel:
         return max(1, round(times * height)), max(1, round(times * width))
 
     def departure(self, height: int, width: int) -> str | None:
-        """Say in how many tiles images of so many rows and columns are processed; None: in one."""
+        """Return a note on the number of tiles for images of this size; None for one tile."""
         count = len(self._tiles(height, width))
         if count == 1 or self.spec.fixed_size is None:
             return None
@@ -113,7 +113,7 @@ class ForeignModel:
         return f"images of {width}x{height} are processed in {count} tiles of {columns}x{rows}"
 
     def memory(self, height: int, width: int) -> int:
-        """Return 0: nothing is known of the memory that it takes."""
+        """Return 0: the memory requirement is unknown."""
         return 0
 
     def match(
@@ -128,7 +128,7 @@ class ForeignModel:
     ) -> Match:
         """Match a pair, see `model.StereoModel`."""
         maps = self._compute(left, right, 1, progress)
-        if not self.signed:  # below 0 by a hundredth, most likely, for which files have no place
+        if not self.signed:  # small negative values, which most file formats cannot store
             maps |= {name: np.maximum(each, 0) for name, each in maps.items() if name in DISPARITIES}
         sure = maps["confidence"].clip(0, 1) if confidence and "confidence" in maps else None
         return Match(maps["disparity"], sure, None, maps.get("right disparity"))
@@ -146,14 +146,14 @@ class ForeignModel:
         return tuple(made)
 
     def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress | None) -> Maps:
-        """Return the outputs for a pair, (scale H, scale W) or with channels behind, tile by tile."""
+        """Return the outputs for a pair, (scale H, scale W) or with channels last, tile by tile."""
         pair = torch.cat([to_network(torch.from_numpy(plain_array(each))) for each in (left, right)]).numpy()
         parts = self._tiles(*left.shape[:2])
 
         def compute(rows: slice, columns: slice, progress: Progress) -> Maps:
             found = self._of_tile(pair[:, :, rows, columns], scale)
             if len(parts) > 1:
-                found.pop("right disparity", None)  # of which each tile sees the other end
+                found.pop("right disparity", None)  # each tile sees a different part of the right image
             return {
                 name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
                 for name, values in found.items()
@@ -168,7 +168,7 @@ class ForeignModel:
         return list(tiles(height, width, size, shared, middle))
 
     def _of_tile(self, pair: NDArray[np.float32], scale: int) -> Maps:
-        """What is found of a pair that is no larger than the network takes."""
+        """Return the outputs for a pair not larger than the network's input."""
         height, width = pair.shape[2:]
         sides = self._padding(height, width)
         padded = np.pad(pair, ((0, 0), (0, 0), *sides), mode="edge") if np.any(sides) else pair
@@ -182,7 +182,7 @@ class ForeignModel:
         }
 
     def _padding(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Rows above and below, columns before and behind."""
+        """Return the padding as rows above and below, columns left and right."""
         size, multiple = self.spec.fixed_size, self.spec.multiple
         full = size or tuple(-(-side // multiple) * multiple for side in (height, width))
         more = [large - side for large, side in zip(full, (height, width), strict=True)]
@@ -191,7 +191,7 @@ class ForeignModel:
         return [(more[0], 0) if self.spec.padding == "top right" else (0, more[0]), (0, more[1])]
 
     def _fed(self, pair: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """Inputs by name, of a padded pair (2, 3, H, W) in [0, 1]."""
+        """Return the inputs by name for a padded pair (2, 3, H, W) in [0, 1]."""
         spec = self.spec
         views = self._in_its_numbers(pair)
         halved = None
@@ -225,7 +225,7 @@ class ForeignModel:
         return np.asarray((pair * np.float32(spec.white) - mean) / deviation, np.float32)
 
     def _in_our_numbers(self, picture: NDArray[np.float32]) -> NDArray[np.float32]:
-        """A picture (3, H, W) of the network's, in [0, 1] RGB: what `_in_its_numbers` did, undone."""
+        """Convert a network's image (3, H, W) to [0, 1] RGB, the inverse of `_in_its_numbers`."""
         spec = self.spec
         mean, deviation = (np.array(each, np.float32)[:, None, None] for each in (spec.mean, spec.deviation))
         picture = (picture * deviation + mean) / np.float32(spec.white)
@@ -241,7 +241,7 @@ class ForeignModel:
         return flow
 
     def _read(self, found: dict[str, NDArray[Any]], shape: tuple[int, ...], scale: int) -> Maps:
-        """What the outputs hold, for padded views of `shape` (H, W), at `scale` times their size."""
+        """Return the output contents for padded images of `shape` (H, W), at `scale` times their size."""
         maps: Maps = {}
         for name, held in self.spec.outputs.items():
             if held == "unused":
@@ -269,7 +269,7 @@ class ForeignModel:
         return maps
 
     def _picture(self, values: NDArray[Any], name: str, sides: tuple[int, ...]) -> NDArray[np.float32]:
-        """An output as (C, *sides), whatever the order of its axes."""
+        """Return an output as (C, *sides), whatever its axis order."""
         shape = values.shape
         if len(shape) == 4 and shape[0] == 1:
             values = values[0]
@@ -287,9 +287,9 @@ class ForeignModel:
 
 
 def recognised(session: Session, network: str, initial: str = "") -> Description | None:
-    """Describe a network of a known family, by its shapes, or by those that a run on black pictures shows.
+    """Describe a network of a known family by its static shapes, or those of a run on black images.
 
-    As `families.recognise` otherwise.
+    Otherwise as `families.recognise`.
     """
     described = recognise(session.interface, network, initial=initial)
     if described is None and any(
@@ -303,7 +303,7 @@ def recognised(session: Session, network: str, initial: str = "") -> Description
 def _resized(
     values: NDArray[np.float32], sides: tuple[int, ...], *, corners: bool = False
 ) -> NDArray[np.float32]:
-    """(N, C, H, W) interpolated between pixels. corners: those of the picture stay where they are."""
+    """Resize (N, C, H, W) bilinearly; `corners` aligns the corner pixels."""
     found = F.interpolate(
         torch.from_numpy(np.ascontiguousarray(values)), tuple(sides), mode="bilinear", align_corners=corners
     )

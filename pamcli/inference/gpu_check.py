@@ -1,4 +1,4 @@
-"""Every network in every precision on CPU and GPU: how far from fp32 on the CPU, and how fast."""
+"""Run every network in every precision on CPU and GPU, and compare accuracy and speed."""
 
 import statistics
 import time
@@ -22,44 +22,43 @@ from pamcli.registry.spec import read_header
 
 MATCHED = slice(100, 356), slice(100, 484)
 ENLARGED = slice(200, 264), slice(200, 296)
-"""Rows and columns of the sample pair that networks of each task are given."""
+"""Rows and columns of the sample pair to use, by task."""
 
 GPU_RUNS = 5
-"""Timed runs on a GPU, of which the median counts, after one that is not timed."""
+"""Number of timed GPU runs, of which the median counts, after one warm-up run."""
 
 UNITS: dict[Task, str] = {"disparity": "px", "superres": "grey levels"}
 MOST: dict[Task, tuple[float, float]] = {"disparity": (0.01, 0.15), "superres": (0.05, 1.0)}
-"""Deviation in the mean that is passed, of fp32 and of the shorter precisions, in `UNITS`."""
+"""Maximum mean deviation of fp32 and of the 16-bit precisions, in `UNITS`."""
 
 HEADER = "network", "device", "precision", "ms", "mean off", "most off", "GPU memory", ""
-"""Titles of a row's cells."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one network did on one device in one precision."""
+    """The result of one network on one device in one precision."""
 
     network: str
     device: str
     precision: str
     verdict: str
-    """ok; OFF: too far from fp32 on the CPU; FAILED, and why; left out, and why."""
+    """ok; OFF: too far from fp32 on the CPU; FAILED or left out, with the reason."""
     milliseconds: float | None = None
     mean: float | None = None
     largest: float | None = None
     """Deviation from fp32 on the CPU, in `unit`."""
     unit: str = ""
     memory: int | None = None
-    """Bytes of the GPU's memory at the most."""
+    """Peak GPU memory, bytes."""
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if the check passed."""
         return not self.verdict.startswith(("OFF", "FAILED"))
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of `HEADER`, for people."""
+        """Cells for the columns of `HEADER`."""
         figures = ["", "", "", ""]
         if self.milliseconds is not None:
             off = [f"{each:.2g} {self.unit}" for each in (self.mean, self.largest)]
@@ -69,13 +68,13 @@ class Row:
 
 
 def gpus() -> list[str]:
-    """Kinds of GPU that PyTorch can use here."""
+    """Return the kinds of GPU that PyTorch can use here."""
     found = ["cuda"] if torch.cuda.is_available() else []
     return [*found, "mps"] if torch.backends.mps.is_available() else found
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on."""
+    """Return the hardware and software of the measurements."""
     facts = {"torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"}
     facts["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
@@ -88,7 +87,7 @@ def machine() -> dict[str, str]:
 
 
 def check() -> Iterator[Row]:
-    """Run every network that comes with pam, one row after the other; fp32 on the CPU comes first of each."""
+    """Run every shipped network and yield one row each, starting with fp32 on the CPU."""
     for name in (name for row in ARCHITECTURES.values() for name in row.shipped):
         task = read_header(locate(name, check=False)).spec.row.task
         reference = None
@@ -113,13 +112,13 @@ def _measured(
     apart = np.abs(found - (found if reference is None else reference))
     mean = float(apart.mean())
     exact, short = MOST[task]
-    within = mean <= (exact if precision == "fp32" else short)  # not true for NaN
+    within = mean <= (exact if precision == "fp32" else short)  # False for NaN
     figures = 1000 * seconds, mean, float(apart.max()), UNITS[task], memory
     return Row(name, device, precision, "ok" if within else "OFF", *figures), found
 
 
 def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np.float32], float, int | None]:
-    """What a network finds, as one array; the seconds for a pair; bytes of the GPU."""
+    """Return a network's result as one array, the seconds per pair, and GPU bytes."""
     pair = sample_pair()
     network: Any
     if task == "disparity":
@@ -146,6 +145,6 @@ def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np
     found, times = run(), []
     for _ in range(GPU_RUNS):
         start = time.perf_counter()
-        found = run()  # brought to the CPU, so the GPU is done
+        found = run()  # on the CPU, so the GPU has finished
         times.append(time.perf_counter() - start)
     return found, statistics.median(times), compute.peak_memory() if device == "cuda" else None

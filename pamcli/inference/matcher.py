@@ -1,4 +1,4 @@
-"""Stereo matching of two arrays."""
+"""Match pairs of arrays."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,45 +28,45 @@ from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
-"""Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of 37 real
-pairs at least 38 % were; of views of different scenes fewer than DOUBTFUL in 35 cases of 37, at most 33 %
+"""Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
+pairs it was at least 38 %; for images of different scenes below DOUBTFUL in 35 of 37 cases, at most 33 %
 (scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
-"""What can be computed beside the disparity of the left view."""
+"""Optional outputs besides the left disparity."""
 
 BRINGING_BACK = 0.05
-"""Time that a pixel takes that is brought back to full size, in parts of that of one that is matched."""
+"""Time to upsample a pixel to full size, relative to matching one."""
 
 _Change = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class StereoResult:
-    """What was found out about a pair, at the size of its pictures. What was not asked for is None."""
+    """The result for a pair, at the size of its images; outputs that were not requested are None."""
 
     disparity: NDArray[np.float32]
-    """(H, W), pixels, >= the matcher's least: left pixel (y, x) matches right (y, x - disparity). Dense."""
+    """(H, W), px, dense, at least `min_disparity`: left pixel (y, x) matches right (y, x - disparity)."""
     right_disparity: NDArray[np.float32] | None = None
-    """(H, W), pixels, of the same range: right pixel (y, x) matches left (y, x + disparity). Dense."""
+    """(H, W), px, dense, in the same range: right pixel (y, x) matches left (y, x + disparity)."""
     visible: NDArray[np.bool_] | None = None
-    """(H, W): the left pixel is seen in the right view too."""
+    """(H, W), True where the left pixel is visible in both images."""
     confidence: NDArray[np.float32] | None = None
-    """(H, W) in [0, 1]: how sure the disparity is (the guide's page confidence says what it means)."""
+    """(H, W), in [0, 1]; the guide's page confidence explains the meaning."""
     matched_size: tuple[int, int] | None = None
-    """Rows and columns in which the pair was matched, where that is not the size of its pictures."""
+    """Rows and columns of the matching resolution, if it differs from the image size."""
 
     @property
     def confident_share(self) -> float:
-        """Share of the pixels whose confidence is at least `CONFIDENT`; 1 where it was not computed."""
+        """Share of pixels with a confidence of at least `CONFIDENT`; 1 without confidence."""
         return 1.0 if self.confidence is None else float((self.confidence >= CONFIDENT).mean())
 
     @property
     def doubtful(self) -> bool:
-        """Whether so few pixels are confident that the pictures are probably no pair."""
+        """True if so few pixels are confident that the images are probably not a stereo pair."""
         return self.confident_share < DOUBTFUL
 
     def changed(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
-        """Change the arrays of each view by a function of its own, and disparities by one more."""
+        """Apply a function to the arrays of each image, and a further one to disparities."""
         return StereoResult(
             disparity(left(self.disparity)),
             None if self.right_disparity is None else disparity(right(self.right_disparity)),
@@ -78,9 +78,9 @@ class StereoResult:
     def disparity_where(
         self, *, visible: bool = False, min_confidence: float | None = None
     ) -> NDArray[np.float32]:
-        """The disparity with NaN (unknown) where a pixel is not visible, or not confident enough.
+        """Return the disparity with NaN where a pixel is occluded or below the confidence threshold.
 
-        Raises UsageError when what it needs was not computed.
+        Raises UsageError: a required output was not computed.
         """
         known = np.ones(self.disparity.shape, bool)
         if visible:
@@ -111,9 +111,9 @@ class StereoMatcher:
         match_size: MatchSize = 1.0,
         min_disparity: int = 0,
     ) -> None:
-        """Use a model for matching. The other arguments are those of `load`.
+        """Use a model for matching; the other arguments are those of `load`.
 
-        Raises UsageError: a maximum disparity that leaves nothing to search, a match size that cannot be.
+        Raises UsageError: a maximum disparity below the search start, or an invalid matching resolution.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(
@@ -142,19 +142,24 @@ class StereoMatcher:
     ) -> "StereoMatcher":
         """Load a network once.
 
-        `weights`: a registered name, a path (of an .onnx file or the description of a network, too), or
-        hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
-        cuda:N, mps; of .onnx files also tensorrt, openvino, coreml. `precision`: auto, fp32, bf16, fp16.
-        `max_disparity`: a number of pixels, which is rounded up to a multiple of 16 (the attention
-        looks a little further where its network needs that to find all below it), None for no limit, or
-        "stored" for the prior that the weights were trained with. `max_memory`: bytes that the program may
-        take in all, on the device; None: what is comfortable. `match_size`: in which size pictures are
-        matched: a factor from 1/16 to 4, a width in pixels, or "auto" (see `match_size.matched_size`); by
-        default what suits the network: "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the
-        search begins, pixels of any sign; below 0 for views of which one was shifted, or that converge.
-        `network_from`: "module:function" that makes the PyTorch network which `weights` describes; its code
-        runs.
-        Raises ModelError, DeviceError, UsageError.
+        Args:
+            weights: A registered name, a path (also of an .onnx file or a network description), or
+                hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path.
+            device: auto, cpu, cuda, cuda:N or mps; for .onnx files also tensorrt, openvino or coreml.
+            precision: auto, fp32, bf16 or fp16.
+            max_disparity: px, rounded up to a multiple of 16 (the attention searches slightly further if its
+                network
+                needs to); None = no limit; "stored" = the maximum of the training.
+            max_memory: Bytes that the program may use on the device; None = a comfortable amount.
+            match_size: Matching resolution: a factor from 1/16 to 4, a width in px, or "auto" (see
+                `match_size.matched_size`); None = the network's default: "auto" for pasmnet2, 1 for the
+                    paper's.
+            min_disparity: Start of the search, px; below 0 for shifted or converging images.
+            network_from: "module:function" that builds the PyTorch network described by `weights`; its code
+                runs.
+
+        Raises:
+            ModelError, DeviceError, UsageError: The weights, the device or an argument is invalid.
         """
         model = load(weights, device, precision, network_from=network_from)
         spec = model.spec
@@ -166,9 +171,9 @@ class StereoMatcher:
         return cls(model, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity)
 
     def departure(self, height: int, width: int) -> str | None:
-        """Say what is done to images of a size (px) that the network itself does not do; None: nothing.
+        """Return a note on extra preprocessing of images of a size (px), if any.
 
-        Only a model of a fixed size or search departs from its network.
+        Only models of a fixed size or search range need any.
         """
         views = height, width + abs(self.min_disparity)
         rows, columns = self._matched_size(*views)
@@ -190,13 +195,22 @@ class StereoMatcher:
         extras: Collection[str] = (),
         progress: Progress | None = None,
     ) -> StereoResult:
-        """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
+        """Match a rectified pair.
 
-        Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
-        "visible" cost a second pass on the mirrored pair, "confidence" little (of PASMnet up to 60 %).
-        `progress` is told, ever again, about what share of the work is done, up to 1.
-        Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice,
-        UsageError for a width to match them at that is far more than theirs.
+        Args:
+            left: (H, W, 3) RGB, at least 16 px; uint8, uint16, or floating-point in [0, 1].
+            right: Likewise, of the same size.
+            extras: Further outputs: "right_disparity" and "visible" cost a second pass on the mirrored pair,
+                "confidence" little (for PASMnet up to 60 %).
+            progress: Called repeatedly with the completed fraction, up to 1.
+
+        Returns:
+            The disparity map and the requested outputs.
+
+        Raises:
+            InputError: The arrays are not such a pair.
+            DeviceError: Not enough memory.
+            UsageError: Unknown output, or a matching width far above the image's.
         """
         if unknown := set(extras) - EXTRAS:
             raise UsageError(
@@ -220,18 +234,18 @@ class StereoMatcher:
             result.visible[(there < 0) | (there > width - 1)] = False
         if result.matched_size is None:
             return result
-        rows, columns = result.matched_size  # of the wider views
+        rows, columns = result.matched_size  # of the widened images
         return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
 
     def _matched_size(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns in which pictures are matched; `auto` is what fits, for a foreign network."""
+        """Return rows and columns of the matching resolution; for `auto`, foreign networks define it."""
         fitting = self.model.fitting(height, width) if self.match_size == "auto" else None
         return fitting or matched_size(
             self._for_wider(self.match_size, width), height, width, self.model.size
         )
 
     def _for_wider(self, size: MatchSize, width: int) -> MatchSize:
-        """A width to match pictures at, as that of views that `min_disparity` has made wider."""
+        """Scale a matching width to images that `min_disparity` has widened."""
         if size == "auto" or size < NARROWEST:
             return size
         return size * width / (width - abs(self.min_disparity))
@@ -244,7 +258,7 @@ class StereoMatcher:
         max_disparity: int | None,
         progress: Progress | None,
     ) -> StereoResult:
-        """Match views whose disparities are not negative."""
+        """Match images whose disparities are not negative."""
         height, width = left.shape[:2]
         rows, columns = self._matched_size(height, width)
         views = left, right
@@ -252,7 +266,7 @@ class StereoMatcher:
             views = resized(left, rows, columns), resized(right, rows, columns)
             if max_disparity is not None:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
-        if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else it learned so
+        if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else as trained
             max_disparity += self.spec.row.searched_beyond
         passes = 2 if self._twice(extras) else 1
         back = 1 + ("right_disparity" in extras) if columns < width else 0
@@ -267,7 +281,7 @@ class StereoMatcher:
         pixels = np.float32(width / columns)
 
         def reduced(values: NDArray[Any]) -> NDArray[Any]:
-            # Nothing is averaged, for the mean of two sides of an edge is on neither.
+            # Sample the nearest pixel, because averages across an edge lie on neither side.
             return nearest(values, width, height)
 
         return found.changed(reduced, reduced, disparity=lambda values: values * pixels)
@@ -280,7 +294,7 @@ class StereoMatcher:
         given: tuple[Pixels, Pixels],
         told: Sequence[Progress],
     ) -> StereoResult:
-        """Match images as they are. `given`: what they were resized from. `told`: about each pass."""
+        """Match images at their size. `given`: the images before resizing. `told`: progress of each pass."""
         sure, twice, seen = "confidence" in extras, self._twice(extras), "visible" in extras
         pixels = views[0][..., 0].size + (given[0][..., 0].size if given[0] is not views[0] else 0)
 
@@ -317,7 +331,6 @@ class StereoMatcher:
         return StereoResult(disparity, returned, visible, confidence)
 
     def _twice(self, extras: Collection[str]) -> bool:
-        """Return True if the right image is matched, too."""
         asked = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
         return bool(asked & set(extras))
 
@@ -328,7 +341,7 @@ def _brought_back(
     views: tuple[Pixels, Pixels],
     told: Sequence[Progress],
 ) -> StereoResult:
-    """What was found of reduced views, at the size of the views, in their pixels."""
+    """Upsample the result of resized images to the size of `views`, in their px."""
     height, width = views[0].shape[:2]
     pixels = np.float32(width / reduced[0].shape[1])
     others = {"visible": found.visible, "confidence": found.confidence}

@@ -1,6 +1,6 @@
-"""Memory: what is free, what this process has taken, and how errors of it are reported.
+"""Measure free and used memory, and report out-of-memory errors.
 
-What cannot fit is refused before it is tried: a system that runs out of memory kills without a word.
+Work that does not fit is rejected in advance, because systems out of memory kill processes without a message.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ HINT = "use smaller images, or a device with more memory"
 
 @contextmanager
 def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
-    """Where memory runs out all the same, or a GPU fails, raise DeviceError."""
+    """Convert out-of-memory and GPU errors into DeviceError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -38,18 +38,18 @@ def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
             raise DeviceError(f"the GPU fails: {first_line(error)}", "try `device` cpu") from error
         if not is_memory_error(error):
             raise
-        traceback.clear_frames(error.__traceback__)  # they hold the network's tensors
+        traceback.clear_frames(error.__traceback__)  # frames hold the network's tensors
         raise DeviceError(message, hint) from error
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be taken on a device; None where the system does not say.
+    """Return the free bytes of a device, or None if the system does not report them.
 
-    On the CPU what Linux calls available, and no more than the limits of the container leave.
+    For the CPU this is Linux's available memory, within the container's limits.
     """
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + kept  # torch keeps what it frees for its next use
+        return int(torch.cuda.mem_get_info(device)[0]) + kept  # torch reuses the memory that it keeps
     if device.type != "cpu" or not MEMINFO.exists():
         return None
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
@@ -58,17 +58,17 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:
-    """Bytes in GB with two decimals, or in MB."""
+    """Format bytes in GB with two decimals, or in MB."""
     assert count is not None
     megabytes = rounded(count / 1e6)
     return f"{megabytes}MB" if megabytes < 1000 else f"{rounded(count / 1e7) / 100:.2f}GB"
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep all memory that is freed for its next use, as much as the program ever took at a time.
+    """Make glibc keep all freed memory for reuse, up to the program's peak.
 
-    Otherwise the layers of a network demand the same blocks from the system again and again, which takes a
-    tenth to a third of the time. Elsewhere than on Linux nothing happens.
+    Otherwise the layers of a network request the same blocks from the system repeatedly, which takes 10 to 33
+    % of the time. No effect on systems other than Linux.
     """
     with suppress(OSError, AttributeError, TypeError):
         tell = ctypes.CDLL(None).mallopt
@@ -77,16 +77,16 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give freed memory back to the system, where glibc has kept it."""
+    """Return freed memory that glibc has kept to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
 def without_denormals() -> Iterator[None]:
-    """Numbers too small for float32's full precision are 0: some processors take a hundred times as long.
+    """Flush denormal numbers to 0, as some processors compute them a hundred times slower.
 
-    For this thread, and those that it begins.
+    Applies to this thread and to threads that it starts.
     """
     torch.set_flush_denormal(True)
     try:
@@ -96,20 +96,20 @@ def without_denormals() -> Iterator[None]:
 
 
 def taken_memory(device: torch.device) -> int:
-    """Bytes that this program has taken on a device."""
+    """Return the bytes that this program uses on a device."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     try:
         return int(OWN_PAGES.read_text().split()[1]) * resource.getpagesize()
-    except OSError:  # the most so far is all that other systems say
+    except OSError:  # other systems report only the peak
         return peak_memory(device)
 
 
-_PEAKS: dict[torch.device, int] = {}  # what was the most before a device's count of it began anew
+_PEAKS: dict[torch.device, int] = {}  # peaks before the counters were reset, by device
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the most that this process has held, of the GPU's memory where it computes there."""
+    """Return the peak memory of this process, bytes: GPU memory for a GPU, else that of the process."""
     if device.type == "cuda":
         return max(torch.cuda.max_memory_allocated(device), _PEAKS.get(device, 0))
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -117,13 +117,13 @@ def peak_memory(device: torch.device) -> int:
 
 
 def remember_peak(device: torch.device | None = None) -> None:
-    """Keep what `peak_memory` says, before the count of it begins anew. None: of this process's memory."""
+    """Save `peak_memory` before its counter is reset; None = memory of this process."""
     device = device or torch.device("cpu")
     _PEAKS[device] = peak_memory(device)
 
 
 def gpu_peak_of(run: Callable[[], Result], device: torch.device) -> tuple[Result, int]:
-    """Run something: what it returns, and the bytes of the GPU that it took beyond those held before."""
+    """Run a function; return its result and peak GPU memory, bytes beyond what was in use before."""
     remember_peak(device)
     torch.cuda.reset_peak_memory_stats(device)
     held = torch.cuda.memory_allocated(device)
@@ -131,7 +131,7 @@ def gpu_peak_of(run: Callable[[], Result], device: torch.device) -> tuple[Result
 
 
 def _left_in_groups() -> Iterator[int]:
-    """What the limit of each control group around this program leaves, of either version of the interface."""
+    """Yield the free bytes in each control group of this program (cgroup v1 and v2)."""
     try:
         memberships = OWN_CGROUP.read_text().splitlines()
     except OSError:
@@ -145,7 +145,7 @@ def _left_in_groups() -> Iterator[int]:
         else:
             continue
         for root in roots:
-            # Inside a container the path may be that outside of it, of which only the root is to be seen.
+            # Inside a container only the root may be visible, while the path is that outside.
             group = root / path.strip("/")
             for each in (group, *group.parents):
                 if each.is_relative_to(root) and (left := _left_in_group(each, *names)) is not None:
@@ -157,20 +157,20 @@ def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | 
         most = int((group / limit).read_text())
         used = int((group / current).read_text())
         kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no such group, or one without a limit ("max")
+    except (OSError, ValueError):  # no such group, or no limit ("max")
         return None
-    return most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # copies of files give way
+    return most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # the file cache can be reclaimed
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first."""
+    """Return the first line of an error message."""
     return str(error).strip().partition("\n")[0]
 
 
 def is_memory_error(error: Exception) -> bool:
-    """Whether memory ran out."""
+    """Return whether an error means out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    # The allocators of the CPU, of CUDA's libraries and of ONNX Runtime have no class of their own.
+    # The allocators of the CPU, CUDA's libraries and ONNX Runtime have no specific classes.
     telling = r"out of memory|alloc.*memory|memory.*alloc|alloc_failed|bad_alloc|available memory .*smaller"
     return re.search(telling, str(error), re.IGNORECASE | re.DOTALL) is not None

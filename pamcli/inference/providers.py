@@ -1,4 +1,4 @@
-"""What ONNX Runtime computes with: CPU, CUDA, TensorRT, OpenVINO, CoreML; where built engines are kept."""
+"""Select ONNX Runtime's providers (CPU, CUDA, TensorRT, OpenVINO, CoreML) and cache their engines."""
 
 import hashlib
 import importlib
@@ -22,7 +22,7 @@ PROVIDERS = {
     "openvino": "OpenVINOExecutionProvider",
     "coreml": "CoreMLExecutionProvider",
 }
-"""Names of ONNX Runtime's by those of devices."""
+"""ONNX Runtime's provider names, by device."""
 ON_CPU = "CPUExecutionProvider"
 BROUGHT_BY = {
     "cuda": "pip install onnxruntime-gpu",
@@ -32,13 +32,13 @@ BROUGHT_BY = {
 }
 
 BUILDING = ("tensorrt", "openvino", "coreml")
-"""Devices for which an engine is built of each network, once."""
+"""Devices that build an engine for each network once."""
 
 Providers = list[tuple[str, dict[str, str]]]
 
 
 def library(name: str) -> Any:
-    """An optional library. Raises UsageError."""
+    """Import an optional library; raise UsageError if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -46,9 +46,9 @@ def library(name: str) -> Any:
 
 
 def choose_providers(available: list[str], device: str, engines: Path | None = None) -> tuple[Providers, str]:
-    """What ONNX Runtime is to use, best first, and its name: auto is CUDA where there is such, else the CPU.
+    """Return ONNX Runtime's providers, best first, and the device; auto is CUDA if available, else the CPU.
 
-    engines: folder in which providers that build an engine for a network keep it. Raises DeviceError.
+    `engines`: cache folder for built engines. Raises DeviceError.
     """
     kind, _, number = device.partition(":")
     if device == "auto":
@@ -80,7 +80,7 @@ def _options(name: str, number: str, engines: Path | None) -> dict[str, str]:
 
 
 def _content(model: Path) -> bytes:
-    """What tells a file from others: its bytes, and when the weights beside it were written, if they are."""
+    """Return a cache key: file content plus the modification time of external weights."""
     weights = model.with_name(f"{model.name}.data")
     with suppress(OSError):
         said = weights.stat()
@@ -89,17 +89,18 @@ def _content(model: Path) -> bytes:
 
 
 def engines_of(network: bytes) -> Path:
-    """Folder for what providers build of a network: another one, once the network changes."""
+    """Return the engine cache folder of a network, which depends on its content."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base, "pam", "engines", hashlib.sha256(network).hexdigest()[:16])
 
 
 def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:
-    """An ONNX Runtime session of a file, or of its bytes, and the name of what computes.
+    """Open an ONNX Runtime session of a file or its bytes, and return it with the device name.
 
-    Of bytes no other files can be named. device: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N, openvino,
-    coreml. name: of the bytes, in messages. Raises ModelError: no such file, damaged; DeviceError; UsageError
-    without the library.
+    Bytes cannot refer to other files. `device`: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N, openvino,
+    coreml.
+    `name`: of the bytes, in messages. Raises ModelError: missing or damaged file; DeviceError; UsageError:
+    the library is missing.
     """
     runtime = library("onnxruntime")
     name = name or str(model)
@@ -111,16 +112,16 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
             model.open("rb").close()
     providers, where = choose_providers(runtime.get_available_providers(), device, engines)
     if engines is not None:
-        with suppress(OSError):  # without the folder, engines are built anew each time
+        with suppress(OSError):  # without the folder, engines are rebuilt each time
             engines.mkdir(parents=True, exist_ok=True)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4
     try:
-        with redirect_stdout(io.StringIO()):  # it prints when it tries again
+        with redirect_stdout(io.StringIO()):  # retries print to stdout
             given = model if isinstance(model, bytes) else str(model)
             session = runtime.InferenceSession(given, options, providers=providers)
-    except Exception as error:  # its own classes
+    except Exception as error:  # ONNX Runtime has its own classes
         if is_memory_error(error):
             raise DeviceError(f"not enough memory for {name}", HINT) from error
         if re.search(r"external data|no such file|file_size", str(error), re.IGNORECASE):
@@ -129,16 +130,16 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
         raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
     if session.get_providers()[0] != providers[0][0]:
         raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
-    session.disable_fallback()  # in the middle of a run it would go on elsewhere, and print so on stdout
+    session.disable_fallback()  # a fallback would change the device and print to stdout
     return session, where
 
 
 @contextmanager
 def running(what: str, hint: str) -> Iterator[None]:
-    """Raise MemoryError where ONNX Runtime lacks memory, ModelError where else it cannot run something."""
+    """Convert ONNX Runtime's errors: MemoryError if out of memory, else ModelError."""
     try:
         yield
-    except Exception as error:  # its own classes
+    except Exception as error:  # ONNX Runtime has its own classes
         if is_memory_error(error):
             raise MemoryError from error
         reason = str(error).strip().partition("\n")[0]

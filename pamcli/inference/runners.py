@@ -1,4 +1,4 @@
-"""Networks that are not pam's own, as they stand: arrays in by name, arrays out by name."""
+"""Run foreign networks: named arrays in, named arrays out."""
 
 import importlib
 import math
@@ -24,10 +24,10 @@ TYPES: dict[str, type[np.generic]] = {
     "tensor(double)": np.float64,
     "tensor(uint8)": np.uint8,
 }
-"""Types of inputs that pictures can be given as."""
+"""Input types that can hold images."""
 
-LARGEST_INPUT = 1 << 28  # values
-FREE_SIDE = 64  # pixels of a side that is free, where the network is only looked at
+LARGEST_INPUT = 1 << 28  # maximum number of input values
+FREE_SIDE = 64  # px of a free side when probing a network
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -43,10 +43,9 @@ class Session:
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str = "auto") -> "Session":
-        """Open an .onnx file, which may name others beside it.
+        """Open an .onnx file, which may refer to other files beside it.
 
-        precision: auto, or its own. Raises ModelError, DeviceError, UsageError as `open_session`, and
-        UsageError: another precision.
+        `precision`: auto, or the file's own. Raises as `open_session`, and UsageError: another precision.
         """
         session, where = open_session(path, device)
         inputs, outputs = (
@@ -70,7 +69,7 @@ class Session:
 
     @property
     def says(self) -> str:
-        """What computes, for people."""
+        """Runtime and device, for people."""
         used = [each for each in self.session.get_providers() if each != ON_CPU]
         kinds = {provider: kind for kind, provider in PROVIDERS.items()}
         first = self.compute.runtime.removeprefix("onnxruntime ")
@@ -79,9 +78,9 @@ class Session:
         return f"{self.name} runs in ONNX Runtime on {first}{rest}"
 
     def probed(self) -> tuple[Interface, int]:
-        """Its interface, outputs in the shapes that a run on black pictures gives; and their scale.
+        """Return the interface, with output shapes from a run on black images, and the scale.
 
-        That is how many times larger the first output is than the first input. Raises ModelError.
+        The scale is the ratio of the first output to the first input. Raises ModelError.
         """
         given = {
             port.name: np.zeros([side or FREE_SIDE for side in port.shape[1:]], np.float32)[None]
@@ -94,7 +93,7 @@ class Session:
         return replace(self.interface, outputs=outputs), larger
 
     def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
-        """Run it. Raises ModelError, MemoryError."""
+        """Run the network; raise ModelError or MemoryError."""
         types = {port.name: TYPES[port.type] for port in self.interface.inputs}
         ready = {
             name: (values.round().clip(0, 255) if types[name] is np.uint8 else values).astype(types[name])
@@ -110,7 +109,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Module:
-    """A PyTorch network of a user's own, called with its inputs in the order of the description."""
+    """A user's PyTorch network, called with its inputs in the order of the description."""
 
     name: str
     compute: Compute
@@ -119,9 +118,9 @@ class Module:
 
     @classmethod
     def load(cls, source: str, device: str, precision: str) -> "Module":
-        """source: "module:function", whose code runs; the function is called without arguments.
+        """Create the network by calling `source`, "module:function", without arguments; its code runs.
 
-        Raises UsageError: no such module or function; ModelError: what it makes is no network, or it fails.
+        Raises UsageError: unknown module or function; ModelError: the function fails or returns no network.
         """
         compute = Compute.choose(device, precision)
         module, colon, function = source.partition(":")
@@ -150,11 +149,11 @@ class Module:
 
     @property
     def says(self) -> str:
-        """What computes, for people."""
+        """Runtime and device, for people."""
         return f"{self.name} runs in PyTorch on {', '.join(self.compute.describe().values())}"
 
     def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
-        """Run it; outputs without names are called 0, 1, ... Raises ModelError, MemoryError."""
+        """Run the network; unnamed outputs are called 0, 1, ...; raise ModelError or MemoryError."""
         tensors = [torch.from_numpy(values).to(self.compute.device) for values in given.values()]
         try:
             with torch.inference_mode(), self.compute.autocast():
@@ -181,10 +180,10 @@ Runner = Session | Module
 def open_runner(
     network: str | Path | None, network_from: str | None, device: str, precision: str, named_by: str | Path
 ) -> Runner:
-    """Open an ONNX file, or what "module:function" makes.
+    """Open an ONNX file, or the network that "module:function" makes.
 
-    named_by: the description that names the file. Raises ModelError, DeviceError; UsageError: neither of
-    them, or both.
+    `named_by`: the description that names the file. Raises ModelError, DeviceError; UsageError: none or both
+    given.
     """
     if network and network_from is not None:
         said = f"{named_by} names a network, {network}, and `network_from` {network_from} makes another"
@@ -197,5 +196,4 @@ def open_runner(
 
 
 def _shape(given: list[Any]) -> tuple[int | None, ...]:
-    """Sides as ONNX Runtime says them, None where they are free."""
     return tuple(side if isinstance(side, int) and side > 0 else None for side in given or [])

@@ -1,4 +1,4 @@
-"""The pair that comes with pam, and its true disparities: what descriptions of networks are tried on."""
+"""Load the shipped sample pair with ground truth, on which descriptions of networks are tried."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +15,7 @@ from pamcli.imaging.images import read_picture
 
 @dataclass(frozen=True)
 class SamplePair:
-    """Two views (500, 741, 3) uint8, and the disparity of the left one in pixels, inf where unknown."""
+    """Two images (500, 741, 3) uint8, and the left disparity, px, inf where unknown."""
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
@@ -24,7 +24,7 @@ class SamplePair:
 
 @cache
 def sample_pair() -> SamplePair:
-    """Read the pair: inside an installed package, or in a checkout. Raises InputError where it is missing."""
+    """Load the pair from the installed package or the checkout; raise InputError if it is missing."""
     package = Path(pamcli.__file__).parent
     folder = package / "sample"
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Tiles of satellite pictures: floating-point grey with gaps, and disparities of either sign."""
+"""Match tiles of satellite images: floating-point grey with gaps, and disparities of either sign."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pamcli.errors import InputError
 from pamcli.inference.matcher import StereoMatcher
 
-PERCENTILES = (0.5, 99.5)  # of the known pixels of a view: they become black and white
+PERCENTILES = (0.5, 99.5)  # of the known pixels, mapped to black and white
 
 
 def match_tile(
@@ -17,12 +17,12 @@ def match_tile(
     occluded: bool = False,
     min_confidence: float | None = None,
 ) -> NDArray[np.float32]:
-    """Disparities (H, W) in pixels, from the matcher's `min_disparity` on; left (y, x) is right (y, x - it).
+    """Compute disparities (H, W), px, from the matcher's `min_disparity`; left (y, x) is right (y, x - d).
 
-    left, right: (H, W) grey of any range, NaN = no data. NaN where the left view has no data, where the
-    match has none, lies outside of the right view, or is beyond the matcher's `max_disparity`, where the
-    right view does not see the pixel (unless `occluded`), and where the confidence is below
-    `min_confidence`. Raises InputError: sizes that differ.
+    `left`, `right`: (H, W) grey of any range, NaN = no data. The result is NaN where the left image or the
+    match has no data, where the match is outside the right image or beyond the matcher's `max_disparity`,
+    where the left pixel is occluded (unless `occluded`), and where the confidence is below `min_confidence`.
+    Raises InputError: the sizes differ.
     """
     if left.shape != right.shape or left.ndim != 2:
         raise InputError(f"the tiles differ in size: left {left.shape[::-1]}, right {right.shape[::-1]}")
@@ -36,14 +36,14 @@ def match_tile(
     rows, columns = np.indices(found.shape)
     there = columns - np.nan_to_num(found)
     inside = (there >= 0) & (there <= left.shape[1] - 1)
-    if matcher.max_disparity is not None:  # networks may search farther than they are asked to
+    if matcher.max_disparity is not None:  # networks may search farther
         inside &= found <= matcher.max_disparity
     place = np.clip(np.rint(there), 0, left.shape[1] - 1).astype(np.intp)
     return np.where(known[0] & inside & known[1][rows, place], found, np.float32(np.nan)).astype(np.float32)
 
 
 def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The view, gaps filled with the nearest known pixel of the row, or of the nearest row that has any."""
+    """Fill gaps with the nearest known pixel of the row, or of the nearest row with any."""
     known = np.isfinite(view)
     position = np.arange(view.shape[1])
     before = np.maximum.accumulate(np.where(known, position, -1), axis=1)
@@ -56,7 +56,7 @@ def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def stretched(view: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The view in [0, 1]: its `PERCENTILES` become 0 and 1."""
+    """Scale an image to [0, 1] by its `PERCENTILES`."""
     low, high = np.percentile(view, PERCENTILES)
     inside: NDArray[np.float32] = np.clip((view - np.float32(low)) / np.float32(max(high - low, 1e-9)), 0, 1)
     return inside

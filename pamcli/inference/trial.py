@@ -1,4 +1,4 @@
-"""Trying descriptions of a network on the sample pair: how far each is from the truth, which are as good."""
+"""Try descriptions of a network on the sample pair and compare their errors."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,18 +19,18 @@ from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.description import Description, as_setting
 
 FAR = 3.0
-"""Pixels of error above which a pixel is wrong."""
+"""Error above which a pixel is wrong, px."""
 FOUND = 0.4
-"""A network finds something on the sample pair where a smaller share of its pixels is wrong; one that is fed
-wrongly is wrong nearly everywhere."""
+"""Maximum share of wrong pixels for a network to work on the sample pair; with wrong input nearly every pixel
+is wrong."""
 CLEARLY = 0.7
-"""Another description is the right one where it leaves at most this share of the error."""
+"""Error ratio up to which an alternative description is clearly better."""
 NEARLY = 0.85
-"""Where another description leaves more than this share of the error, the plainer one of the two is taken."""
+"""Error ratio above which the plainer of two descriptions is chosen."""
 SLIGHTLY = 0.97
-"""Both for the order of the channels, which matters little, and for super-resolution: 0.26 dB."""
+"""Both ratios for channel order, which matters little, and for super-resolution: 0.26 dB."""
 CROP = slice(120, 376), slice(180, 564)
-"""Rows and columns of the sample pair that super-resolution is tried on, its sides multiples of 16."""
+"""Rows and columns of the sample pair for super-resolution; sides are multiples of 16."""
 
 NONE, ONE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 HALF = (0.5, 0.5, 0.5)
@@ -46,7 +46,7 @@ CHANNELS: dict[str, Choice] = {"RGB": {"channels": "RGB"}, "BGR": {"channels": "
 SIGNS: dict[str, Choice] = {"positive": {"sign": 1}, "negative": {"sign": -1}}
 UNITS: dict[str, Choice] = {each: {"unit": each} for each in ("pixels", "output pixels", "width")}
 CHOICES = {"range": RANGES, "channels": CHANNELS, "sign": SIGNS, "unit": UNITS}
-"""Values that aspects can have."""
+"""Possible values of each aspect."""
 SWAPPED = {"left": "right", "right": "left", "left/2": "right/2", "right/2": "left/2"}
 SWAPPED |= {"left+right": "right+left", "right+left": "left+right"}
 
@@ -57,7 +57,7 @@ ASPECTS = {
     "sign": "whether disparities are positive",
     "unit": "in what the disparity is counted",
 }
-"""What a description may have wrong, and what it means."""
+"""Aspects of a description that may be wrong, with their meanings."""
 
 SET = {
     "views": '--set inputs=\'{NAME = "left", NAME = "right"}\'',
@@ -66,30 +66,29 @@ SET = {
     "sign": "--set sign=1 or -1",
     "unit": "--set unit=pixels or width",
 }
-"""How the command line says it."""
+"""The command-line settings for each aspect."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A description and what its network found on the sample pair."""
+    """A description and the network's result for the sample pair."""
 
     description: Description
     error: float
-    """Matching: mean error, pixels; super-resolution: root of the mean squared error, grey levels."""
+    """Matching: mean error, px; super-resolution: root mean squared error, grey levels."""
     wrong: float
-    """Matching: share of the pixels that are off by more than `FAR`; super-resolution: `error` in parts of
-    bicubic interpolation's."""
+    """Matching: share of pixels with an error above `FAR`; super-resolution: `error` relative to bicubic."""
     found: tuple[NDArray[Any], ...]
-    """The disparity, or both larger pictures."""
+    """The disparity map, or both upscaled images."""
 
     @property
     def works(self) -> bool:
-        """Whether the network finds something."""
+        """True if the result is useful."""
         return self.wrong < (FOUND if self.description.task == "disparity" else 1.0)
 
     @property
     def figure(self) -> str:
-        """The error, for people."""
+        """Error for people."""
         if self.description.task == "disparity":
             return f"mean error {self.error:.2f} px"
         return f"PSNR {psnr(self.error):.2f} dB"
@@ -101,12 +100,12 @@ class Tried:
 
 
 def psnr(error: float) -> float:
-    """Decibels, of a root of the mean squared error in grey levels."""
+    """Convert a root mean squared error in grey levels to PSNR, dB."""
     return 20 * float(np.log10(255 / max(error, 1e-9)))
 
 
 def alternatives(described: Description, aspect: str) -> Iterator[Description]:
-    """The description with another value of an aspect, one after the other."""
+    """Yield the description with each other value of an aspect."""
     if aspect == "views":
         swapped = {name: SWAPPED.get(given, given) for name, given in described.inputs.items()}
         yield described.with_values(inputs=swapped)
@@ -119,7 +118,7 @@ def alternatives(described: Description, aspect: str) -> Iterator[Description]:
 
 
 def words(described: Description, aspect: str) -> str:
-    """What a description says of an aspect, for people."""
+    """Describe the value of an aspect for people."""
     if aspect == "views":
         return f"inputs {', '.join(f'{name} is {given}' for name, given in described.inputs.items())}"
     if aspect == "range":
@@ -134,7 +133,7 @@ def words(described: Description, aspect: str) -> str:
 
 
 def hardly_told(taken: Tried, other: Tried) -> str:
-    """Say that two descriptions are as good as each other, and how to choose the other one."""
+    """Explain that two descriptions are equally accurate, and how to choose the other one."""
     one, two = taken.description, other.description
     said = [(words(one, each), words(two, each)) for each in ASPECTS]
     apart = [(here, there) for here, there in said if here != there]
@@ -155,21 +154,21 @@ def _badness(tried: Tried) -> tuple[float, float]:
 
 
 class Trial:
-    """Runs descriptions on the sample pair, each way of feeding once."""
+    """A runner of descriptions on the sample pair, which runs each distinct input once."""
 
     def __init__(self, runner: Runner, initial: Session | None) -> None:
         self.runner, self.initial = runner, initial
         self.runs: dict[str, tuple[NDArray[Any], ...]] = {}
 
     def best(self, candidates: Iterable[Description]) -> Tried:
-        """The one with the smallest error. Raises ModelError where none runs."""
+        """Return the result with the smallest error; raise ModelError if no description runs."""
         return min(self._every(candidates), key=_badness)
 
     def plainest(self, candidates: Iterable[Description], share: float) -> tuple[Tried, Tried | None]:
-        """The first one of which no other leaves less than this share of the error; and what is as good.
+        """Return the first result within `share` of the smallest error, and an equally accurate one.
 
-        candidates: the plainest first. What is as good: the best of the others that cannot be told from it;
-        None: there is no such, or nothing works. Raises ModelError where none runs.
+        `candidates`: plainest first. The second value is the best other result that is not clearly worse, or
+        None. Raises ModelError: no description runs.
         """
         tried = self._every(candidates)
         least = min(tried, key=_badness)
@@ -194,7 +193,7 @@ class Trial:
         return self._matched(described) if described.task == "disparity" else self._enlarged(described)
 
     def contradictions(self, best: Tried, decided: set[str]) -> Iterator[str]:
-        """What would be clearly better than what was decided."""
+        """Yield descriptions of values that would be clearly better than decided ones."""
         for aspect in (each for each in ASPECTS if each in decided):
             if best.description.task == "superres" and aspect in ("sign", "unit"):
                 continue

@@ -1,4 +1,4 @@
-"""Super-resolution of two arrays."""
+"""Upscale pairs of arrays by super-resolution."""
 
 import math
 from pathlib import Path
@@ -18,12 +18,12 @@ from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
-"""Flips of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
+"""Flips of an ensemble: horizontal, vertical."""
 SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),
 }
-"""What holds the sum of four pictures, and two more."""
+"""Data types that hold the sum of four images, and two more bits."""
 
 
 class StereoUpscaler:
@@ -41,12 +41,12 @@ class StereoUpscaler:
         ensemble: bool = False,
         scale: float | None = None,
     ) -> None:
-        """Use a model for super-resolution. `max_memory` as of `StereoMatcher`.
+        """Use a model for super-resolution.
 
-        `ensemble`: the mean over the flips of the pair, for four times the work. `scale`: how many times both
-        sides become larger, if it is not what the network does: its images are reduced to that by the
-        bicubic filter that low-resolution pairs of the literature are made with (`imresize`).
-        Raises UsageError: a scale that is not above 1, or above the network's.
+        `max_memory`: as in `StereoMatcher.load`. `ensemble`: average over the flips of the pair, for four
+        times the work. `scale`: upscaling factor if smaller than the network's; results are downscaled to it
+        by the bicubic filter of the literature's low-resolution pairs (`imresize`). Raises UsageError: a
+        scale that is not above 1, or above the network's.
         """
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self._budget = MemoryBudget(model, max_memory)
@@ -60,11 +60,11 @@ class StereoUpscaler:
             )
 
     def departure(self, height: int, width: int) -> str | None:
-        """Say what is done to images of a size (px) that the network itself does not do; None: nothing."""
+        """Return a note on extra preprocessing of images of a size (px), if any."""
         return self.model.departure(height, width)
 
     def size_of(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width, px, of what a picture of that height and width becomes."""
+        """Return height and width, px, of the upscaled image."""
         larger = [math.ceil(round(self.scale * side, 6)) for side in (height, width)]
         return larger[0], larger[1]
 
@@ -80,7 +80,7 @@ class StereoUpscaler:
         scale: float | None = None,
         network_from: str | None = None,
     ) -> "StereoUpscaler":
-        """Load a network once; arguments and errors as of `StereoMatcher.load`, and of this class."""
+        """Load a network once; arguments and errors as in `StereoMatcher.load` and the constructor."""
         model = load(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "superres":
@@ -92,21 +92,28 @@ class StereoUpscaler:
     def __call__(
         self, left: Pixels, right: Pixels, *, progress: Progress | None = None
     ) -> tuple[Pixels, Pixels]:
-        """Enlarge both views of a rectified pair of (H, W, 3) RGB arrays, any size from 8 px up.
+        """Upscale both images of a rectified pair.
 
-        uint8, uint16, or floating-point in [0, 1]; each result has the type of its view. `progress` is told,
-        ever again, about what share of the work is done, up to 1. Raises InputError for arrays that are no
-        such pair, DeviceError when memory does not suffice.
+        Args:
+            left: (H, W, 3) RGB, at least 8 px; uint8, uint16, or floating-point in [0, 1].
+            right: Likewise, of the same size.
+            progress: Called repeatedly with the completed fraction, up to 1.
+
+        Returns:
+            Both upscaled images, each in the type of its input.
+
+        Raises:
+            InputError: The arrays are not such a pair.
+            DeviceError: Not enough memory.
         """
         enlarged = self._enlarged(left, right, progress, both=True)
         return self._reduced(enlarged[0], left), self._reduced(enlarged[1], right)
 
     def left_only(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
-        """Enlarge the left view alone: of PASSRnet in two thirds of the time. As `__call__` otherwise."""
+        """Upscale only the left image, in two thirds of the time for PASSRnet; otherwise as `__call__`."""
         return self._reduced(self._enlarged(left, right, progress, both=False)[0], left)
 
     def _reduced(self, enlarged: Pixels, view: Pixels) -> Pixels:
-        """What the network made of a view, in the size that is asked for."""
         height, width = self.size_of(*view.shape[:2])
         if enlarged.shape[:2] == (height, width):
             return enlarged
@@ -123,7 +130,7 @@ class StereoUpscaler:
         for (across, down), part in zip(FLIPS, told, strict=True):
             flip = slice(None, None, -1 if down else 1), slice(None, None, -1 if across else 1)
             views = left[flip], right[flip]
-            # Mirrored, the right view is the left one: disparities stay positive.
+            # Mirroring exchanges the images, which keeps disparities positive.
             kept = sum(total.nbytes for total in sums)
             made = self._enlarge(*(views[::-1] if across else views), part, both=both or across, kept=kept)
             made = (made[::-1] if across else made)[: 2 if both else 1]

@@ -60,13 +60,13 @@ class LossWeights:
 
     @property
     def supervised(self) -> bool:
-        """Whether any term learns from ground truth."""
+        """True if any term learns from ground truth."""
         terms = self.refined, self.updates, self.estimate, self.initial, self.likelihood, self.confidence
         return any(terms)
 
     @property
     def of_attention(self) -> bool:
-        """Whether any term of L_PAM is active."""
+        """True if any term of L_PAM is active."""
         return bool(self.pam and (self.pam_photometric or self.pam_smoothness or self.pam_cycle))
 
     @property

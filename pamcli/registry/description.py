@@ -36,7 +36,6 @@ class Description:
     """The interface of a foreign network; raises UsageError for inconsistent values."""
 
     task: Task
-    """Either disparity or superres."""
     inputs: dict[str, Given]
     """Content of each input, by name."""
     outputs: dict[str, Held]

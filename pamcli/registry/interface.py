@@ -39,7 +39,7 @@ class Port:
 
     @property
     def channels_last(self) -> bool:
-        """Whether the axes are 1 x H x W x C."""
+        """True if the axes are 1 x H x W x C."""
         few = (1, 2, 3, 4, 6)
         return len(self.shape) == 4 and self.shape[3] in few and self.shape[1] not in few
 

@@ -29,7 +29,7 @@ class Variant:
 
     @property
     def attends(self) -> bool:
-        """Whether the losses have attention maps; cost volumes are converted to maps too."""
+        """True if the losses have attention maps; cost volumes are converted to maps too."""
         return not {"views=left", "matching=stacked"} & {*self.changes}
 
 

@@ -20,10 +20,7 @@ FINER = 2  # texels per px
 
 
 def random_thing(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
-    """Return a random occluder for an image (H, W, 3), at most about its size, and its slant.
-
-    The slant is the standard deviation of its relative change in disparity from side to side.
-    """
+    """Return a random occluder for an image (H, W, 3), and the standard deviation of its relative slant."""
     return THINGS[rng.choice(len(THINGS), p=_SHARES)](rng, picture)
 
 

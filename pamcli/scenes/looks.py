@@ -1,8 +1,7 @@
 """Generate outlines of objects, and textures for streets: cars, windows, facades, roads, skies, leaves.
 
 Outlines are opacity masks (H, W) float32 in [0, 1] with edges softened over about a pixel. Texture tensors
-are
-as in `textures`; those of shiny surfaces have a fifth channel, the share of the reflection.
+are as in `textures`; those of shiny surfaces have a fifth channel, the share of the reflection.
 """
 
 import cv2

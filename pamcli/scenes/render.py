@@ -21,8 +21,7 @@ SOLID = 0.5  # smallest opacity at which a pixel belongs to the surface and has 
 
 HIDES = 0.5
 """Difference in disparity (px) at which a nearer surface hides another; a smaller one covers less than
-half a
-pixel of it."""
+half a pixel of it."""
 
 COARSEST = 8  # textures are downscaled at most 2^8 times; beyond that they look uniform
 SHARPER = 0.75  # levels finer than a pixel at which textures are sampled, as a pixel has several points
@@ -176,7 +175,7 @@ class _Canvas:
         return sharpness * centres[:, :-1, :-1] + (1 - sharpness) * mean
 
     def draw(self, layers: Sequence[Layer]) -> None:
-        """Render layers; each is known by its index."""
+        """Render layers, of which the nearest is visible at each point."""
         seen_here = [i for i, layer in enumerate(layers) if layer.unseen != (self.drift is not None)]
         placed: list[tuple[int, _Place]] = []
         for i in seen_here:

@@ -72,10 +72,7 @@ def scene_pair(
 def make_scene(
     rng: Generator, library: TextureLibrary, height: int, width: int, cases: frozenset[str] = frozenset()
 ) -> Scene:
-    """Return a random scene for views of (height, width) px: a street, loose layers, or a room.
-
-    `cases` are the names from `hard_cases.CASES` that the scene has.
-    """
+    """Return a random street, room or loose layers of (height, width) px with these `hard_cases.CASES`."""
     if rng.random() < USUAL:
         largest = float(rng.uniform(*USUAL_RANGE)) * min(1.0, LARGEST_PART * width / USUAL_RANGE[1])
     else:

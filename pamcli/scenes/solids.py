@@ -89,7 +89,7 @@ class Light:
         return self.shining(max(0.0, float(inward @ self.direction) / length))
 
     def shining(self, facing: float) -> float:
-        """Return the reflected light for the cosine of the angle to the sun: 0 facing away, 1 facing it."""
+        """Return the reflected light of a face; `facing` is 1 towards the sun, 0 away from it."""
         return self.ambient + (1 - self.ambient) * facing
 
 

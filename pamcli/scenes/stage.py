@@ -54,8 +54,8 @@ class Stage:
     ) -> bool:
         """Add the faces of a block, or return False if it cannot be rendered.
 
-        `texture` returns the texture of a face for its name and its rows and columns (about a texel per
-        pixel).
+        `texture` returns the texture of a face for its name and its rows and columns (about one texel per
+        px).
         """
         disparity = self.camera.focal / max(block.nearest(), 1.0)
         try:
@@ -113,9 +113,8 @@ class Stage:
     ) -> None:
         """Add an object of about `size` (height, width) px around (x, y), unless it is too small to see.
 
-        `tilt` and `turn` are standard deviations of angles (radians): about the vertical and the horizontal
-        axis, and
-        about the line of sight.
+        `tilt` and `turn` are standard deviations (radians): about the vertical and horizontal axes; the line
+        of sight.
         """
         if min(size) < 3 or size[0] * size[1] < 24:
             return

@@ -94,9 +94,8 @@ class Surface:
         """Return the homography (3, 3) from (x, y, 1) to texels of a flat image that lies on the plane.
 
         Texel `texel` lies at the left pixel `anchor`. `density` (across, down) is the number of texels per
-        pixel there
-        if the plane faced the camera, turned by `turn` radians. `focal` and `centre` (px) describe the
-        camera.
+        pixel there if the plane faced the camera, turned by `turn` radians. `focal` and `centre` (px)
+        describe the camera.
         """
         to_ray = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, focal]])
         normal = np.array([self.b, self.c, self.a]) @ np.linalg.inv(to_ray)  # normal . ray = disparity

@@ -102,10 +102,9 @@ def _texture(pixels: Tensor) -> Tensor:
 
 
 def read_texture(path: Path) -> Tensor:
-    """Return an upright image (3 or 4, H, W), uint8, downscaled and without the empty margin of a cut-out.
+    """Return an upright image (3 or 4, H, W), uint8, downscaled, cropped to its opaque part.
 
-    Raises:
-        InputError: If the file is damaged or missing.
+    Raises InputError if the file is damaged or missing.
     """
     with _reading(path), Image.open(path) as file:
         if file.mode.startswith("I"):  # Pillow would clip 16-bit grey values at 255

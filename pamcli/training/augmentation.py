@@ -1,8 +1,8 @@
-"""What is done to a pair so that a network sees it in many ways: cut, scaled, turned over, lit otherwise.
+"""Augment pairs: crop, scale, flip, and change of light, colours and noise.
 
-Pictures are (H, W, 3) RGB uint8, truths (H, W) float32 pixels, NaN where unknown, and stay true: a scaled
-picture has a scaled disparity, taken from one pixel and never from a mean; a mirrored pair has its views
-exchanged, as otherwise its disparities were negative.
+Images are (H, W, 3) RGB uint8; ground truth is (H, W) float32, px, NaN where unknown, and stays correct:
+scaling an image scales its disparity, sampled from one pixel and never averaged; mirroring a pair exchanges
+its images, because its disparities would otherwise be negative.
 """
 
 import math
@@ -19,69 +19,69 @@ from pamcli.checked import FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 from pamcli.imaging.degrading import blurred, random_degradation
 
-LARGEST_ERASED = 0.3  # most of each side that an erased rectangle takes
+LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle covers
 
 
 @checked
 @dataclass(frozen=True)
 class Augmentation:
-    """How much of what; by default nothing. Plain numbers, to be stored as JSON.
+    """The strengths and probabilities of all augmentations, 0 by default, as plain JSON values.
 
-    Factors are given as what is beyond 1: 0.25 means from 1/1.25 to 1.25, evenly in the logarithm.
-    Raises UsageError: a number out of its range.
+    Factors are given as the excess over 1: 0.25 means from 1/1.25 to 1.25, log-uniformly. Raises UsageError:
+    a value out of its range.
     """
 
     smallest: Positive = 1.0
-    """Pictures are scaled by a random factor from this ..."""
+    """Lower limit of the random image scale, ..."""
     largest: Positive = 1.0
-    """... to this, evenly in the logarithm."""
+    """... and its upper limit; log-uniform."""
     stretch: FromZero = 0.0
     """Factor between the scales of width and height."""
     mirror: Share = 0.0
-    """Probability of left for right, the views exchanged. A pair with a truth of its left view alone, which
-    has none when it is mirrored, stays as it is."""
+    """Probability of mirroring, which exchanges the images. Pairs with left ground truth only stay as they
+    are, because they would have none when mirrored."""
     upside_down: Share = 0.0
-    """Probability."""
+    """Probability of flipping upside down."""
     permute_colours: Share = 0.0
-    """Probability of another order of red, green and blue, the same in both views."""
+    """Probability of another order of red, green and blue, the same in both images."""
     brightness: FromZero = 0.0
-    """Factor of all light, the same in both views, as the three that follow."""
+    """Factor of brightness, the same in both images, like the next three."""
     contrast: FromZero = 0.0
     """Factor of the distance from mid-grey."""
     gamma: FromZero = 0.0
     """Factor of the exponent."""
     colour: FromZero = 0.0
-    """Factor of the light of each channel by itself."""
+    """Factor of the brightness of each channel separately."""
     view_brightness: FromZero = 0.0
-    """Like `brightness`, for each view by itself, as the three that follow."""
+    """Like `brightness`, for each image separately, like the next three."""
     view_contrast: FromZero = 0.0
     view_gamma: FromZero = 0.0
     view_colour: FromZero = 0.0
     noise: FromZero = 0.0
-    """Largest standard deviation of noise, of pictures in [0, 1]; for each view by itself."""
+    """Maximum standard deviation of noise, for images in [0, 1], for each image separately."""
     blur: FromZero = 0.0
-    """Largest standard deviation of a Gaussian, pixels; for each view by itself."""
+    """Maximum standard deviation of a Gaussian blur, px, for each image separately."""
     camera: Share = 0.0
-    """Super-resolution: probability that both low-resolution views are degraded as cameras do, each in
-    its own way (`imaging.degrading`); what they are enlarged to stays as it is."""
+    """Super-resolution: probability of camera degradation of both low-resolution images, independently
+    (`imaging.degrading`); the targets stay unchanged."""
     redraw: Share = 0.0
-    """Disparity: probability that the right view of a pair with a truth of its left view alone is drawn anew
-    from the left one, with a truth at nearly every pixel (`redrawing`)."""
+    """Disparity: probability of replacing the right image of a pair with left ground truth only by a
+    synthesized one, with ground truth at nearly every pixel (`redrawing`)."""
     insert: Share = 0.0
-    """Disparity: probability that things are put in front of a pair with a truth of its left view alone:
-    posts, wires, fences, frames, shapes, each with its truth (`inserting`)."""
+    """Disparity: probability of occluder augmentation of a pair with left ground truth only: posts, wires,
+    fences, frames and shapes, each with ground truth (`inserting`)."""
     erase: Share = 0.0
-    """Probability that a rectangle of the right view is covered; not for super-resolution."""
+    """Probability of erasing a rectangle of the right image; not for super-resolution."""
 
     @property
     def keeps_pixels(self) -> bool:
-        """Pictures are moved, turned over and their colours exchanged at most: no pixel gets a new value."""
+        """True if only moves, flips and colour permutations are active, so that no pixel gets a new value."""
         moving = ("mirror", "upside_down", "permute_colours", "camera", "redraw", "insert", "erase")
         return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
 
     @property
     def of_scenes(self) -> "Augmentation":
-        """What of it is left for scenes: they are drawn at their size, blurred and noisy once already."""
+        """Return the augmentation for rendered scenes, which have their size, blur and noise already."""
         return replace(self, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
 
     def __post_init__(self) -> None:
@@ -91,24 +91,24 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Example:
-    """A pair as a network is given it. Masks are (H, W) bool."""
+    """An augmented pair as network input; masks are (H, W) bool."""
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
     disparity: NDArray[np.float32]
-    """Disparity of the left view; NaN = unknown."""
+    """Left disparity; NaN = unknown."""
     right_disparity: NDArray[np.float32]
     visible: NDArray[np.bool_]
-    """Left pixels of known disparity that the right view sees too, within the picture."""
+    """Left pixels of known disparity that are visible in both images, within the crop."""
     right_visible: NDArray[np.bool_]
     left_high: NDArray[np.uint8] | None = None
-    """Super-resolution: (sH, sW, 3), what the pictures were reduced from."""
+    """Super-resolution: (sH, sW, 3), the images before downscaling."""
     right_high: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True)
 class Crop:
-    """A window of a picture that is scaled first. Sizes and places are pixels of the scaled picture."""
+    """A crop window of a scaled image; sizes and positions are px of the scaled image."""
 
     top: int
     left: int
@@ -118,9 +118,9 @@ class Crop:
     scale_x: float = 1.0
 
     def widened(self, margin: int, height: int, width: int, grid: int) -> "Crop":
-        """Add a margin on each side, as far as a picture of height x width has whole cells of `grid`.
+        """Add a margin on each side, as far as whole cells of `grid` fit into an image of height x width.
 
-        Sizes are of the picture before it is scaled; margin and window are multiples of `grid`.
+        Sizes are those of the unscaled image; margin and window are multiples of `grid`.
         """
         bottom, right = self.top + self.height, self.left + self.width
         below = max(_scaled(height, self.scale_y) // grid * grid - bottom, 0)
@@ -130,19 +130,19 @@ class Crop:
         return replace(self, top=top, left=left, height=rows, width=columns)
 
     def reaching(self, columns: int, width: int) -> "Crop":
-        """Add columns on the right, as far as a picture of this width, before it is scaled, has some."""
+        """Add columns on the right, as far as the unscaled image of this width has them."""
         spare = _scaled(width, self.scale_x) - self.left - self.width
         return replace(self, width=self.width + max(0, min(columns, spare)))
 
     def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
-        """Rows of the original picture: those nearest to the window's rows first, first + step ..."""
+        """Return the original rows nearest to the window's rows first, first + step, ..."""
         return _nearest(self.top, self.height, self.scale_y, first, step)
 
     def columns(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
         return _nearest(self.left, self.width, self.scale_x, first, step)
 
     def cut(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The window (height, width, 3) of a picture, bicubic and antialiased where it is scaled."""
+        """Cut the window (height, width, 3) from an image; scaling is bicubic with antialiasing."""
         if self.scale_x == self.scale_y == 1:
             return picture[self.top : self.top + self.height, self.left : self.left + self.width]
         height, width = picture.shape[:2]
@@ -156,22 +156,22 @@ class Crop:
 
 
 def _nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
-    """Pixel centres aligned: centre i of the scaled picture lies in pixel (i + 1/2) / scale, rounded down."""
+    """Map pixel centres: centre i of the scaled image lies in pixel (i + 1/2) / scale, rounded down."""
     positions = start + np.arange(first, count, step)
     return np.asarray(np.floor((positions + 0.5) / scale), np.intp)
 
 
 def _scaled(side: int, scale: float) -> int:
-    return int(side * scale + 1e-6)  # what was scaled to fit does, whatever the rounding
+    return int(side * scale + 1e-6)  # tolerates the rounding of scales computed to fit
 
 
 def choose_crop(
     rng: Generator, height: int, width: int, crop: tuple[int, int], augmentation: Augmentation, grid: int = 1
 ) -> Crop:
-    """A window of `crop` (height, width) pixels somewhere in a picture of height x width.
+    """Choose a random window of `crop` (height, width) px in an image of height x width.
 
-    It begins at multiples of `grid`, which divides the crop. A picture that is smaller than the crop is
-    scaled up just so much that it fits in.
+    It starts at multiples of `grid`, which divides the crop. Images smaller than the crop are enlarged to
+    fit.
     """
     scale = math.exp(rng.uniform(math.log(augmentation.smallest), math.log(augmentation.largest)))
     stretch = _factor(rng, augmentation.stretch) ** 0.5
@@ -187,7 +187,7 @@ def choose_crop(
 
 
 def randomly_flipped(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """Mirrored and upside down at random."""
+    """Mirror and flip the example at random."""
     mirror, upside_down = (rng.random(2) < (augmentation.mirror, augmentation.upside_down)).tolist()
     if mirror and (np.isfinite(example.right_disparity).any() or not np.isfinite(example.disparity).any()):
         example = mirrored(example)
@@ -195,13 +195,13 @@ def randomly_flipped(rng: Generator, example: Example, augmentation: Augmentatio
 
 
 def mirrored(example: Example) -> Example:
-    """Left for right: the mirrored right view is the left one of the mirrored pair."""
+    """Mirror the example: the mirrored right image becomes the left one."""
     turned = _turned(example, np.fliplr)
     return Example(*(turned[place] for place in (1, 0, 3, 2, 5, 4, 7, 6)))
 
 
 def flipped(example: Example) -> Example:
-    """Upside down; disparities stay."""
+    """Flip the example upside down; disparities stay the same."""
     return Example(*_turned(example, np.flipud))
 
 
@@ -212,7 +212,7 @@ def _turned(example: Example, turn: Callable[[Any], Any]) -> list[Any]:
 def jittered(
     rng: Generator, left: NDArray[np.uint8], right: NDArray[np.uint8], augmentation: Augmentation
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Both views in other light and colours, blurred and noisy; what is of the scene alike in both."""
+    """Change light, colours, blur and noise at random; changes of the scene affect both images alike."""
     by = augmentation
     left, right = permuted(rng, (left, right), augmentation)
     both = _light(rng, by.brightness, by.contrast, by.gamma, by.colour)
@@ -232,7 +232,7 @@ def jittered(
 
 
 def taken(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """The views that the network is given as two cameras might give them, each with faults of its own."""
+    """Degrade both network inputs as two cameras would, independently, at random."""
     if rng.random() >= augmentation.camera:
         return example
     left, right = (random_degradation(rng)(view, rng) for view in (example.left, example.right))
@@ -242,7 +242,7 @@ def taken(rng: Generator, example: Example, augmentation: Augmentation) -> Examp
 def permuted(
     rng: Generator, pictures: tuple[NDArray[np.uint8], ...], augmentation: Augmentation
 ) -> tuple[NDArray[np.uint8], ...]:
-    """The pictures with their colours exchanged at random, in all of them alike."""
+    """Permute the colours of all images alike, at random."""
     order = rng.permutation(3) if rng.random() < augmentation.permute_colours else np.arange(3)
     if (order == np.arange(3)).all():
         return pictures
@@ -252,14 +252,14 @@ def permuted(
 def _light(
     rng: Generator, brightness: float, contrast: float, gamma: float, colour: float
 ) -> NDArray[np.float64]:
-    """Factors of contrast and exponent, and of the light of three channels."""
+    """Return random factors of contrast and exponent, and of the brightness of three channels."""
     shared = [_factor(rng, contrast), _factor(rng, gamma)]
     light = _factor(rng, brightness)
     return np.array([*shared, *(light * _factor(rng, colour) for _ in range(3))])
 
 
 def _tables(light: NDArray[np.float64]) -> list[int] | None:
-    """What becomes of each level of red, then green, then blue; None: it stays."""
+    """Return lookup tables for red, green and blue, concatenated; None = unchanged."""
     if (light == 1).all():
         return None
     contrast, gamma, gains = light[0], light[1], light[2:]
@@ -273,7 +273,7 @@ def _factor(rng: Generator, beyond: float) -> float:
 
 
 def erased(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """Put a rectangle in front of the right camera, at random: what is behind it is seen by none."""
+    """Erase a rectangle of the right image at random; the pixels behind it become occluded."""
     if rng.random() >= augmentation.erase:
         return example
     height, width = example.right.shape[:2]

@@ -1,8 +1,7 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped.
+"""Save and load checkpoints, from which a run resumes as if it had never stopped.
 
-A file per checkpoint, `step-00001000.pt` in the folder `checkpoints`, of tensors and plain values alone
-(torch loads it with `weights_only=True`). The position in the data and the learning rate are functions of the
-step, and not stored.
+A checkpoint is a file `checkpoints/step-00001000.pt` of tensors and plain values only (torch loads it with
+`weights_only=True`). Data position and learning rate follow from the step and are not stored.
 """
 
 import contextlib
@@ -29,29 +28,29 @@ _NAME = re.compile(r"step-(\d{8,})\.pt")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run after `step` steps."""
+    """The state of a run after `step` steps."""
 
     step: int
     network: dict[str, torch.Tensor]
     average: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
     scaler: dict[str, Any]
-    """State of the gradients' scale; empty unless fp16 is computed."""
+    """State of the gradient scaler; empty unless in fp16."""
     random: dict[str, torch.Tensor]
-    """States of torch's generators, by kind of device."""
+    """States of torch's random generators, by kind of device."""
     pairs: int = 0
-    """Pairs that the run has seen."""
+    """Number of pairs processed so far."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 class _Checked(Checkpoint):
-    """A checkpoint that is checked: a value of another type raises ValidationError, a ValueError."""
+    """A checkpoint with type checks; wrong types raise ValidationError, a ValueError."""
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
-    """Write a checkpoint, and remove all older ones but `keep` - 1 once it is safe on the disk.
+    """Write a checkpoint and, once it is safely on disk, remove all but the newest `keep`.
 
-    A kill at any moment leaves every earlier checkpoint, or the new one, intact. Raises OutputError.
+    A kill at any time leaves every earlier checkpoint, or the new one, intact. Raises OutputError.
     """
     path = folder / _name(checkpoint.step)
     buffer = io.BytesIO()
@@ -70,7 +69,7 @@ def _name(step: int) -> str:
 
 
 def remove_older(folder: Path, step: int, *, keep: int) -> None:
-    """Leave `keep` checkpoints: the one of a step, and the newest before it. Raises OutputError."""
+    """Remove all checkpoints before `step` except the newest `keep` - 1; raise OutputError on failure."""
     older = [file for other, file in list_checkpoints(folder) if other < step]
     try:
         for file in older[: max(len(older) - (keep - 1), 0)]:
@@ -84,7 +83,7 @@ def _not_kept(folder: Path, error: OSError) -> OutputError:
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Steps and files, oldest first; none where there is no such folder."""
+    """Return steps and files, oldest first; empty if the folder does not exist."""
     if not folder.is_dir():
         return []
     found = [(int(match[1]), file) for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
@@ -92,7 +91,7 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Path]]:
-    """The newest checkpoint that is whole, on the CPU, and the damaged files that are newer."""
+    """Load the newest intact checkpoint on the CPU; also return the newer, damaged files."""
     damaged: list[Path] = []
     for step, path in reversed(list_checkpoints(folder)):
         checkpoint = read_checkpoint(path)
@@ -103,11 +102,11 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Path]]:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """A checkpoint on the CPU; None where the file is damaged."""
+    """Load a checkpoint on the CPU; return None if the file is damaged."""
     try:
-        # The archive carries a checksum of each of its parts, which torch does not look at.
+        # torch ignores the checksums that the archive has for each of its parts.
         with zipfile.ZipFile(path) as archive:
-            # What is marked as a folder, which takes one bit, torch reads as whatever lies in memory.
+            # A flipped bit can mark a part as a folder; torch then reads uninitialised memory.
             if archive.testzip() is not None or any(part.external_attr for part in archive.infolist()):
                 return None
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -124,7 +123,7 @@ _DAMAGE = (RuntimeError, ValueError, LookupError, AttributeError, TypeError, Not
 
 @contextlib.contextmanager
 def fitting(checkpoint: Checkpoint) -> Iterator[None]:
-    """Turn an error of whoever is given a checkpoint's parts into a ModelError that names it."""
+    """Convert errors from restoring parts of a checkpoint into a ModelError that names it."""
     try:
         yield
     except _DAMAGE as error:
@@ -135,7 +134,7 @@ def fitting(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def random_states() -> dict[str, torch.Tensor]:
-    """States of torch's generators on the CPU and, where there is one, the current GPU."""
+    """Return the states of torch's generators on the CPU and, if there is one, the current GPU."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
@@ -143,17 +142,17 @@ def random_states() -> dict[str, torch.Tensor]:
 
 
 def restore_random_states(states: dict[str, torch.Tensor]) -> None:
-    """Set the generators that exist here."""
+    """Restore the generators that exist on this machine."""
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
 
 
 def _flush_to_disk(path: Path) -> None:
-    """Wait until a file and its name would outlive a loss of power."""
+    """Wait until a file and its name are safe from a power failure."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    with contextlib.suppress(OSError):  # not every system opens folders
+    with contextlib.suppress(OSError):  # some systems cannot open folders
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

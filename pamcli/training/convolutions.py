@@ -1,8 +1,8 @@
-"""The convolutions of a network that is trained on a processor, by the fastest way there is.
+"""Choose the fastest convolutions for training on a CPU.
 
-In float32, `winograd.c` computes 3x3 convolutions and both of their gradients where it can; all else is
-oneDNN's, 1x1 convolutions with one thread, too, which torch would compute itself in twice the time. In bf16 a
-1x1 convolution is a product of matrices, which takes half of the time.
+In float32, `winograd.c` computes supported 3x3 convolutions and both of their gradients; oneDNN computes the
+others, including 1x1 convolutions with one thread, for which torch's own code takes twice the time. In bf16,
+1x1 convolutions are matrix products, in half the time.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from pamcli.winograd import TOGETHER, Winograd, can_channels, can_run, weight_gradient
 
 SMALLEST = 4000
-"""Pixels of a batch's maps below which a layer is oneDNN's: to bring its weights to products takes longer."""
+"""Minimum number of map pixels in a batch: below, transforming the weights costs more than it saves."""
 
 
 def make_faster(network: nn.Module) -> None:
-    """Change, in place, by which way the layers of a network on a processor are computed; its keys stay."""
+    """Replace the layers of a network on a CPU by faster ones, in place; weight keys do not change."""
     for layer in network.modules():
         if not isinstance(layer, nn.Conv2d):
             continue
         if layer.kernel_size == (1, 1):
-            layer.dilation = 2, 2  # of no effect, but that torch leaves it to oneDNN
+            layer.dilation = 2, 2  # no effect except that torch uses oneDNN
             if layer.stride == (1, 1) and layer.padding == (0, 0) and layer.groups == 1:
                 layer.__class__ = _Pointwise
         elif can_run(layer) and layer.padding == layer.dilation:
@@ -32,10 +32,10 @@ def make_faster(network: nn.Module) -> None:
 
 
 class _Pointwise(nn.Conv2d):
-    """A layer of 1x1."""
+    """A 1x1 layer."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if not torch.is_autocast_enabled("cpu") or not x.is_contiguous():  # channels side by side stay so
+        if not torch.is_autocast_enabled("cpu") or not x.is_contiguous():  # keeps channels last
             return super().forward(x)
         weight = self.weight.flatten(1).expand(len(x), -1, -1)
         out = torch.bmm(weight, x.flatten(2)).view(len(x), -1, *x.shape[2:])
@@ -43,7 +43,7 @@ class _Pointwise(nn.Conv2d):
 
 
 class _WinogradConv2d(nn.Conv2d):
-    """A layer of 3x3 that keeps the size, which `can_run`."""
+    """A 3x3 layer that keeps the size and satisfies `can_run`."""
 
     def forward(self, x: Tensor) -> Tensor:
         small = len(x) * x.shape[2] * x.shape[3] < SMALLEST
@@ -54,7 +54,7 @@ class _WinogradConv2d(nn.Conv2d):
 
 
 class _Convolution(torch.autograd.Function):
-    """(B, I, H, W), weights (O, I, 3, 3) and a bias (O,) or None to (B, O, H, W)."""
+    """A convolution of (B, I, H, W) by weights (O, I, 3, 3) and a bias (O,) or None, to (B, O, H, W)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dilation: int) -> Tensor:

@@ -1,14 +1,14 @@
-"""Training on several processes as if their batches were one.
+"""Train on several processes as if their batches were one.
 
 A step on W processes has the gradients and batch-norm statistics of one process with all W batches:
 
-- batch norm normalises with the moments of the joined batch (`JointBatchNorm2d`);
-- every mean of the loss divides by the count of the joined batch (`Processes.sum_counts`, given to
+- batch norm uses the moments of the joint batch (`JointBatchNorm2d`);
+- every mean of the loss divides by the count of the joint batch (`Processes.sum_counts`, given to
   `losses.total.total_loss` as `reduce_count`);
 - gradients are those of the sum of the processes' losses (`wrap`).
 
-What every process does is a collective of all: each must take the same steps, with the same terms of the
-loss, or the others wait for it.
+All operations are collective: every process must take the same steps with the same loss terms, or the others
+wait for it.
 """
 
 import gc
@@ -31,34 +31,34 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pamcli.errors import DeviceError, PamError, UsageError
 
-PATIENCE_TO_MEET = timedelta(minutes=5)  # how long a process waits at the start until all others are there
+PATIENCE_TO_MEET = timedelta(minutes=5)  # maximum wait for other processes at the start
 
 PATIENCE = timedelta(hours=2)
-"""How long a process waits for the others later, as while the main one validates."""
+"""Maximum later wait for other processes, for example during validation."""
 
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 _HOW_TO_START = "start several processes with torchrun, or one without these variables"
 
 Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
-"""Loss of a network and a batch: the scalar to differentiate and figures for the journal, detached."""
+"""Loss of a network and a batch: the scalar to differentiate, and detached values for the journal."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together."""
+    """The rank of this process among those that train together."""
 
     rank: int = 0
     local_rank: int = 0
-    """Among those of this machine: the number of its GPU."""
+    """Rank on this machine: the number of its GPU."""
     world: int = 1
-    """How many processes there are."""
+    """Number of processes."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Processes":
-        """Processes as torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; one process where none of them is set.
+        """Read the ranks from torchrun's RANK, LOCAL_RANK and WORLD_SIZE; one process if none is set.
 
-        Raises UsageError for numbers that are missing, are none, or contradict each other.
+        Raises UsageError: missing, invalid or inconsistent numbers.
         """
         if not any(name in environment for name in _NUMBERS):
             return cls()
@@ -77,13 +77,13 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the one that writes files and talks."""
+        """True if this process writes files and messages."""
         return self.rank == 0
 
     def device(self, asked: str) -> str:
-        """The device for this process: of several, each takes its own GPU.
+        """Return the device of this process: with several processes, each uses its own GPU.
 
-        Raises UsageError for several processes on one GPU, DeviceError for fewer GPUs than processes.
+        Raises UsageError: several processes on one GPU; DeviceError: fewer GPUs than processes.
         """
         if self.world == 1:
             return asked
@@ -103,13 +103,12 @@ class Processes:
 
     @contextmanager
     def connected(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
-        """Connect with the other processes, and part from them in the end, also after an error.
+        """Connect to the other processes, and disconnect at the end, also after an error.
 
-        Tensors on the CPU travel by gloo, those on a GPU by NCCL. Nobody may hold what `wrap` returned by
-        then: as the last to hold the group, DistributedDataParallel would keep Python's lock while it waits
-        for the group's thread, and that may wait for the lock.
-
-        Raises PamError if the others cannot be reached within `patience`, or are lost later.
+        Tensors on the CPU use gloo, those on a GPU NCCL. No reference to the result of `wrap` may remain at
+        the end: as last owner of the group, DistributedDataParallel would hold Python's lock while waiting
+        for the group's thread, which may wait for that lock. Raises PamError: the other processes cannot be
+        reached within `patience`, or are lost later.
         """
         if self.world == 1:
             yield
@@ -133,7 +132,7 @@ class Processes:
             yield
             clean = True
         except BaseException as error:
-            traceback.clear_frames(error.__traceback__)  # which hold what `wrap` returned
+            traceback.clear_frames(error.__traceback__)  # frames hold the result of `wrap`
             if not isinstance(error, RuntimeError):
                 raise
             if isinstance(error, dist.DistError) or "gloo" in str(error):
@@ -143,24 +142,24 @@ class Processes:
                 ) from error
             raise
         finally:
-            gc.collect()  # DistributedDataParallel holds itself
-            # NCCL waits for the others here, who may never come after an error: then the process's end parts.
+            gc.collect()  # breaks DistributedDataParallel's reference cycle
+            # NCCL waits here for processes that may never come after an error; then process exit disconnects.
             if clean:
                 dist.destroy_process_group()
 
     def any_of(self, flag: bool) -> bool:
-        """Whether any process says so: if one has to stop, all do."""
+        """Return whether any process passes True, so that all of them stop together."""
         return self.sum_of([flag])[0] > 0
 
     def sum_of(self, values: Sequence[float]) -> list[float]:
-        """Sums over the processes of numbers on the host, in float64."""
+        """Return the sums of host numbers over the processes, in float64."""
         numbers = torch.tensor(list(values), dtype=torch.float64)
         if self.world > 1:
             dist.all_reduce(numbers)
         return [float(number) for number in numbers]
 
     def sum_counts(self, counts: Tensor) -> Tensor:
-        """Sums over the processes of a tensor on the device, without gradient; nothing comes to the host."""
+        """Sum a device tensor over the processes, without gradient or copy to the host."""
         if self.world == 1:
             return counts
         counts = counts.detach().clone()
@@ -168,7 +167,7 @@ class Processes:
         return counts
 
     def require_same(self, text: str) -> None:
-        """UsageError on all processes, the same, unless all give the same text (a recipe)."""
+        """Raise UsageError on all processes unless all pass the same text (a recipe)."""
         if self.world == 1:
             return
         digest = torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
@@ -181,24 +180,23 @@ class Processes:
 
 
 def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.device) -> Loss:
-    """The function that a step calls instead of `loss(network, ...)`; the network now trains jointly.
+    """Return a replacement of `loss(network, ...)` with which the network trains jointly.
 
-    `loss(network, *batch)` returns this process's share of the loss (`total_loss`): the shares of
-    all processes add up to the loss of the joined batch. Here the share is multiplied by the number of
-    processes, for DistributedDataParallel takes the mean of their gradients, and the sum is due. After the
-    backward pass every process has the same gradients. The network's own parameters are trained, and it goes
-    on serving alone as before, in evaluation mode without the others.
+    `loss(network, *batch)` returns this process's share (`total_loss`); the shares add up to the loss of the
+    joint batch. It is multiplied by the number of processes here, because DistributedDataParallel averages
+    gradients where the sum is needed. After the backward pass every process has the same gradients. The
+    network's own parameters are trained, and it still works alone in evaluation mode.
 
-    The loss is computed within DistributedDataParallel's forward: it follows tensors, tuples and dicts, but
-    no dataclass such as `Matching`, of which a static graph would silently reduce nothing; and it takes what
-    is returned for what is differentiated, so that it would wait for the gradients of a refinement whose
-    terms are switched off. Such parameters' gradients stay None, as with one process. Static: which terms
-    there are must not change during the run.
+    The loss is computed inside DistributedDataParallel's forward for two reasons. It follows tensors, tuples
+    and dicts, but no dataclass such as `Matching`, whose gradients a static graph would silently not reduce.
+    And it expects gradients for everything returned, and would wait for those of a refinement whose terms are
+    off; the gradients of such parameters stay None, as with one process. The set of terms must not change
+    during the run.
     """
     if processes.world == 1:
         return lambda *batch: loss(network, *batch)
     join_batch_norms(network)
-    # Buffers are the joint statistics, alike everywhere. Newer versions of torch have another name for it.
+    # Buffers hold joint statistics, equal everywhere. Newer versions of torch renamed the parameter.
     known = inspect.signature(DistributedDataParallel).parameters
     buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
     options: dict[str, Any] = {buffers: False, "static_graph": True}
@@ -218,21 +216,21 @@ class _Share(nn.Module):
 
 
 def join_batch_norms(network: nn.Module) -> None:
-    """Make every `nn.BatchNorm2d` of the network a `JointBatchNorm2d`, in place."""
+    """Turn every `nn.BatchNorm2d` of the network into a `JointBatchNorm2d`, in place."""
     for module in network.modules():
         if type(module) is nn.BatchNorm2d:
-            module.__class__ = JointBatchNorm2d  # has no state of its own: all else stays as it is
+            module.__class__ = JointBatchNorm2d  # the subclass adds no state
 
 
 class JointBatchNorm2d(nn.BatchNorm2d):
-    """Batch norm that, in training, takes mean and variance over the batches of all processes.
+    """Batch norm that, in training, computes mean and variance over the batches of all processes.
 
     With one process, and in evaluation mode, it is `nn.BatchNorm2d`. The gradients of weight and bias are
-    this process's share; DistributedDataParallel joins them. (torch's SyncBatchNorm is for GPUs alone.)
+    this process's share; DistributedDataParallel joins them. (torch's SyncBatchNorm supports only GPUs.)
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """(B, C, H, W), of a B of its own on each process, but of equal C; any floating-point type."""
+        """Normalise (B, C, H, W) of any floating-point type; B may differ between processes, C may not."""
         if not self.training or not dist.is_initialized():
             return super().forward(input)
         self._check_input_dim(input)
@@ -254,10 +252,10 @@ class JointBatchNorm2d(nn.BatchNorm2d):
 
 
 def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean (C,), variance (C,) and the number of values per channel, of all processes' x (B, C, H, W).
+    """Return mean (C,), variance (C,) and number of values per channel over all processes' x (B, C, H, W).
 
-    Each process's sum of squares is about its own mean and is then moved to the joint one (Chan et al.):
-    E[x^2] - E[x]^2 would leave little of a small variance. All processes compute the same bits.
+    Each process sums squares about its own mean, then shifts them to the joint mean (Chan et al.), because
+    E[x^2] - E[x]^2 is inaccurate for small variances. All processes compute identical bits.
     """
     exact = x.to(torch.float64, copy=True)
     own_mean = exact.mean((0, 2, 3))
@@ -304,7 +302,7 @@ class _Normalise(torch.autograd.Function):
         for_weight = (gradient * normalised).sum((0, 2, 3))
         joint = torch.stack((for_bias, for_weight))
         dist.all_reduce(joint)
-        # What the joint mean and variance pass back to each value of each process.
+        # Gradients through the joint mean and variance, for each value of each process.
         via_mean, via_variance = joint / count
         gradient = gradient - _channels(via_mean) - normalised * _channels(via_variance)
         scale = 1 / deviation if weight is None else weight / deviation
@@ -314,7 +312,6 @@ class _Normalise(torch.autograd.Function):
 
 
 def _channels(values: Tensor) -> Tensor:
-    """(C,) to (C, 1, 1), to go with (B, C, H, W)."""
     return values[:, None, None]
 
 
@@ -323,5 +320,5 @@ def _at_least_float32(x: Tensor) -> Tensor:
 
 
 def _line(error: Exception) -> str:
-    """The first line of an error of torch, which may go on with addresses of its own code."""
+    """Return the first line of a torch error, without its C++ stack."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,7 +1,7 @@
-"""Batches of data sets: what stands at a position of a run depends on seed and position alone.
+"""Prepare training batches, as a function of seed and position only.
 
-So it does not matter how many processes prepare it, or whether the run was interrupted before. Positions
-count pairs from 0. Pictures travel as bytes between processes, and become numbers on the device.
+The number of worker processes and interruptions therefore do not matter. Positions count pairs from 0. Images
+travel between processes as bytes and become floats on the device.
 """
 
 from __future__ import annotations
@@ -50,36 +50,36 @@ from pamcli.training.recipe import Drawing
 from pamcli.training.redrawing import NEARER, redrawn
 from pamcli.workers import deaf_to_ctrl_c
 
-# Separate random streams of a seed; 4 and 5 are those of `crops` and `kept_scenes`. None is 0: numpy takes
-# (seed, position, 0) for (seed, position), which is the stream of a scene.
+# Separate random streams of a seed; 4 and 5 belong to `crops` and `kept_scenes`. 0 is unused, because NumPy
+# treats (seed, position, 0) as (seed, position), the stream of a scene.
 _CHOICE, _ORDER, _CHANGES = 1, 2, 3
 
-_REACH = 2  # pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces
+_REACH = 2  # px of the reduced image around each pixel that `imresize` reads when it downscales
 
 
 class StepBatch(NamedTuple):
-    """Pairs for one step. Pictures are uint8 until `to`, which makes them float32 in [0, 1]."""
+    """The pairs of one step; images are uint8 until `to` makes them float32 in [0, 1]."""
 
     left: Tensor
-    """(B, 3, H, W); for super-resolution at low resolution."""
+    """(B, 3, H, W); low resolution for super-resolution."""
     right: Tensor
     left_high: Tensor | None = None
-    """(B, 3, sH, sW), super-resolution alone."""
+    """(B, 3, sH, sW), super-resolution only."""
     right_high: Tensor | None = None
     truth: Truth | None = None
-    """Pixels of `left`; a pair without labels has none known. None: no pair of the batch has labels."""
+    """In px of `left`; pairs without labels are entirely unknown. None = no pair of the batch has labels."""
     prepared: float = 0.0
-    """Seconds of a processor that it took to make."""
+    """CPU time of its preparation, s."""
 
     def parts(self, count: int) -> Iterator[StepBatch]:
-        """Batches with the pairs of this one, equally large as far as they go up."""
+        """Split the batch into up to `count` parts of nearly equal size."""
         for pairs in torch.arange(len(self.left)).tensor_split(min(count, len(self.left))):
             first, last = int(pairs[0]), int(pairs[-1])
             yield self._each(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> StepBatch:
-        """Examples of one size."""
+        """Stack examples of one size into a batch."""
 
         def stacked(name: str) -> Tensor:
             return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
@@ -94,7 +94,7 @@ class StepBatch(NamedTuple):
         return batch._replace(truth=truth) if labelled else batch
 
     def to(self, device: torch.device | str) -> StepBatch:
-        """Bring it to a device, pictures as numbers; does not wait for the device."""
+        """Move the batch to a device, with images as floats, without waiting for the device."""
 
         def moved(values: Tensor) -> Tensor:
             values = values.to(device, non_blocking=True)
@@ -103,8 +103,6 @@ class StepBatch(NamedTuple):
         return self._each(moved)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
-        """Change every tensor, also those of the truth."""
-
         def changed(values: Tensor | None) -> Tensor | None:
             return None if values is None else change(values)
 
@@ -113,7 +111,7 @@ class StepBatch(NamedTuple):
 
 
 class Examples(Dataset[Example]):
-    """The examples of a run by position, endless. Can be pickled."""
+    """The endless, picklable sequence of a run's examples, by position."""
 
     def __init__(
         self,
@@ -127,17 +125,18 @@ class Examples(Dataset[Example]):
         folder: Path | None = None,
         pace: float = 1.0,
     ) -> None:
-        """sources: data sets, and how often each is drawn from, against the others.
+        """Prepare the examples of a run.
 
-        crop: height and width of what the network is given. scale: of super-resolution. drawing: of endless
-        data sets; folder: where their samples are kept meanwhile; pace: crops of this size for each position,
-        where some steps take fewer. Raises UsageError: a seed out of range.
+        `sources`: data sets, each with its relative sampling frequency. `crop`: height and width of the
+        network input. `scale`: upscaling factor of super-resolution. `drawing`: settings for endless data
+        sets. `folder`: scene cache. `pace`: crops of this size per position; below 1 if some steps use fewer.
+        Raises UsageError: the seed is out of range.
         """
         if not 0 <= seed <= LARGEST_SEED:
             raise UsageError(f"the seed {seed} is not a whole number from 0 to 2^63 - 1")
         self.sources = [source for source, _ in sources]
         weights = np.array([weight for _, weight in sources], np.float64)
-        weights /= weights.max()  # so that their sum is finite
+        weights /= weights.max()  # keeps their sum finite
         self.shares = weights / weights.sum()
         self.crop, self.seed, self.augmentation = crop, seed, augmentation
         self.drawing = Drawing() if drawing is None else drawing
@@ -151,15 +150,15 @@ class Examples(Dataset[Example]):
 
     @property
     def pass_length(self) -> int:
-        """Pairs in a pass over the data: of one data set all of it, of several as many as they have."""
+        """Number of pairs in a pass over the data: the total size of all data sets."""
         return sum(map(len, self.sources))
 
     def __getitem__(self, position: int) -> Example:
-        """Make the example of the recipe's crop. Raises InputError naming a file that is damaged."""
+        """Return the example at the recipe's crop size; raise InputError that names a damaged file."""
         return self.at(position, self.crop)
 
     def at(self, position: int, size: tuple[int, int]) -> Example:
-        """The example of another height and width than `crop`."""
+        """Return the example at a position, at a given height and width."""
         rng = default_rng((self.seed, position, _CHANGES))
         place = self._place(position)
         source = self.sources[place]
@@ -186,7 +185,7 @@ class Examples(Dataset[Example]):
         return erased(rng, replace(example, left=left, right=right), by)
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
-        """One data set is passed through in ever new orders, of several one is drawn, and of it a sample."""
+        """Return the sample at a position: shuffled passes over one data set, random choice among several."""
         if source.endless:
             height, width = (side * (self.scale or 1) for side in size)
             return source.draw(self.seed, position, height, width)
@@ -199,12 +198,11 @@ class Examples(Dataset[Example]):
         return source.load(int(self._order[1][place]))
 
     def _place(self, position: int) -> int:
-        """Place among the sources of the data set that a position takes."""
         rng = default_rng((self.seed, position, _CHOICE))
         return int(rng.choice(len(self.sources), p=self.shares))
 
     def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
-        """A high-resolution crop and what it is at low resolution: as cut from the whole picture reduced."""
+        """Return a high-resolution crop and its low-resolution version, cut from the downscaled image."""
         height, width = sample.left.shape[:2]
         rows, columns = self.crop
         crop = choose_crop(rng, height, width, (rows * scale, columns * scale), self.augmentation, scale)
@@ -217,7 +215,7 @@ class Examples(Dataset[Example]):
                     f"prepare some with `scale` {scale}",
                 )
             if self.augmentation.keeps_pixels and crop.scale_x == crop.scale_y == 1:
-                # Stored as the whole picture reduced, so that the patch's borders are right, too.
+                # Patches are stored as the downscaled whole image, so their borders are correct too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
                 stored_views = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
                 high_views = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
@@ -240,7 +238,7 @@ class Examples(Dataset[Example]):
 
 
 def _redrawn(rng: Generator, sample: Sample, crop: Crop) -> Example:
-    """A crop of a pair whose right view is drawn from the left one; as it is where nothing is known."""
+    """Return a crop whose right image is synthesized from the left one, if any disparity is known."""
     assert sample.disparity is not None
     largest = np.nanmax(sample.disparity[crop.rows()], initial=0) * crop.scale_x * NEARER
     wide = crop.reaching(math.ceil(largest), sample.left.shape[1])
@@ -248,7 +246,7 @@ def _redrawn(rng: Generator, sample: Sample, crop: Crop) -> Example:
     disparity, right_disparity, visible, right_visible = _truths(sample, wide, first=0, step=1)
     if np.isfinite(disparity).any():
         right, disparity, right_disparity, visible = redrawn(rng, left, right, disparity)
-        right_visible = np.arange(wide.width) + right_disparity <= crop.width - 1  # known is what is seen
+        right_visible = np.arange(wide.width) + right_disparity <= crop.width - 1  # known means visible
     parts: list[Any] = [left, right, disparity, right_disparity, visible, right_visible]
     return Example(*(np.ascontiguousarray(part[:, : crop.width]) for part in parts))
 
@@ -256,10 +254,10 @@ def _redrawn(rng: Generator, sample: Sample, crop: Crop) -> Example:
 def _truths(
     sample: Sample, crop: Crop, first: int, step: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Disparities and visible pixels of both views at the crop's pixels first, first + step ...
+    """Return disparities and visibility of both images at the crop's pixels first, first + step, ...
 
-    Each is that of the nearest pixel, times the scale. What is visible is asked of whole rows: what hides a
-    pixel may lie outside the crop. Then the match must lie inside.
+    Disparities are those of the nearest pixel, times the scale. Visibility is computed on whole rows, because
+    occluders may lie outside the crop; then matches outside the crop are removed.
     """
     rows, columns = crop.rows(first, step), crop.columns(first, step)
     shape = len(rows), len(columns)
@@ -269,7 +267,7 @@ def _truths(
         return unknown, unknown.copy(), nothing, nothing.copy()
     none = torch.full((len(rows), sample.left.shape[1]), torch.nan)
     lines = [none if truth is None else torch.from_numpy(truth[rows]) for truth in truths]
-    # As the data set says; else where both truths agree; with one alone, where nothing nearer hides them.
+    # From the data set if given, else where both disparities agree, else where nothing nearer occludes.
     both = lines[0][None], lines[1][None]
     seen = visible_left(*both)[0] if sample.visible is None else torch.from_numpy(sample.visible[rows])
     results: list[Any] = []
@@ -283,7 +281,7 @@ def _truths(
 
 @dataclass
 class _Steps(Dataset["StepBatch | Exception"]):
-    """Whole batches by step. An error is a result: DataLoader would make another one of it."""
+    """The whole batches of a run, by step; errors are returned, because DataLoader would replace them."""
 
     examples: Examples
     batch: int
@@ -315,17 +313,16 @@ def loader(
     world: int = 1,
     crops: Crops | None = None,
 ) -> abc.Generator[StepBatch, None, None]:
-    """The batches of the steps start, start + 1 ... steps - 1, for one of `world` processes.
+    """Yield the batches of steps start, ..., steps - 1 for one of `world` processes.
 
-    batch: pairs of this process, of the examples' own crop. Step s takes the positions from s * most * world
-    on, `most` being the pairs of the step that has most; of them `rank` takes its contiguous share, of which
-    a step of fewer pairs takes the first. workers: processes that prepare batches ahead; 0: this one does, in
-    between.
-    Pictures lie in page-locked memory where there is a CUDA device.
-    Raises PamError as `Examples` does, in the order of the steps; DeviceError: a worker was killed.
+    `batch`: pairs of this process at the examples' own crop. Step s uses the positions from s * most * world
+    on, where `most` is the largest number of pairs of any step; `rank` uses its contiguous share of them, and
+    steps of fewer pairs its first part. `workers`: processes that prepare batches ahead; 0 prepares them in
+    this process. Batches are in pinned memory if there is a CUDA device. Raises PamError as `Examples` does,
+    in the order of the steps; DeviceError: a worker was killed.
     """
     with _sigchld_handler_kept(), warnings.catch_warnings():
-        # Who asks for more workers than there are processors gets them, and no advice.
+        # Suppress advice on the number of workers.
         warnings.filterwarnings("ignore", "This DataLoader will create")
         loaded = DataLoader(
             _Steps(examples, batch, rank, world, crops or Crops(examples.crop)),
@@ -334,7 +331,7 @@ def loader(
             num_workers=workers,
             worker_init_fn=_begin_worker,
             pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),  # its own: the run's random state belongs to the run
+            generator=torch.Generator(),  # separate from the run's random state
         )
         with deaf_to_ctrl_c():
             batches = iter(loaded)
@@ -351,12 +348,12 @@ def loader(
             "give fewer `workers`, a smaller batch, or more shared memory (/dev/shm)",
         ) from None
     finally:
-        del batches  # ends the workers now, and not when nobody holds the traceback of an error any more
+        del batches  # ends the workers now, even if a traceback still refers to them
 
 
 @contextmanager
 def _sigchld_handler_kept() -> Iterator[None]:
-    """Undo the handler with which DataLoader raises wherever the main process is: `next` finds out anyway."""
+    """Undo DataLoader's SIGCHLD handler, which raises anywhere; `next` detects dead workers too."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     yield
     if before is not None and threading.current_thread() is threading.main_thread():
@@ -364,7 +361,7 @@ def _sigchld_handler_kept() -> Iterator[None]:
 
 
 def _begin_worker(_: int) -> None:
-    # A scheduler's SIGTERM goes to all processes of a job: the main one ends the others when it has saved its
-    # work. A second SIGTERM is its own, for a worker that does not end.
+    # Schedulers send SIGTERM to all processes of a job: ignore the first, because the main process ends the
+    # workers after saving. A second SIGTERM ends a worker that does not stop.
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)

@@ -1,8 +1,7 @@
-"""Posts, wires, fences and other things put in front of real pairs, where their disparity is known.
+"""Augment real pairs with occluders of known disparity: posts, wires, fences and other things.
 
-Labels of real pairs are missing where things are thin and where the other view sees nothing, which is where
-matchers err. A thing that is put in front of both views has a truth up to its edges, and so has what it hides
-from one of them: the picture behind it is real, and its label known.
+Labels of real pairs are missing at thin structures and in occlusions, where matchers err. An occluder
+inserted into both images has ground truth up to its edges, and so have the pixels that it occludes.
 """
 
 import math
@@ -22,35 +21,35 @@ from pamcli.training.redrawing import Picture, Values, filled
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
 Views = tuple[View, View]
-"""What the left and the right view see of a thing."""
+"""The left and right view of an occluder."""
 
-MOST = 4  # things put before a pair
-NEAREST = 0.4  # largest disparity of a thing, as a part of the picture's width
-_TRIALS = 4  # places tried for a thing, in front of all that is there
-_WRONG = 0.005  # share of what a thing covers that may be nearer than it: labels err
+MOST = 4  # maximum number of occluders in a pair
+NEAREST = 0.4  # maximum disparity of an occluder, as a fraction of the image width
+_TRIALS = 4  # attempts to place an occluder in front of everything it covers
+_WRONG = 0.005  # tolerated share of covered pixels that are nearer, because labels err
 
 
 class Thing(NamedTuple):
-    """A texture (4, FINER h, FINER w), colours times opacity, and where it stands in the left view."""
+    """An occluder: texture (4, FINER h, FINER w), premultiplied RGB and opacity, with its position."""
 
     texture: Tensor
     left: float
-    """Its left edge, pixels; pixel 0 reaches from -0.5 to 0.5."""
+    """Left edge, px; pixel 0 spans -0.5 to 0.5."""
     top: float
     disparity: float
-    """At its top left corner, pixels."""
+    """At the top left corner, px."""
     across: float
-    """Growth of the disparity from a column to the next."""
+    """Increase of the disparity per column."""
     down: float
 
     def views(self, height: int, width: int) -> Views:
-        """What both views see of it."""
+        """Render the occluder in both images."""
         return self.seen(height, width, from_right=False), self.seen(height, width, from_right=True)
 
     def seen(self, height: int, width: int, *, from_right: bool) -> View:
-        """What a view of this size sees of it: colours times opacity (H, W, 3), opacity and disparity (H, W).
+        """Render premultiplied colours (H, W, 3), opacity and disparity (H, W) in an image of this size.
 
-        Every pixel is the mean of FINER times FINER samples. The disparity is NaN outside of its frame.
+        Every pixel averages FINER x FINER samples. The disparity is NaN outside the frame of the occluder.
         """
         _, rows, texels = self.texture.shape
         corners = [self.disparity + a * texels / FINER + b * rows / FINER
@@ -79,15 +78,15 @@ class Thing(NamedTuple):
 
 
 def _window(first: float, last: float, side: int) -> slice:
-    """The pixels of a side that a thing from `first` to `last` touches, at least one."""
+    """Return the pixels of a side between `first` and `last`, at least one."""
     start = int(np.clip(math.floor(first) - 1, 0, side - 1))
     return slice(start, int(np.clip(math.ceil(last) + 1, start + 1, side)))
 
 
 def inserted(rng: Generator, example: Example) -> Example:
-    """A pair with up to `MOST` things in front of what is there, each at a random place nearer than that.
+    """Insert up to `MOST` occluders at random positions, each in front of what it covers.
 
-    The truth of the right view grows where there is one. A pair of which nothing is known stays as it is.
+    The right ground truth, if any, grows. Pairs without known disparities are unchanged.
     """
     if not np.isfinite(example.disparity).any():
         return example
@@ -103,7 +102,7 @@ def inserted(rng: Generator, example: Example) -> Example:
 
 
 def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
-    """A thing somewhere, nearer than what it covers of `behind` (H, W); None: it would be too near."""
+    """Return a random occluder in front of `behind` (H, W), or None if it would be too near."""
     height, width = behind.shape
     texture, slant = random_thing(rng, picture)
     rows, columns = (side / FINER for side in texture.shape[1:])
@@ -120,7 +119,7 @@ def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
 
 
 def _in_front(views: Views, behind: Values) -> bool:
-    """Whether a thing is nearer than what it covers in either view, but for a few pixels."""
+    """Return whether an occluder is nearer than what it covers in both images, except for a few pixels."""
     width = behind.shape[1]
     for from_right, (_, opacity, disparity) in enumerate(views):
         if from_right:
@@ -136,7 +135,7 @@ def _in_front(views: Views, behind: Values) -> bool:
 
 
 def _with(example: Example, views: Views, behind: Values) -> tuple[Example, Values]:
-    """The pair, and the left view's disparities without gaps, with the thing in front."""
+    """Insert an occluder into the pair and into the gap-free left disparities."""
     from_left, from_right = views
     own, there = from_left[1] > 0.5, from_right[1] > 0.5
     disparity = np.where(own, from_left[2], example.disparity)
@@ -160,7 +159,7 @@ def _mixed(view: Picture, colours: Values, opacity: Values) -> Picture:
 
 
 def _seen(disparity: Values, sign: int, own: Mask, other: Mask, before: Mask) -> Mask:
-    """Pixels that the other view sees, too; own, other: where the views show the thing."""
+    """Return the pixels visible in both images; own, other: where the images show the occluder."""
     width = disparity.shape[1]
     places = np.arange(width) + sign * np.nan_to_num(disparity)
     inside = np.isfinite(disparity) & (places >= 0) & (places <= width - 1)

@@ -1,4 +1,4 @@
-"""What a run leaves by name, its log (JSON lines and events for TensorBoard), and who else watches it."""
+"""Manage the files of a run folder, its log (JSON lines and TensorBoard events), and its observers."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
     from pamcli.training.validation import Validated
 
 Entry = Mapping[str, Any]
-"""A line of the log: `step`, and figures. Those of training have `loss`, those of validation `figure`."""
+"""A log line: `step` and values. Training lines have `loss`, validation lines `figure`."""
 
 
 class RunFolder:
-    """The folder of a run. Only the main process writes into it."""
+    """The folder of a run; only the main process writes into it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.recipe = path / "recipe.json"
-        """The whole recipe, and what it was made with."""
+        """The complete recipe, and the circumstances of the run."""
         self.log = path / "log.jsonl"
-        """A JSON object a line: figures of training and of validation."""
+        """Training and validation values, one JSON object per line."""
         self.checkpoints = path / "checkpoints"
         self.scenes = path / "scenes"
-        """Drawn scenes, while crops are taken of them; gone when the run is finished."""
+        """The scene cache; removed when the run is finished."""
         self.last = path / "last.safetensors"
         """The weights of the newest checkpoint."""
         self.best = path / "best.safetensors"
-        """The weights of the best validation."""
+        """The weights with the best validation."""
         self.labels = path / "labels"
-        """Disparities of a person's own pairs, where a recipe finds them first."""
+        """Pseudo-labels of the user's own pairs, if the recipe computes them."""
 
     @property
     def weights(self) -> Path:
-        """The best weights, where they were measured, else those of the newest checkpoint."""
+        """The best weights if validated, otherwise those of the newest checkpoint."""
         return self.best if self.best.is_file() else self.last
 
     def samples(self, step: int) -> Path:
-        """Folder of a validation's pictures."""
+        """Return the folder for the images of a validation."""
         return self.path / "validation" / f"step-{step:08d}"
 
     def require_new(self) -> None:
-        """Raise UsageError where something is there already, OutputError where nothing can be written."""
+        """Raise UsageError if the folder has contents, OutputError if it is not writable."""
         there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
-        # A run that is killed as it begins leaves .pam-...
+        # Runs killed at the start leave .pam-... files.
         if not all(name.startswith(".pam-") for name in there):
             hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
             raise UsageError(f"{shown(self.path)} holds something already", hint)
         check_writable(self.recipe)
 
     def require_run(self) -> None:
-        """Raise InputError where no run has begun."""
+        """Raise InputError if the folder has no run."""
         if not self.recipe.is_file():
             raise InputError(
                 f"{shown(self.path)} is no training run: it has no recipe.json", "give a run's folder"
@@ -74,17 +74,17 @@ class RunFolder:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Line:
-    """What must be right in a line of a log, for a run to go on from it."""
+    """The parts of a log line that must be valid for a run to resume."""
 
     step: Whole
     figure: Number | None = None
-    """Figure of a validation; None: no finite number, too."""
+    """Validation value; None = missing or not finite."""
 
 
 def read_entries(log: Path) -> list[Entry]:
-    """Every whole line of a log, oldest first; none where there is no log.
+    """Return every complete line of a log, oldest first; empty if there is no log.
 
-    The line at which a run was killed has no end, and is left out. Raises InputError naming a damaged line.
+    An unterminated last line, left by a kill, is skipped. Raises InputError that names a damaged line.
     """
     if not log.is_file():
         return []
@@ -98,25 +98,25 @@ def read_entries(log: Path) -> list[Entry]:
 
 
 class Journal:
-    """Writes the log of a run, line by line."""
+    """A writer of the log of a run, line by line."""
 
     def __init__(self, folder: RunFolder, step: int) -> None:
-        """Go on after `step` steps: what a run that was killed had logged beyond them is left out.
+        """Continue after `step` steps; later lines of a killed run are removed.
 
-        Raises InputError: a line is damaged; OutputError.
+        Raises InputError: a damaged line; OutputError.
         """
         from tensorboardX import SummaryWriter
 
         self.folder = folder
         self.entries = [entry for entry in read_entries(folder.log) if entry["step"] <= step]
-        """All lines up to now."""
+        """All lines so far."""
         write_atomically(folder.log, "".join(map(_line, self.entries)).encode())
-        # The suffix keeps apart two starts in one second.
+        # The suffix distinguishes two starts within one second.
         suffix = f".{step:08d}-{time.time_ns() % 10**9}"
         self._events = SummaryWriter(str(folder.path), purge_step=step + 1, filename_suffix=suffix)
 
     def write(self, entry: Entry) -> None:
-        """Append a line; its numbers become curves. Raises OutputError."""
+        """Append a line, also to the TensorBoard curves; raise OutputError on failure."""
         self.entries.append(entry)
         try:
             with self.folder.log.open("a", encoding="utf-8") as log:
@@ -127,7 +127,7 @@ class Journal:
             self._events.add_scalar(name, value, entry["step"])
 
     def picture(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
-        """Show a picture (H, W, 3) among the events."""
+        """Add an image (H, W, 3) to the TensorBoard events."""
         self._events.add_image(name, pixels, step, dataformats="HWC")
 
     def __enter__(self) -> Journal:
@@ -144,12 +144,12 @@ class Journal:
 
 
 def _line(entry: Entry) -> str:
-    """Numbers that JSON does not have become null."""
+    """Format a log line; values that JSON lacks become null."""
     return json.dumps(json.loads(json.dumps(entry), parse_constant=lambda name: None)) + "\n"
 
 
 def _flat(entry: Entry, prefix: str = "") -> dict[str, float]:
-    """Numbers of an entry by their path, as curves are called: "losses/refined"."""
+    """Return the numbers of an entry by path, as curves are named: "losses/refined"."""
     found: dict[str, float] = {}
     for key, value in entry.items():
         if isinstance(value, Mapping):
@@ -166,28 +166,28 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 class Observer(Protocol):
-    """Who watches a run, as the command line does."""
+    """An observer of a run, such as the command line."""
 
     def started(self, step: int, steps: int) -> None:
-        """The run begins, or goes on after `step` steps."""
+        """Handle the start of a run, or its continuation after `step` steps."""
         return
 
     def stepped(self, step: int) -> None:
-        """A step is done; nothing is known of it."""
+        """Handle the end of a step, whose values are not known yet."""
         return
 
     def logged(self, entry: Entry) -> None:
-        """A line of the log was written."""
+        """Handle a new log line."""
         return
 
     def validated(self, step: int, validated: Validated, best: bool) -> None:
-        """The network was measured; best: as never before."""
+        """Handle a validation; `best`: better than all before."""
         return
 
     def informed(self, message: str) -> None:
-        """Something that a person should know."""
+        """Show a message to the user."""
         return
 
 
 class NoObserver(Observer):
-    """Does nothing, for other processes than the main one."""
+    """An observer without reaction, for all processes but the main one."""

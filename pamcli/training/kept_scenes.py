@@ -1,7 +1,6 @@
-"""Drawn scenes, kept on disk while crops are taken of them: drawing one costs more than to learn from it.
+"""Cache rendered scenes on disk for several crops each, because rendering costs more than learning.
 
-Which scene an example takes is a function of its position alone. So nothing is lost with a file: a scene that
-is not there is drawn again.
+The scene of an example depends on its position only, so a missing file is simply rendered again.
 """
 
 import io
@@ -18,33 +17,33 @@ from pamcli.errors import OutputError
 from pamcli.files.atomic import write_atomically
 from pamcli.training.recipe import Drawing
 
-_SCENES = 5  # the random stream of a seed, of those in `examples`
+_SCENES = 5  # random stream of a seed, among those in `examples`
 
-LATE = 64  # scenes that stay a while longer: other processes may be behind
-PASSED_OVER = 8  # and by chance no example takes some, whose turn it would be to remove others
+LATE = 64  # retired scenes kept longer, for processes that lag behind
+PASSED_OVER = 8  # further ones, as random choice may skip the scenes that trigger removal
 
 
 @dataclass(frozen=True)
 class KeptScenes:
-    """Scenes of one source. Several processes may share the folder."""
+    """The scene cache of one source; several processes may share the folder."""
 
     source: Source
     drawing: Drawing
     seed: int
     pace: float
-    """New scenes for each position of the run."""
+    """New scenes per position of the run."""
     folder: Path | None
-    """None: each is drawn whenever it is asked for."""
+    """Cache folder; None renders a scene for each request."""
     prefix: str = ""
-    """Beginning of the files' names: sources that share a folder have one each."""
+    """File name prefix, unique per source in the folder."""
 
     def number(self, position: int) -> int:
-        """Which scene the example at a position takes: one of the newest `kept`, by chance."""
+        """Choose the scene number for a position at random among the newest `kept`."""
         oldest = int(position * self.pace)
         return oldest + int(default_rng((self.seed, position, _SCENES)).integers(self.drawing.kept))
 
     def scene(self, position: int) -> Sample:
-        """The scene for a position, as it was drawn once. Raises InputError: a damaged texture."""
+        """Load or render the scene for a position; raise InputError for a damaged texture."""
         number = self.number(position)
         height, width = self.drawing.sizes[number % len(self.drawing.sizes)]
         if self.folder is None:
@@ -52,7 +51,7 @@ class KeptScenes:
         if (kept := _read(self._path(self.folder, number))) is not None:
             return kept
         made = self.source.draw(self.seed, number, height, width)
-        with suppress(OutputError):  # a disk that is full costs time and no more
+        with suppress(OutputError):  # a full disk only costs time
             write_atomically(self._path(self.folder, number), _stored(made))
         last = number - self.drawing.kept - LATE
         for old in range(last - PASSED_OVER, last + 1):
@@ -71,7 +70,7 @@ def _stored(sample: Sample) -> bytes:
 
 
 def _read(path: Path) -> Sample | None:
-    """None: it is not there, or damaged."""
+    """Load a scene; return None if the file is missing or damaged."""
     try:
         with path.open("rb") as file, np.load(file) as stored:
             return Sample(str(stored["name"]), **{key: stored[key] for key in stored.files if key != "name"})

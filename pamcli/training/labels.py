@@ -1,8 +1,8 @@
-"""Labels for real pairs without a truth: what the network and block matching find, as far as they agree.
+"""Compute pseudo-labels of real pairs, where a network and block matching agree.
 
-The network sees the pair enlarged, at which it errs less than at its own size. A pixel has a label where its
-disparities of both views are consistent, and block matching finds none, or about the same. A second network
-can be asked instead of block matching, which then must have found about the same, from both views, too.
+The network matches the upscaled pair, which is more accurate. A pixel gets a label if its disparities in both
+images are consistent, and block matching has a similar disparity or none. A second network can replace block
+matching; it must then have a similar disparity, consistent in both images.
 """
 
 import hashlib
@@ -29,21 +29,21 @@ from pamcli.imaging.raster import exif_notes
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import files_behind
 
-LARGEST = (1250, 900)  # width and height to which larger pictures are reduced
-PIXELS = 1_100_000  # up to which the network sees them enlarged, ...
-MOST_ENLARGED = 2.0  # ... and at most so many times
-MOST_DISPARITY = 207  # that block matching looks for, pixels
-LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
-MIRRORED = "-mirrored"  # what is added to the names of mirrored pairs
-PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, and suffixes of the files in them
+LARGEST = (1250, 900)  # width and height to which larger images are reduced
+PIXELS = 1_100_000  # maximum number of pixels when upscaling for the network, ...
+MOST_ENLARGED = 2.0  # ... and maximum factor
+MOST_DISPARITY = 207  # of block matching, px
+LEAST = 0.3  # minimum share of labelled pixels for a pair to be used
+MIRRORED = "-mirrored"  # name suffix of mirrored pairs
+PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, with their file suffixes
 Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 LOG = logging.getLogger("pamcli")
 MADE_FROM = "labels of the images with sha256 "  # in the notes of labelled images
-CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
+CONTRADICTION = 2.0  # minimum difference that prevents a label, px
 
 
 def label_files(folder: Path, name: str) -> dict[str, Path]:
-    """Files of a labelled pair, in the order in which they are written: the last one makes it a pair."""
+    """Return the files of a labelled pair in writing order; the last one completes the pair."""
     flat = name.replace("/", "_")
     return {part: folder / part / f"{flat}{suffix}" for part, suffix in PARTS.items()}
 
@@ -57,13 +57,13 @@ def to_label(
     networks: Sequence[str | Path | None] = (),
     truths: Iterable[Path] = (),
 ) -> dict[str, tuple[int, bool]]:
-    """Names of the pairs that are to be labelled into a folder; logs how many are there already.
+    """Return the pairs to label with their source indices and mirroring; log how many exist already.
 
-    With each go its place in the source, and whether it is mirrored.
-    mirrored: each pair a second time, left for right, its views exchanged. overwrite: those, too, that are
-    there. networks: what they are read from. truths: what the source knows beside its pictures.
-    Raises UsageError: pairs with a truth at every pixel, of two names that become one, in that folder, or
-    whose images are not those that were labelled: some, without `overwrite`, or all; InputError.
+    `mirrored`: label each pair again, mirrored with its images exchanged. `overwrite`: relabel existing
+    pairs.
+    `networks`: files that networks are loaded from. `truths`: ground-truth files of the source. Raises
+    UsageError: ground truth at every pixel, colliding names, pairs inside that folder, or images that changed
+    since labelling (some without `overwrite`, or all); InputError.
     """
     if source.endless:
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
@@ -81,7 +81,7 @@ def to_label(
         if (other := named.setdefault(label_files(folder, name)["right"], name)) != name:
             said = f"{shown(other)} and {shown(name)} would have their labels in one file"
             raise UsageError(said, "rename one of them")
-    # A run that is killed leaves one such pair; more are files of somebody else.
+    # A killed run leaves one such pair; more are foreign files.
     files = {name: label_files(folder, name) for name in wanted}
     begun = [name for name, each in files.items() if any(map(Path.exists, each.values()))]
     there = {name for name in begun if all(map(Path.exists, files[name].values()))}
@@ -108,13 +108,12 @@ def to_label(
 
 
 def _views(sample: Sample, mirrored: bool) -> Views:
-    """Return the views of a pair, of 8 bits, exchanged and turned over where it is mirrored."""
+    """Return the 8-bit images of a pair, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
     return eight_bits(views[0]), eight_bits(views[1])
 
 
 def _hash(views: Views) -> str:
-    """Return the sha256 of two views, by which labels say what they were made from."""
     digest = hashlib.sha256()
     for view in views:
         digest.update(f"{view.shape}".encode() + np.ascontiguousarray(view).tobytes())
@@ -122,7 +121,7 @@ def _hash(views: Views) -> str:
 
 
 def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, Path]) -> bool:
-    """Whether labels were made from other images than a pair has now; says where that cannot be known."""
+    """Return whether labels were made from images other than the present ones; log if unknown."""
     try:
         views = _views(source.load(index), mirrored)
         labelled = [read_picture(files[side]) for side in ("left", "right")]
@@ -134,7 +133,7 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
     noted = exif_notes(labelled[1].exif).get(Base.ImageDescription)
     if isinstance(noted, str) and noted.startswith(MADE_FROM):
         return noted.removeprefix(MADE_FROM) != _hash(views)
-    both = zip(map(_reduced, views), labelled, strict=True)  # of an earlier version, which noted nothing
+    both = zip(map(_reduced, views), labelled, strict=True)  # earlier versions noted no hash
     return not all(np.array_equal(view, eight_bits(each.pixels)) for view, each in both)
 
 
@@ -146,10 +145,10 @@ def label_pairs(
     *,
     second: StereoMatcher | None = None,
 ) -> Iterator[tuple[str, float | InputError]]:
-    """Label pairs of a source (`to_label`), and write them into a folder, without those below `LEAST`.
+    """Label the `wanted` pairs of a source (`to_label`) and write them into a folder.
 
-    second: as in `find_labels`.
-    Yields the name of each, with the share of its pixels that have a label, or why it cannot be labelled.
+    `second`: as in `find_labels`. Yields the name of each pair with its share of labelled pixels, or its
+    InputError; pairs below `LEAST` are not written.
     """
     for name, (index, mirrored) in wanted.items():
         try:
@@ -168,7 +167,7 @@ def label_pairs(
                 content[side] = encode_picture(Picture(view, exif=notes.tobytes()), ".png", name=name)
             for part, file in label_files(folder, name).items():
                 write_atomically(file, content[part])
-        else:  # earlier labels would be learned from
+        else:  # outdated labels would be learned
             earlier = [file for file in reversed(label_files(folder, name).values()) if file.exists()]
             for file in earlier:
                 file.unlink()
@@ -183,9 +182,9 @@ def find_labels(
     right: NDArray[np.uint8],
     second: StereoMatcher | None = None,
 ) -> NDArray[np.float32]:
-    """Find the labels (H, W) of a pair (H, W, 3), pixels, NaN where there is none. Raises as `StereoMatcher`.
+    """Compute the pseudo-labels (H, W) of a pair (H, W, 3), px, NaN = none; raise as `StereoMatcher`.
 
-    second: another network, which is asked instead of block matching. Sets `match_size` of the matchers.
+    `second`: another network instead of block matching. Sets `match_size` of the matchers.
     """
     found = _found_from_both_views(matcher, left, right)
     if second is not None:
@@ -204,23 +203,22 @@ def _found_from_both_views(
 
 
 def alike(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean (H, W) of what two networks found, pixels, NaN where one has none or they contradict each other.
+    """Return the mean (H, W) of two networks' disparities, px, NaN where missing or inconsistent.
 
-    Fewer labels than by `agreed` are wrong: on KITTI 1.5 % instead of 1.8 (D1). Two pixels more in a hundred
-    have none.
+    Fewer labels are wrong than with `agreed`: 1.5 % instead of 1.8 % on KITTI (D1), for 2 % fewer labels.
     """
-    same = np.abs(first - second) <= CONTRADICTION  # never where one of them is NaN
+    same = np.abs(first - second) <= CONTRADICTION  # False for NaN
     return np.where(same, (first + second) / 2, np.float32(np.nan)).astype(np.float32)
 
 
 def agreed(network: NDArray[np.float32], blocks: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Labels (H, W) from what the network found, and block matching, NaN where nothing.
+    """Combine network and block matching into labels (H, W), NaN = none.
 
-    Their mean where they agree, and the network's where block matching has none. Where that alone has one,
-    there is no label: it was wrong at one pixel in five (KITTI) or three (Middlebury).
+    Labels are the mean where both agree, and the network's where block matching has none. Pixels that only
+    block matching knows get no label: one in five (KITTI) or three (Middlebury) was wrong.
     """
     label = np.where(np.isfinite(blocks), (network + blocks) / 2, network)
-    contradicted = np.abs(network - blocks) > CONTRADICTION  # never where one of them is NaN
+    contradicted = np.abs(network - blocks) > CONTRADICTION  # False for NaN
     return np.where(contradicted, np.float32(np.nan), label).astype(np.float32)
 
 

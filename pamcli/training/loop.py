@@ -1,8 +1,8 @@
-"""The training loop, one for both tasks.
+"""Run the training loop, shared by both tasks.
 
-A step is a function of the state and of its number alone: the data and the learning rate follow from the
-number, the state is what a checkpoint holds. So a run that was stopped, or killed, goes on bit for bit.
-Figures of the steps add up on the device; the host looks at them only where they are logged.
+A step depends only on the state and its number: data and learning rate follow from the number, and a
+checkpoint holds the state. Stopped or killed runs therefore resume bit for bit. Values of the steps add up on
+the device and reach the host only when logged.
 """
 
 import datetime
@@ -42,25 +42,25 @@ Reason = Literal["interrupted", "terminated", "time"]
 
 
 def reason_of(stop: "Stop", processes: Processes) -> Reason:
-    """Why all processes end, one of which was asked to: asked of all, whose clocks differ by a moment."""
+    """Return the common reason for stopping, as the clocks of the processes differ slightly."""
     signalled = processes.any_of(stop.reason in ("interrupted", "terminated"))
     return stop.reason or ("terminated" if signalled else "time")
 
 
 class Stop:
-    """A wish to end, by signal or clock, that is looked at between steps."""
+    """A request to stop, by signal or time limit, checked between steps."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         self._deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self._reason: Reason | None = None
 
     def ask(self, reason: Reason) -> None:
-        """May be called by a signal's handler."""
+        """Request a stop; safe in signal handlers."""
         self._reason = self._reason or reason
 
     @property
     def reason(self) -> Reason | None:
-        """Why to end; None = go on."""
+        """Reason to stop; None = continue."""
         if self._reason is None and self._deadline is not None and time.monotonic() >= self._deadline:
             self._reason = "time"
         return self._reason
@@ -68,13 +68,13 @@ class Stop:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended."""
+    """The end of a run."""
 
     step: int
     stopped: Reason | None
-    """None: it is finished."""
+    """Reason for stopping; None = finished."""
     gained: Gain | None = None
-    """None unless it is finished and was measured before its first step, too."""
+    """Improvement; None unless finished and also measured before the first step."""
 
 
 class Trainer:
@@ -92,8 +92,10 @@ class Trainer:
         *,
         measures: bool = False,
     ) -> None:
-        """network: on its device; loss: of a batch alone (`distributed.wrap`). about: recipe and data, the
-        beginning of what the weights files say of their training. measures: on pairs that are kept aside.
+        """Prepare the training of a network on its device.
+
+        `loss`: function of a batch only (`distributed.wrap`). `about`: recipe and data, for the training note
+        in the weights file. `measures`: validate on held-out pairs.
         """
         self.measures = measures or bool(recipe.validation)
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
@@ -108,11 +110,11 @@ class Trainer:
 
     @property
     def kept(self) -> dict[str, Tensor]:
-        """The weights that are validated and kept."""
+        """Return the weights to validate and save."""
         return (self.network if self.average is None else self.average.module).state_dict()
 
     def state(self) -> Checkpoint:
-        """All that `restore` needs."""
+        """Return the complete state for `restore`."""
         return Checkpoint(
             step=self.step,
             network=self.network.state_dict(),
@@ -124,7 +126,7 @@ class Trainer:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same recipe. Raises ModelError: it is another one's, or damaged."""
+        """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
         with fitting(checkpoint):
             self.network.load_state_dict(checkpoint.network)
             if self.average is not None:
@@ -133,9 +135,9 @@ class Trainer:
             self.optimizer.load_state_dict(checkpoint.optimizer)
             for parameter, moments in self.optimizer.state.items():
                 for moment in moments.values():
-                    moment.expand_as(parameter)  # a count of steps fits, too
+                    moment.expand_as(parameter)  # raises for wrong shapes; step counts pass
             for group in self.optimizer.param_groups:
-                group.setdefault("factor", 1.0)  # a checkpoint from before there were several groups
+                group.setdefault("factor", 1.0)  # earlier versions had one group only
                 if group.setdefault("muon", False) != (self.recipe.optimizer == "muon"):
                     raise KeyError("moments of another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
@@ -144,14 +146,14 @@ class Trainer:
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
     def take_step(self, batch: StepBatch) -> tuple[dict[str, Tensor], Tensor]:
-        """One step; returns this process's shares of the terms and the gradient's norm, on the device.
+        """Take one step; return this process's shares of the terms and the gradient norm, on the device.
 
-        Raises DeviceError where the batch does not fit into memory.
+        Raises DeviceError: the batch does not fit into memory.
         """
         self.rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate * group["factor"]
-        # float32 is float32 in the backward pass, too, which runs outside of `autocast`.
+        # Use full float32 also in the backward pass, which runs outside of `autocast`.
         exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
         height, width = batch.left.shape[-2:]
@@ -189,9 +191,9 @@ class Trainer:
         stop: Stop,
         observer: Observer,
     ) -> RunEnd:
-        """Take the steps that are left, one a batch. journal: of the main process alone, which writes.
+        """Take the remaining steps, one per batch. journal: only in the main process, which writes.
 
-        Raises PamError: loss or weights are not finite, no memory, a disk that is full.
+        Raises PamError: loss or weights that are not finite, no memory, or a full disk.
         """
         writer = _Writer(self, folder, journal, validator, stop, observer)
         writer.mend()
@@ -219,7 +221,7 @@ class Trainer:
                 writer.checkpoint()
             if measure:
                 writer.validate()
-                # Asked in the meantime: the measuring was given up, and begins again where the run goes on.
+                # Measuring stopped on request; it restarts when the run resumes.
                 asked = self.processes.any_of(stop.reason is not None)
                 if asked and not keep:
                     writer.checkpoint()
@@ -235,7 +237,7 @@ class Trainer:
 
 @dataclass(frozen=True)
 class _Writer:
-    """What a run leaves on the way; only the main process writes."""
+    """A writer of the files of a run; only the main process writes."""
 
     trainer: Trainer
     folder: RunFolder
@@ -245,7 +247,7 @@ class _Writer:
     observer: Observer
 
     def log(self, sums: "_Sums") -> None:
-        """Log the steps. Raises PamError where loss or gradient was not finite: nothing of it is kept."""
+        """Log the steps; raise PamError and save nothing if a loss or gradient is not finite."""
         trainer, recipe = self.trainer, self.trainer.recipe
         broken = sums.broken(count_gradient=not trainer.scaler.is_enabled())
         if trainer.processes.any_of(broken is not None):
@@ -274,7 +276,7 @@ class _Writer:
         self.observer.logged(entry)
 
     def checkpoint(self) -> None:
-        """Save the state and its weights. Raises PamError where a weight is not finite, OutputError."""
+        """Save state and weights; raise PamError for weights that are not finite, or OutputError."""
         if self.journal is None:
             return
         state = self.trainer.state()
@@ -286,7 +288,7 @@ class _Writer:
         self.export(None, last=True)
 
     def mend(self) -> None:
-        """Do what a killed run had left to do after its last checkpoint: remove the oldest, write weights."""
+        """Complete what a killed run left after its last checkpoint: remove the oldest, write weights."""
         trainer = self.trainer
         if self.journal is None or not trainer.step:
             return
@@ -299,7 +301,7 @@ class _Writer:
             self.export(None, last=True)
 
     def export(self, validated: Validated | None, *, last: bool) -> None:
-        """The averaged weights, as last or as best."""
+        """Write the averaged weights as last or best."""
         trainer = self.trainer
         text = f"{trainer.about}; {trainer.step} of {trainer.steps} steps"
         if validated is not None:
@@ -308,7 +310,7 @@ class _Writer:
         save_network(stored_weights(trainer.kept), model_spec(trainer.recipe, text), path)
 
     def validate(self) -> None:
-        """Measure the weights as they are kept, unless the run is to stop in the meantime."""
+        """Validate the averaged weights, unless a stop is requested meanwhile."""
         if self.journal is None or self.validator is None:
             return
         trainer, step = self.trainer, self.trainer.step
@@ -327,7 +329,7 @@ class _Writer:
         save_pictures(self.folder.samples(step), validated)
         for name, pixels in validated.pictures.items():
             self.journal.picture(step, name, pixels)
-        # Last: where the log says so, all of it has been done.
+        # Write this last: a log line means that the validation is complete.
         self.journal.write({"step": step, "figure": validated.figure, "validation": validated.figures})
         self.observer.validated(step, validated, best)
 
@@ -348,7 +350,7 @@ class _StoppedError(Exception):
 
 
 class _Sums:
-    """Sums of terms, the gradient's norm and the time over a few steps, on the device."""
+    """Sums of terms, gradient norm and time over several steps, on the device."""
 
     def __init__(self) -> None:
         self.begin()
@@ -363,7 +365,7 @@ class _Sums:
         return max(time.monotonic() - self._since, 1e-9)
 
     def timed(self, batches: Iterator[StepBatch]) -> Iterator[StepBatch]:
-        """The batches; what each has to be waited for is added up."""
+        """Yield the batches and add up the waiting time."""
         while True:
             asked = time.monotonic()
             batch = next(batches, None)
@@ -373,7 +375,6 @@ class _Sums:
             yield batch
 
     def __len__(self) -> int:
-        """Steps."""
         return len(self._figures)
 
     def add(self, step: int, batch: StepBatch, values: dict[str, Tensor], norm: Tensor) -> None:
@@ -383,14 +384,14 @@ class _Sums:
         self.prepared += batch.prepared
 
     def broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
-        """The first step with a figure that is not finite, and which; None = all are."""
+        """Return the first step with a value that is not finite, and its name; None if all are finite."""
         names = self._names if count_gradient else self._names[:-1]
         steps = list(self._figures)
         broken = ~torch.stack(list(self._figures.values()))[:, : len(names)].isfinite()
         return next(((steps[row], names[column]) for row, column in broken.nonzero().tolist()), None)
 
     def means(self, processes: Processes) -> dict[str, float]:
-        """Over the steps; of the terms all processes' shares together."""
+        """Return the means over the steps; terms are summed over the processes."""
         *terms, norm = torch.stack(list(self._figures.values())).sum(0).tolist()
         sums = zip(self._names, [*processes.sum_of(terms), norm], strict=True)
         return {name: sum_ / len(self._figures) for name, sum_ in sums}

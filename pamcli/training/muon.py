@@ -1,9 +1,9 @@
-"""Muon: matrices of weights are moved by the same amount in all of their directions.
+"""Implement the optimizer Muon, which moves weight matrices equally in all of their directions.
 
-Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): the mean of a layer's
-gradients is replaced by the nearest matrix whose singular values are alike, so that directions which the
-gradients seldom have are learned, too. torch's own takes matrices alone: all other weights would need another
-optimizer, with checkpoints of its own.
+Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): the averaged gradient of a
+layer is replaced by the nearest matrix with equal singular values, so that rare gradient directions are
+learned too. torch's own version accepts only matrices; all other weights would need another optimizer with
+separate checkpoints.
 """
 
 from collections.abc import Callable
@@ -15,22 +15,22 @@ from torch import Tensor
 
 MOMENTUM = 0.95
 SMALLEST = 16
-"""Rows or columns of a matrix of weights below which it is AdamW's, as depthwise layers are."""
+"""Minimum rows and columns of a weight matrix; smaller ones, such as depthwise layers, use AdamW."""
 OF_ADAMW = 0.2
-"""Root mean square of AdamW's changes, in learning rates: so that one rate suits both."""
+"""Root mean square of AdamW's updates, in learning rates, so that one rate suits both."""
 ITERATIONS = 5
-COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of Newton and Schulz's iteration, as the authors of Muon chose them
+COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of the Newton-Schulz iteration, by Muon's authors
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, but convolutions' weights (O, I, h, w) that are no small matrices (O, I h w) move by Muon.
+    """AdamW, except that larger convolution weights (O, I, h, w), as matrices (O, I h w), move by Muon.
 
-    AdamW's betas say nothing of these, and a limit of the gradient's norm hardly anything.
+    AdamW's betas do not affect the latter, and gradient clipping hardly does.
     """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take a step by the gradients, which stay as they are. There is no `closure`."""
+        """Take a step without changing the gradients; `closure` is not supported."""
         assert closure is None
         matrices = [
             (group, weights, weights.grad)
@@ -39,7 +39,7 @@ class Muon(torch.optim.AdamW):
             if weights.grad is not None and is_matrix(weights)
         ]
         for _, weights, _ in matrices:
-            weights.grad = None  # AdamW leaves them alone
+            weights.grad = None  # AdamW skips weights without gradient
         super().step()
         matrices.sort(key=lambda each: each[1].shape)
         for shape, alike in groupby(matrices, key=lambda each: each[1].shape):
@@ -54,9 +54,9 @@ class Muon(torch.optim.AdamW):
                 weights.sub_(change, alpha=group["lr"])
 
     def _mean(self, weights: Tensor, gradient: Tensor) -> Tensor:
-        """The moving mean of a layer's gradients, with this one."""
+        """Update and return the moving average of a layer's gradients."""
         state = self.state[weights]
-        if not state:  # with a count of steps, which AdamW asks for of all that it reads from a checkpoint
+        if not state:  # AdamW requires a step count in checkpoints
             state |= {"step": torch.zeros(()), "mean": torch.zeros_like(gradient)}
         state["step"] += 1
         mean: Tensor = state["mean"]
@@ -64,14 +64,14 @@ class Muon(torch.optim.AdamW):
 
 
 def is_matrix(weights: Tensor) -> bool:
-    """Whether Muon moves these weights: a convolution's that are no small matrix."""
+    """Return whether Muon moves these weights: those of convolutions that are not small."""
     return weights.ndim == 4 and min(weights.flatten(1).shape) >= SMALLEST
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """About the nearest matrices (..., m, n) whose singular values are alike.
+    """Compute approximately the nearest matrices (..., m, n) with equal singular values.
 
-    These come to lie between 0.7 and 1.2, but for those that were below a five hundredth of the norm.
+    Singular values end between 0.7 and 1.2, unless they were below 1/500 of the norm.
     """
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]

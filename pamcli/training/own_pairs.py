@@ -1,8 +1,8 @@
-"""A person's own pairs, without a truth: labels to learn from, and pairs kept aside to measure on.
+"""Train on the user's own pairs without ground truth: pseudo-labels and held-out pairs.
 
-The labels are those of `labels`, by the network that a run begins with. On the pairs kept aside, weights are
-measured against what block matching alone is sure of. That is no truth: it errs, too, and knows nothing of
-bare walls. It ranks weights that are far apart as a truth does; small differences are chance (`CLEARLY`).
+`labels` computes the labels with the initial network. Weights are validated on held-out pairs against
+confident block matching. This is not ground truth: it errs too, and lacks textureless areas. It ranks clearly
+different weights as ground truth does; small differences are noise (`CLEARLY`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,24 +23,24 @@ from pamcli.inference.match_size import matched_size, resized
 
 FEWEST = 5
 MOST_ASIDE, MOST_LEARNED = 16, 100
-"""Pairs. Of fewer than the first none are kept aside; the others bound the time of labels and measuring."""
+"""Maximum numbers of held-out and of training pairs, which bound the time for labelling and validation."""
 
-SEARCHED = 0.25  # of the width, by block matching
+SEARCHED = 0.25  # search range of block matching, as a fraction of the width
 BLOCK_PIXELS = 1_000_000
-"""Pixels of the pictures that block matching alone looks at, which takes up to 2 GB of memory so."""
+"""Maximum number of pixels for block matching alone, which then uses up to 2 GB of memory."""
 
 REMARK = " kept aside, against block matching"
 
 CLEARLY = 0.1
-"""Share by which D1 on the pairs kept aside must have fallen for new weights to count as better.
+"""Minimum relative decrease of D1 on the held-out pairs for new weights to count as better.
 
-Against block matching four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on ten KITTI pairs, with the truth
-5.4, 6.8, 9.7 and 20.3 %. A small difference was uncertain by 0.2 points, a seventeenth.
+Against block matching, four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on ten KITTI pairs; against
+ground truth 5.4, 6.8, 9.7 and 20.3 %. The uncertainty of a small difference was 0.2 points, or 1/17.
 """
 
 
 class OwnPairs(Source):
-    """Some pairs of a data set, in the size in which they are matched, with disparities from a folder."""
+    """Pairs of a data set at matching resolution, with disparities from a folder."""
 
     def __init__(self, source: Source, indices: Sequence[int], folder: Path) -> None:
         self.source, self.indices, self.folder = source.without_truth(), tuple(indices), folder
@@ -48,22 +48,22 @@ class OwnPairs(Source):
         self.spec = source.spec
 
     def label_of(self, index: int) -> Path:
-        """The file of a pair's disparities."""
+        """Return the file of a pair's disparity map."""
         return self.folder / f"{self.indices[index]:06d}.tif"
 
     def unlabelled(self) -> int:
-        """How many pairs have no disparities yet."""
+        """Return the number of pairs without a disparity map."""
         return sum(not self.label_of(index).exists() for index in range(len(self)))
 
     def views(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Both pictures (H, W, 3). Raises InputError."""
+        """Load both images (H, W, 3); raise InputError on failure."""
         sample = self.source.load(self.indices[index])
         size = matched_size("auto", *sample.left.shape[:2])
         views = [resized(eight_bits(view), *size) for view in (sample.left, sample.right)]
         return eight_bits(views[0]), eight_bits(views[1])
 
     def load(self, index: int) -> Sample:
-        """Load a pair with its label. Raises InputError also where that is gone or damaged."""
+        """Load a pair with its label; raise InputError, also if the label is missing or damaged."""
         left, right = self.views(index)
         path = self.label_of(index)
         try:
@@ -79,11 +79,10 @@ class OwnPairs(Source):
 
 
 def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPairs | None]:
-    """The pairs to learn from, and those kept aside, evenly spaced; None: there are too few for that.
+    """Split the pairs into those for training and evenly spaced held-out ones, None if there are too few.
 
-    Where there are more than are learned from, neighbours of those aside are left out first: the next frames
-    of a video are almost the same pictures.
-    folder: where the labels of both are to lie.
+    If there are more pairs than needed, neighbours of held-out pairs are dropped first, because adjacent
+    video frames are nearly equal. `folder`: the place for the labels of both.
     """
     count = len(source)
     aside: list[int] = []
@@ -102,7 +101,7 @@ def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPair
 
 
 def said_of(learned: OwnPairs, aside: OwnPairs | None) -> list[str]:
-    """What a person should know of the choice, a line each."""
+    """Return messages about the selection, one per line."""
     count = len(learned.source)
     if aside is None:
         return [
@@ -116,20 +115,20 @@ def said_of(learned: OwnPairs, aside: OwnPairs | None) -> list[str]:
 
 
 def any_label(pairs: OwnPairs) -> bool:
-    """Whether any pixel of them has a label that counts. Raises InputError: a file is gone or damaged."""
+    """Return whether any pixel has a positive label; raise InputError for a missing or damaged file."""
     truths = (pairs.load(index).disparity for index in range(len(pairs)))
     return any(truth is not None and bool((truth > 0).any()) for truth in truths)
 
 
 Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
-"""Finds the disparities (H, W) of both views (H, W, 3), NaN where there are none."""
+"""Computes the disparity map (H, W) of two images (H, W, 3), NaN = unknown."""
 
 
 def write_labels(labelled: OwnPairs, find: Find, indices: Iterable[int], go_on: Callable[[], bool]) -> bool:
-    """Find the disparities of pairs that have none yet.
+    """Compute the disparity maps of the pairs that have none yet.
 
-    go_on: asked before every pair; once it says no, the rest is left undone and the result is False.
-    Raises InputError, OutputError, DeviceError.
+    `go_on`: called before every pair; if it returns False, stop and return False. Raises InputError,
+    OutputError, DeviceError.
     """
     for index in indices:
         if not go_on():
@@ -140,9 +139,9 @@ def write_labels(labelled: OwnPairs, find: Find, indices: Iterable[int], go_on: 
 
 
 def sure_disparity(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Disparities (H, W) of a pair (H, W, 3) where block matching is sure of them, pixels; NaN elsewhere.
+    """Return the disparity map (H, W) of a pair (H, W, 3) where block matching is confident, px; else NaN.
 
-    It is searched in pictures of at most `BLOCK_PIXELS`: it takes four bytes for every pixel and disparity.
+    Images are reduced to `BLOCK_PIXELS`, as block matching needs four bytes per pixel and disparity.
     """
     height, width = left.shape[:2]
     times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)

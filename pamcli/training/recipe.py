@@ -1,8 +1,7 @@
-"""What a recipe is: everything that decides what a training run computes, as plain values.
+"""Define recipes: all values that determine the result of a training run.
 
-A recipe does not say where a run goes, on which device, with how many worker processes or for how long: the
-same recipe gives the same run anywhere. Learning rates are pure functions of the step, so that a resumed run
-needs no state of them.
+Output folder, device, number of workers and time limit are not part of a recipe, so it gives the same run
+anywhere. Learning rates are pure functions of the step, so a resumed run needs no state of them.
 """
 
 import math
@@ -29,7 +28,7 @@ from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
-ONE_CYCLE_START = 1 / 25  # where one-cycle's rise begins, as a part of the peak
+ONE_CYCLE_START = 1 / 25  # initial rate of one-cycle, relative to the peak
 
 Side = Annotated[int, Field(ge=8, le=65_536)]
 
@@ -37,21 +36,21 @@ Side = Annotated[int, Field(ge=8, le=65_536)]
 @checked
 @dataclass(frozen=True)
 class Schedule:
-    """How the learning rate moves over a run; positions are parts of the run in [0, 1].
+    """A learning-rate schedule; positions are fractions of the run in [0, 1].
 
     constant: the peak. step: times `factor` at each of `milestones`. cosine: down to `final` times the peak.
-    one-cycle: up from 1/25 of the peak during `warmup`, then cosine down to `final` times the peak.
-    Raises UsageError: a kind that does not exist, a number out of its range.
+    one-cycle: up from 1/25 of the peak during `warmup`, then cosine down to `final` times the peak. Raises
+    UsageError: unknown kind, or a value out of its range.
     """
 
     kind: Kind = "constant"
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Part of the run in which the rate rises in a straight line (for one-cycle: as half a cosine)."""
+    """Fraction of the run with a linearly rising rate (one-cycle: half a cosine)."""
     milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     final: Share = 0.0
     hold: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Part of the run until which a cosine stays at the peak."""
+    """Fraction of the run for which a cosine stays at the peak."""
 
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(self.milestones):
@@ -59,10 +58,10 @@ class Schedule:
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
-    """Learning rate of step 0, 1, ..., steps - 1 of a run of `steps`."""
+    """Return the learning rate of step 0, 1, ..., steps - 1 of a run of `steps`."""
     done = step / steps
     if schedule.warmup and done < schedule.warmup:
-        # The first step already moves: its rate is that of the end of its own stretch.
+        # Use the rate at the end of the step's interval, so that the first step already moves.
         risen = min((step + 1) / (schedule.warmup * steps), 1.0)
         if schedule.kind == "one-cycle":
             return peak * _between(ONE_CYCLE_START, 1.0, risen)
@@ -76,114 +75,115 @@ def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> flo
 
 
 def _between(start: float, end: float, part: float) -> float:
-    """Half a cosine from `start` (part 0) to `end` (part 1)."""
+    """Interpolate by half a cosine from `start` (part 0) to `end` (part 1)."""
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
 @checked
 @dataclass(frozen=True)
 class Size:
-    """Steps of another crop, of as many pairs as have as many pixels as the batch.
+    """A further crop size for some of the steps, with about as many pixels per step.
 
-    Small ones are many and teach features, wide ones have rows as long as those of real pictures.
+    Many small crops teach features; wide crops have rows as long as those of real images.
     """
 
     crop: tuple[Side, Side]
     """Height and width."""
     shares: tuple[Share, ...]
-    """Shares of the steps, in each of the run's phases."""
+    """Shares of the steps, per phase of the run."""
 
 
 @checked
 @dataclass(frozen=True)
 class Drawing:
-    """How procedural scenes become examples."""
+    """Settings for rendering procedural scenes and cropping them."""
 
     sizes: tuple[tuple[Side, Side], ...] = ()
-    """Heights and widths that they are drawn at, in turn. None: each as large as a crop, for it alone."""
+    """Heights and widths of the scenes, in turn. If empty, render one scene per crop, at the size of the
+    crop."""
     uses: Count = 1
-    """How many crops are taken of each, in the mean; of the recipe's `crop`, or of as many pixels."""
+    """Mean number of crops per scene, of the recipe's `crop` or of equal pixel count."""
     kept: Count = 128
-    """Scenes that crops are taken of at a time, while ever new ones take the place of the oldest."""
+    """Scenes in use at a time; new ones continuously replace the oldest."""
     augmentation: Augmentation | None = None
-    """None: the recipe's, without what drawing has done already."""
+    """None = the recipe's, without what rendering does already."""
     hard: HardCases = field(default_factory=HardCases)
-    """What of them is hard to match, where the data set does not say it."""
+    """Difficult cases in the scenes, unless the data set specifies them."""
 
 
 @checked
 @dataclass(frozen=True)
 class Recipe:
-    """A training run. Raises UsageError where values are out of range or contradict each other."""
+    """The definition of a training run; raises UsageError for invalid or inconsistent values."""
 
     name: str
     task: Task
     batch: Annotated[int, Field(ge=1, le=65_536)]
-    """Pairs in a step, over all processes."""
+    """Pairs per step, over all processes."""
     crop: tuple[Side, Side]
-    """Height and width of what the network is given: for super-resolution at low resolution."""
+    """Height and width of the network input; low resolution for super-resolution."""
     losses: LossWeights
     learning_rate: Positive
-    """The peak of the schedule."""
+    """Peak of the schedule."""
     network: str | None = None
-    """None: the paper's, `registry.architectures.TRAINED`."""
+    """Network to train; None = the paper's, `registry.architectures.TRAINED`."""
     variant: str = PAPER
-    """Which form of the network, as its weights say: see `registry.variants`."""
+    """Variant of the network, as in its weights: see `registry.variants`."""
     data: tuple[str, ...] = ()
-    """Data sets, as DataSpec writes them."""
+    """Data sets, in the notation of `DataSpec`."""
     validation: tuple[str, ...] = ()
     scale: int | None = None
-    """Super-resolution: the enlargement."""
+    """Upscaling factor of super-resolution."""
     views: Literal["both", "left"] = "both"
-    """Super-resolution: which of the enlarged views the picture's error is of."""
+    """Super-resolution: upscaled images that the image loss covers."""
     start: str | None = None
-    """Weights to start from: a name, a path, or an address of the Hub."""
+    """Initial weights: a name, a path, or a Hub address."""
     after: str | None = None
-    """The recipe whose weights this one starts from."""
+    """Recipe that produces the initial weights."""
     initialisation: Literal["default", "xavier", "upscaler"] = "default"
-    """Without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: a PASSRnet that begins
-    as a plain enlargement."""
+    """Initialisation without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: PASSRnet
+    as plain interpolation."""
     only: str | None = None
-    """Some parts of the network, or modules inside them, with commas between: nothing else learns."""
+    """Comma-separated parts of the network, or modules inside them, to train exclusively."""
     anew: str | None = None
-    """A part of the network: begins with fresh weights, whatever `start` has."""
+    """Part of the network to reinitialise, despite `start`."""
     rates: dict[str, FromZero] = field(default_factory=dict)
-    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the nearest counts,
-    without one 1. At 0 nothing is learned."""
+    """Factors of the learning rate by part or module, such as "cas_pam.stage3"; the most specific one
+    applies, 1 by default. 0 freezes the part."""
     max_disparity: Count | None = None
-    """The prior, pixels, a multiple of 16: trained with, and stored with the weights."""
+    """Maximum disparity, px, a multiple of 16, for training and stored with the weights."""
     steps: Count | None = None
     epochs: Positive | None = None
-    """Instead of `steps`: passes over the data."""
+    """Passes over the data, instead of `steps`."""
     accumulate: Count = 1
-    """A step's gradient is the mean of those of this many equal parts of its batch, one after the other."""
+    """Number of equal parts of a batch, processed in turn, whose gradients are averaged."""
     sizes: tuple[Size, ...] = ()
-    """Other crops, and in which share of the steps."""
+    """Further crop sizes and their shares of the steps."""
     phases: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
-    """Parts of the run at which the shares of the sizes change."""
+    """Fractions of the run at which the shares of the sizes change."""
     scenes: Drawing = field(default_factory=Drawing)
-    """How data sets are drawn that are drawn as they are needed."""
+    """Rendering of procedural data sets."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
-    """muon: matrices of weights move alike in all directions, whatever `betas` are; the others by adamw."""
+    """muon: move weight matrices equally in all directions, without `betas`; use adamw for other weights."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: FromZero = 0.0
     schedule: Schedule = field(default_factory=Schedule)
     clip: Positive | None = None
-    """Largest norm of the gradient of all weights."""
+    """Maximum gradient norm over all weights."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Decay of the moving average that is validated and kept; None: the weights themselves."""
+    """Decay of the moving average to validate and save; None = use the weights themselves."""
     average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Part of the run from which on the moving average forgets nothing more: it is the mean of the end."""
+    """Fraction of the run from which the moving average is a plain mean."""
     own_labels: bool = False
-    """Learn from pairs without a truth by labels that are found for them first: see `own_pairs`."""
+    """Train on pairs without ground truth, with pseudo-labels computed first: see `own_pairs`."""
     aside: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    """Share of the pairs kept aside to measure on, with `own_labels` and without `validation`."""
+    """Share of held-out pairs for validation, with `own_labels` and without `validation`."""
     freeze_batch_norm: bool = False
-    """Keep the running statistics that the weights came with, and normalise by them."""
+    """Keep the initial running statistics, and normalise by them."""
     freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Part of the run from which on batch norm's statistics stand, and the batch is normalised by them."""
+    """Fraction of the run from which batch norm's statistics are frozen and used for normalisation."""
     batch_norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """What a step counts in the running statistics."""
+    """Weight of a step in the running statistics."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -191,7 +191,7 @@ class Recipe:
     validate_every: Count = 1000
     checkpoint_every: Count = 500
     keep: Count = 3
-    """Checkpoints that stay."""
+    """Number of checkpoints to keep."""
 
     def __post_init__(self) -> None:
         if self.architecture not in names_of(self.task):
@@ -269,21 +269,21 @@ class Recipe:
 
     @property
     def architecture(self) -> str:
-        """Name of the network that is trained."""
+        """Name of the network to train."""
         return TRAINED[self.task] if self.network is None else self.network
 
     @property
     def row(self) -> Architecture:
-        """What is particular to the network that is trained."""
+        """Architecture row of the network to train."""
         return ARCHITECTURES[self.architecture]
 
     @property
     def form(self) -> Variant | None:
-        """What `variant` says; None: the network has one form alone. Raises UsageError."""
+        """Parsed `variant`; None for networks without variants. Raises UsageError."""
         return variant_of(self.architecture, self.variant)
 
     def rate_of(self, key: str) -> float:
-        """Factor of the learning rate of a weight by its key; 0: it does not learn."""
+        """Return the learning-rate factor of a weight by its key; 0 = frozen."""
 
         def fits(part: str) -> bool:
             return part == self.row.part_of(key) or f"{key}.".startswith(f"{part}.")
@@ -298,12 +298,12 @@ class Recipe:
 
     @property
     def learns_without_truth(self) -> bool:
-        """Some term learns from pairs whose disparity is not known."""
+        """True if any loss term needs no ground truth."""
         terms = "photometric", *OF_PICTURES
         return self.losses.of_attention or any(getattr(self.losses, term) for term in terms)
 
     def steps_of(self, pairs: int | None) -> int:
-        """Steps of the run; `pairs` is the length of a pass over the data, None where it is endless.
+        """Return the number of steps. pairs: length of a pass over the data, None if endless.
 
         Raises UsageError: epochs of endless data, or too many.
         """

@@ -1,4 +1,4 @@
-"""Recipes by name, of the paper and of the shipped weights (recipes.toml), and as JSON in files."""
+"""Provide named recipes, of the paper and of shipped weights (recipes.toml), and recipes as JSON files."""
 
 import json
 import tomllib
@@ -21,15 +21,15 @@ from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.spec import read_header
 from pamcli.training.recipe import Recipe
 
-MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
+MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class MadeWith:
-    """What must be right in the record beside a recipe, for a run to go on from it."""
+    """The parts of the record beside a recipe that must be valid for a run to resume."""
 
     data: list[Text] | None = None
-    """Fingerprints."""
+    """Fingerprints of the data sets."""
     precision: Text | None = None
 
 
@@ -49,7 +49,7 @@ RECIPES: Mapping[str, Recipe] = _recipes()
 
 
 def named_recipe(name: str, task: Task) -> Recipe:
-    """Return the recipe of a name. Raises UsageError: there is none, or it is of the other task."""
+    """Return the recipe of a name; raise UsageError if it is unknown or of the other task."""
     recipe = RECIPES.get(name)
     if recipe is not None and recipe.task == task:
         return recipe
@@ -59,7 +59,7 @@ def named_recipe(name: str, task: Task) -> Recipe:
 
 
 def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: str | None = None) -> str:
-    """Name of the recipe where none is asked for; `start`: the run begins with trained weights."""
+    """Return the name of the default recipe; `start`: the run starts from trained weights."""
     if unsupervised:
         return "adapt" if start else "unsupervised"
     row = ARCHITECTURES[network or TRAINED[task]]
@@ -67,7 +67,7 @@ def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: str 
 
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:
-    """The whole recipe, every value written out. made_with: versions and the like, for the record."""
+    """Format the complete recipe as JSON. made_with: versions and similar facts for the record."""
     values = asdict(recipe)
     if made_with is not None:
         values[MADE_WITH] = dict(made_with)
@@ -75,9 +75,9 @@ def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> s
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from a file that `recipe_json` wrote, or from one by hand: what it leaves out has its default.
+    """Read a recipe written by `recipe_json` or by hand; missing values have their defaults.
 
-    Raises InputError: unreadable, not JSON, unknown keys, values of the wrong type, or out of range.
+    Raises InputError: unreadable, not JSON, unknown keys, wrong types, or values out of range.
     """
     values = _json(path)
     if isinstance(values, dict):
@@ -92,7 +92,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def read_made_with(path: Path) -> dict[str, Any]:
-    """What `recipe_json` was given beside the recipe; empty where that is not there. Raises InputError."""
+    """Return the record beside the recipe, empty if missing; raise InputError if it is invalid."""
     values = _json(path)
     made_with: dict[str, Any] = values.get(MADE_WITH, {}) if isinstance(values, dict) else {}
     understood(MadeWith, made_with, path, f"begin a new run, without {MADE_WITH}")
@@ -100,9 +100,9 @@ def read_made_with(path: Path) -> dict[str, Any]:
 
 
 def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """The recipe with other values by key, as {"batch": "2", "augmentation.noise": "0.02"}; none: no value.
+    """Return the recipe with changed values by key, as {"batch": "2", "augmentation.noise": "0.02"}.
 
-    Raises UsageError: no such key, a text that its value cannot be, values that contradict each other.
+    The text "none" removes a value. Raises UsageError: unknown key, invalid or inconsistent values.
     """
     values = asdict(recipe)
     known = [*_keys(values)]
@@ -131,13 +131,13 @@ def asked_recipe(
     *,
     unsupervised: bool,
 ) -> Recipe:
-    """Find the recipe of a name, or the default for the task, with other values.
+    """Return a named recipe, or the default of the task, with changed values.
 
-    name: of a recipe, or a file that ends in .json. values: fields of the recipe; a maximum disparity is
-    rounded up. settings: as of `changed`, which comes last. unsupervised: no truth is opened, and
-    the run begins with the default weights unless something else is said. Network, prior and scale of the
-    weights to begin with count where nothing else is said.
-    Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
+    `name`: recipe name, or a file ending in .json. `values`: recipe fields; a maximum disparity is rounded
+    up.
+    `settings`: as in `changed`, applied last. `unsupervised`: use no ground truth, and start from the default
+    weights by default. Network, maximum disparity and scale default to those of the initial weights. Raises
+    UsageError; InputError: the recipe file; ModelError: the initial weights.
     """
     changes: dict[str, Any] = {}
     changes |= {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
@@ -158,14 +158,14 @@ def asked_recipe(
     else:
         default = default_recipe(task, unsupervised=unsupervised, start=stored is not None, network=asked)
         recipe = named_recipe(name or default, task)
-    if changes.keys() & {"steps", "epochs"}:  # one takes the place of the other
+    if changes.keys() & {"steps", "epochs"}:  # they replace each other
         changes = {"steps": None, "epochs": None, **changes}
     if (most := changes.get("max_disparity")) is not None:
         changes["max_disparity"] = -(-most // 16) * 16
     if asked is not None:
         changes["network"] = asked
     texts: dict[str, str] = {}
-    if (variant := changes.pop("variant", None)) is not None:  # together with the losses, which must suit it
+    if (variant := changes.pop("variant", None)) is not None:  # together with the losses that must suit it
         texts["variant"] = variant
     if stored is not None:
         if task == "disparity" and recipe.max_disparity is None:
@@ -192,7 +192,7 @@ def asked_recipe(
 
 
 def _keys(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
-    """Yield the keys of all settings: "batch", "losses.smoothness" ..."""
+    """Yield the keys of all settings: "batch", "losses.smoothness", ..."""
     for name, value in values.items():
         if isinstance(value, dict) and name != "rates":
             yield from _keys(value, f"{group}{name}.")
@@ -209,12 +209,12 @@ def _value(text: str, switch: bool) -> Any:
 
 
 def _brought_up_to_date(values: dict[str, Any]) -> None:
-    """What runs of earlier versions have recorded otherwise."""
+    """Convert the values that earlier versions recorded differently."""
     losses = values.get("losses")
     if isinstance(losses, dict) and "refine_occluded" in losses:
         losses["occluded"] = float(bool(losses.pop("refine_occluded")))
     if "ema" in values and values["ema"] is None:
-        values.pop("average_from", None)  # which was of no effect
+        values.pop("average_from", None)  # had no effect
     wide = values.pop("wide", None)
     if isinstance(wide, dict) and "sizes" not in values:
         values["sizes"] = [{"crop": wide.get("crop"), "shares": [wide.get("share")]}]

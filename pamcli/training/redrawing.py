@@ -1,8 +1,7 @@
-"""The right view of a pair, drawn anew from the left one and its disparities: a truth at every pixel.
+"""Synthesize the right image of a pair from the left one and its disparities, with dense ground truth.
 
-Labels of real pairs end where the other view sees nothing, which is where matchers err. A view that is drawn
-from them hides what it hides by known disparities, in the light and along the edges of a real picture. What
-comes into sight behind things is taken from the pair's own right view, which shows just that.
+Labels of real pairs end at occlusions, where matchers err. Pixels that become visible behind foreground
+objects are copied from the pair's own right image, which shows them.
 """
 
 import math
@@ -18,20 +17,20 @@ from pamcli.networks.parallax import VISIBLE_THRESHOLD
 Values = NDArray[np.float32]
 Picture = NDArray[np.uint8]
 
-NEARER = 1.6  # most by which the baseline is lengthened or shortened
-_FROM, _TO = 4, 2  # samples a pixel of the left view, and of the drawn one
-GAP = 4.0  # pixels by which a gap may be wider than what is hidden there
-_STEP = 1.0  # pixels of disparity between neighbours that belong to one surface at most
+NEARER = 1.6  # maximum change of the baseline, as a factor
+_FROM, _TO = 4, 2  # samples per pixel of the left and of the synthesized image
+GAP = 4.0  # px by which a gap may be wider than the occlusion
+_STEP = 1.0  # maximum disparity step within a surface, px
 
 
 def redrawn(
     rng: Generator, left: Picture, right: Picture, disparity: Values
 ) -> tuple[Picture, Values, Values, NDArray[np.bool_]]:
-    """Another right view of a pair, by a baseline up to `NEARER` times as long or as short.
+    """Synthesize another right image, with a baseline changed by a factor up to `NEARER`.
 
-    left, right: (H, W, 3) RGB. disparity: (H, W) of the left view, pixels, NaN where unknown, not everywhere.
-    Returns the right view, the disparities of both views, and the left pixels that it sees too (bool). NaN:
-    in the left one what is too wide a gap to be known, in the right one what the left one does not see.
+    `left`, `right`: (H, W, 3) RGB. `disparity`: (H, W) of the left image, px, NaN = unknown, not everywhere.
+    Returns the right image, the disparities of both images, and the left pixels visible in both. NaN marks
+    gaps of the left disparity that are too wide, and right pixels that are occluded in the left image.
     """
     factor = float(math.exp(rng.uniform(-1, 1) * math.log(NEARER)))
     disparity, learned = filled(disparity)
@@ -55,7 +54,7 @@ def redrawn(
 
 
 def _sampled(view: Picture, columns: NDArray[np.floating]) -> Values:
-    """Colours (H, N, 3) of a view (H, W, 3) at columns (H, N) of its rows, between pixels by a cubic."""
+    """Sample colours (H, N, 3) of an image (H, W, 3) at columns (H, N), by cubic interpolation."""
     height, width = view.shape[:2]
     x = torch.from_numpy(np.broadcast_to(columns, (height, columns.shape[1])).astype(np.float32))
     y = torch.linspace(-1, 1, height)[:, None].expand_as(x) if height > 1 else torch.zeros_like(x)
@@ -66,37 +65,37 @@ def _sampled(view: Picture, columns: NDArray[np.floating]) -> Values:
 
 
 def filled(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
-    """Disparities with unknown pixels (NaN) given the farther one of those beside them in their row.
+    """Fill unknown disparities (NaN) with the farther one of their neighbours in the row.
 
-    Returned with the pixels (bool) that may be learned from: the known ones, and gaps before a nearer thing,
-    or at the left border, that are no wider than what it hides.
+    Also returns the pixels (bool) to learn from: known ones, and gaps in front of a nearer object, or at the
+    left border, that are not wider than the occlusion.
     """
     unknown = np.isnan(disparity)
     before, after = _carried(disparity), _carried(disparity[:, ::-1])[:, ::-1]
     found = np.fmin(before, after)
-    found = _carried(_carried(found.T)[:, ::-1])[:, ::-1].T  # rows without any
-    # Rows are filled each by itself: their steps are evened out by the median of five.
+    found = _carried(_carried(found.T)[:, ::-1])[:, ::-1].T  # rows without known pixels
+    # Rows are filled separately: smooth their steps by the median of five.
     rows = F.pad(torch.from_numpy(np.ascontiguousarray(found))[None], (0, 0, 2, 2), mode="replicate")[0]
     smooth = rows.unfold(0, 5, 1).median(-1).values.numpy()
     columns = np.broadcast_to(np.arange(disparity.shape[1], dtype=np.float32), disparity.shape)
     places = np.where(unknown, np.float32(np.nan), columns)
     first, last = np.nan_to_num(_carried(places), nan=-1), _carried(places[:, ::-1])[:, ::-1]
-    hidden = after - np.nan_to_num(before)  # the left border is where disparities would be 0
+    hidden = after - np.nan_to_num(before)  # disparity is 0 at the left border
     explained = unknown & (last - first - 1 <= hidden + GAP)
     return np.where(unknown, smooth, disparity).astype(np.float32), ~unknown | explained
 
 
 def _carried(values: Values) -> Values:
-    """(H, W) with NaN replaced by the last value before it in the row; NaN where there is none."""
+    """Replace NaN in (H, W) by the last value before it in the row; NaN remains where there is none."""
     places = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
     np.maximum.accumulate(places, axis=1, out=places)
     return np.take_along_axis(values, places, 1)
 
 
 def _seen_from_right(disparity: Values) -> Values:
-    """Disparity of what each sample (H, 2 W) of the right view shows; NaN: nothing that the left one shows.
+    """Return the disparity of each sample (H, 2 W) of the right image; NaN where occluded in the left one.
 
-    Of all surfaces that fall on a sample the nearest is seen.
+    The nearest of all surfaces that project to a sample is visible.
     """
     height, width = disparity.shape
     columns = ((np.arange(_FROM * width, dtype=np.float32) + 0.5) / _FROM - 0.5).clip(0, width - 1)
@@ -106,7 +105,7 @@ def _seen_from_right(disparity: Values) -> Values:
     between = here + share * (there - here)
     found = np.where(abs(there - here) <= _STEP, between, np.where(share < 0.5, here, there))
     places = np.floor((columns - found + 0.5) * _TO).astype(np.intp)
-    places[(places < 0) | (places >= _TO * width)] = _TO * width  # a column that is cut off
+    places[(places < 0) | (places >= _TO * width)] = _TO * width  # an extra column, cut off below
     nearest = torch.full((height, _TO * width + 1), -torch.inf).scatter_reduce(
         1, torch.from_numpy(places), torch.from_numpy(found), "amax"
     )

@@ -1,4 +1,4 @@
-"""A training run from its recipe, or going on from its folder."""
+"""Start a training run from its recipe, or resume it from its folder."""
 
 import os
 import platform
@@ -53,12 +53,12 @@ from pamcli.training.validation import Validator, gain
 
 @dataclass(frozen=True)
 class Machine:
-    """What of a run depends on the machine: of what is computed, the rounding alone."""
+    """The machine-dependent settings of a run, which affect only rounding."""
 
     device: str = "auto"
     workers: int | None = None
-    """Processes that make examples, beside each training process; 0: made in between the steps. None: one,
-    and beside a GPU as many as there are cores for."""
+    """Worker processes per training process; 0 prepares examples between the steps. None = one, or as many as
+    there are cores beside a GPU."""
     compile: bool = False
     """Compile the network's blocks first (`compiled`)."""
 
@@ -71,10 +71,10 @@ class Machine:
 
 
 def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> RunEnd:
-    """Train by a recipe, into a new folder.
+    """Train by a recipe into a new folder.
 
-    Raises UsageError: the folder holds something, the data does not suit the recipe; and PamError as all
-    that a run is made of.
+    Raises UsageError: the folder has contents, or the data do not suit the recipe; and PamError as the parts
+    of a run raise it.
     """
     processes = Processes.from_environment()
     with owned(folder.path) if processes.is_main else nullcontext():
@@ -92,11 +92,11 @@ def resume(
     *,
     task: Task | None = None,
 ) -> RunEnd:
-    """Go on with a run from its newest checkpoint that is whole, or from its start where there is none yet.
+    """Resume a run from its newest intact checkpoint, or from its start if there is none.
 
-    steps: how many it is to have in the end, instead of its recipe's; the learning rate goes on as in a
-    run of so many. task: what it must be a run of. Raises InputError: no run's folder, or every checkpoint of
-    it is damaged; UsageError: more steps were taken already, another task; and as `start`.
+    `steps`: total number of steps, replacing the recipe's, also in the learning-rate schedule. `task`: the
+    expected task. Raises InputError: not a run folder, or no intact checkpoint; UsageError: more steps were
+    taken already, or another task; and as `start`.
     """
     recipe, processes = recipe_of(folder), Processes.from_environment()
     if task not in (None, recipe.task):
@@ -114,7 +114,7 @@ def resume(
 
 
 def recipe_of(folder: RunFolder) -> Recipe:
-    """Read the recipe of a run's folder. Raises InputError: it is none, or the recipe cannot be read."""
+    """Read the recipe of a run folder; raise InputError if it is missing or unreadable."""
     folder.require_run()
     try:
         return read_recipe(folder.recipe)
@@ -164,7 +164,7 @@ def _run(
     def set_up_and_run() -> RunEnd:
         with ExitStack() as stack:
             processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
-            # What a checkpoint replaces need not be there any more.
+            # A checkpoint replaces the initial weights, which may no longer exist.
             begins = recipe if checkpoint is None else replace(recipe, start=None)
             network = starting_network(begins).to(compute.device)
             if machine.compile:
@@ -182,7 +182,7 @@ def _run(
             batch, place = recipe.batch // processes.world, (processes.rank, processes.world)
             workers = machine.workers_beside(compute.device, processes.world)
             batches = loader(examples, trainer.step, steps, batch, workers, *place, Crops.of(recipe, steps))
-            stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
+            stack.enter_context(closing(batches))  # ends the workers with the run
             millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
             form = f", variant {recipe.form}" if recipe.form is not None and recipe.form.changes else ""
             observer.informed(f"{recipe.architecture}{form}: {millions:.2f}M parameters")
@@ -227,11 +227,11 @@ def _run(
         return replace(end, gained=gained or None)
 
     with processes.connected(compute.device):
-        return set_up_and_run()  # its network and its gradients' exchange are gone before they part
+        return set_up_and_run()  # network and gradient exchange must be freed before disconnecting
 
 
 def _check_beginning(recipe: Recipe) -> None:
-    """Raise UsageError, ModelError unless the recipe suits the weights that it begins with."""
+    """Raise UsageError or ModelError unless the recipe suits its initial weights."""
     if recipe.start is not None:
         check_start(recipe.start, read_header(locate(recipe.start)).spec, recipe)
         if recipe.losses.estimate and recipe.anew != "refine":
@@ -253,14 +253,14 @@ def _check_beginning(recipe: Recipe) -> None:
 
 
 _Own = list[tuple[DataSpec, OwnPairs, OwnPairs | None]]
-"""A data set each: the pairs that are learned from by labels found for them, and those kept aside."""
+"""Per data set: the pairs to train on by pseudo-labels, and the held-out ones."""
 
 
 def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
-    """Raise UsageError where patches would have to be enlarged: what they teach would be blurred."""
+    """Raise UsageError if patches would have to be enlarged, because they would be blurred."""
     sample = source.load(0)
     if sample.low_left is None or len(sample.low_left) * (recipe.scale or 0) != len(sample.left):
-        return  # patches of another scale are refused as such
+        return  # another check rejects patches of another scale
     sizes = [(recipe.crop, 1.0), *((size.crop, max(size.shares)) for size in recipe.sizes)]
     wanted = [max(side) for side in zip(*(crop for crop, share in sizes if share), strict=True)]
     patch = sample.low_left.shape[:2]
@@ -270,9 +270,9 @@ def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
 
 
 def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
-    """The data of a recipe, both in a sentence, and what of it needs labels.
+    """Return the examples of a recipe, a description of the data, and the pairs that need labels.
 
-    Raises UsageError: no data, or pairs without truth where all that is learned from is the truth.
+    Raises UsageError: no data, or pairs without ground truth for losses that need it.
     """
     if not recipe.data:
         raise UsageError("no data is given", "`data` NAME:PATH; pam dataset list shows the names")
@@ -332,7 +332,7 @@ def _labelled(
     stop: Stop,
     observer: Observer,
 ) -> bool:
-    """Find the labels before the first step, each process its share. False: the run is to stop."""
+    """Compute the labels before the first step, each process its share; return False if the run must stop."""
     if not own:
         return True
     if missing := sum(each.unlabelled() for _, *both in own for each in both if each is not None):
@@ -362,7 +362,7 @@ def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
 
 
 def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: Processes) -> dict[str, Any]:
-    """Versions, and what else a run's figures may depend on."""
+    """Return versions and other facts that may affect the results of a run."""
     found: dict[str, Any] = {
         "pam": pamcli.__version__,
         "commit": _commit(),
@@ -383,7 +383,7 @@ def _fingerprints(examples: Examples) -> list[str]:
 
 
 def _commit() -> str | None:
-    """Commit that pam runs from, "-dirty" behind it where files differ from it; None = no checkout."""
+    """Return the git commit of pam, with "-dirty" if files differ; None outside of a checkout."""
     root = Path(pamcli.__file__).parents[1]
     if not (root / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""The network that a run begins with: trained weights, or fresh ones under the recipe's seed."""
+"""Create the initial network of a run: trained weights, or random ones from the recipe's seed."""
 
 from typing import cast
 
@@ -18,7 +18,7 @@ from pamcli.registry.variants import PASSRnet2Variant
 from pamcli.training.recipe import Recipe
 from pamcli.training.tasks import model_spec
 
-DAMPING = 0.1  # what the last layers of a plain upscaler's residual branches are multiplied by
+DAMPING = 0.1  # factor for the last layers of the residual branches of a plain upscaler
 
 SMOOTHING = {
     2: ((1.0, 2.0, 1.0), (0.0, 1.0, 0.0)),
@@ -26,16 +26,14 @@ SMOOTHING = {
     4: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
     8: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
 }
-"""Windows by scale: two, not yet divided by their sums, that after each other make copied pixels bilinear."""
+"""Two windows per scale, not normalised, whose composition makes copied pixels bilinear."""
 
 
 def starting_network(recipe: Recipe) -> Network:
-    """Make the network that a run begins with: on the CPU, in float32; what learns requires gradients.
+    """Create the initial network on the CPU, in float32; trained parameters require gradients.
 
-    Sets torch's generators to the recipe's seed.
-
-    Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale or
-    a variant that they cannot be brought to.
+    Seeds torch's generators by the recipe. Raises ModelError: weights that are missing, damaged or of another
+    network; UsageError: a scale or variant to which they cannot be converted.
     """
     torch.manual_seed(recipe.seed)
     network = _fresh(recipe) if recipe.start is None else _from_weights(recipe.start, recipe)
@@ -77,7 +75,7 @@ def _from_weights(weights: str, recipe: Recipe) -> Network:
 
 
 def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
-    """Raise ModelError, UsageError unless the recipe can start from weights of this description."""
+    """Raise ModelError or UsageError unless the recipe can start from weights of this description."""
     wanted = recipe.architecture
     if spec.architecture != wanted:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
@@ -95,7 +93,7 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
 
 
 def halved_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A network of x4 to x2: each place of the finer grid's 2 x 2 groups gets their mean."""
+    """Convert weights of x4 to x2 by averaging each 2 x 2 group of the finer grid."""
     halved = dict(state)
     for key in state.keys() & {"upscale.4.weight", "last.weight", "last.bias"}:
         last = state[key]  # (C * 4 * 4, ...): channel, row and column of the shuffle
@@ -105,9 +103,9 @@ def halved_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def deepened(state: dict[str, Tensor], fresh: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A PASSRnet 2 of more blocks, which does what `state` does: new ones behind each block add nothing yet.
+    """Extend a PASSRnet 2 to more blocks without changing its function: new blocks add nothing yet.
 
-    fresh: tensors of the deeper network, of which the new blocks are.
+    `fresh`: weights of the deeper network, which provide the new blocks.
     """
     blocks, before = (
         1 + max(int(key.split(".")[1]) for key in one if key.startswith("blocks.")) for one in (fresh, state)
@@ -126,7 +124,7 @@ def deepened(state: dict[str, Tensor], fresh: dict[str, Tensor]) -> dict[str, Te
 
 @torch.no_grad()
 def start_with_xavier(network: nn.Module) -> None:
-    """Xavier's normal initialisation of all convolutions, biases zero (Section 5.4)."""
+    """Initialise all convolutions by Xavier's normal distribution, biases by zero (Section 5.4)."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Conv3d):
             nn.init.xavier_normal_(module.weight)
@@ -136,12 +134,12 @@ def start_with_xavier(network: nn.Module) -> None:
 
 @torch.no_grad()
 def start_as_upscaler(network: PASSRnet) -> None:
-    """Let a fresh PASSRnet begin as a plain enlargement, which has no skip connection for the picture.
+    """Initialise PASSRnet as plain interpolation, because it has no skip connection for the image.
 
-    The picture rides on the first three feature channels: the first convolution copies it there, the residual
-    branches add nothing to them and little to the others, the fusion passes the own view's on, and the last
-    convolutions lay it out and smooth it to its bilinear enlargement (x8: as far as 5 x 5 pixels reach).
-    All else stays random, so that every weight soon has a gradient.
+    The image travels in the first three feature channels: the first convolution copies it there, the residual
+    branches add nothing to them and little to the others, the fusion passes on the image's own features, and
+    the last convolutions rearrange and smooth it to bilinear interpolation (x8: within 5 x 5 pixels). All
+    else stays random, so that every weight soon has a gradient.
     """
     picture = range(3)
     itself = {channel: channel for channel in picture}
@@ -174,11 +172,10 @@ def start_as_upscaler(network: PASSRnet) -> None:
 
 @torch.no_grad()
 def start_as_enlargement(refine: Refinement) -> None:
-    """Let a fresh refinement begin by estimating the initial disparity as it is given, bilinearly enlarged.
+    """Initialise a refinement to estimate the bilinearly upsampled initial disparity.
 
-    It rides on the first channel from end to end, and residual branches add nothing to it. That holds while
-    batch norm is frozen, which as it is fresh changes nothing: a disparity normalised by its batch would lose
-    its size.
+    The disparity travels in the first channel, to which residual branches add nothing. This holds while batch
+    norm is frozen, which is neutral when new; batch statistics would remove the scale of the disparity.
     """
     for coder in (refine.E0, refine.D3, refine.D4, refine.D5):
         unit, block = cast("tuple[nn.Sequential, RefinementBlock]", tuple(coder.body))
@@ -196,7 +193,6 @@ def _convolution(layer: nn.Module) -> nn.Conv2d:
 
 
 def _copy_channels(module: nn.Module, sources: dict[int, int]) -> None:
-    """Make output channels of a convolution copies of input channels."""
     layer = _convolution(module)
     middle = layer.kernel_size[0] // 2
     for output, source in sources.items():
@@ -207,7 +203,7 @@ def _copy_channels(module: nn.Module, sources: dict[int, int]) -> None:
 
 
 def _damp(module: nn.Module) -> None:
-    """The last convolution of a residual branch: silent on the picture's channels, quiet elsewhere."""
+    """Damp the last convolution of a residual branch: zero on the image's channels, small elsewhere."""
     layer = _convolution(module)
     layer.weight.mul_(DAMPING)
     layer.weight[:3] = 0

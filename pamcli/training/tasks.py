@@ -1,4 +1,4 @@
-"""The two tasks in training: what one does with a batch, its average, and what its weights file says."""
+"""Define the tasks in training: loss of a batch, moving average, and description in the weights file."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from pamcli.training.recipe import Recipe
 
 
 def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
-    """Loss of a network and a `StepBatch` on its device: this process's share of it, and its terms."""
+    """Return the loss of a network and a `StepBatch` on its device: this process's share, and its terms."""
 
     def loss(network: nn.Module, batch: StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
         terms = _superres(network, batch) if recipe.task == "superres" else _disparity(network, batch)
@@ -35,7 +35,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
 
     def _superres(network: nn.Module, batch: StepBatch) -> Terms:
         assert batch.left_high is not None
-        # Channels side by side, as the weights are: a step takes half to three quarters of the time on a CPU.
+        # Channels last, like the weights: a step takes half to three quarters of the time on a CPU.
         views = [view.contiguous(memory_format=torch.channels_last) for view in (batch.left, batch.right)]
         with compute.autocast():
             result = network(*views, both=recipe.views == "both")
@@ -46,7 +46,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
 
 
 def truth_of(batch: StepBatch) -> Truth:
-    """Truth of a batch; nothing is known where it has no labels, so that all steps have the same terms."""
+    """Return the ground truth of a batch, unknown without labels, so that all steps have the same terms."""
     if batch.truth is not None:
         return batch.truth
     unknown = torch.full_like(batch.left[:, 0], torch.nan)
@@ -54,14 +54,14 @@ def truth_of(batch: StepBatch) -> Truth:
 
 
 def normalised(view: Tensor) -> Tensor:
-    """(B, 3, H, W) in [0, 1], as networks for matching take it."""
-    # Made on the device: a table that is copied there would hold up every step.
+    """Normalise (B, 3, H, W) in [0, 1] for matching networks."""
+    # Computed on the device: copying a table there would delay every step.
     channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
     return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)
 
 
 def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
-    """Optimizer of all that learns, in groups by their factor of the rate, which the loop sets."""
+    """Create the optimizer of all trained parameters, grouped by learning-rate factor."""
     groups: dict[float, list[nn.Parameter]] = {}
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -83,9 +83,9 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
 
 
 def training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
-    """Training mode, but for batch norm where the recipe freezes its statistics or its weights.
+    """Set training mode, except batch norm whose statistics or weights the recipe freezes.
 
-    done: how much of the run, in [0, 1].
+    `done`: the completed fraction of the run, in [0, 1].
     """
     network.train()
     frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
@@ -97,7 +97,7 @@ def training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None
 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
-    """What the weights file of a run says about itself. training: data, recipe and figures in a sentence."""
+    """Return the description for a run's weights file. training: data, recipe and accuracy in a sentence."""
     return ModelSpec(
         architecture=recipe.architecture,
         variant=PAPER if recipe.form is None else str(recipe.form),
@@ -110,17 +110,17 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
 def averaged(
     network: nn.Module, decay: float | None, remembers_from: float = math.inf
 ) -> AveragedModel | None:
-    """A moving average of all tensors of a network, the running statistics of batch norm among them.
+    """Return a moving average of all tensors of a network, including batch norm's running statistics.
 
-    decay: per step, below 1; None = no average. It grows with the steps, min(decay, (1 + n) / (10 + n)): the
-    start is soon forgotten. From the step `remembers_from` on nothing more is: each step counts the same, and
-    what was averaged before as much as 1 / (1 - decay) steps. Counters are copied.
+    `decay`: per step, below 1; None = no average. It grows with the steps, min(decay, (1 + n) / (10 + n)), so
+    the start is soon forgotten. From the step `remembers_from` on, all steps weigh the same, and the average
+    so far as much as 1 / (1 - decay) steps. Counters are copied.
     """
     if decay is None:
         return None
 
     def mix(averages: Sequence[Tensor], lives: Sequence[Tensor], steps: Tensor | int) -> None:
-        count = int(steps)  # asked once a step: a GPU has to be waited for
+        count = int(steps)  # once per step, because a GPU must synchronise
         kept = min(decay, (1 + count) / (10 + count))
         if count > remembers_from:
             kept = 1 - 1 / (count - remembers_from + 1 / (1 - decay))
@@ -136,5 +136,5 @@ def averaged(
 
 
 def taken_up(average: AveragedModel, steps: int) -> None:
-    """Say how many steps are in the average; the next update is number `steps` + 1."""
+    """Set the number of steps in the average; the next update is number `steps` + 1."""
     average.n_averaged.fill_(steps + 1)

@@ -1,4 +1,4 @@
-"""What does `pam train` do? It makes a recipe of settings, and begins a run or goes on with one."""
+"""Implement `pam train`: make a recipe from settings, and start or resume a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def train_disparity(settings: TrainDisparitySettings) -> Path:
     Args:
         settings: Data sets as `NAME:PATH`; then a `TrainDisparitySettings`, or its fields as keywords.
 
-    Raises UsageError, InputError, ModelError, DeviceError, OutputError.
+    Raises:
+        PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
     return _trained(settings)
 
@@ -40,7 +41,8 @@ def train_superres(settings: TrainSuperresSettings) -> Path:
     Args:
         settings: Data sets as `NAME:PATH`; then a `TrainSuperresSettings`, or its fields as keywords.
 
-    Raises UsageError, InputError, ModelError, DeviceError, OutputError.
+    Raises:
+        PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
     return _trained(settings)
 
@@ -54,7 +56,7 @@ def _trained(settings: TrainSettings) -> Path:
 
 
 def planned(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
-    """Return the folder of a run, and its recipe (None: it goes on), before PyTorch is needed.
+    """Return the folder of a run and its recipe (None to resume), without loading PyTorch.
 
     Raises UsageError, InputError, ModelError.
     """
@@ -68,11 +70,11 @@ def planned(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
 
 
 def make_recipe(settings: TrainSettings) -> Recipe:
-    """Find the recipe that is asked for, changed by the options that are given. Raises as `asked_recipe`."""
+    """Return the requested recipe, changed by the given options; raise as `asked_recipe`."""
     given = {each.name: getattr(settings, each.name, None) for each in fields(Recipe)}
     values = {name: value for name, value in given.items() if value not in (None, [], (), "stored")}
     if settings.crop is not None:
-        values["crop"] = settings.crop[::-1]  # recipes have rows and columns
+        values["crop"] = settings.crop[::-1]  # recipes use (height, width)
     if getattr(settings, "max_disparity", "stored") != "stored":
         values["max_disparity"] = given["max_disparity"]
     changes, unsupervised = dict(settings.settings or ()), getattr(settings, "unsupervised", False)
@@ -82,7 +84,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
 def run(
     settings: TrainSettings, folder: RunFolder, recipe: Recipe | None, stop: Stop, observer: Observer
 ) -> RunEnd:
-    """Begin a run, or go on with it (without a recipe). Raises as `run.start` and `run.resume`."""
+    """Start a run, or resume it if `recipe` is None; raise as `run.start` and `run.resume`."""
     from pamcli.training import run as runs
 
     machine = runs.Machine(settings.device, settings.workers, getattr(settings, "compile", False))

@@ -1,4 +1,4 @@
-"""Measuring a network in training, by the code of `pam eval`, on the weights as they are kept."""
+"""Validate a network in training with the code of `pam eval`, on the weights as they are saved."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,25 +29,25 @@ from pamcli.registry.load import empty_network, halved
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.own_pairs import OwnPairs
 
-SAMPLES = 2  # pictures of each set that are kept at a validation
-CROP = (160, 240)  # height and width of the cut that a super-resolution picture shows, at high resolution
+SAMPLES = 2  # images of each data set to save per validation
+CROP = (160, 240)  # height and width of saved super-resolution crops, at high resolution
 
 
 @dataclass(frozen=True)
 class Validated:
-    """What weights reach on the sets to validate on."""
+    """The accuracy of weights on the validation sets."""
 
     figure: float
-    """The one that "best" goes by: the mean of the sets' figures."""
+    """The value that selects the best weights: the mean over the data sets."""
     figures: dict[str, dict[str, float]]
-    """Figures of each set, by its label: D1 and end-point error, pooled; or in dB, of the left view, PSNR,
-    bicubic's, and what the second view is worth."""
+    """Metrics by data set label: pooled D1 and end-point error; or, in dB for the left image, PSNR, that of
+    bicubic, and the gain from the second image."""
     pictures: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
-    """(H, W, 3) by name. Disparity: left view above the disparity in colours. Super-resolution: a cut of the
-    left view, bicubic beside the network's."""
+    """Images (H, W, 3) by name. Disparity: left image above the coloured disparity map. Super-resolution:
+    crop of the left image, bicubic beside the network's."""
 
     def lines(self) -> list[str]:
-        """A line a set, for people."""
+        """Return one line per data set, for people."""
         return [
             f"{label}: "
             + ", ".join(
@@ -58,15 +58,15 @@ class Validated:
 
 
 def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies in half precision, as weights files have them; a tensor beyond its range stays in float32."""
+    """Copy the weights in half precision, as in weights files; tensors beyond its range stay float32."""
     return {key: halved(value).detach().clone() for key, value in state.items()}
 
 
-LOOKED_AT = 100  # pairs of a set, before a run begins
+LOOKED_AT = 100  # number of pairs to check per data set before a run
 
 
 class Validator:
-    """The sets to validate on, listed once."""
+    """A validator on fixed data sets."""
 
     def __init__(
         self,
@@ -76,19 +76,21 @@ class Validator:
         remark: str = "",
         clearly: float = 0.0,
     ) -> None:
-        """scale: of super-resolution; None = disparity. remark: behind the sets' names. clearly: the share
-        by which D1 must be below that of the weights that a run began with, to count as better.
+        """Use these data sets.
+
+        `scale`: of super-resolution; None = disparity. `remark`: suffix of set names. `clearly`: relative
+        decrease of D1 from the initial weights to count as better.
         """
         self.sets, self.scale, self.remark, self.clearly = sets, scale, remark, clearly
 
     @classmethod
     def open(cls, texts: Sequence[str], scale: int | None) -> "Validator":
-        """Open sets to measure on. Raises UsageError, InputError: no such data, or one without truth."""
+        """Open validation sets; raise UsageError or InputError if they are missing or lack ground truth."""
         sets = []
         for text in texts:
             spec = parse_data(text)
             source = open_data(spec)
-            # They are looked at now: after hours a damaged one would end the run, and every one that goes on.
+            # Check them now: a damaged file would end the run after hours, and every resumed run.
             for index in source.spread(1 if source.endless else LOOKED_AT):
                 sample = source.load(index)
                 if scale is not None:
@@ -101,7 +103,7 @@ class Validator:
         return cls(sets, scale)
 
     def better(self, figure: float, before: Mapping[int, float]) -> bool:
-        """Whether a figure beats those of earlier steps: D1 is best low, PSNR high."""
+        """Return whether a value beats those of earlier steps: low D1, or high PSNR."""
         if self.scale is not None:
             return all(figure > one for one in before.values())
         return all(figure < one * (1 if step else 1 - self.clearly) for step, one in before.items())
@@ -109,9 +111,9 @@ class Validator:
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
     ) -> Validated:
-        """Figures of weights as `stored_weights` has them, in float32. advance: called after each pair.
+        """Measure weights from `stored_weights`, in float32. advance: called after each pair.
 
-        Raises DeviceError where a pair does not fit into memory, InputError as the data does.
+        Raises DeviceError: a pair does not fit into memory; InputError as the data does.
         """
         network = empty_network(spec)
         exact = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
@@ -124,7 +126,7 @@ class Validator:
             label = data.label + self.remark
             label = label if label not in found else data.text + self.remark
             if spec.row.task == "disparity":
-                # Pairs that are kept aside are in their size already.
+                # Held-out pairs are at matching resolution already.
                 size = 1.0 if isinstance(source, OwnPairs) else spec.row.match_size
                 matcher = StereoMatcher(
                     TorchModel(network, spec, exactly), spec.max_disparity, match_size=size
@@ -142,18 +144,18 @@ class Validator:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a run has gained over the weights that it began with."""
+    """The improvement of a run over its initial weights."""
 
     before: float
     """D1, percent."""
     after: float
-    """The lowest D1 since."""
+    """Lowest D1 since, percent."""
     step: int
-    """After how many steps that was."""
+    """Number of steps at that D1."""
     better: bool
 
     def said(self, best: Path, last: Path) -> str:
-        """The outcome for people, with what is in the files of the best and of the last weights."""
+        """Return a message on the result and on the files of the best and last weights."""
         if self.better:
             return (
                 f"better: D1 {self.after:.2f} % after {self.step} steps, {self.before:.2f} % before; "
@@ -166,9 +168,9 @@ class Gain:
 
 
 def gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | None:
-    """What the lines of a disparity run's log say was gained.
+    """Return the improvement shown by the log of a disparity run.
 
-    None where nothing was measured before the first step, or after it.
+    Returns None without measurements both before and after the first step.
     """
     figures = measured(entries)
     before = figures.pop(0, None)
@@ -179,12 +181,12 @@ def gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | N
 
 
 def measured(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
-    """The figures of the validations in a log, by their steps."""
+    """Return the validation values in a log, by step."""
     return {entry["step"]: entry["figure"] for entry in entries if entry.get("figure") is not None}
 
 
 def save_pictures(folder: Path, validated: Validated) -> None:
-    """Write PNG files. Raises OutputError."""
+    """Write PNG files; raise OutputError on failure."""
     for name, pixels in validated.pictures.items():
         write_picture(folder / f"{name}.png", pixels)
 
@@ -205,7 +207,7 @@ def _disparity(
 
 
 def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Left view above the disparity, coloured over the range of the truth so that validations compare."""
+    """Draw the left image above the disparity map, coloured by the ground-truth range for comparability."""
     assert sample.disparity is not None
     known = sample.disparity[np.isfinite(sample.disparity)]
     high = float(np.percentile(known, 99)) if known.size else float(disparity.max())

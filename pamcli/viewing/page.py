@@ -218,7 +218,6 @@ def write_index(place: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
-    """Return the first bytes of a file, or nothing if it cannot be read."""
     with suppress(OSError), path.open("rb") as stream:
         return stream.read(_HEAD)
     return b""

@@ -29,16 +29,16 @@ from pamcli.inference.matcher import StereoMatcher
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ROOT / "weights"
-CARD, PAGE = WEIGHTS / "pasmnet2.md", ROOT / "pamcli" / "guide" / "networks.md"
+CARD = WEIGHTS / "pasmnet2.md"
+PAGES = ROOT / "pamcli" / "guide" / "networks.md", ROOT / "README.md"
 SETS = {"KITTI": "kitti2015", "Middlebury": "middlebury"}
 HEAD_OF_CARD = {"KITTI": r"\| KITTI 2015 .*?\| \d+ \| ", "Middlebury": r"\| Middlebury .*?\| \d+ \| "}
 BY_HAND = """by hand:
   weights/pasmnet2.md: version, data, recipe, time
-  README.md, "How good it is", and pamcli/guide/networks.md, "What to expect": pairs that nothing was
-    tuned on; there, too, StereoSGBM's share of the time (scripts/compare_opencv.py)
-  pamcli/guide/confidence.md, and DOUBTFUL of pamcli/inference/matcher.py: scripts/measure_confidence.py
-  pamcli/guide/speed.md: scripts/compare_precisions.py; pamcli/guide/disparity.md: --max-disparity and sizes
-  pamcli/guide/onnx.md: the shares of time and memory of pam weights export pasmnet2
+  README.md, "Limits", pamcli/guide/networks.md, "Limits", and pamcli/guide/disparity.md: figures in the text
+  pamcli/guide/benchmarks.md and confidence.md, and DOUBTFUL of pamcli/inference/matcher.py:
+    scripts/measure_confidence.py
+  pamcli/guide/speed.md: scripts/compare_precisions.py; pamcli/guide/onnx.md: memory of an exported pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
 then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py tests/test_guide.py
   tests/cli/test_weights_command.py tests/cli/test_onnx_files.py tests/cli/test_disparity_results.py
@@ -100,10 +100,11 @@ def ship(made: Path, found: Mapping[str, Figures]) -> None:
         last = "{epe:.2f} px | {d1:.2f} % | {bad-2:.1f} % |".format(**figures)
         replace_in(CARD, f"({HEAD_OF_CARD[name]}).*", rf"\g<1>{last}")
     kitti, rooms = found["KITTI"], found["Middlebury"]
-    line = f"D1 {kitti['d1']:.1f} %, end-point error {kitti['epe']:.2f} px"
-    replace_in(PAGE, r"(\| `pasmnet2`, the default.*?20 pairs \| )[^|]*", rf"\g<1>{line} ")
-    line = f"bad-2 {rooms['bad-2']:.1f} %, end-point error {rooms['epe']:.2f} px"
-    replace_in(PAGE, r"(\| \| Middlebury, 17 pictures \| )bad-2 [^|]*(\| bad)", rf"\g<1>{line} \g<2>")
+    for page in PAGES:
+        line = f"D1 {kitti['d1']:.1f} %, EPE {kitti['epe']:.2f} px"
+        replace_in(page, r"(\| `pasmnet2` \| KITTI 2015, 20 pairs \| )[^|]*", rf"\g<1>{line} ")
+        line = f"bad-2 {rooms['bad-2']:.1f} %, EPE {rooms['epe']:.2f} px"
+        replace_in(page, r"(\| `pasmnet2` \| Middlebury, 17 images \| )[^|]*", rf"\g<1>{line} ")
     subprocess.run([sys.executable, ROOT / "scripts" / "readme_picture.py"], check=True)
     print(BY_HAND)
 

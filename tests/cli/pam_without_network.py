@@ -31,7 +31,7 @@ class Result:
 
 
 class Network:
-    foreign = None
+    model = SimpleNamespace(says=None)
     compute = SimpleNamespace(
         device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
     )

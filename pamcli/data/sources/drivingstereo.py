@@ -1,10 +1,8 @@
 """Read DrivingStereo: 16-bit PNG ground truth, 256 (half size) or 128 (full size) levels per px.
 
 Level 0 is unknown. train and test have folders <split>-left-image, <split>-right-image,
-<split>-disparity-map;
-the weather sets have <weather>/left-image-half-size and so on. Archives unpack with or without such folders
-in
-between, so files are compared by their paths without them.
+<split>-disparity-map; the weather sets have <weather>/left-image-half-size and so on. Archives unpack with or
+without such folders in between, so files are compared by their paths without them.
 """
 
 import os

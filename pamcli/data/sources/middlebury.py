@@ -11,13 +11,11 @@
 | MiddEval3        | im0.png, im1.png                 | disp0GT.pfm, disp1GT.pfm| PFM, +inf unknown          |
 
 Level 0 is unknown. mask0nocc.png: 255 = visible in both images, 128 = only in the left one, 0 = unknown. It
-lies
-beside the images or in a tree of ground truth (MiddEval3GT); the archives of 2014 and 2021 have none. Without
-it,
-a pixel is visible if both ground truths agree within 1 px at its match, as in others' masks for 2021. Images
-of
-half or quarter size also use the full-size ground truth, if available: Middlebury evaluates its pixels.
-Samples are named by the path of their folder, as MiddEval3 names results ("trainingQ/Adirondack").
+lies beside the images or in a tree of ground truth (MiddEval3GT); the archives of 2014 and 2021 have none.
+Without it, a pixel is visible if both ground truths agree within 1 px at its match, as in others' masks for
+2021. Images of half or quarter size also use the full-size ground truth, if available: Middlebury evaluates
+its pixels. Samples are named by the path of their folder, as MiddEval3 names results
+("trainingQ/Adirondack").
 """
 
 import os
