@@ -127,7 +127,7 @@ def test_too_small(pair: Path, command: str, size: tuple[int, int], smallest: in
         Image.open(name).crop((0, 0, *size)).save(name)
     with unchanged():
         run = pam(*COMMANDS[command], "left.png", "right.png")
-        refuse(run, 3, "left.png", f"{size[0]} x {size[1]}", f"at least {smallest}")
+        refuse(run, 3, "left.png", f"{size[0]}x{size[1]}", f"at least {smallest}")
 
 
 @pytest.mark.parametrize(("command", "size"), [("disparity", 16), ("superres", 8)])
@@ -229,7 +229,7 @@ def test_a_batch_goes_on_past_bad_pictures(pair: Path, command: list[str]) -> No
     assert "r/empty.png is empty" in errors["l/empty.png"]
     assert "l/text.png is not a picture" in errors["l/text.png"]
     assert "l/small.png is 96x64 but r/small.png is 90x60: both images" in errors["l/small.png"]
-    assert "l/tight.png: the left picture is 5 x 5 pixels" in errors["l/tight.png"]
+    assert "l/tight.png: the left image is 5x5" in errors["l/tight.png"]
     assert run.complaints == [*(f"error: {error}" for error in errors.values()), "1 ok, 4 failed"]
     made = {"disparity": ["out/good.pfm"], "superres": ["out/good_left.png", "out/good_right.png"]}
     assert [name for name in names(".") if name not in before] == made[command[0]]

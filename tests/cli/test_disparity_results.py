@@ -16,7 +16,7 @@ from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
-from pamcli.inference.matcher import StereoMatcher, StereoResult
+from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -26,7 +26,7 @@ SUFFIXES = [".pfm", ".png", ".npy", ".tif"]
 @pytest.fixture
 def result(networks: None, views: tuple[np.ndarray, np.ndarray]) -> StereoResult:
     """What the Python interface finds out about the pair."""
-    return StereoMatcher.load(device="cpu", precision="fp32")(*views)
+    return StereoMatcher.load(device="cpu", precision="fp32")(*views, extras=EXTRAS)
 
 
 def disparity(*arguments: str) -> Run:
