@@ -289,7 +289,7 @@ USUAL = {
 
 
 def usual_protocol(data: str, **asked: Any) -> DisparityProtocol:
-    """Return the default protocol of a data set, by source name. asked: fields to override."""
+    """Return the default protocol of a data set, by source name. `asked`: fields to override."""
     return replace(USUAL.get(data, DisparityProtocol()), **asked)
 
 

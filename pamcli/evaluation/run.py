@@ -342,7 +342,7 @@ def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
 
 
 def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
-    """Yield notes on each data set, unverified layouts, and weights trained on the same data."""
+    """Yield notes on each data set, on unverified layouts, and on training weights without effect here."""
     for one in sets:
         yield from (f"{one.label}: {line}" for line in one.notes)
         if (spec := one.source.spec) and spec.info.unverified:

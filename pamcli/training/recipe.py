@@ -303,7 +303,7 @@ class Recipe:
         return self.losses.of_attention or any(getattr(self.losses, term) for term in terms)
 
     def steps_of(self, pairs: int | None) -> int:
-        """Return the number of steps. pairs: length of a pass over the data, None if endless.
+        """Return the number of steps. `pairs`: length of a pass over the data, None if endless.
 
         Raises UsageError: epochs of endless data, or too many.
         """
