@@ -278,7 +278,6 @@ PROTOCOLS = {
         for name, size, fine in _BOOSTER
     },
 }
-"""All protocols, by name."""
 
 USUAL = {
     "kitti2012": PROTOCOLS["kitti2012"].rules,

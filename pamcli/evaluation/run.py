@@ -42,7 +42,6 @@ class MeasuredSet(Generic[Total]):
 
     source: Source
     label: str
-    """Name in tables."""
     methods: Mapping[str, Total]
     """Summaries by method name, the method under test last."""
     variants: Mapping[float, Total]

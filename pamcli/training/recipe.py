@@ -88,7 +88,6 @@ class Size:
     """
 
     crop: tuple[Side, Side]
-    """Height and width."""
     shares: tuple[Share, ...]
     """Shares of the steps, per phase of the run."""
 
