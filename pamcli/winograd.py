@@ -24,8 +24,8 @@ LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
 """Library compiled for this kind of processor; may be missing."""
 
 TILE = 4  # rows and columns of an output tile
-TOGETHER = 16  # channel multiple: both instruction sets process a divisor of it at a time
-ROWS = 6  # multiple of the tiles in a block
+TOGETHER = 16  # channel counts are multiples of this, which suits both instruction sets
+ROWS = 6  # the number of tiles in a block is a multiple of this
 BLOCK = 130_000  # approximate number of values per block of tiles, which fit into a core's cache
 GRADIENT_BLOCK = 250_000  # the same for the weight gradient, which accumulates
 LARGEST = 9 * 128 * 128  # maximum weights of a layer, which need four times the memory

@@ -253,7 +253,7 @@ def disparity_metrics(
     >>> figures = pamcli.disparity_metrics(result.disparity, truth)
     >>> figures["epe"], figures["bad-2"]  # pixels, percent
 
-    Counted are pixels with known ground truth above 0 and below `max_gt`. Pixels without an estimate fail
+    Only pixels with known ground truth above 0 and below `max_gt` count. Pixels without an estimate fail
     every threshold and are excluded from means.
 
     Args:
@@ -305,7 +305,7 @@ def check_unit(case: Sample, answer: Estimate) -> None:
 def _counters(
     error: NDArray[np.float64], outliers: Sequence[NDArray[np.bool_]], estimated: NDArray[np.bool_]
 ) -> Counter[str]:
-    """Return the sums over pixels that metrics need. error: (N,), inf = no estimate even after filling."""
+    """Return the sums over pixels that metrics need. `error`: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
     outlier, outlier_1 = outliers
     return Counter(

@@ -156,8 +156,7 @@ class ConfidenceTally:
         pixels, _, wrong = self._by_level.sum(axis=1)
         if not pixels:
             return None
-        # Groups are sorted by removal, last removed first: highest confidence; for the oracle, smallest
-        # error.
+        # Groups are sorted last removed first: by confidence, or for the oracle by smallest error.
         counts, sums, bad_counts = self._by_level[:, ::-1]
         epe, epe_oracle = _remaining(counts, sums), _remaining(self._errors.counts, self._errors.sums)
         bad = 100 * _remaining(counts, bad_counts)

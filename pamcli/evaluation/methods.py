@@ -155,7 +155,7 @@ class NetworkMethod(Method):
     def disparity(
         self, left: NDArray[np.generic], right: NDArray[np.generic], extras: Iterable[str] = ()
     ) -> Estimate:
-        """Match one pair and measure time and memory. extras: further outputs to request."""
+        """Match one pair and measure time and memory. `extras`: further outputs to request."""
         self._note_departure(left)
         run = partial(self.network, left, right)
         device = self.network.compute.device
@@ -249,7 +249,7 @@ def find_files(
 
     `views`: find both upscaled images, left and right, instead of the disparity map. `allow_missing`: skip
     samples without files. Raises UsageError: the folder does not exist, two files have one name, or files
-    (even if allowed, all) are missing; InputError: the folder cannot be read.
+    are missing (with `allow_missing`: all of them); InputError: the folder cannot be read.
     """
     if not folder.is_dir():
         raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")

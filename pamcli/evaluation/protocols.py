@@ -278,7 +278,6 @@ PROTOCOLS = {
         for name, size, fine in _BOOSTER
     },
 }
-"""All protocols, by name."""
 
 USUAL = {
     "kitti2012": PROTOCOLS["kitti2012"].rules,
@@ -289,7 +288,7 @@ USUAL = {
 
 
 def usual_protocol(data: str, **asked: Any) -> DisparityProtocol:
-    """Return the default protocol of a data set, by source name. asked: fields to override."""
+    """Return the default protocol of a data set, by source name. `asked`: fields to override."""
     return replace(USUAL.get(data, DisparityProtocol()), **asked)
 
 

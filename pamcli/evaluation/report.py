@@ -9,7 +9,7 @@ from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, ShownPair, data_uri
 from pamcli.evaluation.results import Column, Table, Value, json_value
 
-_WIDE = 2.0  # aspect ratio from which panels stand two instead of four in a row
+_WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
 _LONG = 40  # number of characters from which cell text is wrapped
 
 

@@ -17,7 +17,7 @@ MAX_WIDTH = 480
 CROP = 120, 160  # height and width of crops of an upscaled image
 
 _FRAME = (255, 0, 140)
-_SPARSE = 0.5  # a share of known ground truth below this is drawn thicker
+_SPARSE = 0.5  # ground truth with a smaller share of known pixels is drawn thicker
 
 PanelKind = Literal["photo", "map", "errors", "crop"]
 

@@ -42,7 +42,6 @@ class MeasuredSet(Generic[Total]):
 
     source: Source
     label: str
-    """Name in tables."""
     methods: Mapping[str, Total]
     """Summaries by method name, the method under test last."""
     variants: Mapping[float, Total]
@@ -342,7 +341,7 @@ def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
 
 
 def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
-    """Yield notes on each data set, unverified layouts, and weights trained on the same data."""
+    """Yield notes on each data set, on unverified layouts, and on training weights without effect here."""
     for one in sets:
         yield from (f"{one.label}: {line}" for line in one.notes)
         if (spec := one.source.spec) and spec.info.unverified:

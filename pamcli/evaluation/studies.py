@@ -60,7 +60,7 @@ def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sampl
 def told(
     kind: str, sets: Sequence[Measured], figures: Mapping[str, Column]
 ) -> tuple[Table, list[CurveChart]]:
-    """Return a table of all data sets and a chart for each. figures: the columns of the metrics."""
+    """Return a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
     words = text_columns("data")
     if kind == "resolution":
         words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]

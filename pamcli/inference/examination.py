@@ -142,4 +142,3 @@ PARTS: dict[str, Callable[[], str | dict[str, str]]] = {
     "pictures": pictures,
     "self-test": self_test,
 }
-"""All checks, in output order."""

@@ -75,7 +75,7 @@ def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tens
 def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: Tensor) -> Quotient:
     """Compute the negative log-likelihood of the true column under the attention.
 
-    Counted are masked pixels whose position lies in the row and is allowed by the map: no negative disparity,
+    Only masked pixels count whose position lies in the row and is allowed by the map: no negative disparity,
     and below its maximum disparity.
 
     Args:

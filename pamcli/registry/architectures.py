@@ -169,7 +169,6 @@ _ROWS = (
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {row.name: row for row in _ROWS}
-"""All networks, by name."""
 
 TRAINED: Mapping[Task, str] = {"disparity": "pasmnet", "superres": "passrnet"}
 """Default network to train, by task: the paper's."""

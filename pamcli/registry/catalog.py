@@ -17,7 +17,7 @@ from pamcli.registry.spec import reading
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
 """Descriptions of all registered weights, by name."""
 
-DEFAULT_MATCHING = default_weights("disparity")  # default weights of matching
+DEFAULT_MATCHING = default_weights("disparity")
 
 DEFAULT_SCALE = 4
 

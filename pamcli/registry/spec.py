@@ -124,7 +124,7 @@ def read_header(path: Path) -> WeightsFile:
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
                 parameters, stored = 0, set()
-                for name in file.keys():  # noqa: SIM118 - it is no dict
+                for name in file.keys():  # noqa: SIM118 - not a dict
                     part = file.get_slice(name)
                     if (kind := part.get_dtype()) in PRECISIONS:
                         stored.add(kind)

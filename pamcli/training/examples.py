@@ -298,7 +298,7 @@ class _Steps(Dataset["StepBatch | Exception"]):
             return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
         except PamError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - raised where the batch is wanted
+        except Exception as error:  # noqa: BLE001 - raised where the batch is used
             error.add_note(f"(where it came from)\n{traceback.format_exc()}")
             return error
 

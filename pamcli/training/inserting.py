@@ -159,7 +159,7 @@ def _mixed(view: Picture, colours: Values, opacity: Values) -> Picture:
 
 
 def _seen(disparity: Values, sign: int, own: Mask, other: Mask, before: Mask) -> Mask:
-    """Return the pixels visible in both images; own, other: where the images show the occluder."""
+    """Return the pixels visible in both images; `own`, `other`: where the images show the occluder."""
     width = disparity.shape[1]
     places = np.arange(width) + sign * np.nan_to_num(disparity)
     inside = np.isfinite(disparity) & (places >= 0) & (places <= width - 1)

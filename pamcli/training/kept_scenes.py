@@ -19,8 +19,8 @@ from pamcli.training.recipe import Drawing
 
 _SCENES = 5  # random stream of a seed, among those in `examples`
 
-LATE = 64  # retired scenes kept longer, for processes that lag behind
-PASSED_OVER = 8  # further ones, as random choice may skip the scenes that trigger removal
+LATE = 64  # further scenes to keep, for processes that lag behind
+PASSED_OVER = 8  # older ones to remove too, because random choice may have skipped their removal
 
 
 @dataclass(frozen=True)

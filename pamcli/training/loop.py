@@ -191,7 +191,7 @@ class Trainer:
         stop: Stop,
         observer: Observer,
     ) -> RunEnd:
-        """Take the remaining steps, one per batch. journal: only in the main process, which writes.
+        """Take the remaining steps, one per batch. `journal`: only in the main process, which writes.
 
         Raises PamError: loss or weights that are not finite, no memory, or a full disk.
         """

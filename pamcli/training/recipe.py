@@ -88,7 +88,6 @@ class Size:
     """
 
     crop: tuple[Side, Side]
-    """Height and width."""
     shares: tuple[Share, ...]
     """Shares of the steps, per phase of the run."""
 
@@ -303,7 +302,7 @@ class Recipe:
         return self.losses.of_attention or any(getattr(self.losses, term) for term in terms)
 
     def steps_of(self, pairs: int | None) -> int:
-        """Return the number of steps. pairs: length of a pass over the data, None if endless.
+        """Return the number of steps. `pairs`: length of a pass over the data, None if endless.
 
         Raises UsageError: epochs of endless data, or too many.
         """

@@ -67,7 +67,7 @@ def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: str 
 
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:
-    """Format the complete recipe as JSON. made_with: versions and similar facts for the record."""
+    """Format the complete recipe as JSON. `made_with`: versions and similar facts for the record."""
     values = asdict(recipe)
     if made_with is not None:
         values[MADE_WITH] = dict(made_with)

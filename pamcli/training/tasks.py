@@ -97,7 +97,7 @@ def training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None
 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
-    """Return the description for a run's weights file. training: data, recipe and accuracy in a sentence."""
+    """Return the description for a run's weights file. `training`: a sentence on data and accuracy."""
     return ModelSpec(
         architecture=recipe.architecture,
         variant=PAPER if recipe.form is None else str(recipe.form),

@@ -111,7 +111,7 @@ class Validator:
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
     ) -> Validated:
-        """Measure weights from `stored_weights`, in float32. advance: called after each pair.
+        """Measure weights from `stored_weights`, in float32. `advance`: called after each pair.
 
         Raises DeviceError: a pair does not fit into memory; InputError as the data does.
         """
