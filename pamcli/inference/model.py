@@ -40,7 +40,7 @@ class Match:
     attended: NDArray[np.bool_] | None = None
     """The left pixel receives attention from the right image; None: it was not asked for."""
     right_disparity: NDArray[np.float32] | None = None
-    """Of the right image, where the model finds both at once."""
+    """Disparity of the right image, where the model computes both at once."""
 
 
 class StereoModel(Protocol):

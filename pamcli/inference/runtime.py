@@ -45,7 +45,7 @@ class Runtime:
     def __init__(self, compute: Compute) -> None:
         self.compute = compute
         self._graphs: OrderedDict[Hashable, _Graph | None] = OrderedDict()
-        """By program and size; None: it ran once, or it cannot be recorded."""
+        """Graphs by program and size; None: it ran once, or it cannot be recorded."""
         self._refused: set[Hashable] = set()
         self._pool: Any = None
 
