@@ -202,6 +202,7 @@ class MemoryBudget:
                 give_back_freed_memory()  # else gaps between what is held add up
             return found
 
+        is_reduced = False
         while True:
             parts = bands(height, width, rows, self.model.halo, self.model.multiple)
             try:
@@ -212,11 +213,11 @@ class MemoryBudget:
                     with memory_errors(f"not enough memory for a pair of {width}x{height}"):
                         raise
             else:
+                if is_reduced:
+                    said = "not enough memory for %dx%d at once: computed in bands of %d rows"
+                    LOG.warning(said, width, height, rows)
                 return found
-            rows = fewer
-            LOG.warning(
-                "not enough memory for %dx%d at once: continuing in bands of %d rows", width, height, rows
-            )
+            rows, is_reduced = fewer, True
             if (runtime := getattr(self.model, "runtime", None)) is not None:
                 runtime.forget()
 

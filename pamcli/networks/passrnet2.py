@@ -191,14 +191,8 @@ class PixelNorm(nn.Module):
 class LengthNorm(nn.Module):
     """What is left of a `PixelNorm` whose weights are folded: each pixel is divided by its length."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.of_rms = nn.Parameter(torch.full((WIDTH,), WIDTH**-0.5), requires_grad=False)
-
     def forward(self, x: Tensor) -> Tensor:
         """Compute (B, C, H, W) to the same shape."""
-        if x.is_cuda and is_inference():  # one kernel
-            return F.rms_norm(x.permute(0, 2, 3, 1), (WIDTH,), self.of_rms, EPSILON).permute(0, 3, 1, 2)
         # On CPUs sums of 16-bit numbers are float32 anyway, and to ask for it takes a pass over x.
         dtype = None if x.device.type == "cpu" else torch.float32
         length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=dtype).float()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -100,17 +101,18 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
     matcher = StereoMatcher.load(device="cuda", precision="bf16", match_size=1)
     whole = matcher(left, right).disparity
     matcher.model.runtime.forget()  # type: ignore[attr-defined]
+    gc.collect()  # graphs of earlier tests
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 1.2e9) / total)
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 1.6e9) / total)
     try:
         found = matcher(left, right).disparity
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert np.abs(found - whole).mean() < 0.1  # other sizes, other algorithms in 16 bits
     lines = [record.message for record in caplog.records if "not enough memory" in record.message]
-    assert lines
-    assert "continuing in bands" in lines[0]
+    assert len(lines) == 1
+    assert "computed in bands" in lines[0]
 
 
 PROGRAM = """

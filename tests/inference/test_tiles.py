@@ -117,7 +117,7 @@ def test_without_enough_memory_bands_become_smaller_and_one_line_says_so(
     assert tried[0] == 300
     assert max(tried[1:]) <= 200
     assert [record.message for record in caplog.records] == [
-        "not enough memory for 8x300 at once: continuing in bands of 150 rows"
+        "not enough memory for 8x300 at once: computed in bands of 150 rows"
     ]
 
 
