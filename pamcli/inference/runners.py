@@ -4,7 +4,7 @@ import importlib
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import is_memory_error
 from pamcli.inference.providers import ON_CPU, PROVIDERS, open_session, running
+from pamcli.inference.runtime import Runtime
 from pamcli.registry.interface import Interface, Port
 
 TYPES: dict[str, type[np.generic]] = {
@@ -114,6 +115,9 @@ class Module:
     name: str
     compute: Compute
     network: Any
+    runtime: Runtime
+    names: list[str] = field(default_factory=list)
+    """Of its outputs, as the last run showed them."""
     interface: None = None
 
     @classmethod
@@ -145,7 +149,9 @@ class Module:
             raise ModelError(f"{source} makes a {type(network).__name__}, no network that can be called")
         if isinstance(network, torch.nn.Module):
             network = network.to(compute.device).eval()
-        return cls(source, compute, network)
+            if compute.device.type == "cuda":
+                network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return cls(source, compute, network, Runtime(compute))
 
     @property
     def says(self) -> str:
@@ -154,24 +160,26 @@ class Module:
 
     def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run the network; unnamed outputs are called 0, 1, ...; raise ModelError or MemoryError."""
-        tensors = [torch.from_numpy(values).to(self.compute.device) for values in given.values()]
-        try:
-            with torch.inference_mode(), self.compute.autocast():
+
+        def program(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            with self.compute.autocast():
                 found = self.network(*tensors)
+            found = [found] if isinstance(found, torch.Tensor) else found
+            named = found.items() if isinstance(found, Mapping) else enumerate(found)
+            tensors_of = {str(name): each for name, each in named if isinstance(each, torch.Tensor)}
+            self.names[:] = tensors_of
+            return tuple(each.float() for each in tensors_of.values())
+
+        try:
+            arrays = self.runtime(program, self.name, *given.values(), verify=True)
         except Exception as error:
             if isinstance(error, MemoryError | RuntimeError) and is_memory_error(error):
                 raise
             reason = str(error).strip().partition("\n")[0]
             raise ModelError(f"{self.name} fails: {type(error).__name__}: {reason}") from error
-        if isinstance(found, torch.Tensor):
-            found = [found]
-        named = found.items() if isinstance(found, Mapping) else enumerate(found)
-        arrays = {
-            str(name): value.float().cpu().numpy() for name, value in named if isinstance(value, torch.Tensor)
-        }
         if not arrays:
             raise ModelError(f"{self.name} gives no tensor")
-        return arrays
+        return dict(zip(self.names, arrays, strict=True))
 
 
 Runner = Session | Module
