@@ -1,14 +1,17 @@
-"""Draws the pictures of README and guide from the shipped weights: readme_picture.py [FOLDER].
+"""Make the images of README and guide with the shipped weights: readme_picture.py [FOLDER].
 
-readme.jpg, above: the left picture, its disparity, and its points in metres, seen from the right. Below,
-large enough to be told apart: a part of the left picture, reduced and made four times larger by bicubic
-interpolation and by pam superres (PSNR of the whole view, without its 64 left-most columns).
+readme.jpg, top: the left image, its disparity map, and its points in metres, seen from the right. Bottom: a
+part of the left image, downscaled and then upscaled by 4, by bicubic interpolation and by pam superres (PSNR
+of the whole image without its 64 left-most columns).
 
-camera.jpg: the same of pictures that are reduced and then degraded as cameras do, by all that is measured for
-such pictures.
+camera.jpg: the same for images with JPEG artefacts and noise, by several methods.
 
-The checksums of the weights stand in the files, as their comments: where others are shipped, a test fails
-until this has drawn the pictures anew.
+confidence.jpg: the disparity map, and its pixels of high confidence.
+
+rectified.jpg: a pair whose right camera is turned, before and after pam rectify --uncalibrated.
+
+The comment of each file holds the checksums of the weights that it shows: a test fails if other weights are
+shipped until this script has run again.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import io
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
@@ -50,6 +55,8 @@ EYE, LOOKS_AT = (0.8, -0.35, 0.4), (0.0, 0.15, 3.2)
 SURE = 0.5
 """Points of lower confidence are left out."""
 FAULTS = {"JPEG 75": Degradation(jpeg=75), "noise of 10 levels": Degradation(noise=10)}
+TURN, LINES = 2.0, 31
+"""Degrees by which the right camera is turned, and half of the distance of the lines in rows."""
 CROP = slice(120, 210), slice(380, 540)
 """Rows and columns of the left picture that are shown of each."""
 
@@ -57,7 +64,13 @@ Bytes = NDArray[np.uint8]
 
 
 def main(folder: Path) -> None:
-    for name, draw in (("readme.jpg", readme), ("camera.jpg", camera)):
+    drawings = {
+        "readme.jpg": readme,
+        "camera.jpg": camera,
+        "confidence.jpg": confidence,
+        "rectified.jpg": rectified,
+    }
+    for name, draw in drawings.items():
         path = folder / name
         drawing, weights, said = draw()
         stream = io.BytesIO()
@@ -86,11 +99,11 @@ def readme() -> Drawn:
     below = {}
     for name, each in {"bicubic": pair.bicubic(), "pam superres": made}.items():
         figures = superres_figures(pair, each.left, each.right)
-        below[f"{SCALE} times larger by {name}: {figures['left']['psnr']:.1f} dB"] = each.left[PART]
+        below[f"upscaled by {SCALE} with {name}: {figures['left']['psnr']:.1f} dB"] = each.left[PART]
     above = {
-        "the left picture": pair.left,
-        f"disparity, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
-        "its points in metres, from the right": points,
+        "left image": pair.left,
+        f"disparity map, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
+        "points in metres, from the right": points,
     }
     return stacked(row(above), row(below)), WEIGHTS, [*below]
 
@@ -110,9 +123,39 @@ def camera() -> Drawn:
         for name, each in made.items():
             figures = superres_figures(pair, each.left, each.right)
             parts[f"{name}: {figures['left']['psnr']:.1f} dB"] = each.left[CROP]
-        rows.append({f"{title}: the picture itself": pair.left[CROP], **parts})
+        rows.append({f"{title}: original": pair.left[CROP], **parts})
     said = [f"{next(iter(each)).partition(':')[0]}, {name}" for each in rows for name in [*each][1:]]
     return stacked(*(row(each, size=19) for each in rows)), CAMERA_WEIGHTS, said
+
+
+def confidence() -> Drawn:
+    """Draw a disparity map, and what a threshold of confidence keeps of it."""
+    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(left, right, extras={"confidence"})
+    low, high = np.percentile(matched.disparity, (1, 99))
+    parts = {
+        "left image": left,
+        f"disparity map, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
+        "confidence of 0.9 or more": colorize(matched.disparity_where(min_confidence=0.9), low, high),
+    }
+    return row(parts), WEIGHTS[:1], []
+
+
+def rectified() -> Drawn:
+    """Draw a pair with lines along its rows, before and after it is rectified by its features."""
+    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    height, width = right.shape[:2]
+    turn = cv2.getRotationMatrix2D((width / 2, height / 2), TURN, 1)
+    turned = np.asarray(cv2.warpAffine(right, turn, (width, height)), np.uint8)
+    rectification, _ = rectification_by_features([(left, turned)])
+    straight = rectification.left(left), rectification.right(turned)
+    rows = []
+    for title, (one, two) in {"before": (left, turned), "after pam rectify": straight}.items():
+        joined = np.concatenate([one, two], axis=1)
+        joined[LINES :: 2 * LINES] = (255, 60, 60)
+        joined[LINES + 1 :: 2 * LINES] = (255, 60, 60)
+        rows.append({title: joined})
+    return row(rows[0] | rows[1], size=26), (), []
 
 
 def checksums(weights: tuple[str, ...]) -> str:

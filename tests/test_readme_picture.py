@@ -16,6 +16,7 @@ SAMPLE = ROOT / "scripts" / "sample"
 SHOWN = {
     "readme.jpg": (DEFAULT_MATCHING, DEFAULT_UPSCALING[4]),
     "camera.jpg": (DEFAULT_UPSCALING[4], CAMERA_UPSCALING[4]),
+    "confidence.jpg": (DEFAULT_MATCHING,),
 }
 SHIPPED = {
     picture: "\n".join(f"{name} {recorded_sha256(name)}" for name in names)

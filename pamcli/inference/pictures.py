@@ -47,10 +47,10 @@ def padding(
 
 
 def plain_array(image: Pixels) -> NDArray[np.uint8 | np.float32]:
-    """Return the image as uint8, or as float32 in [0, 1]: what every device takes."""
+    """Return the image as contiguous uint8, or as float32 in [0, 1]: what every device takes."""
     kind = image.dtype.newbyteorder("=")
     if kind == np.uint8:
-        return np.asarray(image, np.uint8)
+        return np.ascontiguousarray(image, np.uint8)  # torch takes no mirrored view
     return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32)
 
 

@@ -41,7 +41,7 @@ class Learning(Settings, panel="Learning"):
     """The recipe, and what is changed in it."""
 
     recipe: str | None = option(
-        "Train by one of pam's recipes (pam guide training), or a run's recipe.json; options change it.",
+        "Train by one of pam's recipes (pam guide recipes), or a run's recipe.json; options change it.",
         metavar="NAME|FILE.json",
         parse=parsing.name,
     )

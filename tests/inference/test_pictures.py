@@ -121,3 +121,8 @@ def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cu
     assert by_hand.confidence is not None
     assert np.array_equal(ours.disparity, by_hand.disparity[3:, :90])
     assert np.array_equal(ours.confidence, by_hand.confidence[3:, :90])
+
+
+def test_a_mirrored_image_can_become_a_tensor() -> None:
+    image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    assert torch.from_numpy(plain_array(image[:, ::-1])).tolist() == image[:, ::-1].tolist()
