@@ -147,7 +147,7 @@ class NetworkMethod(Method):
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
         def estimate(sample: Sample) -> Estimate:
             visible = {"visible"} if sample.visible is not None else set()
-            sure = {"confidence"} if getattr(self.network, "sure_at_once", True) else set()
+            sure = {"confidence"} if self.network.model.has_confidence else set()
             return self.disparity(sample.left, sample.right, sure | visible if extras else ())
 
         return estimate

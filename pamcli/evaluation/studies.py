@@ -48,7 +48,7 @@ def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sampl
     """
     if isinstance(method, NetworkMethod):
         if kind == "range":
-            if getattr(method.network, "fixed_search", False):
+            if method.network.model.has_fixed_search:
                 return {}
             return {limit: _limited(method, limit) for limit in LIMITS}
         return {factor: _at_resolution(method, factor) for factor in RESOLUTIONS if factor != 1}

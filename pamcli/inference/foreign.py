@@ -38,6 +38,7 @@ class ForeignModel:
     size: tuple[int, int] | None = None
     """None: any size is supported, by resizing to the network's size."""
     multiple = 1
+    has_fixed_search = True
     halo = 64
     """Rows around a band, as the receptive field is unknown."""
     signed = False

@@ -76,6 +76,11 @@ class StereoModel(Protocol):
         """It says by itself how sure it is of a disparity."""
         ...
 
+    @property
+    def has_fixed_search(self) -> bool:
+        """A maximum disparity cannot be set."""
+        ...
+
     def match(
         self,
         left: Pixels,
@@ -122,6 +127,7 @@ class TorchModel:
 
     size: tuple[int, int] | None = None
     has_confidence = True
+    has_fixed_search = False
     says: str | None = None
 
     def __init__(self, network: Any, spec: ModelSpec, compute: Compute) -> None:

@@ -77,7 +77,7 @@ class OnnxModel:
     """A network of `export`, as `model.StereoModel`."""
 
     halo = 0  # it takes whole images, of its own size where it has one
-    has_confidence = True
+    has_confidence = has_fixed_search = True
     says: str | None = None
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:

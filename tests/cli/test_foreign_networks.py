@@ -154,7 +154,7 @@ def test_a_picture_that_needs_tiles_has_no_seams(here: Path) -> None:
         run = pam(*DISPARITY, "--weights", f"{name}.toml", "--output-right", "r.npy")
         assert run.code == 0, run.stderr
         found[name] = np.load("x.npy"), np.load("r.npy")
-    assert "pictures of 185 x 121 px are worked on in 9 tiles of 96 x 64" in run.stderr
+    assert "images of 185x121 are processed in 9 tiles of 96x64" in run.stderr
     for whole, part in zip(*found.values(), strict=True):
         assert np.std(whole) > 1
         assert np.abs(whole - part).max() < 0.1
@@ -168,7 +168,7 @@ def test_a_super_resolution_network_makes_what_a_script_does(small_pair: Path) -
         assert "(NAFSSR or CVHSSR)" in run.stderr
         views = [np.asarray(Image.open(f"{side}.png"), np.float32) / 255 for side in ("left", "right")]
         if size == (16, 24):
-            assert "in 9 tiles of 24 x 16" in run.stderr
+            assert "in 9 tiles of 24x16" in run.stderr
             made.side_by_side(Path("net.onnx"), scale)  # as a whole
         given = np.concatenate([view.transpose(2, 0, 1) for view in views])[None]
         (expected,) = session_of(Path("net.onnx"))({"input": given})
@@ -295,4 +295,4 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
     beside = ["--network-from", "mynetwork:make"]
     refuse(pam(*DISPARITY, "--weights", "both.toml", *beside), 2, *said)
     refuse(pam("weights", "describe", "both.toml", "-o", "both.toml", "--overwrite", *beside), 2, *said)
-    refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "takes a description as --weights")
+    refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "needs a description as --weights")
