@@ -59,6 +59,18 @@ def test_the_formula_of_memory_is_above_what_is_measured(run: Run) -> None:
     assert 1e6 < int(made.stdout) < 8000 * 256 * 96
 
 
+def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
+    """Data with a cut of the sample pair."""
+    truth = read_disparity(SAMPLE / "disparity.pfm")
+    for name in ("left", "right", "disparity"):
+        (folder / name).mkdir()
+    for side in ("left", "right"):
+        view = read_picture(SAMPLE / f"{side}.png").pixels[rows, columns]
+        (folder / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
+    (folder / "disparity" / "a.pfm").write_bytes(encode_disparity(truth[rows, columns], ".pfm").data)
+    return f"pairs:{folder}"
+
+
 def test_opencv_is_compared_on_data(run: Run, tmp_path: Path) -> None:
     data = cut_of_the_sample(tmp_path, slice(150, 350), slice(100, 500))
     made = run("compare_opencv.py", "--data", data, "--weights", "pasmnet")
