@@ -54,7 +54,9 @@ def main() -> None:
 
         killed = started([*clips, "-o", "all.mkv"])
         while len(list(Path().glob("all.mkv.frames/*.png"))) < given.frames // 2:
-            time.sleep(0.2)
+            if killed.poll() is not None:
+                sys.exit("the run ended before it could be killed: take more --frames")
+            time.sleep(0.005)
         os.kill(killed.pid, signal.SIGKILL)
         killed.wait()
         done = len(list(Path().glob("all.mkv.frames/*.png")))

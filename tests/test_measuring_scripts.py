@@ -172,10 +172,10 @@ def test_steadiness_is_measured_on_drawn_sequences(run: Run) -> None:
 
 def test_a_video_is_killed_and_gone_on_with(run: Run) -> None:
     pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
-    made = run("video_bounds.py", "--frames", "6", "--few", "2", "--size", "96x64", "--compared", "1")
+    made = run("video_bounds.py", "--frames", "12", "--few", "2", "--size", "96x64", "--compared", "1")
     assert made.returncode == 0, made.stderr
     assert "frame 0 is the same as matched alone" in made.stdout
-    assert made.stdout.endswith("6 frames in all.mkv\n")
+    assert made.stdout.endswith("12 frames in all.mkv\n")
 
 
 def test_motion_of_drawn_sequences_is_known() -> None:
