@@ -163,7 +163,8 @@ class NetworkMethod(Method):
         start = time.perf_counter()
         found, memory = peak_of(partial(run, extras=extras, **self._watched(left)), gpu=gpu)
         seconds = time.perf_counter() - start
-        return Estimate(found.disparity, found.visible, found.confidence, seconds, memory, run)
+        maps = found.disparity, found.visible, found.confidence
+        return Estimate(*maps, seconds, memory, run, of_network=True)
 
     def enlarged(self, source: Source) -> Enlarges:
         return self.enlarge

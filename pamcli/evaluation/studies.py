@@ -93,7 +93,7 @@ def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], E
         left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
         found = method.disparity(left, right)
         back = nearest(found.disparity, width, height).astype(np.float32) * np.float32(width / sides[0])
-        return Estimate(back, seconds=found.seconds)
+        return Estimate(back, seconds=found.seconds, of_network=True)
 
     return estimate
 

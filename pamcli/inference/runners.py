@@ -117,7 +117,7 @@ class Module:
     network: Any
     runtime: Runtime
     names: list[str] = field(default_factory=list)
-    """Of its outputs, as the last run showed them."""
+    """Names of its outputs, as the last run showed them."""
     interface: None = None
 
     @classmethod

@@ -66,17 +66,22 @@ def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
     Returns:
         (B, 1, 4h, 4w), in full-size pixels.
     """
-    count, _, height, width = mixture.shape
     around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]  # (B, h, w, 9, 1)
     weights = mixture.permute(0, 2, 3, 1)
-    step = ROWS if is_inference() and not mixture.is_cuda else height
+    step = ROWS if is_inference() and not mixture.is_cuda else None
     parts = []
-    for first in range(0, height, step):
-        rows = slice(first, first + step)
-        shares = weights[:, rows].float().reshape(count, -1, width, 9, 16).softmax(-2)
-        pixels = (shares * around[:, rows]).sum(-2).view(count, -1, width, 4, 4)
-        parts.append(pixels.transpose(2, 3).reshape(count, -1, 4 * width))
+    for some, near in zip(*(_blocks(each, step) for each in (weights, around)), strict=True):
+        shares = some.float().unflatten(-1, (9, 16)).softmax(-2)
+        pixels = (shares * near).sum(-2).unflatten(-1, (4, 4))
+        parts.append(pixels.transpose(2, 3).flatten(3).flatten(1, 2))
     return torch.cat(parts, 1)[:, None]
+
+
+def _blocks(values: Tensor, rows: int | None) -> Sequence[Tensor]:
+    """`values` (B, h, ...) in blocks of `rows` rows, or whole."""
+    if rows is None:
+        return [values]
+    return [values[:, first : first + rows] for first in range(0, values.shape[1], rows)]
 
 
 class ErrorScale(nn.Module):

@@ -94,7 +94,7 @@ def test_a_tile_without_data(truth: np.ndarray) -> None:
         (("left.tif", "right.tif"), 2, "Missing argument 'output'"),
         (("-r", "-5", "-R", "5", "left.tif", "small.tif", "x.tif"), 3, "differ in size"),
         (("-r", "-5", "-R", "5", "left.tif", "missing.tif", "x.tif"), 3, "missing.tif"),
-        (("-r", "-5", "-R", "5", "left.tif", "bytes.tif", "x.tif"), 3, "holds integers"),
+        (("-r", "-5", "-R", "5", "left.tif", "bytes.tif", "x.tif"), 3, "bytes.tif holds uint8"),
     ],
 )
 def test_bad_input_is_one_line(truth: np.ndarray, arguments: tuple[str, ...], code: int, said: str) -> None:

@@ -99,10 +99,10 @@ def test_figures_do_not_replace_the_list_that_names_the_pairs(mine: Path) -> Non
 def test_figures_are_printed_even_where_a_file_cannot_be_written(
     made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: object, **files: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OutputError("cannot write rows.csv: no space left")
 
-    monkeypatch.setattr("pamcli.evaluation.results.Evaluation.write", full)
+    monkeypatch.setattr("pamcli.evaluation.measure.write_atomically", full)
     run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
     assert run.code == 7
     assert "no space left" in run.stderr

@@ -161,7 +161,7 @@ def test_a_packed_picture_from_stdin(packed: Path) -> None:
     run = pam("disparity", "--packed", "lr", "-", "-o", "q.pfm", stdin=buffer.getvalue())
     assert run.code == 0
     assert [line.partition(",")[0] for line in run.complaints] == [
-        "warning: standard input: both pictures are identical"
+        "warning: standard input: both images are identical"
     ]
 
 

@@ -148,8 +148,7 @@ def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: P
             Path(f"{side}s/{name}.png").write_bytes(Path(f"{side}.png").read_bytes())
     batch = pam("disparity", "lefts", "rights", "-o", "out/", "--format", "npy", "--weights", "net.onnx")
     assert batch.code == 0, batch.stderr
-    size = "224 x 128, the size that the network was exported for"
-    assert batch.complaints == [f"pictures of 96 x 64 px are padded to {size}", "2 ok"]
+    assert batch.complaints == ["images of 192x128 are padded to 224x128, the exported size", "2 ok"]
     command = ["disparity", "left.png", "right.png", "--overwrite", "-o", "x.npy"]
     itself, plain = (
         np.load("x.npy") for more in ([], ["--match-size", "1"]) if pam(*command, *more).code == 0
@@ -161,14 +160,14 @@ def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: P
         Image.open(name).resize((192, 128)).save(name)
     run = pam(*command, "--weights", "net.onnx")
     assert run.complaints[0] == (
-        f"pictures of 192 x 128 px are matched as they are, by the network itself at 384 x 256, and padded "
-        f"to {size}: export it for 384x256, or for any size"
+        "images of 192x128 are matched at 192x128, not at 384x256; images of 192x128 are padded to 224x128, "
+        "the exported size; export the network for 384x256, or for any size"
     )
 
 
 def test_larger_pictures_do_not_fit(pair: Path, halved: Path) -> None:
     with unchanged():
-        refuse(pam(*SUPERRES, "--weights", halved), 3, "pictures of 96 x 64 do not fit", "for 48 x 32")
+        refuse(pam(*SUPERRES, "--weights", halved), 3, "images of 96x64 are larger than 48x32")
 
 
 def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> None:

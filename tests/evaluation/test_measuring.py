@@ -174,6 +174,7 @@ class Network:
         self.max_disparity: int | None = None
         self.sizes: list[tuple[int, ...]] = []
         self.compute, self.device = self, torch.device("cpu")
+        self.model, self.has_confidence, self.has_fixed_search = self, True, False
 
     def describe(self) -> dict[str, str]:
         return {"device": "cpu", "precision": "fp32"}
