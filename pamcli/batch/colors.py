@@ -45,7 +45,7 @@ class Range:
         return self.low, self.high
 
 
-def colored(disparity: np.ndarray, colors: tuple[float, float], place: Path, *, warn: bool) -> Encoded:
+def color(disparity: np.ndarray, colors: tuple[float, float], place: Path, *, warn: bool) -> Encoded:
     """Encode a colour map. warn: about disparities outside of the range, which was given."""
     data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
     return Encoded(data, _outside([disparity], colors) if warn else ())
@@ -54,7 +54,7 @@ def colored(disparity: np.ndarray, colors: tuple[float, float], place: Path, *, 
 def colored_frames(
     frames: StoredFrames, colors: tuple[float, float], *, warn: bool
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Yield disparities of a video in colours, (H, W, 3) uint8 RGB. warn: as of `colored`."""
+    """Yield disparities of a video in colours, (H, W, 3) uint8 RGB. warn: as of `color`."""
     for seconds, disparity in disparities(frames):
         yield seconds, colorize(disparity, *colors)
     for warning in _outside((each for _, each in disparities(frames)), colors) if warn else ():

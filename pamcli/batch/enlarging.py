@@ -80,7 +80,7 @@ class _Enlarging(Work):
         super().__init__(settings)
         self.gpus = settings.device != "cpu"
         self.chosen = None if settings.weights is not None else settings.input or "auto"
-        """What the pictures are; None: the weights are named."""
+        """Kind of images whose weights are used; None if the user names the weights."""
         self.frames: Iterable[PairName] = ()
         """Frames of a video: the first one that can be decoded says what it shows of its camera."""
         self.of_video: tuple[str | None] | None = None

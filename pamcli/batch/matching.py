@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.colors import Range, colored, colored_frames, disparities
+from pamcli.batch.colors import Range, color, colored_frames, disparities
 from pamcli.batch.jobs import Job
 from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, rectified_calibration
 from pamcli.batch.run import Batch
@@ -215,9 +215,9 @@ class _Matching(Work):
                 self._keep(disparity, place)
                 return None
             if isinstance(self.settings.range, tuple):
-                return colored(disparity, self.settings.range, place, warn=True)
+                return color(disparity, self.settings.range, place, warn=True)
             colors = Range([disparity]).settled(pair.title, LOG.debug if self.many else LOG.info)
-            return colored(disparity, colors, place, warn=False)
+            return color(disparity, colors, place, warn=False)
         assert self.metric is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels)
 
@@ -262,4 +262,4 @@ class _Matching(Work):
             self.colors = self.shared.settled("the batch")
         assert self.colors is not None
         disparity = read_disparity(self.kept[place], max_pixels=None)
-        return colored(disparity, self.colors, place, warn=False)
+        return color(disparity, self.colors, place, warn=False)

@@ -5,7 +5,7 @@ finer scales take its answer as one more candidate and correct the edges. At eac
 cost serves both directions of the attention (`symmetric_attention`). A first disparity is regressed in a
 window around the attention's peak and then updated: each pixel looks up how well the disparities near its own
 match; a hidden state, which that changes, gives weights for a mean of its neighbours' disparities and the
-coarser scale's, and a correction that is added (`updates.mixed`). A convex mixture upsamples the last
+coarser scale's, and a correction that is added (`updates.mix`). A convex mixture upsamples the last
 disparity (as in RAFT).
 
 Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the images' size
@@ -49,9 +49,9 @@ from pamcli.networks.updates import (
     ErrorScale,
     confidence_of,
     convex_upsample,
-    edged,
-    mixed,
+    mix,
     neighbours,
+    repeat_edges,
     signed_log,
     with_surroundings,
 )
@@ -209,7 +209,7 @@ class PASMnet2(nn.Module):
         fine = self.s3(torch.cat((v3, x1), 1), attention3, middle)
 
         mixture = self.mask(torch.cat((fine.hidden, v3, half), 1))
-        disparity = convex_upsample(edged(fine.disparity, 1), mixture)
+        disparity = convex_upsample(repeat_edges(fine.disparity, 1), mixture)
         error_scale = self._expected_error(coarse, middle, fine) if confidence else None
         return PASMnet2Matching(disparity, (coarse, middle, fine), error_scale)
 
@@ -220,7 +220,7 @@ class PASMnet2(nn.Module):
         coarser = [2 * upsample(second)[:, 0], 4 * upsample(upsample(first))[:, 0]]
         near = fine.attention.near(d).detach()
         return with_surroundings(
-            edged(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS)
+            repeat_edges(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS)
         )
 
 
@@ -310,11 +310,11 @@ class Scale(nn.Module):
         else:
             hidden = upsample_and_join(self.h0, coarser.hidden, described, skip_first=True)
             upsampled = 2 * upsample(coarser.disparity[:, None])[:, 0]
-            theirs = neighbours(edged(upsampled, 1), 1, 1)  # the coarser scale's (B, 9, h, w)
+            theirs = neighbours(repeat_edges(upsampled, 1), 1, 1)  # the coarser scale's (B, 9, h, w)
             match_of_theirs = attention.lookup(upsampled.detach(), NEAR_COARSER)
         d, updates, reach = attention.initial, [], max(self.dilations)
         for _ in range(self.updates):
-            padded, around, others = edged(d, reach), [], []
+            padded, around, others = repeat_edges(d, reach), [], []
             for dilation in self.dilations:
                 near = neighbours(padded, reach, dilation)
                 around.append(near)
@@ -332,7 +332,7 @@ class Scale(nn.Module):
                 seen += [signed_log(theirs.detach() - here), match_of_theirs]
                 around.append(theirs)
             hidden, mixing = self.upd(seen, context, hidden)
-            d = mixed(torch.cat(around, 1), mixing)
+            d = mix(torch.cat(around, 1), mixing)
             updates.append(d)
         return ScaleResult(attention, tuple(updates), hidden)
 

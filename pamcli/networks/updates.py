@@ -23,7 +23,7 @@ SMALLEST_NEAR = 1e-7  # attention below it counts as this much
 LARGEST_LOG_SCALE = 5.0  # of an error's distribution
 
 
-def edged(values: Tensor, reach: int) -> Tensor:
+def repeat_edges(values: Tensor, reach: int) -> Tensor:
     """Repeat edge values `reach` times: (B, h, w) to (B, h + 2 reach, w + 2 reach)."""
     return F.pad(values[:, None], (reach,) * 4, mode="replicate")[:, 0]
 
@@ -44,7 +44,7 @@ def signed_log(x: Tensor) -> Tensor:
     return x.sign() * x.abs().log1p()
 
 
-def mixed(candidates: Tensor, mixing: Tensor) -> Tensor:
+def mix(candidates: Tensor, mixing: Tensor) -> Tensor:
     """Return the mean of candidates, weighted by softmax, plus a correction, at least 0: (B, h, w).
 
     Args:

@@ -17,9 +17,9 @@ from pamcli.networks.updates import (
     ErrorScale,
     confidence_of,
     convex_upsample,
-    edged,
-    mixed,
+    mix,
     neighbours,
+    repeat_edges,
     with_surroundings,
 )
 
@@ -172,7 +172,7 @@ def test_training_begins_with_a_mean_of_neighbours_that_is_mostly_its_own() -> N
     _, mixing = scale.upd([torch.randn(1, 57, 3, 4)], nothing, nothing)
     assert torch.equal(mixing[0, :, 1, 2], torch.tensor([0, 0, 0, 0, 3.0] + 32 * [0]))
     flat = torch.full((1, 36, 3, 4), 2.5)
-    assert torch.allclose(mixed(flat, mixing), flat[:, 0])
+    assert torch.allclose(mix(flat, mixing), flat[:, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -180,7 +180,7 @@ def test_a_mean_of_candidates_weighted_by_softmax_and_a_correction(dtype: torch.
     mixing, candidates = torch.randn(2, 5, 3, 4).to(dtype), 9 * torch.rand(2, 4, 3, 4)
     exact = mixing.float()
     expected = ((exact[:, :4].softmax(1) * candidates).sum(1) + exact[:, 4]).clamp(min=0)
-    assert torch.allclose(mixed(candidates, mixing), expected, atol=1e-5)
+    assert torch.allclose(mix(candidates, mixing), expected, atol=1e-5)
 
 
 def test_channels_are_joined_side_by_side() -> None:
@@ -217,17 +217,17 @@ def test_looking_up_is_linear_between_columns_and_repeats_the_outermost(inferenc
 
 def test_neighbours_row_by_row_at_any_dilation() -> None:
     values = torch.arange(12.0).view(1, 3, 4) ** 2
-    around = neighbours(edged(values, 1), 1, 1)
+    around = neighbours(repeat_edges(values, 1), 1, 1)
     assert around[0, :, 1, 1].tolist() == [0, 1, 4, 16, 25, 36, 64, 81, 100]
     assert around[0, :, 0, 0].tolist() == [0, 0, 1, 0, 0, 1, 16, 16, 25]
-    assert torch.equal(neighbours(edged(values, 9), 9, 1), around)
+    assert torch.equal(neighbours(repeat_edges(values, 9), 9, 1), around)
 
 
 def test_a_mixture_upsamples_a_plane_and_never_leaves_what_is_around() -> None:
     d = torch.rand(1, 3, 5, generator=torch.Generator().manual_seed(2))
-    upsampled = convex_upsample(edged(d, 1), torch.randn(1, 144, 3, 5))
+    upsampled = convex_upsample(repeat_edges(d, 1), torch.randn(1, 144, 3, 5))
     assert upsampled.shape == (1, 1, 12, 20)
-    around = neighbours(edged(4 * d, 1), 1, 1)
+    around = neighbours(repeat_edges(4 * d, 1), 1, 1)
     low, high = (
         bound.repeat_interleave(4, 1).repeat_interleave(4, 2) for bound in (around.amin(1), around.amax(1))
     )
@@ -235,7 +235,8 @@ def test_a_mixture_upsamples_a_plane_and_never_leaves_what_is_around() -> None:
     chosen = torch.full((1, 9, 16, 3, 5), -1e4)
     chosen[:, 5, 6] = 1e4  # the right neighbour, for the pixel of row 1, column 2 of the 4 x 4
     assert torch.allclose(
-        convex_upsample(edged(d, 1), chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1], 4 * d[0, :, 1:]
+        convex_upsample(repeat_edges(d, 1), chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1],
+        4 * d[0, :, 1:],
     )
 
 
