@@ -14,12 +14,12 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pamcli.batch.enlarging import enlarge_files
+    from pamcli.batch.depth import depth_files
     from pamcli.batch.jobs import Result
     from pamcli.batch.matching import match_files
-    from pamcli.batch.metres import depth_files
-    from pamcli.batch.rectifying import rectify_files
+    from pamcli.batch.rectification import rectify_files
     from pamcli.batch.run import Batch
+    from pamcli.batch.upscaling import upscale_files
     from pamcli.calibration.files import read_calibration
     from pamcli.calibration.point_cloud import write_point_cloud
     from pamcli.calibration.rectified import Calibration
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher, StereoResult
     from pamcli.inference.upscaler import StereoUpscaler
     from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
+    from pamcli.settings.data import PrepareSettings
     from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
-    from pamcli.settings.preparing import PrepareSettings
     from pamcli.settings.training import TrainDisparitySettings, TrainSuperresSettings
     from pamcli.training.train import train_disparity, train_superres
 
@@ -67,7 +67,6 @@ __all__ = [
     "__version__",
     "depth_files",
     "disparity_metrics",
-    "enlarge_files",
     "evaluate_disparity",
     "evaluate_superres",
     "match_files",
@@ -78,6 +77,7 @@ __all__ = [
     "rectify_files",
     "train_disparity",
     "train_superres",
+    "upscale_files",
     "write_disparity",
     "write_point_cloud",
 ]
@@ -92,7 +92,7 @@ _LAZY = {
     "MatchSettings": "pamcli.settings.batches",
     "PamError": "pamcli.errors",
     "Picture": "pamcli.imaging.images",
-    "PrepareSettings": "pamcli.settings.preparing",
+    "PrepareSettings": "pamcli.settings.data",
     "RectifySettings": "pamcli.settings.batches",
     "Result": "pamcli.batch.jobs",
     "StereoMatcher": "pamcli.inference.matcher",
@@ -101,9 +101,9 @@ _LAZY = {
     "TrainDisparitySettings": "pamcli.settings.training",
     "TrainSuperresSettings": "pamcli.settings.training",
     "UpscaleSettings": "pamcli.settings.batches",
-    "depth_files": "pamcli.batch.metres",
+    "depth_files": "pamcli.batch.depth",
     "disparity_metrics": "pamcli.evaluation.disparity_metrics",
-    "enlarge_files": "pamcli.batch.enlarging",
+    "upscale_files": "pamcli.batch.upscaling",
     "evaluate_disparity": "pamcli.evaluation.measure",
     "evaluate_superres": "pamcli.evaluation.measure",
     "match_files": "pamcli.batch.matching",
@@ -111,7 +111,7 @@ _LAZY = {
     "read_calibration": "pamcli.calibration.files",
     "read_disparity": "pamcli.imaging.disparity_files",
     "read_picture": "pamcli.imaging.images",
-    "rectify_files": "pamcli.batch.rectifying",
+    "rectify_files": "pamcli.batch.rectification",
     "train_disparity": "pamcli.training.train",
     "train_superres": "pamcli.training.train",
     "write_disparity": "pamcli.imaging.disparity_files",

@@ -43,7 +43,7 @@ NAMES = {
     "__version__",
     "depth_files",
     "disparity_metrics",
-    "enlarge_files",
+    "upscale_files",
     "evaluate_disparity",
     "evaluate_superres",
     "match_files",
@@ -316,7 +316,7 @@ calibration = pamcli.read_calibration("calib.txt").rectified
 if calibration is not None:
     depth: npt.NDArray[np.float32] = calibration.depth(disparity)
     count: int = pamcli.write_point_cloud("points.ply", disparity, calibration, picture=left)
-for outcome in pamcli.enlarge_files("left.png", "right.png", output="larger/", scale=2):
+for outcome in pamcli.upscale_files("left.png", "right.png", output="larger/", scale=2):
     print(outcome.status, outcome.outputs, figures["epe"])
 '''
 

@@ -14,7 +14,7 @@ import pamcli
 
 COMMANDS = {
     "disparity": (pamcli.match_files, pamcli.MatchSettings),
-    "superres": (pamcli.enlarge_files, pamcli.UpscaleSettings),
+    "superres": (pamcli.upscale_files, pamcli.UpscaleSettings),
     "rectify": (pamcli.rectify_files, pamcli.RectifySettings),
     "depth": (pamcli.depth_files, pamcli.DepthSettings),
     "eval disparity": (pamcli.evaluate_disparity, pamcli.EvaluateDisparitySettings),

@@ -14,8 +14,8 @@ import numpy as np
 
 from pamcli.batch import LOG
 from pamcli.batch.colors import Range, color, colored_frames, disparities
+from pamcli.batch.depth import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, rectified_calibration
 from pamcli.batch.jobs import Job
-from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, rectified_calibration
 from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness
 from pamcli.batch.work import Found, Work

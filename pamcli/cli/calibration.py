@@ -39,7 +39,7 @@ def show(
     $ pam calibration show rig.yaml
     """
     console = messages.console(jsonl=json)
-    from pamcli.batch.metres import finish_calibration, read_description
+    from pamcli.batch.depth import finish_calibration, read_description
 
     given = CalibrationFiles(calibration=files, cameras=cameras, unit=unit)
     stored = finish_calibration(files, *read_description(given, fisheye=fisheye, extrinsics=extrinsics))
@@ -113,7 +113,7 @@ def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
     check_new_file(output.output, ".yaml", ".yml", overwrite=output.overwrite)
     if output.page is not None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")
-    from pamcli.batch.calibrating import BoardPictures, calibrate
+    from pamcli.batch.calibration import BoardPictures, calibrate
 
     pictures = BoardPictures(boards.inputs, boards.packed, boards.max_pixels)
     with console.starting("OpenCV"):

@@ -10,6 +10,6 @@ def command(settings: DepthSettings, console: Console) -> None:
     $ pam depth disp.pfm --calibration calib.txt --depth metres.tif
     $ pam depth disparities/ --calibration calib.txt --picture lefts/ --point-cloud clouds/
     """
-    from pamcli.batch.metres import depth_files
+    from pamcli.batch.depth import depth_files
 
     run_batch(depth_files, settings, console)

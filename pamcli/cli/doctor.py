@@ -76,7 +76,7 @@ def command(
 
 
 def _examine(asked: Pair, console: Console) -> None:
-    from pamcli.batch.metres import named, read_description
+    from pamcli.batch.depth import named, read_description
     from pamcli.calibration.examining import KnownLength, examine, examine_reading
     from pamcli.calibration.files import naming
     from pamcli.imaging.stereo_pair import read_pair

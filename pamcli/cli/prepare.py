@@ -3,7 +3,7 @@
 import typer
 
 from pamcli.cli.console import JSONL, Quiet
-from pamcli.settings.preparing import PrepareSettings
+from pamcli.settings.data import PrepareSettings
 
 
 def command(settings: PrepareSettings, messages: Quiet, jsonl: bool = JSONL) -> None:

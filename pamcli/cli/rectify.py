@@ -13,6 +13,6 @@ def command(settings: RectifySettings, console: Console) -> None:
     $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
     $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/
     """
-    from pamcli.batch.rectifying import rectify_files
+    from pamcli.batch.rectification import rectify_files
 
     run_batch(rectify_files, settings, console)

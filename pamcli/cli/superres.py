@@ -14,6 +14,6 @@ def command(settings: UpscaleSettings, console: Console) -> None:
     $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
     $ pam superres lefts/ rights/ --scale 2 --input camera -o larger/
     """
-    from pamcli.batch.enlarging import enlarge_files
+    from pamcli.batch.upscaling import upscale_files
 
-    run_batch(enlarge_files, settings, console, loading=settings.name)
+    run_batch(upscale_files, settings, console, loading=settings.name)

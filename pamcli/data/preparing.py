@@ -17,8 +17,8 @@ from pamcli.files.finding import counted, shown
 from pamcli.files.guarded import read_text
 from pamcli.flickr1024.pairs import Pairs, selected
 from pamcli.flickr1024.prepare import carry_out, plan_preparation
+from pamcli.settings.data import PrepareSettings
 from pamcli.settings.options import takes
-from pamcli.settings.preparing import PrepareSettings
 from pamcli.silent import NOBODY, Listener, Progress
 from pamcli.workers import default_workers
 

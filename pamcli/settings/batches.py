@@ -92,7 +92,7 @@ class MatchSettings(RectifiedPairs, Maps, InMetres, Matching, Engine):
 
 
 class UpscaleSettings(RectifiedPairs, Pictures, Upscaling, Engine):
-    """Options of `pam superres` and `enlarge_files`. Raises UsageError for those that do not go together."""
+    """Options of `pam superres` and `upscale_files`. Raises UsageError for those that do not go together."""
 
     conflicts: ClassVar = [("input", "weights")]
     requires: ClassVar = {"packing": ("output_packed",)}

@@ -12,7 +12,7 @@ import pytest
 from rendered_rigs import made_up
 from scenes import room
 
-from pamcli.batch.rectifying import rectify_files
+from pamcli.batch.rectification import rectify_files
 from pamcli.calibration.camera import scale_matrix
 from pamcli.calibration.described import CameraPair, Choice, Described
 from pamcli.calibration.examining import examine_reading

@@ -19,7 +19,7 @@ def placeholders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).write_text("not a picture")
     Path("list.tsv").write_text("left.png\tright.png\n")
     monkeypatch.setattr("pamcli.batch.matching.load_matcher", None)
-    monkeypatch.setattr("pamcli.batch.enlarging.load_upscaler", None)
+    monkeypatch.setattr("pamcli.batch.upscaling.load_upscaler", None)
 
 
 def check(*arguments: str, texts: list[str], stdin: bytes = b"") -> None:

@@ -104,14 +104,14 @@ def test_what_it_cannot_be() -> None:
 
 
 def test_from_python() -> None:
-    (outcome,) = pamcli.enlarge_files(*JPG, output="-", device="cpu", scale=2, input="clean")
+    (outcome,) = pamcli.upscale_files(*JPG, output="-", device="cpu", scale=2, input="clean")
     assert outcome.facts["input"] == "clean"
-    (outcome,) = pamcli.enlarge_files(*JPG, output="-", device="cpu", scale=2)
+    (outcome,) = pamcli.upscale_files(*JPG, output="-", device="cpu", scale=2)
     assert outcome.facts["input"] == "camera"
-    (outcome,) = pamcli.enlarge_files(*JPG, output="-", device="cpu", weights="passrnet2-x2")
+    (outcome,) = pamcli.upscale_files(*JPG, output="-", device="cpu", weights="passrnet2-x2")
     assert "input" not in outcome.facts
     with pytest.raises(UsageError, match=r"`input` 'raw' .*one of clean, camera, auto"):
-        pamcli.enlarge_files(*JPG, output="-", input="raw")  # type: ignore[arg-type]
+        pamcli.upscale_files(*JPG, output="-", input="raw")  # type: ignore[arg-type]
 
 
 def test_a_video_has_one_network_wherever_a_run_begins() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.enlarging import LEFT, RIGHT
+from pamcli.batch.depth import finish_calibration, named, read_description
 from pamcli.batch.frames import FramePairs
 from pamcli.batch.jobs import Job
-from pamcli.batch.metres import finish_calibration, named, read_description
 from pamcli.batch.run import Batch
+from pamcli.batch.upscaling import LEFT, RIGHT
 from pamcli.batch.work import Found, Work
 from pamcli.calibration.described import Choice, Described
 from pamcli.calibration.files import encode_calibration

@@ -38,10 +38,10 @@ PACKED = OutputKind("packed", "`output_packed`", PICTURE_OUTPUT_SUFFIXES, "_pack
 
 
 @takes(UpscaleSettings)
-def enlarge_files(settings: UpscaleSettings) -> Batch:
+def upscale_files(settings: UpscaleSettings) -> Batch:
     """Upscale pairs of images in files, as `pam superres` does: iterate over it, for a `Result` each.
 
-    >>> for result in pamcli.enlarge_files("lefts/", "rights/", output="larger/", scale=2):
+    >>> for result in pamcli.upscale_files("lefts/", "rights/", output="larger/", scale=2):
     ...     print(result.status, result.outputs)
 
     Args:
