@@ -52,9 +52,9 @@ def _run(ames: bool = False) -> "NoReturn":
         except ImportError as error:
             if os.environ.get("PAM_TRACEBACK"):
                 raise
-            from pamcli.errors import missing_package, of_the_system
+            from pamcli.errors import convert_system_error, missing_package
 
-            refused = of_the_system(error)
+            refused = convert_system_error(error)
             sys.stderr.write(f"pam: error: {refused or missing_package(error)}\n")
             sys.exit(refused.exit_code if refused else 1)
         program()

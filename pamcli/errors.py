@@ -64,7 +64,7 @@ _SHORT_OF_MEMORY = re.compile(
 )
 
 
-def of_the_system(error: Exception) -> PamError | None:
+def convert_system_error(error: Exception) -> PamError | None:
     """Return what the system refused that no check had covered; None: the error is none of the system's.
 
     An OutputError where a disk is full, a DeviceError where memory or threads run out, whichever class a

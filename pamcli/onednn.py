@@ -50,7 +50,7 @@ def convolved(
     return made
 
 
-def add_convolved(
+def add_convolution(
     total: Tensor,
     x: Tensor,
     weight: Tensor,
@@ -72,7 +72,7 @@ def add_convolved(
     return total if slope is None else F.leaky_relu_(total, slope)
 
 
-def times_convolved(factor: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def multiply_by_convolution(factor: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Multiply `factor`, which may be overwritten, by a 1x1 convolution of x.
 
     The operations are fused in 16 bits only; in float32 that is slower.
@@ -95,7 +95,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
         return torch.matmul(a, b)
 
 
-def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+def add_matmul(total: Tensor, a: Tensor, b: Tensor) -> None:
     """Add the product of matrices (N, J, C) and (N, C, K) to `total`, in full float32 precision."""
     with _faster(a):
         total.baddbmm_(a, b)

@@ -26,7 +26,7 @@ def default_workers() -> int:
     return min(8, usable_cores())
 
 
-def done_in_processes(
+def run_in_processes(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[Item, Result | InputError]]:
     """Yield every item with its result, or the InputError that it raised, in order of completion.
@@ -42,7 +42,7 @@ def done_in_processes(
     context = multiprocessing.get_context("spawn")
     count = min(workers, len(items))
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(work,))
-    with deaf_to_ctrl_c():
+    with block_ctrl_c():
         waiting = {pool.submit(_attempted_there, item): item for item in items}
     try:
         while waiting:
@@ -57,7 +57,7 @@ def done_in_processes(
 
 
 @contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
+def block_ctrl_c() -> Iterator[None]:
     """Block SIGINT in processes started meanwhile; this process receives it afterwards.
 
     Ctrl-C reaches all processes of a terminal, but only the main one decides. A handler would be too late,

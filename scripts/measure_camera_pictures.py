@@ -66,7 +66,7 @@ def row(
         ]
         views = pair.low_left, pair.low_right
         others = [each.left for each in (pair.bicubic(), denoised.enlarge(pair))]
-        made = [*others, clean.left_only(*views), camera.left_only(*views)]
+        made = [*others, clean.upscale_left(*views), camera.upscale_left(*views)]
         figures = [measured(pair.left, view) for view in made]
         taken += any(shown)
         found.append([*figures, figures[3 if any(shown) else 2]])

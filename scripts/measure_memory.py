@@ -47,14 +47,14 @@ def main() -> None:
 
 def model_of(weights: str, precision: str) -> Any:
     """Load a model on the CPU."""
-    from pamcli.inference.loading import load
+    from pamcli.inference.models import load_model
 
-    return load(weights, "cpu", precision)
+    return load_model(weights, "cpu", precision)
 
 
 def peak(model: Any, width: int, height: int) -> int:
     """Return the bytes that a pair takes beyond what the process had taken before."""
-    from pamcli.inference.memory import taken_memory
+    from pamcli.inference.memory import used_memory
 
     def run(width: int, height: int) -> None:
         left, right = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
@@ -64,7 +64,7 @@ def peak(model: Any, width: int, height: int) -> int:
             model.upscale(left, right)
 
     run(32, 32)
-    before = taken_memory(model.compute.device)
+    before = used_memory(model.compute.device)
     run(width, height)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 

@@ -18,26 +18,26 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     # floor: (floors or single modules it may import besides itself, packages from outside it may import)
     "errors": (set(), set()),
-    "checked": ({"errors"}, {"pydantic"}),
+    "validation": ({"errors"}, {"pydantic"}),
     "workers": ({"errors"}, set()),
     "limits": ({"errors"}, set()),
-    "files": ({"errors", "checked"}, {"pydantic", "numpy", "yaml"}),
+    "files": ({"errors", "validation"}, {"pydantic", "numpy", "yaml"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "onednn": (set(), {"torch"}),
     "winograd": ({"onednn"}, {"torch"}),
     "networks": ({"onednn", "winograd"}, {"torch"}),
     "registry": (
-        {"errors", "checked", "files", "networks"},
+        {"errors", "validation", "files", "networks"},
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
     "inference": (
         {"errors", "files", "imaging", "networks", "registry", "winograd"},
         {"torch", "numpy", "safetensors"},
     ),
-    "silent": (set(), set()),
+    "reporting": (set(), set()),
     "settings": ({"errors", "files", "registry"}, set()),
-    "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
+    "scenes": ({"errors", "validation", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "batch": (
         {"errors", "files", "imaging", "calibration", "registry", "inference", "viewing"}
@@ -46,16 +46,16 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"}
-        | {"settings", "silent"},
+        | {"settings", "reporting"},
         {"numpy", "PIL", "cv2", "h5py"},
     ),
     "evaluation": (
-        {"errors", "files", "imaging", "data", "inference", "registry", "settings", "silent"},
+        {"errors", "files", "imaging", "data", "inference", "registry", "settings", "reporting"},
         {"numpy", "jinja2", "markupsafe", "PIL", "cv2"},
     ),
-    "losses": ({"checked", "networks"}, {"torch"}),
+    "losses": ({"validation", "networks"}, {"torch"}),
     "training": (
-        {"errors", "checked", "workers", "files", "imaging", "networks", "losses"}
+        {"errors", "validation", "workers", "files", "imaging", "networks", "losses"}
         | {"registry", "inference", "scenes", "data", "evaluation", "winograd", "settings"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
@@ -63,7 +63,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "cli": (
         {
             *("errors", "workers", "files", "imaging", "calibration", "registry", "inference", "batch"),
-            *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings", "silent"),
+            *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings", "reporting"),
         },
         {"typer", "rich", "numpy"},
     ),

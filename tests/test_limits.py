@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pamcli import limits
-from pamcli.errors import DeviceError, InputError, OutputError, of_the_system
+from pamcli.errors import DeviceError, InputError, OutputError, convert_system_error
 from pamcli.imaging.png import encode_png
 from pamcli.limits import KINDS, OF_A_THREAD, OWN, require_room
 
@@ -81,7 +81,7 @@ def test_threads_are_counted_and_ended() -> None:
     ],
 )
 def test_what_the_system_refuses_is_told_from_faults(error: Exception, kind: type) -> None:
-    assert type(of_the_system(error)) is kind
+    assert type(convert_system_error(error)) is kind
 
 
 def in_limits(folder: Path, limit: str, count: int, *command: str) -> subprocess.CompletedProcess[str]:

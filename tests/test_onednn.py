@@ -9,7 +9,15 @@ import torch
 import torch.nn.functional as F
 
 from pamcli import onednn
-from pamcli.onednn import FUSED, add_convolved, add_product, convolved, onednn_pays, product, times_convolved
+from pamcli.onednn import (
+    FUSED,
+    add_convolution,
+    add_matmul,
+    convolved,
+    multiply_by_convolution,
+    onednn_pays,
+    product,
+)
 
 has_choice = pytest.mark.skipif(
     not hasattr(torch.backends.mkldnn, "matmul"), reason="this version of torch does not say what multiplies"
@@ -31,7 +39,7 @@ def test_a_product_has_the_precision_of_float32(pays: bool, monkeypatch: pytest.
     exact = a.double() @ b.double()
     assert (product(a, b) - exact).abs().max() < 1e-5
     total = torch.ones(3, 40, 60)[..., 10:50]  # a part of what is held
-    add_product(total, a, b)
+    add_matmul(total, a, b)
     assert (total - 1 - exact).abs().max() < 1e-5
     a, b = made(torch.bfloat16)
     assert product(a, b).dtype == torch.bfloat16
@@ -78,13 +86,13 @@ def test_what_follows_a_convolution_is_the_same_fused_or_not(
         assert torch.allclose(convolved(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
     if size == 1:
         total = torch.ones(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
-        add_convolved(total, x, weight, bias)
+        add_convolution(total, x, weight, bias)
         assert torch.allclose(total, 1 + plain, atol=1e-5)
-        add_convolved(total[:1, :, 2:5], x[:1, :, 2:5], weight, bias)  # into a part of it
+        add_convolution(total[:1, :, 2:5], x[:1, :, 2:5], weight, bias)  # into a part of it
         assert torch.allclose(total[:1, :, 2:5], 1 + 2 * plain[:1, :, 2:5], atol=1e-5)
         assert torch.allclose(total[:1, :, :2], 1 + plain[:1, :, :2], atol=1e-5)
         factor = torch.full_like(plain, 3.0)
-        assert torch.allclose(times_convolved(factor, x, weight, bias), 3 * plain, atol=1e-5)
+        assert torch.allclose(multiply_by_convolution(factor, x, weight, bias), 3 * plain, atol=1e-5)
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -99,5 +107,5 @@ def test_a_product_with_a_convolution_in_16_bits(fused: bool, monkeypatch: pytes
     )
     bias = torch.randn(6).bfloat16()
     expected = factor.float() * F.conv2d(x.float(), weight.float(), bias.float())
-    found = times_convolved(factor, x, weight, bias)
+    found = multiply_by_convolution(factor, x, weight, bias)
     assert torch.allclose(found.float(), expected, rtol=0.02, atol=0.02)

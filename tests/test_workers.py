@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 PROGRAM = """
-from pamcli.workers import done_in_processes
+from pamcli.workers import run_in_processes
 
 if __name__ == "__main__":
     try:
-        print(sorted(done_in_processes(abs, [-1, -2], workers=2)))
+        print(sorted(run_in_processes(abs, [-1, -2], workers=2)))
     except KeyboardInterrupt:
         print("stopped")
 """

@@ -26,8 +26,8 @@ from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTU
 from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
 from pamcli.imaging.images import check_encodable, encode_mask
 from pamcli.imaging.stereo_pair import StereoPair
-from pamcli.inference.named import load_matcher
-from pamcli.registry.catalog import files_behind
+from pamcli.inference.loading import load_matcher
+from pamcli.registry.catalog import list_network_files
 from pamcli.settings.batches import MatchSettings
 from pamcli.settings.options import takes
 
@@ -77,7 +77,7 @@ def match_files(settings: MatchSettings) -> Batch:
         DEPTH_ERROR: settings.depth_error,
         POINT_CLOUD: settings.point_cloud,
     }
-    read = [*settings.calibration_files, *files_behind(settings.weights)]
+    read = [*settings.calibration_files, *list_network_files(settings.weights)]
     batch = Batch(settings, results, read=read, tag="_disparity")
     if settings.range == "shared" and COLOR_MAP.name not in batch.videos:
         parts = {

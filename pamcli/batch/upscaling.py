@@ -24,8 +24,8 @@ from pamcli.imaging.camera_faults import camera_fault
 from pamcli.imaging.images import check_encodable, encode_picture
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, packed, packed_size
-from pamcli.inference.named import load_upscaler
-from pamcli.registry.catalog import DEFAULT_SCALE, files_behind
+from pamcli.inference.loading import load_upscaler
+from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
 from pamcli.settings.batches import UpscaleSettings
 from pamcli.settings.options import takes
 
@@ -59,7 +59,7 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     """
     places = {LEFT: settings.output, RIGHT: settings.output_right, PACKED: settings.output_packed}
     tag = f"_x{settings.scale or DEFAULT_SCALE:g}"
-    batch = Batch(settings, places, read=files_behind(settings.weights), tag=tag)
+    batch = Batch(settings, places, read=list_network_files(settings.weights), tag=tag)
     work = _Enlarging(settings)
     if work.chosen == "auto" and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
         work.frames = batch.pairing.pairs
@@ -124,7 +124,7 @@ class _Enlarging(Work):
         facts = {} if self.chosen is None else {"input": kind, "input_shows": fault}
         views, progress = self.views(pair), None if self.bar is None else self.bar.within(pair.height)
         if all(name == "left" for name in job.places):
-            larger = [network.left_only(*views, progress=progress)]
+            larger = [network.upscale_left(*views, progress=progress)]
         else:
             larger = [*network(*views, progress=progress)]
         made = [pair.as_in_files(self.turned_back(each)) for each in larger]

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pamcli.batch.jobs import Job, Result
-from pamcli.errors import DeviceError, InputError, PamError, of_the_system
+from pamcli.errors import DeviceError, InputError, PamError, convert_system_error
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.finding import STDIN_NAME
 from pamcli.files.outputs import Encoded
@@ -221,7 +221,7 @@ class Work:
         if self.network is None:
             return None
         size = (pair.width, pair.height) if self.vertical else (pair.height, pair.width)
-        said = list(filter(None, [self.network.departure(*size)]))
+        said = list(filter(None, [self.network.adaptation_note(*size)]))
         if pair.levels != ALL_LEVELS and not self._stretched:
             self._stretched = True
             levels = "levels {} to {} become 0 to 65535".format(*pair.levels)
@@ -375,7 +375,7 @@ def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
         said = f"unexpected {type(error).__name__}: {error}"
-        unexpected = of_the_system(error) or PamError(said, "PAM_TRACEBACK=1 shows where")
+        unexpected = convert_system_error(error) or PamError(said, "PAM_TRACEBACK=1 shows where")
         unexpected.__cause__ = error
         traceback.clear_frames(error.__traceback__)  # they would keep the pair
         return unexpected

@@ -29,7 +29,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import command, group
-from pamcli.errors import PamError, missing_package, of_the_system
+from pamcli.errors import PamError, convert_system_error, missing_package
 from pamcli.settings.options import argument
 
 app = group(
@@ -117,7 +117,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         code = 1
         if interrupts.seen:
             code = 130  # what the import of a library makes of it may be anything
-        elif refused := of_the_system(error):
+        elif refused := convert_system_error(error):
             complain(str(refused), error)
             code = refused.exit_code
         elif isinstance(error, ModuleNotFoundError):

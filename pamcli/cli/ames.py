@@ -65,7 +65,7 @@ def match(
     most = max(most, least + 1)
     asked = Searched(weights=weights, device=device, min_disparity=least, max_disparity=most)
     with console.starting(str(asked.name)):
-        from pamcli.inference.named import load_matcher
+        from pamcli.inference.loading import load_matcher
 
         matcher, _ = load_matcher(asked)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))

@@ -23,8 +23,8 @@ import typer
 from pamcli.cli.progress import Bar, Lines
 from pamcli.errors import BATCH_FAILED, OutputError, UsageError
 from pamcli.files.finding import one_line
+from pamcli.reporting import SILENT
 from pamcli.settings.options import Settings, flag
-from pamcli.silent import NOBODY
 
 if TYPE_CHECKING:
     from pamcli.batch.jobs import Result
@@ -189,7 +189,7 @@ class Console(Settings, panel="Messages"):
         Nothing with `quiet`.
         """
         if not self.draws:
-            yield NOBODY if self.quiet else Lines(self.inform, what, total)
+            yield SILENT if self.quiet else Lines(self.inform, what, total)
             return
         from rich import progress as rich
         from rich.console import Console as Terminal

@@ -261,7 +261,7 @@ def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None
 
 def _labelling(settings: LabelSettings, console: Console) -> "tuple[StereoMatcher, StereoMatcher | None]":
     """Load the network that labels, and the other one. Raises as `load_matcher`; UsageError: they are one."""
-    from pamcli.inference.named import load_matcher
+    from pamcli.inference.loading import load_matcher
 
     other = settings.agree_with
     if other is not None and locate(other) == locate(settings.name):

@@ -99,15 +99,15 @@ def _examine(asked: Pair, console: Console) -> None:
 
 
 def _examine_installation(console: Console) -> None:
-    from pamcli.inference.examination import examined, lines_of
+    from pamcli.inference.system_checks import format_checks, run_checks
 
-    found = examined()
+    found = run_checks()
     failures = [each for each in found.values() if isinstance(each, PamError)]
     facts = {
         name: f"FAILED: {as_options(str(each))}" if isinstance(each, PamError) else each
         for name, each in found.items()
     }
-    console.answer({**facts, "ok": not failures}, *lines_of(facts))
+    console.answer({**facts, "ok": not failures}, *format_checks(facts))
     if failures:
         raise typer.Exit(failures[0].exit_code)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pamcli.cli.console import Console, Messages, on_signals
+from pamcli.reporting import SILENT
 from pamcli.settings.options import flag
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
-from pamcli.silent import NOBODY
 
 if TYPE_CHECKING:
     from pamcli.training.journal import Entry
@@ -65,7 +65,7 @@ def _train(settings: TrainSettings, console: Console) -> None:
         from pamcli.training.train import run
 
     stop, is_main = Stop(settings.max_minutes), Processes.from_environment().is_main
-    with _signals(stop), console.progress("steps", None) if is_main else nullcontext(NOBODY) as bar:
+    with _signals(stop), console.progress("steps", None) if is_main else nullcontext(SILENT) as bar:
         outcome = run(settings, folder, recipe, stop, _Watcher(console, bar))
     if is_main:
         if outcome.stopped is not None:

@@ -13,8 +13,8 @@ from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, UsageError
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file
-from pamcli.inference.weights_files import not_finite, require_whole, weights_facts
-from pamcli.registry.catalog import REGISTERED, files_behind, keep_networks, locate, sha256
+from pamcli.inference.weights_files import check_complete, describe_weights, find_non_finite
+from pamcli.registry.catalog import REGISTERED, check_network_files, list_network_files, locate, sha256
 from pamcli.settings import parsing
 from pamcli.settings.options import Settings, argument, flag, option
 from pamcli.settings.shared import WEIGHTS, Device, NewFile
@@ -42,7 +42,7 @@ def list_weights(jsonl: bool = JSONL) -> None:
         titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
         console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))
     for name, purpose in REGISTERED.items():
-        row = {"name": name, "purpose": purpose, **weights_facts(locate(name, check=False))}
+        row = {"name": name, "purpose": purpose, **describe_weights(locate(name, check=False))}
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
@@ -54,8 +54,8 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     $ pam weights info passrnet2-x4 --json
     """
     console, path = listen(Console(jsonl=json)), locate(weights, check=False)
-    values = {"name": weights, **weights_facts(path), "path": path, "sha256": sha256(path)}
-    if unsound := not_finite(path):
+    values = {"name": weights, **describe_weights(path), "path": path, "sha256": sha256(path)}
+    if unsound := find_non_finite(path):
         values["not_finite"] = (
             f"NaN or infinite values in {counted(len(unsound), 'tensor')}: {listed(unsound)}"
         )
@@ -82,7 +82,7 @@ def verify(
     for name in weights or REGISTERED:
         try:
             path = locate(name)
-            require_whole(path)
+            check_complete(path)
         except PamError as error:
             failures.append(error)
             console.error(str(error) if error.message.startswith(name) else f"{name}: {error}")
@@ -233,9 +233,9 @@ def describe(
     check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     check_new_file(picture, ".png", overwrite=to.overwrite)
     settings = dict(known.settings or ())
-    read = [*files_behind(network), settings.get("initial")]
-    keep_networks([picture], *read)
-    keep_networks([to.output], *(each for each in read if each != network))  # which may be written anew
+    read = [*list_network_files(network), settings.get("initial")]
+    check_network_files([picture], *read)
+    check_network_files([to.output], *(each for each in read if each != network))  # which may be written anew
     with console.starting(str(network or known.network_from)):
         from pamcli.files.atomic import write_atomically
         from pamcli.imaging.images import write_picture

@@ -17,9 +17,9 @@ from pamcli.files.finding import counted, shown
 from pamcli.files.guarded import read_text
 from pamcli.flickr1024.pairs import Pairs, selected
 from pamcli.flickr1024.prepare import carry_out, plan_preparation
+from pamcli.reporting import SILENT, Progress, Reporter
 from pamcli.settings.data import PrepareSettings
 from pamcli.settings.options import takes
-from pamcli.silent import NOBODY, Listener, Progress
 from pamcli.workers import default_workers
 
 Told = tuple[dict[str, Any], Sequence[str]]
@@ -49,12 +49,12 @@ def prepare_flickr1024(settings: PrepareSettings) -> Path:
         InputError: If an input cannot be read.
         OutputError: If the output cannot be written.
     """
-    for _ in prepared(settings, NOBODY):
+    for _ in prepared(settings, SILENT):
         pass
     return Path(settings.output)
 
 
-def prepared(settings: PrepareSettings, listener: Listener) -> Iterator[Told]:
+def prepared(settings: PrepareSettings, listener: Reporter) -> Iterator[Told]:
     """Make the patches and yield each result. Raises the errors of `prepare_flickr1024`."""
     inputs, output = [*map(str, settings.inputs)], Path(settings.output)
     for place in map(Path, map(os.path.expanduser, inputs)):

@@ -16,7 +16,7 @@ from PIL import Image
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.imaging.matching import grey, match_densely, reduced, reduction
-from pamcli.workers import done_in_processes
+from pamcli.workers import run_in_processes
 
 LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue for grey values, as in MATLAB's rgb2gray
 _HASH = 16  # side of the square of differences that represents an image
@@ -95,7 +95,7 @@ def set_figures(
 ) -> SetFigures:
     """Compute the statistics of the samples `indices`; damaged samples are listed, not raised."""
     found = {}
-    for index, result in done_in_processes(partial(_figures_of, source), indices, workers):
+    for index, result in run_in_processes(partial(_figures_of, source), indices, workers):
         found[index] = result
         advance()
     results = dict(sorted(found.items()))

@@ -16,8 +16,9 @@ from pamcli.evaluation.results import WORST, Evaluation
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown as shown_path
 from pamcli.files.outputs import check_beside, check_new_file
-from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
+from pamcli.registry.catalog import DEFAULT_SCALE, check_network_files
 from pamcli.registry.description import SUFFIX, read_description
+from pamcli.reporting import SILENT, Reporter
 from pamcli.settings.evaluation import (
     DataSets,
     Disparities,
@@ -26,7 +27,6 @@ from pamcli.settings.evaluation import (
     SubmitSettings,
 )
 from pamcli.settings.options import takes
-from pamcli.silent import NOBODY, Listener
 
 LOG = logging.getLogger("pamcli")
 
@@ -44,7 +44,7 @@ def evaluate_disparity(settings: EvaluateDisparitySettings) -> Evaluation:
     Raises:
         PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
-    return write_files(measure_disparity(settings, NOBODY), settings)
+    return write_files(measure_disparity(settings, SILENT), settings)
 
 
 @takes(EvaluateSuperresSettings)
@@ -60,10 +60,10 @@ def evaluate_superres(settings: EvaluateSuperresSettings) -> Evaluation:
     Raises:
         PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
-    return write_files(measure_superres(settings, NOBODY), settings)
+    return write_files(measure_superres(settings, SILENT), settings)
 
 
-def measure_disparity(settings: EvaluateDisparitySettings, listener: Listener) -> Evaluation:
+def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -> Evaluation:
     """Measure disparity and report progress to a listener; raise as `evaluate_disparity`."""
     from pamcli.evaluation.disparity import Disparity
 
@@ -74,7 +74,7 @@ def measure_disparity(settings: EvaluateDisparitySettings, listener: Listener) -
     return _measured(task, sets, _methods(settings, listener), settings, listener)
 
 
-def measure_superres(settings: EvaluateSuperresSettings, listener: Listener) -> Evaluation:
+def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> Evaluation:
     """Measure super-resolution and report progress to a listener; raise as `evaluate_superres`."""
     check_files(settings, settings.weights)
     sets, keep = open_sets(settings), None
@@ -93,7 +93,7 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Listener) -> 
         methods.append(FilesMethod(settings.predictions, allow_missing=settings.allow_missing))
     elif not settings.baseline_only:
         with listener.starting(str(settings.name)):
-            from pamcli.inference.named import load_upscaler
+            from pamcli.inference.loading import load_upscaler
 
             upscaler, path = load_upscaler(settings)
         factor = int(upscaler.scale)
@@ -102,10 +102,10 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Listener) -> 
     return _measured(Superres(factor, degradation), sets, methods, settings, listener)
 
 
-def submit(settings: SubmitSettings, listener: Listener) -> Any:
+def submit(settings: SubmitSettings, listener: Reporter) -> Any:
     """Write the archive for a benchmark server and return its `Submission`; raise as `evaluate_disparity`."""
     check_new_file(settings.output, ".zip", overwrite=settings.overwrite)
-    keep_networks([settings.output], settings.weights)
+    check_network_files([settings.output], settings.weights)
     sets = open_sets(settings)
     from pamcli.evaluation.submissions import plan_submission, write_results
 
@@ -146,7 +146,7 @@ def check_files(settings: Any, *weights: Any) -> None:
     for name, path, suffixes in files:
         check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
     paths = [path for _, path, _ in files]
-    keep_networks(paths, *weights)
+    check_network_files(paths, *weights)
     places = [os.path.realpath(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1:
@@ -156,7 +156,7 @@ def check_files(settings: Any, *weights: Any) -> None:
 
 
 def _measured(
-    task: Any, sets: list[Source], methods: list[Method], settings: Any, listener: Listener
+    task: Any, sets: list[Source], methods: list[Method], settings: Any, listener: Reporter
 ) -> Evaluation:
     from pamcli.evaluation.run import evaluate
 
@@ -179,7 +179,7 @@ def write_files(found: Evaluation, settings: Any) -> Evaluation:
     return found
 
 
-def _method_alone(settings: Disparities, listener: Listener, **files: Any) -> Method:
+def _method_alone(settings: Disparities, listener: Reporter, **files: Any) -> Method:
     """Load the network, or the `predictions` as a `FilesMethod` with the fields `files`."""
     if settings.predictions is not None:
         return FilesMethod(Path(settings.predictions), settings.scale, **files)
@@ -187,14 +187,14 @@ def _method_alone(settings: Disparities, listener: Listener, **files: Any) -> Me
     return NetworkMethod(matcher, str(settings.name), path)
 
 
-def _loaded(settings: Disparities, listener: Listener) -> tuple[Any, Path]:
+def _loaded(settings: Disparities, listener: Reporter) -> tuple[Any, Path]:
     with listener.starting(str(settings.name)):
-        from pamcli.inference.named import load_matcher
+        from pamcli.inference.loading import load_matcher
 
         return load_matcher(settings)
 
 
-def _methods(settings: EvaluateDisparitySettings, listener: Listener) -> list[Method]:
+def _methods(settings: EvaluateDisparitySettings, listener: Reporter) -> list[Method]:
     if not settings.method:
         return [_method_alone(settings, listener, allow_missing=settings.allow_missing)]
     described = [Path(what) for _, what in settings.method if what.endswith(SUFFIX)]
@@ -205,7 +205,7 @@ def _methods(settings: EvaluateDisparitySettings, listener: Listener) -> list[Me
 
 
 def _method(
-    name: str, what: str, settings: EvaluateDisparitySettings, made: list[str], listener: Listener
+    name: str, what: str, settings: EvaluateDisparitySettings, made: list[str], listener: Reporter
 ) -> Method:
     """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights; raise UsageError.
 

@@ -43,10 +43,10 @@ def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int 
     `gpu`: a torch.device whose memory is measured instead of the memory of this process. Returns the result,
     and the bytes, or None if the operating system does not report them (only Linux does).
     """
-    from pamcli.inference.memory import gpu_peak_of, remember_peak
+    from pamcli.inference.memory import measure_gpu_peak, remember_peak
 
     if gpu is not None:
-        return gpu_peak_of(run, gpu)
+        return measure_gpu_peak(run, gpu)
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)  # freed but cached memory would be reused without being counted
     remember_peak()
@@ -141,7 +141,7 @@ class NetworkMethod(Method):
 
     def _note_departure(self, picture: NDArray[np.generic]) -> None:
         height, width = picture.shape[:2]
-        if said := self.network.departure(height, width):
+        if said := self.network.adaptation_note(height, width):
             self.departures[said] = None
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
@@ -178,7 +178,7 @@ class NetworkMethod(Method):
         seconds = time.perf_counter() - start
         if self.keep is not None:
             self.keep(pair.name, left, right)
-        alone = self.network.left_only(pair.low_left, pair.low_left) if self.right_view == "both" else None
+        alone = self.network.upscale_left(pair.low_left, pair.low_left) if self.right_view == "both" else None
         return Enlarged(left, right, seconds, alone)
 
     def _watched(self, view: NDArray[np.generic]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import check_collisions, check_existing, require_apart
 from pamcli.files.pairing import PairName
 from pamcli.imaging.images import Picture, encode_picture
-from pamcli.registry.catalog import files_behind
+from pamcli.registry.catalog import list_network_files
 
 
 class SavedViews:
@@ -34,7 +34,7 @@ class SavedViews:
         self.folder, self.written = folder, set[Path]()
         outputs = [self._files(name) for name in source.names]
         pairs = [PairName(files.left, files.right, files.name) for files in source.files]
-        check_collisions(pairs, outputs, files_behind(weights))
+        check_collisions(pairs, outputs, list_network_files(weights))
         written = (file.parent for files in outputs for file in files.values())
         require_apart(written, source.view_files)
         check_existing(outputs, overwrite=overwrite)

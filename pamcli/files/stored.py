@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, Strict, TypeAdapter, ValidationError
 
-from pamcli.checked import first_wrong
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.files.guarded import parse_json, read_text
+from pamcli.validation import describe_first_error
 
 Kind = TypeVar("Kind")
 
@@ -64,7 +64,7 @@ def understood(kind: type[Kind], value: Any, path: Path | str, hint: str) -> Kin
         found: Kind = _adapter(type_).validate_python(value)
         return found
     except ValidationError as error:
-        raise InputError(f"{shown(path)} is damaged: {first_wrong(error, kind)}", hint) from None
+        raise InputError(f"{shown(path)} is damaged: {describe_first_error(error, kind)}", hint) from None
 
 
 @lru_cache

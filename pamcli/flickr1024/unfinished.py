@@ -23,7 +23,7 @@ from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, require_folder, write_atomically, writing
 from pamcli.files.finding import shown
 from pamcli.files.stored import Text, read_stored
-from pamcli.workers import done_in_processes
+from pamcli.workers import run_in_processes
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Unfinished(Generic[AnItem]):
             advance()
         failed = {}
         todo = [item for item in self.items if item.number not in done]
-        for item, result in done_in_processes(do, todo, workers):
+        for item, result in run_in_processes(do, todo, workers):
             if isinstance(result, InputError):
                 failed[item.number] = result.message
             advance()

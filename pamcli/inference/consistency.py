@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pamcli.networks.parallax import consistent
+from pamcli.networks.parallax import find_consistent
 
 ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
@@ -34,5 +34,5 @@ def seen_by_both(
     visible = np.empty(left.shape, bool)
     for first in range(0, len(left), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
-        visible[rows] = consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
+        visible[rows] = find_consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
     return visible if attended is None else visible & attended

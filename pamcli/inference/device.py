@@ -123,7 +123,7 @@ def _device(text: str) -> torch.device:
     return device
 
 
-def training_compute(device: str, precision: str) -> Compute:
+def choose_training_compute(device: str, precision: str) -> Compute:
     """Choose device and precision for training; "auto" is the fastest one with hardware support.
 
     That is bf16 on CPUs that gain by it and GPUs that support it, fp16 on other NVIDIA GPUs, else fp32:
@@ -134,7 +134,7 @@ def training_compute(device: str, precision: str) -> Compute:
 
 
 @contextmanager
-def reproducible(device: torch.device) -> Iterator[None]:
+def deterministic_algorithms(device: torch.device) -> Iterator[None]:
     """Use deterministic algorithms on the CPU, where they cost nothing."""
     if device.type != "cpu":
         yield

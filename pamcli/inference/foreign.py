@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
+from pamcli.inference.images import Pixels, plain_array, to_network, to_pixels
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.model import Match
-from pamcli.inference.pictures import Pixels, plain_array, to_network, to_pixels
 from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiles import Tile, join, tiles
 from pamcli.registry.description import Description, read_description
@@ -105,7 +105,7 @@ class ForeignModel:
         times = min(1.0, rows / height, columns / width)
         return max(1, round(times * height)), max(1, round(times * width))
 
-    def departure(self, height: int, width: int) -> str | None:
+    def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on the number of tiles for images of this size; None for one tile."""
         count = len(self._tiles(height, width))
         if count == 1 or self.spec.fixed_size is None:

@@ -1,70 +1,73 @@
-"""A stereo model of some weights: networks of pam, exported files, and networks of others."""
+"""Which network do settings name? It is found and loaded, and the log says what it is."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from __future__ import annotations
+
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pamcli.errors import UsageError
-from pamcli.inference import Progress
-from pamcli.inference.device import Compute
-from pamcli.inference.foreign import ForeignModel
-from pamcli.inference.model import StereoModel, TorchModel
-from pamcli.inference.onnx_file import SUFFIX, OnnxModel, is_exported
-from pamcli.registry import description
-from pamcli.registry.catalog import locate
-from pamcli.registry.load import load_network
+from pamcli.registry.catalog import default_upscaling, locate
+from pamcli.registry.spec import read_header
+
+if TYPE_CHECKING:
+    from pamcli.inference.matcher import StereoMatcher
+    from pamcli.inference.upscaler import StereoUpscaler
+
+LOG = logging.getLogger("pamcli")
+COMPUTE = ("device", "precision", "max_memory", "network_from")
+MATCHING = ("max_disparity", "min_disparity", "match_size")
 
 
-def load(weights: str | Path, device: str, precision: str, *, network_from: str | None = None) -> StereoModel:
-    """Load what a `weights` value names.
-
-    Args:
-        weights: A registered name, a path (of .safetensors, .onnx or a description), or hf:owner/repo/file.
-        device: auto, cpu, cuda, cuda:N, mps, or one of ONNX Runtime's.
-        precision: auto is the fastest that changes next to nothing.
-        network_from: "module:function" that makes the network which `weights` describes.
-
-    Raises:
-        ModelError: The file is missing, damaged or of no known kind.
-        DeviceError: The machine lacks the device or the precision.
-        UsageError: Values that do not exist or do not go together.
-    """
-    path = locate(weights)
-    if network_from is not None and path.suffix != description.SUFFIX:
-        raise UsageError(
-            "`network_from` needs a description as `weights`",
-            "pam weights describe --network-from MODULE:FUNCTION -o NET.toml writes one",
-        )
-    if path.suffix == SUFFIX and is_exported(path):
-        return OnnxModel(path, device, precision)
-    if path.suffix in (SUFFIX, description.SUFFIX):
-        return ForeignModel.load(path, device, precision, network_from)
-    compute = Compute.choose(device, precision, reduce=True)  # first: a wrong device needs no weights
-    network, spec = load_network(path)
-    if precision == "auto" and not spec.row.sixteen_bits:
-        compute = replace(compute, precision="fp32")
-    return TorchModel(network, spec, compute)
-
-
-def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
-    """Split the progress of several pieces of work, one after the other.
+def load_matcher(settings: Any, max_memory: int | None = None) -> tuple[StereoMatcher, Path]:
+    """Load a network for disparity: itself, and its file.
 
     Args:
-        progress: Is told the share of all work that is done.
-        work: How long each piece takes, in any unit.
+        settings: Those of a command that matches (`settings.shared.Matcher` and `Compute`).
+        max_memory: Bytes, in place of those of the settings.
 
-    Returns:
-        For each piece what its share is told to.
+    Raises ModelError, DeviceError, UsageError.
     """
-    tell = progress or (lambda share: None)
-    told: list[Progress] = []
-    begin = 0.0
-    for size in work:
-        told.append(partial(_tell_portion, tell, begin / sum(work), size / sum(work)))
-        begin += size
-    return told
+    path = locate(settings.name)
+    from pamcli.inference.matcher import StereoMatcher
+
+    given = {name: getattr(settings, name) for name in (*COMPUTE, *MATCHING) if hasattr(settings, name)}
+    matcher = StereoMatcher.load(path, **given | {"max_memory": max_memory or settings.max_memory})
+    limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
+    resized = "" if matcher.match_size == 1 else f", match size {matcher.match_size}"
+    _log(matcher, settings.name, path, f"maximum disparity {limit}{resized}")
+    return matcher, path
 
 
-def _tell_portion(tell: Progress, begin: float, size: float, share: float) -> None:
-    tell(begin + share * size)
+def load_upscaler(
+    settings: Any, *, camera: bool = False, max_memory: int | None = None
+) -> tuple[StereoUpscaler, Path]:
+    """Load a network for super-resolution: itself, and its file.
+
+    Args:
+        settings: Those of a command that upscales (`settings.shared.Upscaling` and `Compute`).
+        camera: If no weights are named, take those for images with the faults that cameras make.
+        max_memory: Bytes, in place of those of the settings.
+
+    Raises ModelError, DeviceError, UsageError.
+    """
+    scale = settings.scale
+    name = settings.weights or default_upscaling(scale, camera=camera)
+    path = locate(name)
+    # An .onnx file is read by ONNX Runtime alone, and a description says nothing of weights.
+    stored = None if path.suffix in (".onnx", ".toml") else read_header(path).spec.scale
+    if scale is not None and stored is not None and scale > stored:
+        raise UsageError(f"{name} enlarges {stored} times, not {scale:g}", "leave out `scale` or `weights`")
+    from pamcli.inference.upscaler import StereoUpscaler
+
+    given = {each: getattr(settings, each) for each in (*COMPUTE, "scale", "ensemble")}
+    upscaler = StereoUpscaler.load(path, **given | {"max_memory": max_memory or settings.max_memory})
+    _log(upscaler, name, path, f"enlarges {upscaler.scale:g} times")
+    return upscaler, path
+
+
+def _log(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Path, does: str) -> None:
+    """Log what a network is, and where one runs that is not pam's own: it may be where nobody expected it."""
+    if network.model.says is not None:
+        LOG.info("%s", network.model.says)
+    LOG.debug("%s: %s, %s, %s", weights, path, ", ".join(network.compute.describe().values()), does)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from pamcli.errors import UsageError
 from pamcli.imaging.resize import area_mean
-from pamcli.inference.pictures import RANGES, Pixels
+from pamcli.inference.images import RANGES, Pixels
 
 MatchSize = float | Literal["auto"]
 """Matching resolution: up to `MOST` a factor of the image sides; from `NARROWEST` on a width in px; auto: see

@@ -13,7 +13,7 @@ from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
 from pamcli.inference import Progress
 from pamcli.inference.consistency import agreement, seen_by_both
-from pamcli.inference.loading import load, portions
+from pamcli.inference.images import Pixels, check_pair, moved
 from pamcli.inference.match_size import (
     NARROWEST,
     SMALLEST_SIDE,
@@ -23,7 +23,7 @@ from pamcli.inference.match_size import (
     resized,
 )
 from pamcli.inference.model import StereoModel
-from pamcli.inference.pictures import Pixels, check_pair, moved
+from pamcli.inference.models import load_model, portions
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
@@ -161,7 +161,7 @@ class StereoMatcher:
         Raises:
             ModelError, DeviceError, UsageError: The weights, the device or an argument is invalid.
         """
-        model = load(weights, device, precision, network_from=network_from)
+        model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "disparity":
             what = f"{weights} is a {spec.architecture}, which finds no disparity"
@@ -170,14 +170,14 @@ class StereoMatcher:
         size = spec.row.match_size if match_size is None else match_size
         return cls(model, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity)
 
-    def departure(self, height: int, width: int) -> str | None:
+    def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on extra preprocessing of images of a size (px), if any.
 
         Only models of a fixed size or search range need any.
         """
         views = height, width + abs(self.min_disparity)
         rows, columns = self._matched_size(*views)
-        said = [self.model.departure(rows, columns)]
+        said = [self.model.adaptation_note(rows, columns)]
         if self.model.fitting(*views) is None:
             wanted = matched_size(self._for_wider(self._asked_size, views[1]), *views)
             if (rows, columns) != wanted:

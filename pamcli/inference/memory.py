@@ -95,7 +95,7 @@ def without_denormals() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def taken_memory(device: torch.device) -> int:
+def used_memory(device: torch.device) -> int:
     """Return the bytes that this program uses on a device."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
@@ -122,7 +122,7 @@ def remember_peak(device: torch.device | None = None) -> None:
     _PEAKS[device] = peak_memory(device)
 
 
-def gpu_peak_of(run: Callable[[], Result], device: torch.device) -> tuple[Result, int]:
+def measure_gpu_peak(run: Callable[[], Result], device: torch.device) -> tuple[Result, int]:
     """Run a function; return its result and peak GPU memory, bytes beyond what was in use before."""
     remember_peak(device)
     torch.cuda.reset_peak_memory_stats(device)

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
+from pamcli.inference.images import Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import memory_errors
-from pamcli.inference.pictures import Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.runtime import Runtime
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
@@ -104,7 +104,7 @@ class StereoModel(Protocol):
         """Predict the bytes that images of a size take at the peak; 0: nothing is known."""
         ...
 
-    def departure(self, height: int, width: int) -> str | None:
+    def adaptation_note(self, height: int, width: int) -> str | None:
         """Say what is done to images of a size that the network itself does not do; None: nothing."""
         ...
 
@@ -195,9 +195,9 @@ class TorchModel:
     def memory(self, height: int, width: int) -> int:
         """Predict the bytes that images of a size take at the peak, see `StereoModel`."""
         above, beside = padding(height, width, self.multiple)
-        return predicted_memory(self.spec, height + above, width + beside)
+        return predict_memory(self.spec, height + above, width + beside)
 
-    def departure(self, height: int, width: int) -> str | None:
+    def adaptation_note(self, height: int, width: int) -> str | None:
         """Return None: images of any size are taken as they are."""
         return None
 
@@ -227,7 +227,7 @@ class TorchModel:
                 handle.remove()
 
 
-def predicted_memory(spec: ModelSpec, height: int, width: int) -> int:
+def predict_memory(spec: ModelSpec, height: int, width: int) -> int:
     """Predict the bytes that a network takes for images of a size, see `scripts/measure_memory.py`."""
     per_pixel, per_pixel_and_column = spec.row.memory
     return int(height * width * (per_pixel + per_pixel_and_column * width))

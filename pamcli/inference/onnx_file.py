@@ -18,10 +18,10 @@ from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.finding import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
+from pamcli.inference.images import Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import HINT, free_memory, readable
-from pamcli.inference.model import Match, predicted_memory
-from pamcli.inference.pictures import Pixels, padding, plain_array, to_network, to_pixels
+from pamcli.inference.model import Match, predict_memory
 from pamcli.inference.providers import ON_CPU, library, open_session, running
 from pamcli.networks.blocks import convert, fold_batch_norms, upsample
 from pamcli.networks.parallax import valid_mask
@@ -124,7 +124,7 @@ class OnnxModel:
             raise UsageError(f"the exported network searches {searched} alone", "export it again")
         return size if limit is None else 1.0
 
-    def departure(self, height: int, width: int) -> str | None:
+    def adaptation_note(self, height: int, width: int) -> str | None:
         """Say that images are padded, see `model.StereoModel`."""
         if self.size in (None, (height, width)):
             return None
@@ -139,7 +139,7 @@ class OnnxModel:
         if self.session.get_providers()[0] != ON_CPU:
             return 0
         above, beside = padding(height, width, self.multiple, self.size)
-        return EXPORTED_MEMORY * predicted_memory(self.spec, height + above, width + beside)
+        return EXPORTED_MEMORY * predict_memory(self.spec, height + above, width + beside)
 
     def match(
         self,
@@ -242,7 +242,7 @@ def export(
     least = spec.row.multiple
     shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
     tried = tuple(-(-side // least) * least for side in shown)
-    needed = EXPORTED_MEMORY * predicted_memory(spec, *tried)
+    needed = EXPORTED_MEMORY * predict_memory(spec, *tried)
     free = free_memory(torch.device("cpu"))
     if free is not None and needed > free:
         side = f"{tried[0]}x{tried[1]}"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError
 from pamcli.inference import PAIRS_AT_ONCE, Progress
+from pamcli.inference.images import Pixels
 from pamcli.inference.memory import (
     HINT,
     free_memory,
@@ -24,10 +25,9 @@ from pamcli.inference.memory import (
     keep_freed_memory,
     memory_errors,
     readable,
-    taken_memory,
+    used_memory,
 )
 from pamcli.inference.model import StereoModel
-from pamcli.inference.pictures import Pixels
 
 LOG = logging.getLogger("pamcli")
 
@@ -164,7 +164,7 @@ class MemoryBudget:
         self.model, self.max_memory = model, max_memory
         self._device = model.compute.device
         keep_freed_memory()
-        self._taken = taken_memory(self._device)
+        self._taken = used_memory(self._device)
 
     def run(
         self,

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to
 from pamcli.inference import Progress
-from pamcli.inference.loading import load, portions
+from pamcli.inference.images import Pixels, check_pair
 from pamcli.inference.model import StereoModel
-from pamcli.inference.pictures import Pixels, check_pair
+from pamcli.inference.models import load_model, portions
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
@@ -59,9 +59,9 @@ class StereoUpscaler:
                 f"a scale above 1, up to {spec.scale}",
             )
 
-    def departure(self, height: int, width: int) -> str | None:
+    def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on extra preprocessing of images of a size (px), if any."""
-        return self.model.departure(height, width)
+        return self.model.adaptation_note(height, width)
 
     def size_of(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width, px, of the upscaled image."""
@@ -81,7 +81,7 @@ class StereoUpscaler:
         network_from: str | None = None,
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as in `StereoMatcher.load` and the constructor."""
-        model = load(weights, device, precision, network_from=network_from)
+        model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "superres":
             raise ModelError(
@@ -109,7 +109,7 @@ class StereoUpscaler:
         enlarged = self._enlarged(left, right, progress, both=True)
         return self._reduced(enlarged[0], left), self._reduced(enlarged[1], right)
 
-    def left_only(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
+    def upscale_left(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
         """Upscale only the left image, in two thirds of the time for PASSRnet; otherwise as `__call__`."""
         return self._reduced(self._enlarged(left, right, progress, both=False)[0], left)
 

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from pamcli.registry.spec import read_header
 
 
-def weights_facts(path: Path) -> dict[str, Any]:
+def describe_weights(path: Path) -> dict[str, Any]:
     """State what a file says, by name; of ONNX after ONNX Runtime has loaded it. Raises ModelError."""
     if path.suffix == ".onnx":
         return {**_exported(path), "bytes": path.stat().st_size}
@@ -22,7 +22,7 @@ def weights_facts(path: Path) -> dict[str, Any]:
     return {**asdict(file.spec), **more}
 
 
-def not_finite(path: Path) -> list[str]:
+def find_non_finite(path: Path) -> list[str]:
     """Name the tensors of a safetensors file that hold NaN or infinite values; of other files none."""
     if path.suffix in (".onnx", ".toml"):
         return []
@@ -53,7 +53,7 @@ def _exported(path: Path) -> dict[str, Any]:
     return {"family": family or "none that pam knows", **shown}
 
 
-def require_whole(path: Path) -> None:
+def check_complete(path: Path) -> None:
     """Raise ModelError where a network cannot be made of a file, or an ONNX file is not as it was written."""
     if path.suffix == ".onnx":
         from pamcli.inference.onnx_file import require_as_sealed

@@ -17,7 +17,7 @@ from pamcli.networks.parallax import (
     VISIBLE_THRESHOLD,
     ParallaxMaps,
     RowAttention,
-    consistent,
+    find_consistent,
 )
 from pamcli.networks.symmetric_attention import SymmetricAttention
 
@@ -140,7 +140,7 @@ def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Te
     visible = _in_front(own, known & inside, columns)
     if right_disparity is not None:
         right_known = right_disparity.isfinite()
-        agrees = consistent(own, torch.where(right_known, right_disparity.float(), 0))
+        agrees = find_consistent(own, torch.where(right_known, right_disparity.float(), 0))
         at_floor, at_ceiling = right_known.gather(-1, columns).chunk(2, -1)
         visible = torch.where(at_floor & at_ceiling, agrees, visible)
     return visible & known & inside

@@ -246,12 +246,12 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
                 error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], beyond)
                 yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
-    if weights.confidence and matching.error_scale is not None:
+    if weights.confidence and matching.log_expected_error is not None:
         middle = slice(stride // 2, None, stride)
         at = [
             values[:, middle, middle] for values in (matching.disparity[:, 0], truth.disparity, truth.known)
         ]
-        yield "confidence", weights.confidence, (error_likelihood(matching.error_scale, *at),)
+        yield "confidence", weights.confidence, (error_likelihood(matching.log_expected_error, *at),)
     if weights.estimate:
         if matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from pamcli.checked import FromZero, Positive, Share, checked
+from pamcli.validation import NonNegative, Positive, Share, validate_fields
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class LossWeights:
     """The weights of all loss terms, as plain JSON values; terms of weight 0 are not computed.
@@ -13,40 +13,40 @@ class LossWeights:
     Raises UsageError: a weight below 0 or not finite, or a limit that is not above 0.
     """
 
-    photometric: FromZero = 0.0
-    smoothness: FromZero = 0.0
+    photometric: NonNegative = 0.0
+    smoothness: NonNegative = 0.0
     """lambda_s (Equation 16)."""
-    pam: FromZero = 1.0
+    pam: NonNegative = 1.0
     """lambda_PAM (Equation 16; lambda in Equation 18), a factor of the next three weights."""
-    pam_photometric: FromZero = 0.0
-    pam_smoothness: FromZero = 0.0
+    pam_photometric: NonNegative = 0.0
+    pam_smoothness: NonNegative = 0.0
     """lambda_PAM-s (Equation 12)."""
-    pam_cycle: FromZero = 0.0
+    pam_cycle: NonNegative = 0.0
     """lambda_PAM-c (Equation 12)."""
-    refined: FromZero = 0.0
+    refined: NonNegative = 0.0
     """Smooth L1 of the final disparity, supervised."""
-    updates: FromZero = 0.0
+    updates: NonNegative = 0.0
     """PASMnet 2: smooth L1 of the updates' disparities, with most weight on the last, supervised."""
-    estimate: FromZero = 0.0
+    estimate: NonNegative = 0.0
     """Smooth L1 of the estimate of PASMnet's refinement before blending, supervised. Without it a new
     refinement may close its blend permanently, because an unused estimate gets no gradient and one below 0
     never recovers. For a refinement that has closed, its gradient drowns all others."""
-    initial: FromZero = 0.0
+    initial: NonNegative = 0.0
     """Smooth L1 of the disparity from the attention of stage 3, supervised."""
-    likelihood: FromZero = 0.0
+    likelihood: NonNegative = 0.0
     """Negative log-likelihood of the true position under the attention, supervised."""
-    likelihood_shares: tuple[FromZero, FromZero, FromZero] = (0.2, 0.3, 0.5)
+    likelihood_shares: tuple[NonNegative, NonNegative, NonNegative] = (0.2, 0.3, 0.5)
     """Shares of stages 1, 2 and 3 in `likelihood`."""
     likelihood_right: Share = 1.0
     """Weight of the right image in `likelihood`, relative to the left one."""
-    confidence: FromZero = 0.0
+    confidence: NonNegative = 0.0
     """PASMnet 2: negative log-likelihood of the disparity error under the predicted distribution, supervised.
     Its gradient reaches only that prediction."""
-    super_resolution: FromZero = 0.0
+    super_resolution: NonNegative = 0.0
     """Mean squared error of PASSRnet's result (L_SR, Equation 17)."""
-    charbonnier: FromZero = 0.0
+    charbonnier: NonNegative = 0.0
     """Nearly the mean absolute error of PASSRnet's result; not in the paper."""
-    psnr: FromZero = 0.0
+    psnr: NonNegative = 0.0
     """Logarithm of the mean squared error of each PASSRnet result; not in the paper."""
     pam_over_columns: bool = False
     """Divide PAM-s and PAM-c also by the number of columns of their scale, as the authors' code does."""

@@ -8,7 +8,7 @@
 | 3.2, Equation 1 | left-right consistency: a view from the other, M (x) I | `parallax.gather_features` |
 | Equations 2, 3 | cycle attention, and confidence by it | `parallax.cycle_map`, `cycle_confidence` |
 | Section 3.3, Equation 4 | valid mask | `parallax.received_mass`, `valid_mask`, `clean_mask` |
-| (not the paper's) | visibility: the disparities of both views agree | `parallax.consistent` |
+| (not the paper's) | visibility: the disparities of both views agree | `parallax.find_consistent` |
 | Section 4.1, Figure 7 | PASMnet | `pasmnet.PASMnet` |
 | Figure 7a | hourglass of features | `pasmnet.Hourglass`, blocks in `blocks` |
 | Equations 5 to 7, Figures 7b, 8 | cascade of costs | `pasmnet.Stage`, `CascadedParallaxAttention` |

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.onednn import add_convolved, convolved
+from pamcli.onednn import add_convolution, convolved
 from pamcli.winograd import winograd
 
 SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
@@ -96,7 +96,7 @@ def convolve(x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Te
     x = x.to(layer.weight.dtype)  # the first layer of a network in 16 bits is in float32
     if add_to is None:
         return convolved(x, layer.weight, layer.bias, stride, sides, dilation, slope)
-    return add_convolved(add_to, x, layer.weight, layer.bias, sides, dilation, slope)
+    return add_convolution(add_to, x, layer.weight, layer.bias, sides, dilation, slope)
 
 
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -243,7 +243,7 @@ def upsample_and_join(
         if skip_first:
             deep, beside = beside, deep
         x = upsample(pointwise(deeper, deep, layer.bias))
-        x = add_convolved(x, skip, beside) if is_inference() else x + pointwise(skip, beside)
+        x = add_convolution(x, skip, beside) if is_inference() else x + pointwise(skip, beside)
     for behind in list(unit)[1:]:
         x = behind(x)
     return x

@@ -61,7 +61,7 @@ class RowAttention:
     max_disparity: int | None = None
 
     @classmethod
-    def of_cost(cls, cost: Tensor, towards: Towards, max_disparity: int | None = None) -> "RowAttention":
+    def from_cost(cls, cost: Tensor, towards: Towards, max_disparity: int | None = None) -> "RowAttention":
         """Compute the normaliser of a cost (B, H, W, V)."""
         j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
         outside = out_of_order(j[:, None], k, towards, max_disparity)
@@ -191,7 +191,7 @@ def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid | (source == width), disparity, filled)
 
 
-def consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD) -> Tensor:
+def find_consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD) -> Tensor:
     """Left pixels whose match in the right view points back at them: (..., H, W) bool.
 
     `left`, `right` (..., H, W): disparities of both views in pixels, both positive. A match outside the right

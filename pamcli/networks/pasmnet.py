@@ -71,7 +71,7 @@ class Matching:
     directions: tuple[RowAttention, RowAttention] | None = None
     """M_right->left and M_left->right of stage 3, for the confidence."""
     scales: tuple[()] = ()
-    error_scale: None = None
+    log_expected_error: None = None
     """PASMnet has no updates and expects no error, as PASMnet 2 does."""
 
     @property
@@ -141,8 +141,8 @@ class PASMnet(nn.Module):
             valid = valid_mask(received)
         if confidence:
             directions = (
-                RowAttention.of_cost(there, "left", limit),
-                RowAttention.of_cost(back, "right", limit),
+                RowAttention.from_cost(there, "left", limit),
+                RowAttention.from_cost(back, "right", limit),
             )
         initial = fill_occlusions(regressed, valid)
         disparity, estimate = self.refine(initial[:, None], F4[: len(left)])

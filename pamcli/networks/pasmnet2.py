@@ -55,7 +55,7 @@ from pamcli.networks.updates import (
     signed_log,
     with_surroundings,
 )
-from pamcli.onednn import add_convolved
+from pamcli.onednn import add_convolution
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 
@@ -93,7 +93,7 @@ class PASMnet2Matching:
     """Disparity of the left image (B, 1, H, W), pixels of the images, >= 0."""
     scales: tuple[ScaleResult, ...] = field(repr=False)
     """Results at 1/16, 1/8 and 1/4 of the size."""
-    error_scale: Tensor | None
+    log_expected_error: Tensor | None
     """Logarithm of the expected error (B, H/4, W/4), see `ErrorScale`; None where it was not asked for."""
 
     estimate: None = None
@@ -102,8 +102,8 @@ class PASMnet2Matching:
     @property
     def confidence(self) -> Tensor:
         """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached. It must have been asked for."""
-        assert self.error_scale is not None
-        return confidence_of(self.error_scale.detach())
+        assert self.log_expected_error is not None
+        return confidence_of(self.log_expected_error.detach())
 
     @property
     def received(self) -> Tensor:
@@ -380,8 +380,8 @@ class Update(nn.Module):
             x = self.mix[2](self.mix[1](x))
             hidden = F.relu(x + self.b(self.a(x)))
             return hidden, self.out(hidden)
-        x = add_convolved(context.clone(), self.enc(join(seen, self.out.weight.dtype)), of_seen)
-        x = add_convolved(x, hidden, of_hidden, slope=0)
+        x = add_convolution(context.clone(), self.enc(join(seen, self.out.weight.dtype)), of_seen)
+        x = add_convolution(x, hidden, of_hidden, slope=0)
         hidden = convolve(self.a(x), last, add_to=x, slope=0)
         return hidden, convolve(hidden, self.out)
 

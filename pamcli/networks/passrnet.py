@@ -35,7 +35,7 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_convolved, convolved, product
+from pamcli.onednn import add_convolution, convolved, product
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)
@@ -205,7 +205,7 @@ def convolve_joined(layer: nn.Conv2d, *parts: Tensor) -> Tensor:
     weights = [weight.contiguous() for weight in torch.split(layer.weight, sizes, 1)]
     total = convolved(parts[0], weights[0], layer.bias)
     for part, weight in zip(parts[1:], weights[1:], strict=True):
-        add_convolved(total, part, weight)
+        add_convolution(total, part, weight)
     return total
 
 

@@ -24,7 +24,7 @@ from pamcli.networks.parallax import (
 )
 from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.subpixel import Attended, SubpixelDetail, most_attended
-from pamcli.onednn import add_convolved, convolved, product, times_convolved
+from pamcli.onednn import add_convolution, convolved, multiply_by_convolution, product
 
 WIDTH = 64
 BLOCKS = 16
@@ -264,11 +264,11 @@ class GatedBlock(nn.Module):
             )
             for part in (0, 1)
         )
-        add_convolved(x, one.mul_(other), self.narrow.weight, self.narrow.bias)
+        add_convolution(x, one.mul_(other), self.narrow.weight, self.narrow.bias)
         normal = self.norm2(x)
         one = convolved(normal, *_part(self.widen2, 0, 2))
-        gate = times_convolved(one, normal, *_part(self.widen2, 1, 2))
-        add_convolved(x, gate, self.narrow2.weight, self.narrow2.bias)
+        gate = multiply_by_convolution(one, normal, *_part(self.widen2, 1, 2))
+        add_convolution(x, gate, self.narrow2.weight, self.narrow2.bias)
 
 
 def pointwise(

@@ -22,7 +22,7 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_product, product
+from pamcli.onednn import add_matmul, product
 
 WINDOW = 2  # a scale's own disparity is the mean of the attention within so many columns of its peak
 
@@ -153,7 +153,7 @@ def _attend_in_blocks(
                 rows.copy_(product(one, other))
             else:
                 _upsample_into(rows, around[first // 2 : last // 2 + 2])
-                add_product(rows, one, other)
+                add_matmul(rows, one, other)
             allowed = rows.add_(mask) if finest else rows + mask
             for values, new in zip(found[:, image, first:last], _summarise(allowed), strict=True):
                 values.copy_(new)

@@ -32,7 +32,7 @@ from pamcli.networks.passrnet import (
 )
 
 
-def varied_pasmnet(features: str, scales: int, blocks: int, refinement: str, volume: int | str) -> PASMnet:
+def build_pasmnet(features: str, scales: int, blocks: int, refinement: str, volume: int | str) -> PASMnet:
     """A PASMnet of other parts; what they are is said by `registry.variants.PASMnetVariant`."""
     hourglass = Hourglass() if features == "hourglass" else Pyramid()
     if isinstance(volume, int):
@@ -42,11 +42,11 @@ def varied_pasmnet(features: str, scales: int, blocks: int, refinement: str, vol
     return PASMnet(hourglass, cascade, Refinement() if refinement == "hourglass" else Unrefined())
 
 
-def varied_passrnet(
+def build_passrnet(
     scale: int, views: str, pyramid: str, matching: str, transition: str, volume: int | str
 ) -> PASSRnet:
     """A PASSRnet of other parts; what they are is said by `registry.variants.PASSRnetVariant`."""
-    whole = {"both": PASSRnet, "left": SinglePicture, "twice": SamePicture}[views]
+    whole = {"both": PASSRnet, "left": SingleImage, "twice": SameImage}[views]
     groups = {"residual": ResidualASPP, "cascaded": CascadedASPP, "plain": PlainASPP}[pyramid]
     pam: ParallaxAttention | None = None
     if isinstance(volume, int):
@@ -213,7 +213,7 @@ class CostVolume(ParallaxAttention):
         return self.fused(views, maps, both=both), lambda: maps
 
 
-class SinglePicture(PASSRnet):
+class SingleImage(PASSRnet):
     """Upscales each image by itself."""
 
     def __init__(self, scale: int, pyramid: type[ResidualASPP], pam: ParallaxAttention | None) -> None:
@@ -227,7 +227,7 @@ class SinglePicture(PASSRnet):
         return SuperResolution(images[0], images[1] if both else None)
 
 
-class SamePicture(PASSRnet):
+class SameImage(PASSRnet):
     """The published network, given the same image as both views."""
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:

@@ -119,7 +119,7 @@ _ROWS = (
     Architecture(
         name="pasmnet",
         task="disparity",
-        network="pamcli.networks.variants:varied_pasmnet",
+        network="pamcli.networks.variants:build_pasmnet",
         memory=(950.0, 0.145),
         parts=("hourglass", "cas_pam", "refine"),
         other_terms=("updates", "confidence", *OF_PICTURES),
@@ -152,7 +152,7 @@ _ROWS = (
     Architecture(
         name="passrnet",
         task="superres",
-        network="pamcli.networks.variants:varied_passrnet",
+        network="pamcli.networks.variants:build_passrnet",
         memory=(4912.0, 0.892),
         parts=("init_feature", "pam", "upscale"),
         other_terms=OF_MATCHING,
@@ -174,7 +174,7 @@ TRAINED: Mapping[Task, str] = {"disparity": "pasmnet", "superres": "passrnet"}
 """Default network to train, by task: the paper's."""
 
 
-def names_of(task: Task) -> tuple[str, ...]:
+def list_architectures(task: Task) -> tuple[str, ...]:
     """Return the names of the networks of a task."""
     return tuple(row.name for row in _ROWS if row.task == task)
 
@@ -184,7 +184,7 @@ def default_weights(task: Task, scale: int | None = None) -> str:
     return next(row.defaults[scale] for row in _ROWS if row.task == task and scale in row.defaults)
 
 
-def variant_of(architecture: str, text: str) -> Variant | None:
+def parse_variant(architecture: str, text: str) -> Variant | None:
     """Return the variant for a text such as "blocks=2,refinement=none" or "paper"; None without variants.
 
     Raises UsageError: unknown key, invalid value, or incompatible parts.

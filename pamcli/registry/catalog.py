@@ -179,7 +179,7 @@ def _say_commit(text: str, commit: str) -> None:
     _log("%s is commit %s; add @%s to keep to it", text, commit, commit)
 
 
-def files_behind(weights: str | Path | None) -> list[Path]:
+def list_network_files(weights: str | Path | None) -> list[Path]:
     """Return the files that a network is read from, which results must not overwrite.
 
     `weights`: a name, a file or an address. A description is followed by the networks that it names. None and
@@ -197,9 +197,9 @@ def files_behind(weights: str | Path | None) -> list[Path]:
     return found
 
 
-def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
+def check_network_files(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
     """Raise UsageError if a result would overwrite a file of one of the networks."""
-    read = [file for each in weights for file in files_behind(each)]
+    read = [file for each in weights for file in list_network_files(each)]
     for path in outputs:
         if path is not None:
             check_beside(path, read)

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from pamcli.checked import checked, first_wrong, from_json
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.guarded import LARGEST_SETTINGS, parse_toml, read_text
 from pamcli.files.stored import Text
 from pamcli.registry.architectures import Architecture, Task
+from pamcli.validation import describe_first_error, parse_record, validate_fields
 
 SUFFIX = ".toml"
 FREE = "free"
@@ -31,7 +31,7 @@ Three = tuple[float, float, float]
 Side = Annotated[int, Field(ge=0, le=65535)]
 
 
-@checked
+@validate_fields
 class Description:
     """The interface of a foreign network; raises UsageError for inconsistent values."""
 
@@ -203,9 +203,11 @@ def read_description(path: Path) -> Description:
     hint = "pam weights describe NET.onnx -o NET.toml writes one"
     text = read_text(path, LARGEST_SETTINGS, ModelError, hint)
     try:
-        made = from_json(Description, json.dumps(parse_toml(text)))
+        made = parse_record(Description, json.dumps(parse_toml(text)))
     except ValidationError as error:
-        raise ModelError(f"{path}: {first_wrong(error, Description)}", "pam guide own-network") from None
+        raise ModelError(
+            f"{path}: {describe_first_error(error, Description)}", "pam guide own-network"
+        ) from None
     except UsageError as error:
         raise ModelError(f"{path}: {error.message}", "pam guide own-network") from None
     except (ValueError, TypeError) as error:
@@ -223,9 +225,9 @@ def with_settings(described: Description, settings: dict[str, str]) -> Descripti
     """
     table = {**asdict(described), **{key: _value(text) for key, text in settings.items()}}  # type: ignore[call-overload]
     try:
-        return from_json(Description, json.dumps(table))
+        return parse_record(Description, json.dumps(table))
     except ValidationError as error:
-        raise UsageError(first_wrong(error, Description), "pam guide own-network") from None
+        raise UsageError(describe_first_error(error, Description), "pam guide own-network") from None
 
 
 def _value(text: str) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.files.atomic import write_atomically
-from pamcli.registry.architectures import variant_of
+from pamcli.registry.architectures import parse_variant
 from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.registry.variants import PAPER
 
@@ -24,7 +24,7 @@ Network = torch.nn.Module
 
 def build_network(spec: ModelSpec) -> Network:
     """Build the network that a file describes, with random weights."""
-    network: Network = spec.row.build(spec.scale, variant_of(spec.architecture, spec.variant))
+    network: Network = spec.row.build(spec.scale, parse_variant(spec.architecture, spec.variant))
     return network
 
 

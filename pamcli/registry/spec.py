@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.finding import check_regular
-from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, variant_of
+from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, parse_variant
 from pamcli.registry.variants import PAPER
 
 OTHERS = "any other network: pam guide own-network"
@@ -29,7 +29,7 @@ class ModelSpec:
     architecture: str
     """Name of the network, a key of `architectures.ARCHITECTURES`."""
     variant: str = PAPER
-    """Variant of the architecture, parsed by `architectures.variant_of`."""
+    """Variant of the architecture, parsed by `architectures.parse_variant`."""
     scale: int | None = None
     """Upscaling factor of a PASSRnet, one of `architectures.SCALES`; None for matching."""
     max_disparity: int | None = None
@@ -46,7 +46,7 @@ class ModelSpec:
         if self.architecture not in ARCHITECTURES:
             raise ModelError(f"unknown architecture {self.architecture!r}", "a newer pam may know it")
         try:
-            variant_of(self.architecture, self.variant)
+            parse_variant(self.architecture, self.variant)
         except UsageError as error:
             what = f"unknown variant {self.variant!r} of {self.architecture}"
             raise ModelError(what, f"a newer pam may know it; {error}") from error

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, fields
 
 from numpy.random import Generator
 
-from pamcli.checked import Share, checked
+from pamcli.validation import Share, validate_fields
 
 CASES: Mapping[str, str] = {
     "tunnels": "tunnels with lamps",
@@ -26,7 +26,7 @@ CASES: Mapping[str, str] = {
 EXCLUSIVE = 3
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class HardCases:
     """Share of the scenes with each of `CASES`. Raises UsageError if a share is not in [0, 1]."""

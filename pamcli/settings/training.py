@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.registry.architectures import Task, names_of
+from pamcli.registry.architectures import Task, list_architectures
 from pamcli.settings import parsing
 from pamcli.settings.options import Settings, flag, option
 from pamcli.settings.shared import DATA, FORM, WEIGHTS, Device
@@ -103,7 +103,7 @@ class TrainSettings(Machine, Start, Learning, Source, Run, panel="Network"):
 
 def _network(task: Task) -> Any:
     help_text = "Train this network; by default that of the recipe, or of --from."
-    return option(help_text, metavar="|".join(names_of(task)))
+    return option(help_text, metavar="|".join(list_architectures(task)))
 
 
 class TrainDisparitySettings(TrainSettings):

@@ -15,14 +15,14 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from PIL import Image
 
-from pamcli.checked import FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 from pamcli.imaging.degrading import blurred, random_degradation
+from pamcli.validation import NonNegative, Positive, Share, validate_fields
 
 LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle covers
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class Augmentation:
     """The strengths and probabilities of all augmentations, 0 by default, as plain JSON values.
@@ -35,7 +35,7 @@ class Augmentation:
     """Lower limit of the random image scale, ..."""
     largest: Positive = 1.0
     """... and its upper limit; log-uniform."""
-    stretch: FromZero = 0.0
+    stretch: NonNegative = 0.0
     """Factor between the scales of width and height."""
     mirror: Share = 0.0
     """Probability of mirroring, which exchanges the images. Pairs with left ground truth only stay as they
@@ -44,22 +44,22 @@ class Augmentation:
     """Probability of flipping upside down."""
     permute_colours: Share = 0.0
     """Probability of another order of red, green and blue, the same in both images."""
-    brightness: FromZero = 0.0
+    brightness: NonNegative = 0.0
     """Factor of brightness, the same in both images, like the next three."""
-    contrast: FromZero = 0.0
+    contrast: NonNegative = 0.0
     """Factor of the distance from mid-grey."""
-    gamma: FromZero = 0.0
+    gamma: NonNegative = 0.0
     """Factor of the exponent."""
-    colour: FromZero = 0.0
+    colour: NonNegative = 0.0
     """Factor of the brightness of each channel separately."""
-    view_brightness: FromZero = 0.0
+    view_brightness: NonNegative = 0.0
     """Like `brightness`, for each image separately, like the next three."""
-    view_contrast: FromZero = 0.0
-    view_gamma: FromZero = 0.0
-    view_colour: FromZero = 0.0
-    noise: FromZero = 0.0
+    view_contrast: NonNegative = 0.0
+    view_gamma: NonNegative = 0.0
+    view_colour: NonNegative = 0.0
+    noise: NonNegative = 0.0
     """Maximum standard deviation of noise, for images in [0, 1], for each image separately."""
-    blur: FromZero = 0.0
+    blur: NonNegative = 0.0
     """Maximum standard deviation of a Gaussian blur, px, for each image separately."""
     camera: Share = 0.0
     """Super-resolution: probability of camera degradation of both low-resolution images, independently

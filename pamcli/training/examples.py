@@ -48,7 +48,7 @@ from pamcli.training.inserting import inserted
 from pamcli.training.kept_scenes import KeptScenes
 from pamcli.training.recipe import Drawing
 from pamcli.training.redrawing import NEARER, redrawn
-from pamcli.workers import deaf_to_ctrl_c
+from pamcli.workers import block_ctrl_c
 
 # Separate random streams of a seed; 4 and 5 belong to `crops` and `kept_scenes`. 0 is unused, because NumPy
 # treats (seed, position, 0) as (seed, position), the stream of a scene.
@@ -333,7 +333,7 @@ def loader(
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # separate from the run's random state
         )
-        with deaf_to_ctrl_c():
+        with block_ctrl_c():
             batches = iter(loaded)
     try:
         for found in batches:

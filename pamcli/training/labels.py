@@ -27,7 +27,7 @@ from pamcli.imaging.images import Picture, eight_bits, encode_picture, read_pict
 from pamcli.imaging.matching import grey, match_densely
 from pamcli.imaging.raster import exif_notes
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.registry.catalog import files_behind
+from pamcli.registry.catalog import list_network_files
 
 LARGEST = (1250, 900)  # width and height to which larger images are reduced
 PIXELS = 1_100_000  # maximum number of pixels when upscaling for the network, ...
@@ -69,7 +69,7 @@ def to_label(
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
     require_apart(
         (folder / part for part in PARTS),
-        [*source.view_files, *truths, *chain.from_iterable(map(files_behind, networks))],
+        [*source.view_files, *truths, *chain.from_iterable(map(list_network_files, networks))],
     )
     wanted = {name: (index, False) for index, name in enumerate(source.names)}
     turned = {name + MIRRORED: (index, True) for name, (index, _) in wanted.items()} if mirrored else {}

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pamcli.checked import Count, FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry.architectures import (
@@ -20,12 +19,13 @@ from pamcli.registry.architectures import (
     TRAINED,
     Architecture,
     Task,
-    names_of,
-    variant_of,
+    list_architectures,
+    parse_variant,
 )
 from pamcli.registry.variants import PAPER, Variant
 from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
+from pamcli.validation import Count, NonNegative, Positive, Share, validate_fields
 
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
 ONE_CYCLE_START = 1 / 25  # initial rate of one-cycle, relative to the peak
@@ -33,7 +33,7 @@ ONE_CYCLE_START = 1 / 25  # initial rate of one-cycle, relative to the peak
 Side = Annotated[int, Field(ge=8, le=65_536)]
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class Schedule:
     """A learning-rate schedule; positions are fractions of the run in [0, 1].
@@ -79,7 +79,7 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class Size:
     """A further crop size for some of the steps, with about as many pixels per step.
@@ -92,7 +92,7 @@ class Size:
     """Shares of the steps, per phase of the run."""
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class Drawing:
     """Settings for rendering procedural scenes and cropping them."""
@@ -110,7 +110,7 @@ class Drawing:
     """Difficult cases in the scenes, unless the data set specifies them."""
 
 
-@checked
+@validate_fields
 @dataclass(frozen=True)
 class Recipe:
     """The definition of a training run; raises UsageError for invalid or inconsistent values."""
@@ -146,7 +146,7 @@ class Recipe:
     """Comma-separated parts of the network, or modules inside them, to train exclusively."""
     anew: str | None = None
     """Part of the network to reinitialise, despite `start`."""
-    rates: dict[str, FromZero] = field(default_factory=dict)
+    rates: dict[str, NonNegative] = field(default_factory=dict)
     """Factors of the learning rate by part or module, such as "cas_pam.stage3"; the most specific one
     applies, 1 by default. 0 freezes the part."""
     max_disparity: Count | None = None
@@ -165,7 +165,7 @@ class Recipe:
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """muon: move weight matrices equally in all directions, without `betas`; use adamw for other weights."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
-    weight_decay: FromZero = 0.0
+    weight_decay: NonNegative = 0.0
     schedule: Schedule = field(default_factory=Schedule)
     clip: Positive | None = None
     """Maximum gradient norm over all weights."""
@@ -193,8 +193,8 @@ class Recipe:
     """Number of checkpoints to keep."""
 
     def __post_init__(self) -> None:
-        if self.architecture not in names_of(self.task):
-            networks = ", ".join(names_of(self.task))
+        if self.architecture not in list_architectures(self.task):
+            networks = ", ".join(list_architectures(self.task))
             raise UsageError(f"{self.architecture} is none of the networks of {self.task}: {networks}")
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a run has a number of steps or of epochs", "give one of them")
@@ -279,7 +279,7 @@ class Recipe:
     @property
     def form(self) -> Variant | None:
         """Parsed `variant`; None for networks without variants. Raises UsageError."""
-        return variant_of(self.architecture, self.variant)
+        return parse_variant(self.architecture, self.variant)
 
     def rate_of(self, key: str) -> float:
         """Return the learning-rate factor of a weight by its key; 0 = frozen."""

@@ -11,15 +11,15 @@ from typing import Any
 import pydantic
 from pydantic import ValidationError
 
-from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError, did_you_mean
 from pamcli.files.finding import shown
 from pamcli.files.guarded import parse_json, read_text
 from pamcli.files.stored import Text, understood
-from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, names_of
+from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_architectures
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.spec import read_header
 from pamcli.training.recipe import Recipe
+from pamcli.validation import describe_first_error, parse_record, unknown
 
 MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run
 
@@ -42,7 +42,7 @@ def _recipes() -> dict[str, Recipe]:
         base = own.pop("base", None)
         return {**(values(base) if base else {}), **own, "name": name}
 
-    return {name: from_json(Recipe, json.dumps(values(name))) for name in tables}
+    return {name: parse_record(Recipe, json.dumps(values(name))) for name in tables}
 
 
 RECIPES: Mapping[str, Recipe] = _recipes()
@@ -84,9 +84,9 @@ def read_recipe(path: Path) -> Recipe:
         values.pop(MADE_WITH, None)
         _brought_up_to_date(values)
     try:
-        return from_json(Recipe, json.dumps(values))
+        return parse_record(Recipe, json.dumps(values))
     except ValidationError as error:
-        raise InputError(f"{shown(path)}: {first_wrong(error, Recipe)}") from error
+        raise InputError(f"{shown(path)}: {describe_first_error(error, Recipe)}") from error
     except UsageError as error:
         raise InputError(f"{shown(path)}: {error}") from error
 
@@ -117,10 +117,10 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             raise UsageError(unknown(key, known))
         place[name] = _value(text, isinstance(place.get(name), bool))
     try:
-        return from_json(Recipe, json.dumps(values))
+        return parse_record(Recipe, json.dumps(values))
     except ValidationError as error:
         wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
-        raise UsageError(f"{wrong}: {first_wrong(error, Recipe)}") from error
+        raise UsageError(f"{wrong}: {describe_first_error(error, Recipe)}") from error
 
 
 def asked_recipe(
@@ -145,10 +145,10 @@ def asked_recipe(
         changes["start"] = DEFAULT_MATCHING
     stored = read_header(locate(changes["start"])).spec if "start" in changes else None
     asked = changes.get("network")
-    if asked is not None and asked not in names_of(task):
-        hint = f"{did_you_mean(asked, names_of(task))}known: {', '.join(names_of(task))}"
+    if asked is not None and asked not in list_architectures(task):
+        hint = f"{did_you_mean(asked, list_architectures(task))}known: {', '.join(list_architectures(task))}"
         raise UsageError(f"the network {asked!r} is not known", hint)
-    if asked is None and stored is not None and stored.architecture in names_of(task):
+    if asked is None and stored is not None and stored.architecture in list_architectures(task):
         asked = stored.architecture if stored.architecture != TRAINED[task] else None
     file = name is not None and name.endswith(".json")
     if file:

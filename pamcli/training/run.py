@@ -18,7 +18,12 @@ from pamcli.data.source import DataSpec, Source
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
-from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
+from pamcli.inference.device import (
+    Compute,
+    choose_training_compute,
+    deterministic_algorithms,
+    processor_has_bf16,
+)
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import keep_freed_memory, without_denormals
 from pamcli.inference.model import TorchModel
@@ -158,7 +163,7 @@ def _run(
             f"put it back, or begin a new run from {shown(folder.last)}",
         )
     checkpoint = _newest(folder, observer) if resumed else None
-    compute = training_compute(processes.device(machine.device), recipe.precision)
+    compute = choose_training_compute(processes.device(machine.device), recipe.precision)
     keep_freed_memory()
 
     def set_up_and_run() -> RunEnd:
@@ -216,7 +221,7 @@ def _run(
                 trainer.measures, measuring = False, None
             elif measuring is not None and aside:
                 measuring = Validator(known, None, remark=REMARK, clearly=CLEARLY)
-            stack.enter_context(reproducible(compute.device))
+            stack.enter_context(deterministic_algorithms(compute.device))
             stack.enter_context(without_denormals())
             end = trainer.run(batches, folder, journal, measuring, stop, observer)
             gained = journal and measuring and end.stopped is None and gain(journal.entries, measuring)

@@ -9,8 +9,8 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
-from pamcli.networks.variants import CascadedASPP, SinglePicture
-from pamcli.registry.architectures import variant_of
+from pamcli.networks.variants import CascadedASPP, SingleImage
+from pamcli.registry.architectures import parse_variant
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
@@ -68,7 +68,7 @@ def _from_weights(weights: str, recipe: Recipe) -> Network:
     if recipe.scale is not None and spec.scale != recipe.scale:
         state = halved_scale(state)
     begun = build_network(model_spec(recipe, ""))
-    if variant_of(spec.architecture, spec.variant) != recipe.form:
+    if parse_variant(spec.architecture, spec.variant) != recipe.form:
         state = deepened(state, begun.state_dict())
     begun.load_state_dict(state)
     return begun.eval()
@@ -79,7 +79,7 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     wanted = recipe.architecture
     if spec.architecture != wanted:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
-    form = variant_of(spec.architecture, spec.variant)
+    form = parse_variant(spec.architecture, spec.variant)
     if form != recipe.form and (form, recipe.form) != (PASSRnet2Variant(16), PASSRnet2Variant(32)):
         raise UsageError(
             f"{weights} is a {spec.architecture} in the variant {spec.variant}, not {recipe.form}",
@@ -154,7 +154,7 @@ def start_as_upscaler(network: PASSRnet) -> None:
         elif isinstance(module, ResidualASPP):
             for group in (1, 2, 3):
                 _damp(getattr(module, f"b_{group}"))
-    if not isinstance(network, SinglePicture):
+    if not isinstance(network, SingleImage):
         width = network.pam.fusion.out_channels
         _copy_channels(network.pam.fusion, {channel: width + channel for channel in picture})
 

@@ -166,7 +166,7 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
     upscaler = StereoUpscaler.load(weights)
 
     def enlarge(pair: SuperresPair) -> Enlarged:
-        left = upscaler.left_only(pair.low_left, pair.low_right).astype(np.uint8)
+        left = upscaler.upscale_left(pair.low_left, pair.low_right).astype(np.uint8)
         return Enlarged(left, pair.bicubic().right)
 
     methods, task = {BICUBIC: SuperresPair.bicubic, "network": enlarge}, Superres(int(upscaler.scale))

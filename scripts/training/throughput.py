@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from pamcli.data.open import open_data
-from pamcli.inference.device import training_compute
+from pamcli.inference.device import choose_training_compute
 from pamcli.inference.memory import keep_freed_memory, without_denormals
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, loader
@@ -105,7 +105,7 @@ def measure(recipe: Recipe, examples: Examples, steps: int, workers: int, device
 
 
 def _trainer(recipe: Recipe, device: str) -> Trainer:
-    compute = training_compute(Processes.from_environment().device(device), recipe.precision)
+    compute = choose_training_compute(Processes.from_environment().device(device), recipe.precision)
     network = starting_network(recipe).to(compute.device)
     training_mode(recipe, network)
     processes = Processes.from_environment()

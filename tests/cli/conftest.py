@@ -61,10 +61,10 @@ def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatc
     """Networks stay loaded from test to test; every machine is one without a GPU and without bf16."""
     import torch
 
-    from pamcli.inference import device, loading
+    from pamcli.inference import device, models
 
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
-    monkeypatch.setattr(loading, "load_network", load_once)
+    monkeypatch.setattr(models, "load_network", load_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 

@@ -40,7 +40,7 @@ class Network:
     def load(cls, *arguments: object, **options: object) -> Self:
         return cls()
 
-    def departure(self, *size: int) -> None:
+    def adaptation_note(self, *size: int) -> None:
         return None
 
 
@@ -69,7 +69,7 @@ class StereoUpscaler(Network):
     def size_of(self, height: int, width: int) -> tuple[int, int]:
         return 2 * height, 2 * width
 
-    def left_only(self, left: np.ndarray, right: np.ndarray, **options: Any) -> np.ndarray:
+    def upscale_left(self, left: np.ndarray, right: np.ndarray, **options: Any) -> np.ndarray:
         be_slow(options["progress"])
         return left.repeat(2, axis=0).repeat(2, axis=1)
 

@@ -18,7 +18,7 @@ import pamcli
 from pamcli.cli import progress
 from pamcli.cli.console import Console
 from pamcli.errors import ModelError
-from pamcli.inference import examination
+from pamcli.inference import system_checks
 
 
 def test_doctor_tells_what_is_there_and_tries_it() -> None:
@@ -33,14 +33,14 @@ def test_doctor_tells_what_is_there_and_tries_it() -> None:
     assert "a pair 8 px apart matched to 0." in found["self-test"]
     assert {"vectors", "bf16", "fp32", "cores"} == set(found["processor"])
     lines = pam("doctor").lines
-    assert [line.split()[0] for line in lines if not line.startswith(" ")] == [*examination.PARTS]
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == [*system_checks.PARTS]
 
 
 def test_doctor_names_what_is_wrong_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*arguments: object, **options: object) -> None:
         raise ModelError("pasmnet is damaged")
 
-    monkeypatch.setattr(examination, "locate", damaged)
+    monkeypatch.setattr(system_checks, "locate", damaged)
     run = pam("doctor", "--json")
     assert run.code == 4
     (found,) = run.records

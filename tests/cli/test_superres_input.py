@@ -36,7 +36,7 @@ def pictures(small_pair: Path) -> None:
 def larger(pair: list[str], weights: str) -> np.ndarray:
     """What the weights of that name make of the left view."""
     views = (read_picture(Path(name)).pixels for name in pair)
-    return StereoUpscaler.load(weights, device="cpu").left_only(*views)
+    return StereoUpscaler.load(weights, device="cpu").upscale_left(*views)
 
 
 def made(*arguments: str) -> tuple[np.ndarray, str]:

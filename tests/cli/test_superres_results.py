@@ -30,7 +30,7 @@ def larger(scale: int = 2) -> tuple[np.ndarray, np.ndarray]:
 def larger_left(scale: int = 2) -> np.ndarray:
     """The left picture alone, which may differ by a rounding from that of both."""
     left, right = (read_picture(Path(name)).pixels for name in PAIR)
-    return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu").left_only(left, right)
+    return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu").upscale_left(left, right)
 
 
 def rewrite(change: Callable[[Picture, int], Picture]) -> list[Picture]:
@@ -193,7 +193,7 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
 def test_an_ensemble_is_finer_and_another_picture(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "--scale", "2", "--ensemble", "-o", "e.png").code == 0
     views = [read_picture(Path(name)).pixels for name in PAIR]
-    four = StereoUpscaler.load(DEFAULT_UPSCALING[2], device="cpu", ensemble=True).left_only(*views)
+    four = StereoUpscaler.load(DEFAULT_UPSCALING[2], device="cpu", ensemble=True).upscale_left(*views)
     assert np.array_equal(np.asarray(Image.open("e.png")), four)
     assert not np.array_equal(four, larger_left())
 
@@ -216,7 +216,7 @@ def test_the_notes_of_the_camera_are_kept(small_pair: Path) -> None:
 @pytest.fixture
 def network_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StereoUpscaler, "__call__", None)
-    monkeypatch.setattr(StereoUpscaler, "left_only", None)
+    monkeypatch.setattr(StereoUpscaler, "upscale_left", None)
 
 
 @pytest.mark.usefixtures("network_never_runs")

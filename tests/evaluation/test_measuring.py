@@ -182,7 +182,7 @@ class Network:
     def peak_memory(self) -> int:
         return 1
 
-    def departure(self, height: int, width: int) -> str:
+    def adaptation_note(self, height: int, width: int) -> str:
         return f"pictures of {width} x {height} px are padded"
 
     def __call__(self, left: np.ndarray, right: np.ndarray, *, extras: object = ()) -> Estimate:

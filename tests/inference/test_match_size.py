@@ -173,7 +173,7 @@ def test_what_an_exported_network_does_otherwise(
     model = object.__new__(OnnxModel)
     model.size, model.multiple = exported, 32
     matcher.model = model
-    found = matcher.departure(*size)
+    found = matcher.adaptation_note(*size)
     assert (found is None) == (not said)
     assert all(part in (found or "") for part in said)
 

@@ -91,11 +91,11 @@ def test_other_systems_do_not_say(system: Path) -> None:
 
 def test_what_the_program_has_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = np.ones(50_000_000, np.uint8)
-    assert memory.taken_memory(CPU) > 0
+    assert memory.used_memory(CPU) > 0
     monkeypatch.setattr(memory, "OWN_PAGES", tmp_path / "pages")
-    assert kept.nbytes < memory.taken_memory(CPU) <= memory.peak_memory(CPU)
+    assert kept.nbytes < memory.used_memory(CPU) <= memory.peak_memory(CPU)
     (tmp_path / "pages").write_text("9000 250 40 1 0 300 0\n")  # of which the second are in memory
-    assert memory.taken_memory(CPU) == 250 * resource.getpagesize()
+    assert memory.used_memory(CPU) == 250 * resource.getpagesize()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.inference.consistency import agreement, seen_by_both
+from pamcli.inference.images import moved
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.pictures import moved
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 ROWS, COLUMNS = slice(150, 278), slice(250, 570)

@@ -43,10 +43,10 @@ def test_both_views_grow_by_the_scale(upscaler: StereoUpscaler, tiny: Cut, heigh
 def test_the_type_is_kept_and_the_picture_is_the_same(
     upscaler: StereoUpscaler, tiny: Cut, dtype: type[np.generic]
 ) -> None:
-    expected = upscaler.left_only(tiny.left / 255, tiny.right / 255)
+    expected = upscaler.upscale_left(tiny.left / 255, tiny.right / 255)
     largest = {np.uint8: 255, np.uint16: 65535}.get(dtype, 1)
     left, right = ((view / 255 * largest).astype(dtype) for view in (tiny.left, tiny.right))
-    found = upscaler.left_only(left, right)
+    found = upscaler.upscale_left(left, right)
     assert found.dtype == dtype
     rounding = {np.uint8: 0.5 / 255, np.uint16: 1 / 65535, np.float16: 2**-8}.get(dtype, 0) + 1e-5
     assert np.abs(found.astype(np.float64) / largest - expected.astype(np.float64)).max() < rounding
@@ -68,19 +68,19 @@ def test_the_result_is_the_picture_in_more_pixels(upscaler: StereoUpscaler, tiny
 
 def test_the_left_view_alone_is_the_left_of_both(upscaler: StereoUpscaler, tiny: Cut) -> None:
     left, right = upscaler(tiny.left, tiny.right)
-    assert np.array_equal(upscaler.left_only(tiny.left, tiny.right), left)
+    assert np.array_equal(upscaler.upscale_left(tiny.left, tiny.right), left)
     assert not np.array_equal(left, right)
 
 
 def test_the_right_view_is_the_left_of_the_exchanged_pair(upscaler: StereoUpscaler, tiny: Cut) -> None:
     _, right = upscaler(tiny.left, tiny.right)
-    exchanged = upscaler.left_only(tiny.right, tiny.left)
+    exchanged = upscaler.upscale_left(tiny.right, tiny.left)
     assert np.abs(exchanged.astype(int) - right).max() <= 1  # a sum in another order may round otherwise
 
 
 def test_detail_comes_from_the_other_view(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    other = upscaler.left_only(tiny.left, np.zeros_like(tiny.right))
-    assert not np.array_equal(upscaler.left_only(tiny.left, tiny.right), other)
+    other = upscaler.upscale_left(tiny.left, np.zeros_like(tiny.right))
+    assert not np.array_equal(upscaler.upscale_left(tiny.left, tiny.right), other)
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1)])
@@ -111,7 +111,7 @@ def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) 
 
 def test_a_picture_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
     pair = (np.zeros((7, 20, 3), np.uint8),) * 2
-    for call in (upscaler, upscaler.left_only):
+    for call in (upscaler, upscaler.upscale_left):
         with pytest.raises(InputError, match=r"20x7: both sides must be at least 8 px"):
             call(*pair)
 
@@ -123,7 +123,7 @@ def test_a_network_of_the_other_kind_is_refused() -> None:
 
 def test_bf16_is_close_to_fp32(upscaler: StereoUpscaler, tiny: Cut) -> None:
     half = StereoUpscaler.load(f"passrnet-x{upscaler.scale:g}", device="cpu", precision="bf16")
-    exact, rough = (u.left_only(tiny.left / 255, tiny.right / 255) for u in (upscaler, half))
+    exact, rough = (u.upscale_left(tiny.left / 255, tiny.right / 255) for u in (upscaler, half))
     difference = np.abs(exact.astype(np.float64) - rough.astype(np.float64))
     assert 0 < difference.mean() < 0.005
 
@@ -141,7 +141,7 @@ def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: 
     for found, views in zip(four(left, right), (lefts, rights), strict=True):
         assert found.dtype == np.uint8
         assert np.array_equal(found, (np.sum(views, axis=0, dtype=int) + 2) // 4)
-    assert np.abs(four.left_only(left, right).astype(int) - four(left, right)[0]).max() <= 1
+    assert np.abs(four.upscale_left(left, right).astype(int) - four(left, right)[0]).max() <= 1
     # It does not care which way the pair is turned, which a single pass does.
     mirrored = four(right[:, ::-1], left[:, ::-1])[1][:, ::-1]
     assert np.array_equal(mirrored, four(left, right)[0])
@@ -152,9 +152,9 @@ def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: 
 def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
     four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)
     left, right = (view[:8, :8] for view in (tiny.left, tiny.right))
-    eight = four.left_only(left, right) / 255
+    eight = four.upscale_left(left, right) / 255
     for dtype, largest in ((np.uint16, 65535), (np.float32, 1)):
-        found = four.left_only(*((view / 255 * largest).astype(dtype) for view in (left, right)))
+        found = four.upscale_left(*((view / 255 * largest).astype(dtype) for view in (left, right)))
         assert found.dtype == dtype
         assert np.abs(found / largest - eight).max() < 1.1 / 255
 
@@ -165,7 +165,7 @@ def test_progress_rises_band_by_band(network: str, large: Cut, monkeypatch: pyte
     for ensemble, both in ((False, False), (False, True), (True, True)):
         told = [0.0]
         upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
-        run = upscaler if both else upscaler.left_only
+        run = upscaler if both else upscaler.upscale_left
         cut = large[:200, :16]
         run(cut.left, cut.right, progress=told.append)
         assert told == sorted(told)

@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 import pytest
 from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED
 
-from pamcli.checked import from_json
 from pamcli.losses.total import STAGE_WEIGHTS
 from pamcli.losses.weights import LossWeights
+from pamcli.validation import parse_record
 
 
 def test_presets_are_the_papers() -> None:
@@ -27,4 +27,4 @@ def test_presets_are_the_papers() -> None:
 
 @pytest.mark.parametrize("weights", [SCENEFLOW, SUPERVISED, replace(KITTI, mask_by_truth_below=192.0)])
 def test_weights_survive_json(weights: LossWeights) -> None:
-    assert from_json(LossWeights, json.dumps(asdict(weights))) == weights
+    assert parse_record(LossWeights, json.dumps(asdict(weights))) == weights

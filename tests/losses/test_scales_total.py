@@ -32,7 +32,7 @@ def test_the_expected_error_is_held_against_that_of_the_pixel_next_to_each_cells
     assert [*terms] == ["confidence"]
     known = truth.known[:, 2::4, 2::4]
     errors = (matching.disparity[:, 0] - truth.disparity).abs()[:, 2::4, 2::4][known]
-    likelihood = torch.distributions.Laplace(0.0, matching.error_scale[known].exp()).log_prob(errors)
+    likelihood = torch.distributions.Laplace(0.0, matching.log_expected_error[known].exp()).log_prob(errors)
     assert weight == 0.5
     torch.testing.assert_close(value(quotient), -likelihood.mean())
 

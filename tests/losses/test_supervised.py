@@ -272,7 +272,7 @@ def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
 
 def test_the_likelihood_of_logarithms_is_that_of_the_attention_itself() -> None:
     torch.manual_seed(1)
-    logs = RowAttention.of_cost(3 * torch.randn(2, 4, 24, 24), "left")
+    logs = RowAttention.from_cost(3 * torch.randn(2, 4, 24, 24), "left")
     position = torch.arange(24) - 8 * torch.rand(2, 4, 24)
     mask = torch.rand(2, 4, 24) < 0.8
     one = match_likelihood(logs, position, mask)

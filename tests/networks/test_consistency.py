@@ -6,20 +6,20 @@ import math
 
 import torch
 
-from pamcli.networks.parallax import VISIBLE_THRESHOLD, consistent
+from pamcli.networks.parallax import VISIBLE_THRESHOLD, find_consistent
 
 
 def test_disparities_that_point_at_each_other_are_consistent() -> None:
     left, right = torch.full((2, 1, 5, 20), 4.0), torch.full((2, 1, 5, 20), 4.0)
-    found = consistent(left, right)
+    found = find_consistent(left, right)
     assert found.shape == left.shape
     assert found.dtype == torch.bool
     assert found[..., 4:].all()
     assert not found[..., :4].any(), "the match lies outside the right view"
-    assert consistent(left, right + VISIBLE_THRESHOLD)[..., 4:].all()
-    assert not consistent(left, right + VISIBLE_THRESHOLD + 0.01).any()
-    assert not consistent(left, right - VISIBLE_THRESHOLD - 0.01).any()
-    assert consistent(left, right + 3, threshold=3)[..., 4:].all()
+    assert find_consistent(left, right + VISIBLE_THRESHOLD)[..., 4:].all()
+    assert not find_consistent(left, right + VISIBLE_THRESHOLD + 0.01).any()
+    assert not find_consistent(left, right - VISIBLE_THRESHOLD - 0.01).any()
+    assert find_consistent(left, right + 3, threshold=3)[..., 4:].all()
 
 
 def test_background_beside_a_nearer_object_is_hidden() -> None:
@@ -30,14 +30,14 @@ def test_background_beside_a_nearer_object_is_hidden() -> None:
     expected = torch.ones(1, 30, dtype=torch.bool)
     expected[:, :2] = False  # outside
     expected[:, 11:15] = False  # hidden
-    assert torch.equal(consistent(left, right), expected)
+    assert torch.equal(find_consistent(left, right), expected)
 
 
 def test_consistency_equals_its_loop_on_random_disparities() -> None:
     random = torch.Generator().manual_seed(2)
     left = torch.rand(3, 25, generator=random) * 12
     right = left.flip(-1) * 0.5 + torch.rand(3, 25, generator=random) * 4
-    found = consistent(left, right)
+    found = find_consistent(left, right)
     assert 0.1 < found.float().mean() < 0.9
     for i in range(3):
         for j in range(25):

@@ -120,14 +120,14 @@ def test_the_cost_takes_the_queries_and_keys_of_both_images() -> None:
     torch.manual_seed(0)
     stage = Stage(8, blocks=2).eval()
     views = torch.randn(2, 8, 3, 5)
-    features, of_cost = stage(views)
+    features, from_cost = stage(views)
     x, expected = views, torch.zeros(1, 3, 5, 5)
     for block in stage.blocks:
         x, q, k = block(x)
         for y, left, right in ((y, left, right) for y in range(3) for left in range(5) for right in range(5)):
             there, back = q[0, :, y, left] @ k[1, :, y, right], k[0, :, y, left] @ q[1, :, y, right]
             expected[0, y, left, right] += (there + back) / 16
-    assert torch.allclose(attend(of_cost).cost, expected, atol=1e-5)
+    assert torch.allclose(attend(from_cost).cost, expected, atol=1e-5)
     assert torch.equal(features, x)
 
 

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.registry.architectures import variant_of
+from pamcli.registry.architectures import parse_variant
 from pamcli.registry.load import build_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.registry.variants import PASMnetVariant, PASSRnetVariant
 
 
 def test_a_text_is_read_and_written_shortly() -> None:
-    assert variant_of("pasmnet", "paper") == PASMnetVariant()
-    assert variant_of("pasmnet", "blocks=4,scales=3") == PASMnetVariant()
-    found = variant_of("pasmnet", "refinement=none, blocks=2")
+    assert parse_variant("pasmnet", "paper") == PASMnetVariant()
+    assert parse_variant("pasmnet", "blocks=4,scales=3") == PASMnetVariant()
+    found = parse_variant("pasmnet", "refinement=none, blocks=2")
     assert found == PASMnetVariant(blocks=2, refinement="none")
     assert str(found) == "blocks=2,refinement=none"
     assert str(PASSRnetVariant()) == "paper"
-    assert variant_of("passrnet", "volume=64") == PASSRnetVariant(volume=64)
-    assert variant_of("pasmnet2", "paper") is None
+    assert parse_variant("passrnet", "volume=64") == PASSRnetVariant(volume=64)
+    assert parse_variant("pasmnet2", "paper") is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_text_is_read_and_written_shortly() -> None:
 )
 def test_what_is_no_variant_is_refused_with_what_there_is(architecture: str, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        variant_of(architecture, text)
+        parse_variant(architecture, text)
 
 
 def test_weights_say_their_variant_and_others_tensors_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, OutputError, PamError
-from pamcli.inference.device import Compute, reproducible
+from pamcli.inference.device import Compute, deterministic_algorithms
 from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
@@ -77,7 +77,7 @@ class Run:
                 before(step + 1)
                 yield StepBatch(left, right)
 
-        with Journal(self.folder, trainer.step) as journal, reproducible(torch.device("cpu")):
+        with Journal(self.folder, trainer.step) as journal, deterministic_algorithms(torch.device("cpu")):
             return trainer.run(
                 batches(), self.folder, journal, validator, stop or Stop(), observer or NoObserver()
             )
@@ -393,6 +393,6 @@ def test_batch_norm_can_be_frozen(tmp_path: Path) -> None:
 
 def test_reproducible_leaves_torch_as_it_was() -> None:
     before = torch.are_deterministic_algorithms_enabled()
-    with reproducible(torch.device("cpu")):
+    with deterministic_algorithms(torch.device("cpu")):
         assert torch.are_deterministic_algorithms_enabled()
     assert torch.are_deterministic_algorithms_enabled() == before

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pamcli.inference import device
-from pamcli.inference.device import Compute, training_compute
+from pamcli.inference.device import Compute, choose_training_compute
 from pamcli.losses.total import Truth
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
@@ -75,6 +75,6 @@ def test_auto_is_bf16_only_where_the_cpu_gains_by_it(
     monkeypatch: pytest.MonkeyPatch, gains: bool, expected: str
 ) -> None:
     monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: gains)
-    assert training_compute("cpu", "auto").precision == expected
-    assert training_compute("cpu", "fp32").precision == "fp32"
-    assert training_compute("cpu", "bf16").precision == "bf16"
+    assert choose_training_compute("cpu", "auto").precision == expected
+    assert choose_training_compute("cpu", "fp32").precision == "fp32"
+    assert choose_training_compute("cpu", "bf16").precision == "bf16"

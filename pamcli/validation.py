@@ -14,14 +14,14 @@ Record = TypeVar("Record")
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
-FromZero = Annotated[float, Field(ge=0, le=1e9)]
+NonNegative = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 FEW = 12
 """Up to this number, errors list all known names."""
 
 
-def checked(kind: type[Record]) -> type[Record]:
+def validate_fields(kind: type[Record]) -> type[Record]:
     """Make a frozen dataclass whose `__init__` raises UsageError for invalid field values."""
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     made = dataclass(kind, frozen=True, config=config)
@@ -31,18 +31,18 @@ def checked(kind: type[Record]) -> type[Record]:
         try:
             unsaid(self, *values, **named)
         except ValidationError as error:
-            raise UsageError(first_wrong(error, made)) from None
+            raise UsageError(describe_first_error(error, made)) from None
 
     made.__init__ = init  # type: ignore[method-assign]
     return typing.cast("type[Record]", made)
 
 
-def from_json(kind: type[Record], text: str | bytes) -> Record:
-    """Parse a record from JSON; raise UsageError or ValidationError (see `first_wrong`)."""
+def parse_record(kind: type[Record], text: str | bytes) -> Record:
+    """Parse a record from JSON; raise UsageError or ValidationError (see `describe_first_error`)."""
     return TypeAdapter(kind).validate_json(text)
 
 
-def first_wrong(error: ValidationError, kind: type) -> str:
+def describe_first_error(error: ValidationError, kind: type) -> str:
     """Describe the first error of a record of `kind` in one line."""
     one = error.errors(include_url=False)[0]
     path, place = one["loc"], ".".join(map(str, one["loc"]))

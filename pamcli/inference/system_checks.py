@@ -23,7 +23,7 @@ PACKAGES = (
 SHIFT = 8  # px between the two images of the self-test
 
 
-def examined() -> dict[str, Any]:
+def run_checks() -> dict[str, Any]:
     """Run all checks in `PARTS`; return texts, texts by name, or the PamError of a failed check."""
     found: dict[str, Any] = {}
     for name, find in PARTS.items():
@@ -41,7 +41,7 @@ def examined() -> dict[str, Any]:
     return found
 
 
-def lines_of(found: Mapping[str, Any]) -> list[str]:
+def format_checks(found: Mapping[str, Any]) -> list[str]:
     """Format the results, one line per text."""
     lines = []
     for name, value in found.items():

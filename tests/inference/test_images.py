@@ -12,8 +12,8 @@ from PIL import Image
 from sample_cut import Cut
 
 from pamcli.errors import InputError
+from pamcli.inference.images import check_pair, padding, plain_array, to_network, to_pixels
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.pictures import check_pair, padding, plain_array, to_network, to_pixels
 
 FLOATS = np.random.default_rng(0).random((20, 30, 3))
 BYTES = (FLOATS * 255).astype(np.uint8)

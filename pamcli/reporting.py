@@ -1,4 +1,4 @@
-"""Whom does the library tell how far it is? A `Listener`: the command line's console, or nobody."""
+"""Whom does the library tell how far it is? A `Reporter`: the command line's console, or nobody."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +19,7 @@ class Progress(Protocol):
         """What is told the rows of a pair, and returns what is told the share of them that is done."""
 
 
-class Listener(Protocol):
+class Reporter(Protocol):
     """What is told how far a function is."""
 
     def starting(self, what: str) -> AbstractContextManager[None]:
@@ -29,7 +29,7 @@ class Listener(Protocol):
         """While so many things are done: a `Progress`."""
 
 
-class Nobody:
+class SilentReporter:
     """Is told, and does nothing."""
 
     watch = None
@@ -52,4 +52,4 @@ class Nobody:
         return nullcontext(self)
 
 
-NOBODY = Nobody()
+SILENT = SilentReporter()
