@@ -170,6 +170,13 @@ def _zero_shot_sets(noc: tuple[str, ...], **more: Any) -> dict[str, DisparityPro
     }
 
 
+_LITE = DisparityProtocol(
+    wrong_from=3.0,
+    any_truth=True,
+    stated=(*_stated({"EPE": "epe"}, ("all",), MEANS), *_stated({"D1": "d1"}, ("all",))),
+    **_WITHIN_192,
+)
+
 PROTOCOLS = {
     "kitti": Protocol(
         "KITTI 2015: wrong is more than 3 px and more than 5 % off, pooled over all pixels",
@@ -248,6 +255,21 @@ PROTOCOLS = {
         "IGEV-Stereo: evaluate_stereo.py",
         _zero_shot("bad-3", POOLED, ("all", "noc"), **_WITHIN_192),
         _zero_shot_sets(("noc",), **_WITHIN_192),
+    ),
+    "lite-any-stereo": Protocol(
+        "Zero-shot tables of LiteAnyStereo: D1 with the 5 % rule, ground truth below 192 px; bad 2 of "
+        "Middlebury and bad 1 of ETH3D on pixels visible in both images",
+        "LiteAnyStereo: evaluate_stereo.py",
+        _LITE,
+        {
+            data: DisparityProtocol(
+                wrong_from=wrong,
+                any_truth=True,
+                max_gt=max_gt,
+                stated=_stated({"EPE": "epe", f"bad {wrong:g}": f"bad-{wrong:g}"}, ("noc",), MEANS),
+            )
+            for data, wrong, max_gt in (("middlebury", 2.0, 192.0), ("eth3d", 1.0, None))
+        },
     ),
     "spring": Protocol(
         "Spring: each pixel is compared with the nearest of its four truths, pooled over all pixels",
