@@ -1,7 +1,7 @@
 #!/bin/sh
-# Every check of the project: formatting, lint, types, tests. Arguments go to pytest, which runs in the
+# Every check of the project: formatting, lint, texts, types, tests. Arguments go to pytest, which runs in the
 # checkout's root: scripts/test.sh tests/imaging -k pfm
-# --fast, before any of them: in less than a minute format, lint, the floors of the house and every command once.
+# --fast, as the first argument: format, lint, texts, imports and every command once, in less than a minute.
 set -eu
 fast=
 if [ "${1:-}" = --fast ]; then
@@ -15,6 +15,7 @@ cd "$root"
 
 "$python" -m ruff check
 "$python" -m ruff format --check
+"$python" .ci/check_texts.py pages commits
 if [ -n "$fast" ]; then
     # shellcheck disable=SC2086 # it is a list
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"
