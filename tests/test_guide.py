@@ -161,17 +161,9 @@ def test_the_first_page_links_every_other_page() -> None:
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", text)) == {page.name for page in PAGES[1:]} - {"start.md"}
 
 
-def test_the_accuracy_in_the_readme_is_that_of_the_guide() -> None:
-    """One table is the source: rows of the page about networks, which `scripts/training/ship.py` updates."""
-    page = (ROOT / "pamcli" / "guide" / "networks.md").read_text(encoding="utf-8").splitlines()
-    rows = re.findall(r"^\| `pas\w+2.*$", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(rows) >= 3
-    assert [row for row in rows if row not in page] == []
-
-
 ONE_AFTER_THE_OTHER = {"depth.md", "onnx.md", "own-network.md"}
 """Pages whose answer is a chain of commands, each of which takes what the one before it made."""
-EXPLAINING = {"house.md", "glossary.md", "how-it-works.md"}
+EXPLAINING = {"code.md", "glossary.md", "how-it-works.md"}
 """Pages that answer no question with a command."""
 
 
@@ -199,3 +191,15 @@ def test_the_pages_of_options_are_those_of_the_settings(monkeypatch: pytest.Monk
 
     for name in option_tables.PAGES:
         assert (option_tables.GUIDE / name).read_text(encoding="utf-8") == option_tables.page(name)
+
+
+def test_the_figures_of_readme_guide_and_model_cards_are_those_of_figures_toml(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import figure_tables
+
+    pages = figure_tables.pages()
+    assert {"README.md", "networks.md", "pasmnet2.md", "passrnet2-x4.md"} <= {page.name for page in pages}
+    outdated = [page.name for page in pages if figure_tables.updated(page) != page.read_text("utf-8")]
+    assert outdated == [], "run scripts/figure_tables.py"

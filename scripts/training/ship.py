@@ -6,8 +6,8 @@
 
 FOLDER has kitti2015 and middlebury. Figures are those of pam eval in fp32, small pictures enlarged to
 --pixels as --match-size auto does. Without --as-version they are printed, and nothing is written. With it,
-weights/ gets the file, its checksum and the figures of its card, the guide's page networks its figures, and
-the README its picture; what is to be written by hand is said at the end.
+weights/ gets the file and its checksum, scripts/figures.toml and the tables made from it get the figures, and
+the images are made again. The remaining steps are printed at the end.
 """
 
 from __future__ import annotations
@@ -29,16 +29,13 @@ from pamcli.inference.matcher import StereoMatcher
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ROOT / "weights"
-CARD = WEIGHTS / "pasmnet2.md"
-PAGES = ROOT / "pamcli" / "guide" / "networks.md", ROOT / "README.md"
+FIGURES = ROOT / "scripts" / "figures.toml"
 SETS = {"KITTI": "kitti2015", "Middlebury": "middlebury"}
-HEAD_OF_CARD = {"KITTI": r"\| KITTI 2015 .*?\| \d+ \| ", "Middlebury": r"\| Middlebury .*?\| \d+ \| "}
 BY_HAND = """by hand:
-  weights/pasmnet2.md: version, data, recipe, time
-  README.md, "Limits", pamcli/guide/networks.md, "Limits", and pamcli/guide/disparity.md: figures in the text
-  pamcli/guide/benchmarks.md and confidence.md, and DOUBTFUL of pamcli/inference/matcher.py:
-    scripts/measure_confidence.py
-  pamcli/guide/speed.md: scripts/compare_precisions.py; pamcli/guide/onnx.md: memory of an exported pasmnet2
+  weights/pasmnet2.md: version, training data, training, time
+  scripts/figures.toml: version, bf16 (compare_precisions.py), confidence (measure_confidence.py);
+    then run scripts/figure_tables.py, and compare DOUBTFUL of pamcli/inference/matcher.py with the confidence
+  pamcli/guide/onnx.md: memory of an exported pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
 then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py tests/test_guide.py
   tests/cli/test_weights_command.py tests/cli/test_onnx_files.py tests/cli/test_disparity_results.py
@@ -91,21 +88,16 @@ def measured(weights: Path, data: str) -> dict[str, float]:
 
 
 def ship(made: Path, found: Mapping[str, Figures]) -> None:
-    """Write the file, its checksum, its figures and the picture of the README."""
+    """Write the weights, their checksum, their figures, and the images of README and guide."""
     (WEIGHTS / made.name).write_bytes(made.read_bytes())
     files = sorted(WEIGHTS.glob("*.safetensors"))
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (WEIGHTS / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
     for name, figures in found.items():
-        last = "{epe:.2f} px | {d1:.2f} % | {bad-2:.1f} % |".format(**figures)
-        replace_in(CARD, f"({HEAD_OF_CARD[name]}).*", rf"\g<1>{last}")
-    kitti, rooms = found["KITTI"], found["Middlebury"]
-    for page in PAGES:
-        line = f"D1 {kitti['d1']:.1f} %, EPE {kitti['epe']:.2f} px"
-        replace_in(page, r"(\| `pasmnet2` \| KITTI 2015, 20 pairs \| )[^|]*", rf"\g<1>{line} ")
-        line = f"bad-2 {rooms['bad-2']:.1f} %, EPE {rooms['epe']:.2f} px"
-        replace_in(page, r"(\| `pasmnet2` \| Middlebury, 17 images \| )[^|]*", rf"\g<1>{line} ")
-    subprocess.run([sys.executable, ROOT / "scripts" / "readme_picture.py"], check=True)
+        line = "{{ epe = {epe:.2f}, d1 = {d1:.3f}, bad-2 = {bad-2:.3f} }}".format(**figures)
+        replace_in(FIGURES, rf"(\[disparity\.pasmnet2\]\n(?:.+\n)*?{name.lower()} = ).*", rf"\g<1>{line}")
+    for script in ("figure_tables.py", "readme_picture.py"):
+        subprocess.run([sys.executable, ROOT / "scripts" / script], check=True)
     print(BY_HAND)
 
 
