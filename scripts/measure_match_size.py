@@ -28,7 +28,7 @@ from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import LARGEST_SEED, Sample
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.scenes.render import Layer, render
-from pamcli.scenes.scene import make_scene, photograph
+from pamcli.scenes.scene import make_scene, simulate_cameras
 from pamcli.scenes.surfaces import Surface, Wave
 from pamcli.scenes.textures import TextureLibrary, find_textures
 
@@ -101,7 +101,7 @@ def large_scene(library: TextureLibrary, number: int, width: int, drawn: int) ->
     layers = [enlarged(layer, times, library, rng) for layer in scene.layers]
     offset, slope = scene.drift
     views = render(layers, height, width, (times * offset, times * slope), sharpness=SHARPNESS)
-    left, right = photograph(rng, views.left, views.right)
+    left, right = simulate_cameras(rng, views.left, views.right)
     return Sample(f"scene {number}", left, right, views.disparity.numpy())
 
 

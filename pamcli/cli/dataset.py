@@ -231,8 +231,8 @@ def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None
     source = given.without_truth()
     with owned(to.output):
         with console.starting(str(settings.name)):
-            from pamcli.training.labels import LEAST, label_pairs, to_label
-        wanted = to_label(
+            from pamcli.training.labels import LEAST, label_pairs, select_pairs_to_label
+        wanted = select_pairs_to_label(
             source,
             to.output,
             mirrored=to.mirrored,

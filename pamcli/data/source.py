@@ -85,7 +85,7 @@ class Source(ABC):
     spec: DataSpec | None = None
     """The parsed specification; set by `open_data`."""
     endless = False
-    """True if training draws new samples without end (`draw`) instead of iterating over a list."""
+    """True if training renders new samples without end (`render`) instead of iterating over a list."""
     of_pictures = False
     """True if every sample is two image files."""
     times = 1
@@ -138,8 +138,8 @@ class Source(ABC):
         count = min(count, len(self))
         return [round(index * (len(self) - 1) / max(count - 1, 1)) for index in range(count)]
 
-    def draw(self, series: int, number: int, height: int, width: int) -> Sample:
-        """Draw sample `number` of a series of an endless data set, with images of height x width."""
+    def render(self, series: int, number: int, height: int, width: int) -> Sample:
+        """Render sample `number` of a series of an endless data set, with images of height x width."""
         raise NotImplementedError
 
     def with_hard_cases(self, hard: HardCases) -> Source:

@@ -44,7 +44,7 @@ class HardCases:
     flares: Share = 0.0
     rain: Share = 0.0
 
-    def of_one(self, rng: Generator) -> frozenset[str]:
+    def draw_cases(self, rng: Generator) -> frozenset[str]:
         """Draw the cases of one scene. If the first three sum to more than 1, they share the scenes."""
         shares: tuple[float, ...] = astuple(self)
         names = [each.name for each in fields(self)]

@@ -5,7 +5,7 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
-from pamcli.scenes import looks
+from pamcli.scenes import appearance
 from pamcli.scenes.render import Layer
 from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Camera, Face, Light, Vector, face
 from pamcli.scenes.stage import Stage
@@ -66,7 +66,7 @@ def line_tunnel(stage: Stage, half_width: float, metre: float) -> None:
             corner = sign * (side - bevel) * RIGHT - above * DOWN
             _plane(stage, corner, sign * RIGHT + DOWN, AHEAD, lamps if rng.random() < 0.3 else wall, spacing)
     _plane(stage, -above * DOWN, RIGHT, AHEAD, lamps, spacing)
-    exit_ = looks.sky(rng) if rng.random() < 0.5 else bare(rng, 0.02)
+    exit_ = appearance.sky(rng) if rng.random() < 0.5 else bare(rng, 0.02)
     end = min(stage.uniform(0.3, 4.0), 0.1 * stage.largest)
     stage.add(Layer(Surface(end), exit_, np.eye(3), endless=True))
 

@@ -9,7 +9,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes import looks, thickets
+from pamcli.scenes import appearance, thin_objects
 from pamcli.scenes.hard_cases import NONE, HardCases
 from pamcli.scenes.interiors import make_corridor
 from pamcli.scenes.render import Decal, Layer, Reflection, render
@@ -18,7 +18,7 @@ from pamcli.scenes.solids import SHADOW_TEXELS
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.streets import make_street
 from pamcli.scenes.textures import TextureLibrary
-from pamcli.scenes.weather import glaring, photographed_in
+from pamcli.scenes.weather import add_glare, apply_weather
 
 SMALLEST_RANGE = 6  # px, about the smallest value of a scene's largest disparity
 LARGEST_PART = 0.4  # part of the width, the largest disparity; nearer objects leave the right view
@@ -56,15 +56,16 @@ def scene_pair(
 ) -> ScenePair:
     """Return scene `number` of the series `seed` at (height, width) px; equal arguments give equal scenes."""
     rng = np.random.default_rng((seed, number))
-    cases = hard.of_one(rng.spawn(1)[0])  # a separate stream, so that scenes without hard cases stay the same
+    # A separate stream, so that scenes without hard cases stay the same.
+    cases = hard.draw_cases(rng.spawn(1)[0])
     scene = make_scene(rng, library, height, width, cases)
     sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
     pair = views.left, views.right
     if "tunnels" in cases:
         reach = float(rng.uniform(0.005, 0.02)) * width
-        pair = glaring(views.left, reach), glaring(views.right, reach)
-    left, right = photographed_in(rng, *photograph(rng, *pair), cases)
+        pair = add_glare(views.left, reach), add_glare(views.right, reach)
+    left, right = apply_weather(rng, *simulate_cameras(rng, *pair), cases)
     disparity, right_disparity = views.disparity.numpy(), views.right_disparity.numpy()
     return ScenePair(left, right, disparity, right_disparity, views.visible.numpy())
 
@@ -86,10 +87,10 @@ def make_scene(
         stage = make_corridor(*asked) if "corridors" in cases else make_room(*asked)
     for case, put in (
         ("glossy", make_glossy),
-        ("twigs", thickets.twigs),
-        ("wires", thickets.wires),
-        ("fences", thickets.fences),
-        ("foliage", thickets.foliage),
+        ("twigs", thin_objects.twigs),
+        ("wires", thin_objects.wires),
+        ("fences", thin_objects.fences),
+        ("foliage", thin_objects.foliage),
     ):
         if case in cases:
             put(stage)
@@ -101,7 +102,7 @@ def make_scene(
 def make_glossy(stage: Stage) -> None:
     """Make half of the layers mirror their surroundings, and add panes of glass in front."""
     rng = stage.rng
-    around = looks.surroundings(rng, stage.library)
+    around = appearance.surroundings(rng, stage.library)
     for index, layer in enumerate(stage.layers):
         if len(layer.texture) == 4 and rng.random() < 0.5:
             share = layer.texture[3:] * stage.uniform(0.1, 0.6)
@@ -112,7 +113,7 @@ def make_glossy(stage: Stage) -> None:
             stage.layers[index] = replace(layer, texture=texture, reflection=mirrored)
     for _ in range(int(rng.integers(0, 4))):
         (height, width), disparity = stage.extent(), stage.uniform(0.2, 1.0) * stage.largest
-        pane = thickets.glass(rng, *(int(np.clip(side, 32, 512)) for side in (height, width)))
+        pane = thin_objects.glass(rng, *(int(np.clip(side, 32, 512)) for side in (height, width)))
         at = stage.uniform(0, 1.1) * stage.width, stage.uniform(0, 1) * stage.height
         stage.cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
         mirrored = Reflection(around, disparity * stage.uniform(-0.4, 0.7), (1.0, 1.0))
@@ -130,7 +131,7 @@ def _shaded(rng: Generator, layer: Layer) -> Layer:
         return layer
     disparity = layer.middle_disparity * float(rng.uniform(-0.4, 0.7))
     scale = float(rng.uniform(0.3, 2))
-    mirrored = Reflection(looks.highlights(rng, 96, 96), disparity, (scale, scale))
+    mirrored = Reflection(appearance.highlights(rng, 96, 96), disparity, (scale, scale))
     texture = torch.cat((layer.texture, rng.uniform(0.1, 0.5) * layer.texture[3:]))
     return replace(layer, texture=texture, reflection=mirrored)
 
@@ -141,10 +142,12 @@ def _blurred_shadow(rng: Generator, layer: Layer) -> Decal:
     scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))
     x, y = rng.uniform(0, columns), rng.uniform(0, rows)
     to_mask = np.array([[scale, 0, -scale * x], [0, scale * rng.uniform(0.5, 1.5), -scale * y], [0, 0, 1]])
-    return Decal(looks.blurred_shadow(rng, SHADOW_TEXELS), to_mask @ layer.homography)
+    return Decal(appearance.blurred_shadow(rng, SHADOW_TEXELS), to_mask @ layer.homography)
 
 
-def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def simulate_cameras(
+    rng: Generator, left: Tensor, right: Tensor
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return images (H, W, 3) of both views (3, H, W) with exposure, colour, vignetting, blur and noise."""
     gamma = float(np.exp(rng.normal(0, 0.2)))
     # The exposure aims at medium grey; much brighter light becomes white.

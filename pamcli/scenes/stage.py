@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 from torch import Tensor
 
-from pamcli.scenes import looks, textures
+from pamcli.scenes import appearance, textures
 from pamcli.scenes.render import Layer, Reflection
 from pamcli.scenes.solids import Block, Camera, Light, face
 from pamcli.scenes.surfaces import STEEPEST, Surface, Wave
@@ -155,7 +155,7 @@ class Stage:
             area = height * width
             return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
         rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
-        outline = looks.thin_shape if thin else looks.random_shape
+        outline = appearance.thin_shape if thin else appearance.random_shape
         return cut(self.skin(rows, columns), outline(rng, rows, columns)), height, width
 
     def skin(self, rows: int, columns: int) -> Tensor:

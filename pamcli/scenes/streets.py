@@ -8,7 +8,7 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
-from pamcli.scenes import looks
+from pamcli.scenes import appearance
 from pamcli.scenes.interiors import line_tunnel
 from pamcli.scenes.render import Decal, Layer, Reflection
 from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, face, shadow
@@ -85,19 +85,20 @@ def car(street: Street, *, parked: bool) -> None:
         return
     if not street.camera.sees(outline.corners()):
         return
-    colour, van = looks.paint_colour(rng), rng.random() < 0.25
+    colour, van = appearance.paint_colour(rng), rng.random() < 0.25
     height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
-    roof = looks.shining(np.broadcast_to(colour * 1.1, (8, 8, 3)), np.full((8, 8), street.uniform(0.1, 0.5)))
+    gloss = np.full((8, 8), street.uniform(0.1, 0.5))
+    roof = appearance.shining(np.broadcast_to(colour * 1.1, (8, 8, 3)), gloss)
 
     def painted(name: str, rows: int, columns: int) -> Tensor:
         if name == "top":
             return roof
         aspect, wheel = (length / height, 0.34 * metre / height) if name in ("left", "right") else (1.0, 0.0)
-        return looks.body(rng, colour, rows, columns, aspect, wheel)
+        return appearance.body(rng, colour, rows, columns, aspect, wheel)
 
     def glazed(name: str, rows: int, columns: int) -> Tensor:
         panes = int(rng.integers(2, 5)) if name in ("left", "right") else 1
-        return roof if name == "top" else looks.windows(rng, colour, rows, columns, panes)
+        return roof if name == "top" else appearance.windows(rng, colour, rows, columns, panes)
 
     lifted, shine = foot - 0.14 * metre * DOWN, street.shine(disparity)
     body = Block(lifted, heading, length, width, height)
@@ -129,7 +130,7 @@ def post(street: Street) -> None:
         foot[0] = rng.choice([-1, 1]) * (street.half_road + street.uniform(-0.5, 3) * metre)
     width = min(max(street.log_uniform(0.05, 0.3) * metre, 2.0 / disparity), 16 / disparity)
     height = (street.uniform(0.7, 1.2) if rng.random() < 0.3 else street.uniform(2, 9)) * metre
-    texture = looks.post(rng, street.texels(height, disparity, 200), 10)
+    texture = appearance.post(rng, street.texels(height, disparity, 200), 10)
     street.board(foot, (width, height), texture, cutout=False, lean=float(rng.normal(0, 0.02)))
     street.cast([foot - width / 2 * RIGHT, foot + width / 2 * RIGHT], height)
     if height < 1.5 * metre or rng.random() < 0.4:
@@ -138,11 +139,11 @@ def post(street: Street) -> None:
     size = street.uniform(0.3, 1.0) * metre
     n = street.texels(size, disparity, 96)
     if rng.random() < 0.6:
-        mask = looks.random_shape(rng, n, n)
-        plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else looks.post(rng, n, n)
+        mask = appearance.random_shape(rng, n, n)
+        plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else appearance.post(rng, n, n)
         street.board(front, (size, size), cut(plate, mask), cutout=True)
     else:
-        street.board(front, (0.4 * size, size), looks.post(rng, n, n), cutout=False)
+        street.board(front, (0.4 * size, size), appearance.post(rng, n, n), cutout=False)
 
 
 def tree(street: Street) -> None:
@@ -161,7 +162,7 @@ def tree(street: Street) -> None:
         away = rng.uniform((-0.4, -0.4, -0.3), (0.4, 0.2, 0.3)) * size - trunk * DOWN
         extent = size * street.uniform(0.6, 1.2), size * street.uniform(0.5, 1)
         if (foot + away)[2] > 3:
-            street.board(foot + away, extent, looks.leaves(rng, n, n), cutout=True)
+            street.board(foot + away, extent, appearance.leaves(rng, n, n), cutout=True)
     street.cast([foot + np.array([i, 0, j]) * size / 4 for i in (-1, 1) for j in (-1, 1)], trunk + size / 2)
 
 
@@ -173,7 +174,7 @@ def standing(street: Street) -> None:
     texture = street.library.cutout(rng)
     if texture is None:
         n = street.texels(height, disparity, 256)
-        texture = cut(street.library.skin(rng, n, n), looks.random_shape(rng, n, n))
+        texture = cut(street.library.skin(rng, n, n), appearance.random_shape(rng, n, n))
     width = height * texture.shape[2] / texture.shape[1]
     street.board(foot, (width, height), texture, cutout=True)
     street.cast([foot - width / 3 * RIGHT, foot + width / 3 * RIGHT], height)
@@ -198,7 +199,7 @@ def make_street(
         metre=metre,
         half_road=uniform(2.5, 7) * metre,
         darkness=uniform(0, 0.3) if overcast else uniform(0.4, 0.8),
-        reflection=looks.surroundings(rng, library),
+        reflection=appearance.surroundings(rng, library),
     )
     if "tunnels" in cases:
         street.light = Light(DOWN, uniform(0.1, 0.6))
@@ -226,14 +227,14 @@ def _ground(street: Street) -> None:
     rng, camera, metre = street.rng, street.camera, street.metre
     texel = metre * street.log_uniform(0.008, 0.03)
     smooth = rng.random() < 0.7 or "tunnels" in street.cases
-    texture = looks.asphalt(rng, 384) if smooth else street.library.background(rng)
+    texture = appearance.asphalt(rng, 384) if smooth else street.library.background(rng)
     if "floors" in street.cases:
         texture = bare(rng)
     origin = np.array([0.0, camera.height, 1.0])
     homography, surface = camera.frame(origin, texel * RIGHT, texel * AHEAD)
     decals = [*_marks(street), *street.shadows]
     if rng.random() < 0.3:
-        dark = looks.dapples(rng, 256, street.darkness)
+        dark = appearance.dapples(rng, 256, street.darkness)
         spot, _ = camera.frame(origin, street.uniform(0.02, 0.1) * metre * RIGHT, 0.06 * metre * AHEAD)
         decals.append(Decal(dark, spot, endless=True))
     light = street.light.on(DOWN)
@@ -262,7 +263,7 @@ def _marks(street: Street) -> list[Decal]:
 def _sky(street: Street) -> None:
     rng = street.rng
     disparity = min(street.uniform(0.0, 0.5), 0.05 * street.largest)
-    texture = looks.sky(rng) if rng.random() < 0.75 else street.library.background(rng)
+    texture = appearance.sky(rng) if rng.random() < 0.75 else street.library.background(rng)
     rows, columns = texture.shape[1:]
     fitting = rows / max(street.camera.centre[1], 20.0)
     scale = fitting if rng.random() < 0.75 else street.uniform(0.5, 1.5)
@@ -284,7 +285,7 @@ def _houses(street: Street, side: int) -> None:
         z += length + (street.uniform(1, 12) * metre if rng.random() < 0.4 else 0.0)
         line += street.uniform(-0.5, 1.5) * metre
         if camera.sees(house.corners()):
-            wall = looks.facade(rng, street.library, 384, 384, storeys, bays)
+            wall = appearance.facade(rng, street.library, 384, 384, storeys, bays)
             per_metre = 384 / bays / (street.uniform(2, 4) * metre)
             sides = {"left": length, "right": length, "front": depth, "rear": depth}
             texels = {name: (size * per_metre, 384.0) for name, size in sides.items()}
@@ -301,7 +302,7 @@ def _curb(street: Street, side: int) -> None:
     width, length = street.uniform(1.5, 12) * metre, 80 * metre
     foot = np.array([side * (street.half_road + width / 2), camera.height, length / 2 + 0.3])
     smooth = street.rng.random() < 0.6
-    top = looks.asphalt(street.rng, 128) if smooth else street.library.background(street.rng)
+    top = appearance.asphalt(street.rng, 128) if smooth else street.library.background(street.rng)
     rim = (top[:, :16] * 1.1).clamp(max=1)
     scale = 1 / (street.log_uniform(0.01, 0.03) * metre)
     along = length * scale
@@ -320,9 +321,9 @@ def _far_things(street: Street) -> None:
         rows, columns = street.texels(size[1], disparity, 256), street.texels(size[0], disparity, 512)
         kind = rng.choice(3, p=[0.6, 0.2, 0.2])
         if kind == 0:
-            texture = looks.leaves(rng, rows, columns)
+            texture = appearance.leaves(rng, rows, columns)
         elif kind == 1:
-            texture = looks.facade(rng, library, rows, columns, 3, 7)
+            texture = appearance.facade(rng, library, rows, columns, 3, 7)
         else:
             texture = library.skin(rng, rows, columns)
         street.board(foot, (size[0], size[1]), texture, cutout=kind == 0)

@@ -63,12 +63,12 @@ class TextureLibrary:
         """Return an opaque texture; generated ones have sides of 256 to 512 texels."""
         if self.photos and rng.random() < 0.85:
             return _texture(_one_of(rng, self.photos))
-        return made_up(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
+        return generate_texture(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
 
     def skin(self, rng: Generator, height: int, width: int) -> Tensor:
         """Return an opaque texture for an object of (height, width) texels: part of a photo, or generated."""
         if not self.photos or rng.random() < 0.3:
-            return made_up(rng, height, width)
+            return generate_texture(rng, height, width)
         photo = _one_of(rng, self.photos)
         scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
         rows = min(max(2, int(height * scale)), photo.shape[1])
@@ -143,7 +143,7 @@ def cut(texture: Tensor, mask: NDArray[np.float32]) -> Tensor:
     return texture * torch.from_numpy(mask)
 
 
-def made_up(rng: Generator, height: int, width: int) -> Tensor:
+def generate_texture(rng: Generator, height: int, width: int) -> Tensor:
     """Return a generated texture: noise, stripes, tiles, specks, or a faint gradient."""
     pattern = (noise, noise, stripes, tiles, specks, plain)[rng.integers(6)]
     grey = rng.uniform(0, 1, (2, 1))  # most objects are greyish

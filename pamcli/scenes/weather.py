@@ -15,37 +15,37 @@ Picture = NDArray[np.uint8]
 COARSER = 4  # factor by which smooth effects are rendered smaller, then upscaled
 
 
-def glaring(view: Tensor, reach: float) -> Tensor:
+def add_glare(view: Tensor, reach: float) -> Tensor:
     """Add a glow of `reach` px around light that is brighter than white."""
     beyond = (view - 1).clamp(min=0).permute(1, 2, 0).contiguous().numpy()
     glow = 0.6 * cv2.GaussianBlur(beyond, (0, 0), reach) + 0.2 * cv2.GaussianBlur(beyond, (0, 0), 4 * reach)
     return view + torch.from_numpy(glow).permute(2, 0, 1)
 
 
-def photographed_in(
+def apply_weather(
     rng: Generator, left: Picture, right: Picture, cases: frozenset[str]
 ) -> tuple[Picture, Picture]:
     """Apply rain, sun and darkness to both images, as far as they are in `cases`."""
     if "rain" in cases:
         drops, slant, light = int(rng.integers(60, 600)), float(rng.normal(0, 0.25)), rng.uniform(120, 255)
         haze = float(rng.uniform(0, 0.3))
-        left, right = (rainy(rng, view, drops, slant, light, haze) for view in (left, right))
+        left, right = (add_rain(rng, view, drops, slant, light, haze) for view in (left, right))
     if "flares" in cases:
-        left, right = dazzled(rng, left, right)
+        left, right = add_sun(rng, left, right)
     if "dark" in cases:
         gain, noise = float(rng.uniform(0.06, 0.4)), float(rng.uniform(0.5, 4))
         lift = min(1 / gain, 4.0) if rng.random() < 0.6 else 1.0
-        left, right = (underexposed(rng, view, gain, noise, lift) for view in (left, right))
+        left, right = (underexpose(rng, view, gain, noise, lift) for view in (left, right))
     return left, right
 
 
-def underexposed(rng: Generator, view: Picture, gain: float, noise: float, lift: float) -> Picture:
+def underexpose(rng: Generator, view: Picture, gain: float, noise: float, lift: float) -> Picture:
     """Darken an image by `gain`, add noise of `noise` levels, round, and brighten by `lift`."""
     dim = gain * view.astype(np.float32) + noise * rng.standard_normal(view.shape, np.float32)
     return _levels(lift * np.rint(dim.clip(0, 255)))
 
 
-def rainy(rng: Generator, view: Picture, drops: int, slant: float, light: float, haze: float) -> Picture:
+def add_rain(rng: Generator, view: Picture, drops: int, slant: float, light: float, haze: float) -> Picture:
     """Add streaks of falling drops, and a pale haze."""
     height, width = view.shape[:2]
     mask = np.zeros((height, width), np.uint8)
@@ -59,7 +59,7 @@ def rainy(rng: Generator, view: Picture, drops: int, slant: float, light: float,
     return _levels(np.rint(view + share * (light - view)))
 
 
-def dazzled(rng: Generator, left: Picture, right: Picture) -> tuple[Picture, Picture]:
+def add_sun(rng: Generator, left: Picture, right: Picture) -> tuple[Picture, Picture]:
     """Add the sun in or beside the image, its rays, and its lens flares, which differ between the images."""
     height, width = (side // COARSER for side in left.shape[:2])
     sun = np.array([rng.uniform(-0.1, 1.1) * width, rng.uniform(-0.3, 0.6) * height])

@@ -64,23 +64,24 @@ class Augmentation:
     camera: Share = 0.0
     """Super-resolution: probability of camera degradation of both low-resolution images, independently
     (`imaging.degrading`); the targets stay unchanged."""
-    redraw: Share = 0.0
+    synthesize_right: Share = 0.0
     """Disparity: probability of replacing the right image of a pair with left ground truth only by a
-    synthesized one, with ground truth at nearly every pixel (`redrawing`)."""
-    insert: Share = 0.0
+    synthesized one, with ground truth at nearly every pixel (`view_synthesis`)."""
+    occluders: Share = 0.0
     """Disparity: probability of occluder augmentation of a pair with left ground truth only: posts, wires,
-    fences, frames and shapes, each with ground truth (`inserting`)."""
+    fences, frames and shapes, each with ground truth (`occluders`)."""
     erase: Share = 0.0
     """Probability of erasing a rectangle of the right image; not for super-resolution."""
 
     @property
     def keeps_pixels(self) -> bool:
         """True if only moves, flips and colour permutations are active, so that no pixel gets a new value."""
-        moving = ("mirror", "upside_down", "permute_colours", "camera", "redraw", "insert", "erase")
-        return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
+        moving = "mirror", "upside_down", "permute_colours", "camera"
+        others = "synthesize_right", "occluders", "erase"
+        return replace(self, **dict.fromkeys(moving + others, 0.0)) == Augmentation()
 
     @property
-    def of_scenes(self) -> "Augmentation":
+    def for_scenes(self) -> "Augmentation":
         """Return the augmentation for rendered scenes, which have their size, blur and noise already."""
         return replace(self, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
 
@@ -186,7 +187,7 @@ def choose_crop(
     return Crop(top, left, *crop, scale_y, scale_x)
 
 
-def randomly_flipped(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+def flip_randomly(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
     """Mirror and flip the example at random."""
     mirror, upside_down = (rng.random(2) < (augmentation.mirror, augmentation.upside_down)).tolist()
     if mirror and (np.isfinite(example.right_disparity).any() or not np.isfinite(example.disparity).any()):
@@ -209,7 +210,7 @@ def _turned(example: Example, turn: Callable[[Any], Any]) -> list[Any]:
     return [None if each is None else turn(each) for each in vars(example).values()]
 
 
-def jittered(
+def jitter(
     rng: Generator, left: NDArray[np.uint8], right: NDArray[np.uint8], augmentation: Augmentation
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Change light, colours, blur and noise at random; changes of the scene affect both images alike."""

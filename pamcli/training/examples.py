@@ -38,16 +38,16 @@ from pamcli.training.augmentation import (
     Example,
     choose_crop,
     erased,
-    jittered,
+    flip_randomly,
+    jitter,
     permuted,
-    randomly_flipped,
     taken,
 )
 from pamcli.training.crops import Crops
-from pamcli.training.inserting import inserted
-from pamcli.training.kept_scenes import KeptScenes
-from pamcli.training.recipe import Drawing
-from pamcli.training.redrawing import NEARER, redrawn
+from pamcli.training.occluders import inserted
+from pamcli.training.recipe import SceneSettings
+from pamcli.training.scene_cache import SceneCache
+from pamcli.training.view_synthesis import NEARER, redrawn
 from pamcli.workers import block_ctrl_c
 
 # Separate random streams of a seed; 4 and 5 belong to `crops` and `kept_scenes`. 0 is unused, because NumPy
@@ -121,7 +121,7 @@ class Examples(Dataset[Example]):
         seed: int,
         augmentation: Augmentation,
         scale: int | None = None,
-        drawing: Drawing | None = None,
+        drawing: SceneSettings | None = None,
         folder: Path | None = None,
         pace: float = 1.0,
     ) -> None:
@@ -139,12 +139,12 @@ class Examples(Dataset[Example]):
         weights /= weights.max()  # keeps their sum finite
         self.shares = weights / weights.sum()
         self.crop, self.seed, self.augmentation = crop, seed, augmentation
-        self.drawing = Drawing() if drawing is None else drawing
-        self._kept: dict[int, KeptScenes] = {}
+        self.drawing = SceneSettings() if drawing is None else drawing
+        self._caches: dict[int, SceneCache] = {}
         for place, (source, share) in enumerate(zip(self.sources, self.shares.tolist(), strict=True)):
             if source.endless and self.drawing.sizes:
                 new = pace * share / self.drawing.uses
-                self._kept[place] = KeptScenes(source, self.drawing, seed, new, folder, f"{place}-")
+                self._caches[place] = SceneCache(source, self.drawing, seed, new, folder, f"{place}-")
         self.scale = (scale or 1) if task == "superres" else None
         self._order: tuple[int, NDArray[np.intp]] | None = None
 
@@ -162,33 +162,33 @@ class Examples(Dataset[Example]):
         rng = default_rng((self.seed, position, _CHANGES))
         place = self._place(position)
         source = self.sources[place]
-        kept = self._kept.get(place)
+        kept = self._caches.get(place)
         sample = self._sample(source, position, size) if kept is None else kept.scene(position)
         if self.scale is not None:
-            example = randomly_flipped(rng, self._reduced(rng, sample, self.scale), self.augmentation)
+            example = flip_randomly(rng, self._reduced(rng, sample, self.scale), self.augmentation)
             return taken(rng, example, self.augmentation)
         by = self.augmentation
         if source.endless:
-            by = self.drawing.augmentation or by.of_scenes
+            by = self.drawing.augmentation or by.for_scenes
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
         left_alone = sample.disparity is not None and sample.right_disparity is None
-        if left_alone and rng.random() < by.redraw:
+        if left_alone and rng.random() < by.synthesize_right:
             example = _redrawn(rng, sample, crop)
         else:
             left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
             example = Example(left, right, *_truths(sample, crop, first=0, step=1))
-        if left_alone and rng.random() < by.insert:
+        if left_alone and rng.random() < by.occluders:
             example = inserted(rng, example)
-        example = randomly_flipped(rng, example, by)
-        left, right = jittered(rng, example.left, example.right, by)
+        example = flip_randomly(rng, example, by)
+        left, right = jitter(rng, example.left, example.right, by)
         return erased(rng, replace(example, left=left, right=right), by)
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """Return the sample at a position: shuffled passes over one data set, random choice among several."""
         if source.endless:
             height, width = (side * (self.scale or 1) for side in size)
-            return source.draw(self.seed, position, height, width)
+            return source.render(self.seed, position, height, width)
         if len(self.sources) > 1:
             return source.load(int(default_rng((self.seed, position, _ORDER)).integers(len(source))))
         passes, place = divmod(position, len(source))
@@ -224,7 +224,7 @@ class Examples(Dataset[Example]):
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widened(_REACH * scale, height, width, scale)
         left, right = (wide.cut(eight_bits(view)) for view in (sample.left, sample.right))
-        left, right = jittered(rng, left, right, self.augmentation)
+        left, right = jitter(rng, left, right, self.augmentation)
         top, before = crop.top - wide.top, crop.left - wide.left
 
         def low(view: NDArray[np.uint8]) -> NDArray[np.uint8]:

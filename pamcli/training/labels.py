@@ -48,7 +48,7 @@ def label_files(folder: Path, name: str) -> dict[str, Path]:
     return {part: folder / part / f"{flat}{suffix}" for part, suffix in PARTS.items()}
 
 
-def to_label(
+def select_pairs_to_label(
     source: Source,
     folder: Path,
     *,
@@ -145,7 +145,7 @@ def label_pairs(
     *,
     second: StereoMatcher | None = None,
 ) -> Iterator[tuple[str, float | InputError]]:
-    """Label the `wanted` pairs of a source (`to_label`) and write them into a folder.
+    """Label the `wanted` pairs of a source (`select_pairs_to_label`) and write them into a folder.
 
     `second`: as in `find_labels`. Yields the name of each pair with its share of labelled pixels, or its
     InputError; pairs below `LEAST` are not written.

@@ -197,7 +197,7 @@ class Trainer:
         """
         writer = _Writer(self, folder, journal, validator, stop, observer)
         writer.mend()
-        if (self.step or self.recipe.own_labels) and self._validates():
+        if (self.step or self.recipe.pseudo_labels) and self._validates():
             entries = [] if journal is None else journal.entries
             measured = any(entry["step"] == self.step and "figure" in entry for entry in entries)
             if self.processes.any_of(journal is not None and not measured):

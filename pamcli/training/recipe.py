@@ -94,7 +94,7 @@ class Size:
 
 @validate_fields
 @dataclass(frozen=True)
-class Drawing:
+class SceneSettings:
     """Settings for rendering procedural scenes and cropping them."""
 
     sizes: tuple[tuple[Side, Side], ...] = ()
@@ -102,7 +102,7 @@ class Drawing:
     crop."""
     uses: Count = 1
     """Mean number of crops per scene, of the recipe's `crop` or of equal pixel count."""
-    kept: Count = 128
+    pool: Count = 128
     """Scenes in use at a time; new ones continuously replace the oldest."""
     augmentation: Augmentation | None = None
     """None = the recipe's, without what rendering does already."""
@@ -144,7 +144,7 @@ class Recipe:
     as plain interpolation."""
     only: str | None = None
     """Comma-separated parts of the network, or modules inside them, to train exclusively."""
-    anew: str | None = None
+    reinitialise: str | None = None
     """Part of the network to reinitialise, despite `start`."""
     rates: dict[str, NonNegative] = field(default_factory=dict)
     """Factors of the learning rate by part or module, such as "cas_pam.stage3"; the most specific one
@@ -160,7 +160,7 @@ class Recipe:
     """Further crop sizes and their shares of the steps."""
     phases: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     """Fractions of the run at which the shares of the sizes change."""
-    scenes: Drawing = field(default_factory=Drawing)
+    scenes: SceneSettings = field(default_factory=SceneSettings)
     """Rendering of procedural data sets."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """muon: move weight matrices equally in all directions, without `betas`; use adamw for other weights."""
@@ -173,10 +173,10 @@ class Recipe:
     """Decay of the moving average to validate and save; None = use the weights themselves."""
     average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Fraction of the run from which the moving average is a plain mean."""
-    own_labels: bool = False
+    pseudo_labels: bool = False
     """Train on pairs without ground truth, with pseudo-labels computed first: see `own_pairs`."""
-    aside: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    """Share of held-out pairs for validation, with `own_labels` and without `validation`."""
+    held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """Share of held-out pairs for validation, with `pseudo_labels` and without `validation`."""
     freeze_batch_norm: bool = False
     """Keep the initial running statistics, and normalise by them."""
     freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -242,7 +242,7 @@ class Recipe:
                 raise UsageError("the shares of the sizes are more than 1 together")
 
     def _check_terms(self) -> None:
-        if self.own_labels and self.task != "disparity":
+        if self.pseudo_labels and self.task != "disparity":
             raise UsageError("labels of one's own are disparities, which super-resolution does not find")
         for name in self.row.other_terms:
             if getattr(self.losses, name):
@@ -261,8 +261,8 @@ class Recipe:
         known = [part for part in self.row.parts if part not in without]
         named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
         wrong = [name for name in named if self.row.part_of(name) not in known]
-        if self.anew is not None and self.anew not in known:
-            wrong.append(self.anew)
+        if self.reinitialise is not None and self.reinitialise not in known:
+            wrong.append(self.reinitialise)
         if wrong:
             raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"here: {', '.join(known)}")
 

@@ -107,6 +107,8 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     values = asdict(recipe)
     known = [*_keys(values)]
     for key, text in settings.items():
+        if key in RENAMED:
+            raise UsageError(f"the value {key} has a new name: {RENAMED[key]}")
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
         place: Any = values
         for group in groups:
@@ -123,7 +125,7 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         raise UsageError(f"{wrong}: {describe_first_error(error, Recipe)}") from error
 
 
-def asked_recipe(
+def choose_recipe(
     task: Task,
     name: str | None,
     values: Mapping[str, Any],
@@ -182,7 +184,7 @@ def asked_recipe(
     recipe = replace(recipe, **changes)
     if texts or settings:
         recipe = changed(recipe, texts | {**settings})
-    if unsupervised and recipe.losses.need_truth and not recipe.own_labels:
+    if unsupervised and recipe.losses.need_truth and not recipe.pseudo_labels:
         what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
         if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
             what, why = "mask_by_truth_below", "the mask is made of the truth"
@@ -208,8 +210,28 @@ def _value(text: str, switch: bool) -> Any:
     return bool(value) if switch and value in (0, 1) else value
 
 
+RENAMED = {
+    "own_labels": "pseudo_labels",
+    "aside": "held_out",
+    "anew": "reinitialise",
+    "augmentation.redraw": "augmentation.synthesize_right",
+    "augmentation.insert": "augmentation.occluders",
+    "scenes.kept": "scenes.pool",
+    "scenes.augmentation.redraw": "scenes.augmentation.synthesize_right",
+    "scenes.augmentation.insert": "scenes.augmentation.occluders",
+}
+"""Keys of earlier versions, with their present names."""
+
+
 def _brought_up_to_date(values: dict[str, Any]) -> None:
     """Convert the values that earlier versions recorded differently."""
+    for old, new in RENAMED.items():
+        *groups, name = old.split(".")
+        place: Any = values
+        for group in groups:
+            place = place.get(group) if isinstance(place, dict) else None
+        if isinstance(place, dict) and name in place:
+            place.setdefault(new.rpartition(".")[2], place.pop(name))
     losses = values.get("losses")
     if isinstance(losses, dict) and "refine_occluded" in losses:
         losses["occluded"] = float(bool(losses.pop("refine_occluded")))

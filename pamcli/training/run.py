@@ -36,23 +36,23 @@ from pamcli.training.compiled import compile_blocks
 from pamcli.training.crops import Crops
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
+from pamcli.training.initialisation import check_start, initial_network
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder
 from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer, reason_of
-from pamcli.training.own_pairs import (
+from pamcli.training.recipe import Recipe
+from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
+from pamcli.training.tasks import loss_function, model_spec
+from pamcli.training.unlabelled_pairs import (
     CLEARLY,
     REMARK,
-    OwnPairs,
+    UnlabelledPairs,
     any_label,
     apart,
     said_of,
     sure_disparity,
     write_labels,
 )
-from pamcli.training.recipe import Recipe
-from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
-from pamcli.training.starting import check_start, starting_network
-from pamcli.training.tasks import loss_function, model_spec
 from pamcli.training.validation import Validator, gain
 
 
@@ -171,7 +171,7 @@ def _run(
             processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
             # A checkpoint replaces the initial weights, which may no longer exist.
             begins = recipe if checkpoint is None else replace(recipe, start=None)
-            network = starting_network(begins).to(compute.device)
+            network = initial_network(begins).to(compute.device)
             if machine.compile:
                 compile_blocks(network, compute.device)
             loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
@@ -239,7 +239,7 @@ def _check_beginning(recipe: Recipe) -> None:
     """Raise UsageError or ModelError unless the recipe suits its initial weights."""
     if recipe.start is not None:
         check_start(recipe.start, read_header(locate(recipe.start)).spec, recipe)
-        if recipe.losses.estimate and recipe.anew != "refine":
+        if recipe.losses.estimate and recipe.reinitialise != "refine":
             raise UsageError(
                 "the term estimate is for a refinement that begins anew: in weights it may be dead, and then "
                 "its gradient drowns all others",
@@ -257,7 +257,7 @@ def _check_beginning(recipe: Recipe) -> None:
         )
 
 
-_Own = list[tuple[DataSpec, OwnPairs, OwnPairs | None]]
+_Own = list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]
 """Per data set: the pairs to train on by pseudo-labels, and the held-out ones."""
 
 
@@ -284,14 +284,14 @@ def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
     specs = [parse_data(text) for text in recipe.data]
     sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
     own: _Own = []
-    if recipe.own_labels:
+    if recipe.pseudo_labels:
         for number, (spec, source) in enumerate(sources):
             if source.endless:
                 raise UsageError(
                     f"the recipe {recipe.name} is for pairs of a camera, and {spec.label} is none",
                     "leave it out, or give another recipe",
                 )
-            share = 0.0 if recipe.validation else recipe.aside
+            share = 0.0 if recipe.validation else recipe.held_out
             own.append((spec, *apart(source, share, folder.labels / str(number))))
         sources = [(spec, learned) for spec, learned, _ in own]
     elif not recipe.losses.need_truth:

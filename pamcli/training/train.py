@@ -11,7 +11,7 @@ from pamcli.settings.options import takes
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
 from pamcli.training.journal import NoObserver, Observer, RunFolder
 from pamcli.training.recipe import Recipe
-from pamcli.training.recipes import asked_recipe
+from pamcli.training.recipes import choose_recipe
 
 if TYPE_CHECKING:
     from pamcli.training.loop import RunEnd, Stop
@@ -70,7 +70,7 @@ def planned(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
 
 
 def make_recipe(settings: TrainSettings) -> Recipe:
-    """Return the requested recipe, changed by the given options; raise as `asked_recipe`."""
+    """Return the requested recipe, changed by the given options; raise as `choose_recipe`."""
     given = {each.name: getattr(settings, each.name, None) for each in fields(Recipe)}
     values = {name: value for name, value in given.items() if value not in (None, [], (), "stored")}
     if settings.crop is not None:
@@ -78,7 +78,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
     if getattr(settings, "max_disparity", "stored") != "stored":
         values["max_disparity"] = given["max_disparity"]
     changes, unsupervised = dict(settings.settings or ()), getattr(settings, "unsupervised", False)
-    return asked_recipe(settings.task, settings.recipe, values, changes, unsupervised=unsupervised)
+    return choose_recipe(settings.task, settings.recipe, values, changes, unsupervised=unsupervised)
 
 
 def run(

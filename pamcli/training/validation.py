@@ -27,7 +27,7 @@ from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.load import empty_network, halved
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.own_pairs import OwnPairs
+from pamcli.training.unlabelled_pairs import UnlabelledPairs
 
 SAMPLES = 2  # images of each data set to save per validation
 CROP = (160, 240)  # height and width of saved super-resolution crops, at high resolution
@@ -127,7 +127,7 @@ class Validator:
             label = label if label not in found else data.text + self.remark
             if spec.row.task == "disparity":
                 # Held-out pairs are at matching resolution already.
-                size = 1.0 if isinstance(source, OwnPairs) else spec.row.match_size
+                size = 1.0 if isinstance(source, UnlabelledPairs) else spec.row.match_size
                 matcher = StereoMatcher(
                     TorchModel(network, spec, exactly), spec.max_disparity, match_size=size
                 )

@@ -91,7 +91,7 @@ if [ "$task" = disparity ]; then
 else
     start=passrnet2-${what#superres-}
     given=(--recipe passrnet2-psnr --scale "${what#superres-x}" --batch 64 --set augmentation.smallest=0.5
-        --set 'scenes.sizes=[[256, 1152], [384, 768]]' --set scenes.uses=16 --set scenes.kept=64
+        --set 'scenes.sizes=[[256, 1152], [384, 768]]' --set scenes.uses=16 --set scenes.pool=64
         --data 'procedural:runs/textures?weight=0.2')
     for data in real:0.1 labelled:0.45 moved:0.25; do
         [ ! -d "runs/sr/${data%:*}" ] || given+=(--data "pairs:runs/sr/${data%:*}?weight=${data#*:}")

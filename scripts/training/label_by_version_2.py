@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.open import open_data
 from pamcli.errors import InputError
-from pamcli.training.labels import label_pairs, to_label
+from pamcli.training.labels import label_pairs, select_pairs_to_label
 
 COMMIT = "b6df427"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("labelled", type=Path)
     asked = parser.parse_args()
     source = open_data(f"pairs:{asked.pairs}").without_truth()
-    wanted = to_label(source, asked.labelled, mirrored=True, overwrite=False)
+    wanted = select_pairs_to_label(source, asked.labelled, mirrored=True, overwrite=False)
     with version_2() as matcher:
         matching: Any = matcher
         for name, share in label_pairs(matching, source, wanted, asked.labelled):

@@ -25,10 +25,10 @@ from pamcli.inference.device import choose_training_compute
 from pamcli.inference.memory import keep_freed_memory, without_denormals
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, loader
+from pamcli.training.initialisation import initial_network
 from pamcli.training.loop import Trainer
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import named_recipe
-from pamcli.training.starting import starting_network
 from pamcli.training.tasks import loss_function, training_mode
 
 WARM_UP = 2  # steps before the clock runs
@@ -63,7 +63,7 @@ def main() -> None:
     )
     recipe = replace(recipe, batch=given.batch, steps=given.steps + WARM_UP, epochs=None, sizes=())
     # Few scenes at a time: new ones come as often as in the middle of a long run, from the beginning on.
-    recipe = replace(recipe, scenes=replace(recipe.scenes, kept=KEPT))
+    recipe = replace(recipe, scenes=replace(recipe.scenes, pool=KEPT))
     if given.crop:
         width, height = map(int, given.crop.split("x"))
         recipe = replace(recipe, crop=(height, width))
@@ -106,7 +106,7 @@ def measure(recipe: Recipe, examples: Examples, steps: int, workers: int, device
 
 def _trainer(recipe: Recipe, device: str) -> Trainer:
     compute = choose_training_compute(Processes.from_environment().device(device), recipe.precision)
-    network = starting_network(recipe).to(compute.device)
+    network = initial_network(recipe).to(compute.device)
     training_mode(recipe, network)
     processes = Processes.from_environment()
     loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)

@@ -83,7 +83,10 @@ def pairs(here: Path) -> Path:
             ["no part 'refine'", "here: hourglass, cas_pam"],
         ),
         (["-o", "run", "--data", "procedural", "--set", "only=nose"], ["no part 'nose'", "refine"]),
-        (["-o", "run", "--data", "procedural", "--set", "anew=upscale"], ["no part 'upscale'", "refine"]),
+        (
+            ["-o", "run", "--data", "procedural", "--set", "reinitialise=upscale"],
+            ["no part 'upscale'", "refine"],
+        ),
         (
             [
                 "-o",

@@ -90,9 +90,9 @@ def test_a_scene_is_always_the_same_whoever_draws_it() -> None:
 
 def test_training_draws_other_scenes_of_any_size() -> None:
     source = opened("procedural")
-    drawn = source.draw(7, 3, 32, 64)
+    drawn = source.render(7, 3, 32, 64)
     assert drawn.left.shape == (32, 64, 3)
-    checked = source.draw(CHECK_SERIES, 3, 32, 64)
+    checked = source.render(CHECK_SERIES, 3, 32, 64)
     assert drawn.left.tobytes() != checked.left.tobytes()
 
 
@@ -106,7 +106,8 @@ def test_pictures_of_a_folder_are_the_textures(tmp_path: Path) -> None:
     source = opened(f"procedural:{photos(tmp_path)}")
     named = {path for files in source.files for path in files.parts.values()}
     assert named == {tmp_path / "photo.jpg", tmp_path / "below/cut.png"}
-    assert source.draw(0, 0, 32, 64).left.tobytes() != opened("procedural").draw(0, 0, 32, 64).left.tobytes()
+    generated = opened("procedural").render(0, 0, 32, 64)
+    assert source.render(0, 0, 32, 64).left.tobytes() != generated.left.tobytes()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")

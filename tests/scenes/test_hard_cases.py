@@ -9,7 +9,7 @@ import torch
 
 from pamcli.data.open import open_data
 from pamcli.errors import UsageError
-from pamcli.scenes import thickets
+from pamcli.scenes import thin_objects
 from pamcli.scenes.hard_cases import CASES, NONE, HardCases
 from pamcli.scenes.interiors import make_corridor
 from pamcli.scenes.render import Views, render
@@ -22,10 +22,10 @@ from pamcli.scenes.textures import TextureLibrary, bare
 MADE_UP = TextureLibrary()
 HEIGHT, WIDTH = 96, 192
 GROWN = {
-    "twigs": thickets.twigs,
-    "wires": thickets.wires,
-    "fences": thickets.fences,
-    "foliage": thickets.foliage,
+    "twigs": thin_objects.twigs,
+    "wires": thin_objects.wires,
+    "fences": thin_objects.fences,
+    "foliage": thin_objects.foliage,
 }
 
 
@@ -47,18 +47,18 @@ def pair(number: int, **shares: float) -> ScenePair:
 def test_every_case_occurs_as_often_as_its_share_says() -> None:
     rng = np.random.default_rng(0)
     hard = HardCases(tunnels=0.1, corridors=0.2, walls=0.3, dark=0.4, rain=1.0)
-    found = [hard.of_one(rng) for _ in range(2000)]
+    found = [hard.draw_cases(rng) for _ in range(2000)]
     for name in CASES:
         share = np.mean([name in cases for cases in found])
         assert abs(share - getattr(hard, name)) < 0.05, name
     assert max(len(cases & {"tunnels", "corridors", "walls"}) for cases in found) == 1
-    assert NONE.of_one(rng) == frozenset()
+    assert NONE.draw_cases(rng) == frozenset()
 
 
 def test_rooms_that_have_more_than_all_scenes_together_share_them() -> None:
     rng = np.random.default_rng(0)
     hard = HardCases(tunnels=1.0, corridors=0.5, walls=0.5)
-    found = [hard.of_one(rng) for _ in range(1000)]
+    found = [hard.draw_cases(rng) for _ in range(1000)]
     assert all(len(cases) == 1 for cases in found)
     assert abs(np.mean(["tunnels" in cases for cases in found]) - 0.5) < 0.06
 
@@ -115,7 +115,7 @@ def test_thin_things_have_their_planes_disparity_where_they_cover_and_the_wall_h
 
 def test_twigs_and_wires_are_a_few_texels_thick_and_twigs_end_in_two() -> None:
     """A pixel has two texels."""
-    for outline, most in ((thickets.forked, 14), (thickets.sagging, 6)):
+    for outline, most in ((thin_objects.branch_mask, 14), (thin_objects.wire_mask, 6)):
         for seed in range(5):
             solid = outline(np.random.default_rng(seed), 200, 400) >= 0.5
             reach = cv2.distanceTransform(solid.astype(np.uint8), cv2.DIST_L2, 5)
@@ -162,18 +162,18 @@ def test_the_dark_the_sun_and_rain_leave_the_truth_as_it_is() -> None:
 
 def test_rain_and_noise_are_unlike_in_both_views() -> None:
     """An even wall, where the views are alike."""
-    from pamcli.scenes.weather import rainy, underexposed
+    from pamcli.scenes.weather import add_rain, underexpose
 
     even = np.full((64, 128, 3), 100, np.uint8)
     rng = np.random.default_rng(2)
     for change in (
-        lambda: rainy(rng, even, 80, 0.1, 250.0, 0.0),
-        lambda: underexposed(rng, even, 0.2, 2.0, 4.0),
+        lambda: add_rain(rng, even, 80, 0.1, 250.0, 0.0),
+        lambda: underexpose(rng, even, 0.2, 2.0, 4.0),
     ):
         left, right = change().astype(float), change().astype(float)
         assert left.std() > 1
         assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < 0.2
-    lifted = underexposed(rng, even, 0.2, 0.0, 4.0)
+    lifted = underexpose(rng, even, 0.2, 0.0, 4.0)
     assert (lifted == 80).all(), "a fifth of the light, rounded, times 4"
 
 
@@ -188,7 +188,7 @@ def test_tunnels_are_dark_with_lamps_brighter_than_white() -> None:
 
 
 def test_behind_glass_something_shows_and_the_glass_has_the_disparity() -> None:
-    texture = thickets.glass(np.random.default_rng(1), 60, 80)
+    texture = thin_objects.glass(np.random.default_rng(1), 60, 80)
     assert texture.shape == (5, 60, 80)
     assert 0.5 < texture[3, 30, 40] < 0.85
     assert texture[3, 0, 0] == 1
@@ -196,7 +196,7 @@ def test_behind_glass_something_shows_and_the_glass_has_the_disparity() -> None:
 
 
 def test_a_data_set_says_what_its_scenes_have() -> None:
-    dark, usual = (open_data(f"procedural{keys}").draw(1, 2, 48, 96) for keys in ("?dark=1", ""))
+    dark, usual = (open_data(f"procedural{keys}").render(1, 2, 48, 96) for keys in ("?dark=1", ""))
     assert np.array_equal(dark.disparity, usual.disparity)  # type: ignore[arg-type]
     assert not np.array_equal(dark.left, usual.left)
     few = open_data("procedural?hard=0.5&dark=0&first=3&size=960x512")

@@ -1,4 +1,4 @@
-"""Drawing: what is nearer is in front, every pixel comes from its texture once, and occlusion is geometry."""
+"""Rendering: nearer surfaces hide others, every pixel samples its texture once, occlusion is geometric."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def test_the_left_view_warped_by_the_right_disparity_is_the_right_one(library: T
     assert hidden.mean() > 5 * seen.mean()
 
 
-@pytest.mark.parametrize("made_up", [True, False])
+@pytest.mark.parametrize("generate_texture", [True, False])
 def test_every_pixel_of_both_views_has_a_finite_disparity_from_zero_on(
-    library: TextureLibrary, made_up: bool
+    library: TextureLibrary, generate_texture: bool
 ) -> None:
     for number in range(10):
-        views = drawn(scene_of(MADE_UP if made_up else library, number))
+        views = drawn(scene_of(MADE_UP if generate_texture else library, number))
         for disparity in (views.disparity, views.right_disparity):
             assert disparity.isfinite().all()
             assert disparity.min() >= 0, "nothing lies uncovered"

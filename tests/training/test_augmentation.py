@@ -16,10 +16,10 @@ from pamcli.training.augmentation import (
     Crop,
     choose_crop,
     erased,
+    flip_randomly,
     flipped,
-    jittered,
+    jitter,
     mirrored,
-    randomly_flipped,
     taken,
 )
 
@@ -30,10 +30,10 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def test_by_default_nothing_is_changed() -> None:
     whole, nothing = example(pair()), Augmentation()
-    assert randomly_flipped(rng(), whole, nothing) is whole
+    assert flip_randomly(rng(), whole, nothing) is whole
     assert erased(rng(), whole, nothing) is whole
     assert taken(rng(), whole, nothing) is whole
-    left, right = jittered(rng(), whole.left, whole.right, nothing)
+    left, right = jitter(rng(), whole.left, whole.right, nothing)
     assert left is whole.left
     assert right is whole.right
     crop = choose_crop(rng(), 48, 96, (48, 96), nothing)
@@ -109,7 +109,7 @@ def test_turns_come_as_often_as_is_asked() -> None:
     }
     counts = dict.fromkeys(ways, 0)
     for seed in range(400):
-        turned = randomly_flipped(rng(seed), whole, Augmentation(mirror=0.5, upside_down=0.25))
+        turned = flip_randomly(rng(seed), whole, Augmentation(mirror=0.5, upside_down=0.25))
         (way,) = (way for way, left in ways.items() if np.array_equal(turned.left, left))
         counts[way] += 1
     for way, expected in (("not", 150), ("mirrored", 150), ("upside down", 50), ("both", 50)):
@@ -120,11 +120,9 @@ def test_a_pair_whose_left_view_alone_has_a_truth_is_not_mirrored() -> None:
     whole = example(pair())
     unknown = np.full_like(whole.disparity, np.nan)
     left_alone = dataclasses.replace(whole, right_disparity=unknown)
-    assert randomly_flipped(rng(), left_alone, Augmentation(mirror=1)) is left_alone
+    assert flip_randomly(rng(), left_alone, Augmentation(mirror=1)) is left_alone
     unlabelled = dataclasses.replace(left_alone, disparity=unknown)
-    assert np.array_equal(
-        randomly_flipped(rng(), unlabelled, Augmentation(mirror=1)).left, whole.right[:, ::-1]
-    )
+    assert np.array_equal(flip_randomly(rng(), unlabelled, Augmentation(mirror=1)).left, whole.right[:, ::-1])
 
 
 def test_crops_lie_anywhere_in_the_picture_on_their_grid() -> None:
@@ -192,11 +190,11 @@ def levels(picture: np.ndarray) -> np.ndarray:
 def test_light_is_shared_by_both_views_unless_it_is_of_one() -> None:
     view = example(pair()).left
     joint = Augmentation(brightness=0.5, contrast=0.3, gamma=0.3, colour=0.3)
-    left, right = jittered(rng(1), view, view, joint)
+    left, right = jitter(rng(1), view, view, joint)
     assert np.array_equal(left, right)
     assert not np.array_equal(left, view)
     apart = Augmentation(view_brightness=0.5, view_contrast=0.3, view_gamma=0.3, view_colour=0.3)
-    left, right = jittered(rng(1), view, view, apart)
+    left, right = jitter(rng(1), view, view, apart)
     assert np.abs(levels(left) - levels(right)).max() > 2
     assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8
 
@@ -207,7 +205,7 @@ def test_light_is_what_it_is_called() -> None:
 
     def changed(**amounts: float) -> np.ndarray:
         results = [
-            jittered(rng(seed), picture, picture, Augmentation(**amounts))[0][0, 0] for seed in range(60)
+            jitter(rng(seed), picture, picture, Augmentation(**amounts))[0][0, 0] for seed in range(60)
         ]
         return np.array(results, float)
 
@@ -230,7 +228,7 @@ def test_colours_change_places_in_both_views_alike() -> None:
     whole = example(pair())
     orders = set()
     for seed in range(60):
-        left, right = jittered(rng(seed), whole.left, whole.right, Augmentation(permute_colours=1))
+        left, right = jitter(rng(seed), whole.left, whole.right, Augmentation(permute_colours=1))
         order = tuple(
             next(c for c in range(3) if np.array_equal(left[..., k], whole.left[..., c])) for k in range(3)
         )
@@ -243,13 +241,13 @@ def test_noise_and_blur_are_of_each_view() -> None:
     grey = np.full((64, 64, 3), 128, np.uint8)
     spreads = []
     for seed in range(30):
-        left, right = jittered(rng(seed), grey, grey, Augmentation(noise=0.04))
+        left, right = jitter(rng(seed), grey, grey, Augmentation(noise=0.04))
         assert not np.array_equal(left, right)
         spreads.append(left.std())
     assert 0.04 * 255 * 0.8 < max(spreads) < 0.04 * 255 * 1.1
     edge = np.zeros((32, 32, 3), np.uint8)
     edge[:, 16:] = 200
-    left, right = jittered(rng(3), edge, edge, Augmentation(blur=3))
+    left, right = jitter(rng(3), edge, edge, Augmentation(blur=3))
     assert 0 < left[8, 15, 0] < 100
     assert not np.array_equal(left, right)
     assert left[8, 2, 0] == 0

@@ -70,7 +70,7 @@ def test_several_data_sets_mix_by_their_weights() -> None:
 def test_procedural_scenes_are_those_of_the_seed_and_of_no_check() -> None:
     made = Examples([(PROCEDURAL, 1.0)], "disparity", CROP, 11, NOTHING)
     for position in (0, 2000):
-        drawn = PROCEDURAL.draw(11, position, *CROP)  # type: ignore[attr-defined]
+        drawn = PROCEDURAL.render(11, position, *CROP)  # type: ignore[attr-defined]
         assert np.array_equal(made[position].left, drawn.left)
         assert np.array_equal(made[position].disparity, drawn.disparity)
         assert not made[position].visible[~drawn.visible].any()
@@ -291,7 +291,7 @@ def test_a_camera_spares_the_picture_that_is_to_be_made_and_each_view_has_its_ow
 
 def test_super_resolution_of_scenes_has_truth_at_low_resolution() -> None:
     made = Examples([(PROCEDURAL, 1.0)], "superres", (8, 16), 1, NOTHING, 2)
-    drawn = PROCEDURAL.draw(1, 4, 16, 32)  # type: ignore[attr-defined]
+    drawn = PROCEDURAL.render(1, 4, 16, 32)  # type: ignore[attr-defined]
     example = made[4]
     assert np.array_equal(example.left_high, drawn.left)  # type: ignore[arg-type]
     assert np.array_equal(example.disparity, drawn.disparity[1::2, 1::2] / 2)

@@ -18,8 +18,8 @@ from pamcli.data.open import open_data
 from pamcli.losses.total import matching_terms, total_loss
 from pamcli.settings.training import TrainSettings
 from pamcli.training.examples import Examples, loader
+from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
-from pamcli.training.starting import starting_network
 from pamcli.training.tasks import normalised, training_mode, truth_of
 from pamcli.training.train import make_recipe
 
@@ -66,7 +66,7 @@ def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     The loss of the result itself may have it all: that is what is learned, and the others help.
     """
     recipe = replace(recipe, crop=SMALL, sizes=(), batch=1)
-    network = starting_network(recipe)
+    network = initial_network(recipe)
     training_mode(recipe, network)
     examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, seed, recipe.augmentation)
     batch = next(loader(examples, 0, 1, 1, 0)).to("cpu")

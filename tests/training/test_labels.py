@@ -14,7 +14,7 @@ from pamcli.errors import UsageError
 from pamcli.imaging.matching import DenseMatch
 from pamcli.inference.matcher import StereoMatcher, StereoResult
 from pamcli.training import labels
-from pamcli.training.labels import find_labels, to_label
+from pamcli.training.labels import find_labels, select_pairs_to_label
 
 NAN = np.nan
 
@@ -59,8 +59,8 @@ class Named(Source):
 @pytest.mark.parametrize("names", [("a/b", "a_b"), ("a/b_c", "d", "a_b/c")])
 def test_pairs_whose_labels_would_be_one_file_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match=f"{names[0]} and {names[-1]} would have their labels in one file"):
-        to_label(Named(*names), tmp_path, mirrored=False, overwrite=False)
-    assert [*to_label(Named("a/b", "a/c"), tmp_path, mirrored=True, overwrite=True)] == [
+        select_pairs_to_label(Named(*names), tmp_path, mirrored=False, overwrite=False)
+    assert [*select_pairs_to_label(Named("a/b", "a/c"), tmp_path, mirrored=True, overwrite=True)] == [
         "a/b",
         "a/c",
         "a/b-mirrored",
@@ -88,11 +88,11 @@ def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_pat
     (tmp_path / "disparity").mkdir()
     np.save(tmp_path / "disparity/000.npy", np.ones((48, 64), np.float32))
     first = Held(90, 20)
-    assert [*to_label(first, tmp_path, mirrored=False, overwrite=False)] == ["001"]
-    assert [*to_label(first, tmp_path, mirrored=False, overwrite=True)] == ["000", "001"]
+    assert [*select_pairs_to_label(first, tmp_path, mirrored=False, overwrite=False)] == ["001"]
+    assert [*select_pairs_to_label(first, tmp_path, mirrored=False, overwrite=True)] == ["000", "001"]
     for overwrite in (False, True):
         with pytest.raises(UsageError, match="has labels of other images by the names of these pairs: 000"):
-            to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)
+            select_pairs_to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)
 
 
 def test_disparities_of_somebody_else_are_not_taken_for_half_a_label(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_disparities_of_somebody_else_are_not_taken_for_half_a_label(tmp_path: P
     for name in ("000", "001"):
         (tmp_path / f"disparity/{name}.npy").write_bytes(b"mine")
     with pytest.raises(UsageError, match=r"000\.npy and others are there, and no labels"):
-        to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)
+        select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)
     (tmp_path / "disparity/001.npy").unlink()  # what a run that was killed leaves
-    assert len(to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)) == 2
+    assert len(select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)) == 2
     truth = [tmp_path / "disparity/000.npy"]
     with pytest.raises(UsageError, match="is read"):
-        to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=True, truths=truth)
+        select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=True, truths=truth)

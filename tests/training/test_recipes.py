@@ -83,8 +83,8 @@ def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
 
 def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
     recipe = RECIPES["adapt"]
-    assert recipe.own_labels
-    assert 0 < recipe.aside < 0.5
+    assert recipe.pseudo_labels
+    assert 0 < recipe.held_out < 0.5
     assert recipe.freeze_batch_norm
     for network in ("pasmnet", "pasmnet2"):
         assert replace(recipe, network=network).losses.need_truth  # or its terms would have been refused
@@ -103,7 +103,7 @@ def test_a_mean_of_the_end_is_of_the_moving_average() -> None:
 
 def test_labels_of_one_s_own_are_disparities() -> None:
     with pytest.raises(UsageError, match="super-resolution"):
-        replace(RECIPES["superres"], own_labels=True)
+        replace(RECIPES["superres"], pseudo_labels=True)
 
 
 def test_views_that_are_compared_are_lit_alike() -> None:

@@ -1,7 +1,7 @@
 """Provide procedural scenes as a data set, rendered on demand with exact disparity of both views.
 
 Images below the folder are the textures; without a folder, textures are generated. The listed scenes are one
-series; training renders others (`draw`), so the listed scenes can always validate a network.
+series; training renders others (`render`), so the listed scenes can always validate a network.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Scenes(Source):
     def load(self, index: int) -> Sample:
         """Render a listed scene, always the same one. Raises InputError for a damaged texture."""
         name = self.names[index]
-        return replace(self.draw(CHECK_SERIES, int(name), self._height, self._width), name=name)
+        return replace(self.render(CHECK_SERIES, int(name), self._height, self._width), name=name)
 
-    def draw(self, series: int, number: int, height: int, width: int) -> Sample:
+    def render(self, series: int, number: int, height: int, width: int) -> Sample:
         """Render scene `number` (from 0) of a series (a seed below `CHECK_SERIES`) at any size.
 
         Images are uint8, both disparities are known at every pixel and >= 0, and `visible` is exact. Raises

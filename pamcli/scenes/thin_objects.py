@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes import looks
+from pamcli.scenes import appearance
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.textures import cut, opaque
 
@@ -23,16 +23,16 @@ def twigs(stage: Stage) -> None:
     """Add branches that fork until they are a pixel thick, in front of other objects."""
     for _ in range(int(stage.rng.integers(1, 4))):
         rows, columns = _texels(stage, (0.5, 1.1), (0.3, 0.9))
-        mask = forked(stage.rng, rows, columns)
+        mask = branch_mask(stage.rng, rows, columns)
         _put(stage, cut(bark(stage.rng, rows, columns), mask), tilt=(0.5, 0.3), turn=3.0)
 
 
 def wires(stage: Stage) -> None:
-    """Add sagging parallel wires across the image or into its depth."""
+    """Add wire_mask parallel wires across the image or into its depth."""
     rng = stage.rng
     for _ in range(int(rng.integers(1, 3))):
         rows, columns = _texels(stage, (0.1, 0.5), (0.9, 1.5))
-        mask = sagging(rng, rows, columns)
+        mask = wire_mask(rng, rows, columns)
         _put(stage, cut(even(rng, rows, columns), mask), tilt=(0.8, 0.1), turn=0.25, height=(0.05, 0.6))
 
 
@@ -41,7 +41,7 @@ def fences(stage: Stage) -> None:
     rng = stage.rng
     for _ in range(int(rng.integers(1, 3))):
         rows, columns = _texels(stage, (0.25, 0.9), (0.5, 1.3))
-        outline = (looks.bars, looks.net, rails)[rng.integers(3)]
+        outline = (appearance.bars, appearance.net, rails)[rng.integers(3)]
         mask = cv2.resize(outline(rng, rows // 2, columns // 2), (columns, rows))
         _put(stage, cut(even(rng, rows, columns), mask), tilt=(0.7, 0.05), turn=0.05, height=(0.4, 0.9))
 
@@ -57,7 +57,7 @@ def foliage(stage: Stage) -> None:
             x, y = (m + spread * stage.height * rng.normal() for m in middle)
             near = disparity * (1 + 0.5 * spread * float(np.clip(rng.normal(), -1.5, 1.5)))
             size = rows / FINER, columns / FINER
-            stage.cutout(leafy(rng, rows, columns), near, x, y, size, (0.4, 0.4), 1.0)
+            stage.cutout(leaf_texture(rng, rows, columns), near, x, y, size, (0.4, 0.4), 1.0)
 
 
 def _texels(
@@ -84,7 +84,8 @@ def _put(
 
 def even(rng: Generator, rows: int, columns: int) -> Tensor:
     """Return one colour, mostly of paint, steel or rubber, with a vertical gradient."""
-    colour = looks.paint_colour(rng) * (1 + rng.uniform(0, 0.5) * np.linspace(-1, 1, rows)[:, None, None])
+    light = np.linspace(-1, 1, rows)[:, None, None]
+    colour = appearance.paint_colour(rng) * (1 + rng.uniform(0, 0.5) * light)
     return opaque(np.broadcast_to(np.clip(colour, 0, 1), (rows, columns, 3)))
 
 
@@ -95,7 +96,7 @@ def bark(rng: Generator, rows: int, columns: int) -> Tensor:
     return opaque(np.broadcast_to(np.clip(colour * light, 0, 1), (rows, columns, 3)))
 
 
-def forked(rng: Generator, rows: int, columns: int) -> looks.Mask:
+def branch_mask(rng: Generator, rows: int, columns: int) -> appearance.Mask:
     """Return a branch from the middle of the lower edge with its twigs, at least two texels thick."""
     mask = np.zeros((rows, columns), np.uint8)
     scale, start = 2**FRACTION, np.array([columns / 2, rows])
@@ -114,7 +115,7 @@ def forked(rng: Generator, rows: int, columns: int) -> looks.Mask:
     return _opacity(mask)
 
 
-def sagging(rng: Generator, rows: int, columns: int) -> looks.Mask:
+def wire_mask(rng: Generator, rows: int, columns: int) -> appearance.Mask:
     """Return one to five equal wires, two to six texels thick."""
     mask = np.zeros((rows, columns), np.uint8)
     x = np.linspace(0, 1, 40)
@@ -128,7 +129,7 @@ def sagging(rng: Generator, rows: int, columns: int) -> looks.Mask:
     return _opacity(mask)
 
 
-def rails(rng: Generator, rows: int, columns: int) -> looks.Mask:
+def rails(rng: Generator, rows: int, columns: int) -> appearance.Mask:
     """Return two to five horizontal rails on posts."""
     mask = np.zeros((rows, columns), np.uint8)
     width = int(rng.integers(1, 7))
@@ -140,11 +141,11 @@ def rails(rng: Generator, rows: int, columns: int) -> looks.Mask:
     return _opacity(mask)
 
 
-def leafy(rng: Generator, rows: int, columns: int) -> Tensor:
+def leaf_texture(rng: Generator, rows: int, columns: int) -> Tensor:
     """Return sprigs with leaves of varying brightness."""
     size = float(np.exp(rng.uniform(np.log(5), np.log(0.12 * min(rows, columns) + 6))))
     count = int(min(0.5 * rows * columns / size**2, 400))
-    mask = np.rint(255 * forked(rng, rows, columns)).astype(np.uint8)
+    mask = np.rint(255 * branch_mask(rng, rows, columns)).astype(np.uint8)
     picture = np.full((rows, columns, 3), rng.uniform(15, 90), np.uint8)
     green = np.array([rng.uniform(0.3, 1.0), rng.uniform(0.6, 1.0), rng.uniform(0.05, 0.4)])
     places = rng.normal(0.5, 0.2, (count, 2)) * (columns, rows)
@@ -157,7 +158,7 @@ def leafy(rng: Generator, rows: int, columns: int) -> Tensor:
     return cut(opaque(picture / np.float32(255)), _opacity(mask))
 
 
-def _opacity(mask: NDArray[np.uint8]) -> looks.Mask:
+def _opacity(mask: NDArray[np.uint8]) -> appearance.Mask:
     return (mask / np.float32(255)).astype(np.float32)
 
 
@@ -167,7 +168,7 @@ def glass(rng: Generator, rows: int, columns: int) -> Tensor:
     colours = np.broadcast_to(rng.uniform(0.0, 0.6, 3), (rows, columns, 3)).copy()
     pane = np.zeros((rows, columns), np.bool_)
     pane[frame:-frame, frame:-frame] = True
-    colours[~pane] = looks.paint_colour(rng)
+    colours[~pane] = appearance.paint_colour(rng)
     opacity = np.where(pane, rng.uniform(0.52, 0.8), 1.0).astype(np.float32)
-    texture = looks.shining(colours, np.where(pane, rng.uniform(0.1, 0.5), 0.0))
+    texture = appearance.shining(colours, np.where(pane, rng.uniform(0.1, 0.5), 0.0))
     return texture * torch.from_numpy(opacity)

@@ -18,16 +18,16 @@ from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.recipe import Recipe
-from pamcli.training.recipes import RECIPES
-from pamcli.training.starting import (
+from pamcli.training.initialisation import (
     SMOOTHING,
     check_start,
     halved_scale,
+    initial_network,
     start_as_upscaler,
     start_with_xavier,
-    starting_network,
 )
+from pamcli.training.recipe import Recipe
+from pamcli.training.recipes import RECIPES
 from pamcli.training.tasks import training_mode
 
 SUPERRES = RECIPES["superres"]
@@ -41,7 +41,7 @@ def enlarged(network: PASSRnet, left: torch.Tensor, right: torch.Tensor) -> torc
 
 @pytest.mark.parametrize("scale", [2, 3, 4])
 def test_a_plain_upscaler_enlarges_bilinearly_away_from_the_border(scale: int) -> None:
-    network = starting_network(replace(SUPERRES, scale=scale))
+    network = initial_network(replace(SUPERRES, scale=scale))
     assert isinstance(network, PASSRnet)
     left, right = torch.rand(2, 1, 3, 12, 20).unbind()
     bilinear = F.interpolate(left, scale_factor=scale, mode="bilinear", align_corners=False)
@@ -60,7 +60,7 @@ def test_every_scale_has_its_smoothing() -> None:
 
 
 def test_every_weight_of_a_plain_upscaler_learns_within_two_steps() -> None:
-    network = starting_network(replace(SUPERRES, scale=2))
+    network = initial_network(replace(SUPERRES, scale=2))
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
     left, right, high = torch.rand(1, 3, 8, 24), torch.rand(1, 3, 8, 24), torch.rand(1, 3, 16, 48)
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_xavier_has_the_variance_of_the_paper_s_initialisation() -> None:
 
 def test_the_seed_decides_the_fresh_weights() -> None:
     recipe = RECIPES["scenes"]
-    first, same, other = (starting_network(replace(recipe, seed=seed)) for seed in (1, 1, 2))
+    first, same, other = (initial_network(replace(recipe, seed=seed)) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), same.parameters(), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
 
@@ -88,7 +88,7 @@ def test_the_seed_decides_the_fresh_weights() -> None:
 def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
     trained = PASMnet()
     path = str(weights(tmp_path / "w.safetensors", trained))
-    network = starting_network(replace(RECIPES["scenes"], start=path, only="refine", anew="refine"))
+    network = initial_network(replace(RECIPES["scenes"], start=path, only="refine", reinitialise="refine"))
     before = dict(trained.named_parameters())
     for name, parameter in network.named_parameters():
         refine = name.startswith("refine.")
@@ -106,8 +106,8 @@ def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
 
 def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path: Path) -> None:
     path = str(weights(tmp_path / "w.safetensors", PASMnet()))
-    recipe = replace(RECIPES["scenes"], start=path, anew="refine", freeze_batch_norm=True)
-    network = starting_network(recipe)
+    recipe = replace(RECIPES["scenes"], start=path, reinitialise="refine", freeze_batch_norm=True)
+    network = initial_network(recipe)
     training_mode(recipe, network)
     initial = 30 * torch.rand(1, 1, 8, 16, generator=torch.Generator().manual_seed(2))
     refined, estimate = network.refine(initial, torch.randn(1, 64, 8, 16))
@@ -134,7 +134,7 @@ def weights(path: Path, network: PASMnet | PASMnet2 | PASSRnet, **spec: int) -> 
 def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path) -> None:
     trained = PASSRnet(4)
     path = weights(tmp_path / "w.safetensors", trained, scale=4)
-    network = starting_network(replace(SUPERRES, scale=4, start=str(path)))
+    network = initial_network(replace(SUPERRES, scale=4, start=str(path)))
     assert all(
         torch.equal(a, b) and a.requires_grad
         for a, b in zip(network.parameters(), trained.parameters(), strict=True)
@@ -144,7 +144,7 @@ def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path) -> None:
 def test_x4_weights_start_x2_where_every_place_is_the_mean_of_four(tmp_path: Path) -> None:
     trained = PASSRnet(4)
     path = weights(tmp_path / "w.safetensors", trained, scale=4)
-    network = starting_network(replace(SUPERRES, scale=2, start=str(path)))
+    network = initial_network(replace(SUPERRES, scale=2, start=str(path)))
     assert isinstance(network, PASSRnet)
     assert network.scale == 2
     left, right = torch.rand(2, 1, 3, 8, 16).unbind()
@@ -190,8 +190,8 @@ def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path)
     torch.manual_seed(1)
     trained = PASMnet2()
     path = weights(tmp_path / "w.safetensors", trained)
-    recipe = replace(RECIPES["pasmnet2"], start=str(path), anew="head", only="head", rates={})
-    network = starting_network(recipe)
+    recipe = replace(RECIPES["pasmnet2"], start=str(path), reinitialise="head", only="head", rates={})
+    network = initial_network(recipe)
     assert isinstance(network, PASMnet2)
     kept, learning = trained.state_dict(), set()
     for key, one in network.named_parameters():
@@ -202,7 +202,7 @@ def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path)
     assert learning == {"s1", "s2", "s3", "x2", "mask", "error_scale"}
     assert not torch.equal(network.s1.ctx[0].weight, trained.s1.ctx[0].weight)
     with pytest.raises(ModelError, match="pasmnet2 is trained"):
-        starting_network(replace(recipe, start=str(weights(tmp_path / "p.safetensors", PASMnet()))))
+        initial_network(replace(recipe, start=str(weights(tmp_path / "p.safetensors", PASMnet()))))
 
 
 def test_a_deeper_network_begins_as_the_one_it_comes_from(tmp_path: Path) -> None:
@@ -214,15 +214,15 @@ def test_a_deeper_network_begins_as_the_one_it_comes_from(tmp_path: Path) -> Non
     save_network(network.state_dict(), ModelSpec("passrnet2", scale=4), path)
     recipe = replace(RECIPES["passrnet2"], variant="blocks=32", start=str(path))
     left, right = torch.rand(2, 1, 3, 9, 20).unbind()
-    deeper = starting_network(recipe)
+    deeper = initial_network(recipe)
     assert len(deeper.blocks) == 32
     expected, found = network(left, right, both=True), deeper(left, right, both=True)
     assert torch.equal(found.left, expected.left)
     assert torch.equal(found.right, expected.right)
     found.left.square().mean().backward()
     assert deeper.blocks[1].scale2.grad.abs().min() > 0  # what is silent learns
-    halved = starting_network(replace(recipe, scale=2))
-    shallow = starting_network(replace(recipe, scale=2, variant="paper"))
+    halved = initial_network(replace(recipe, scale=2))
+    shallow = initial_network(replace(recipe, scale=2, variant="paper"))
     assert torch.equal(halved(left, right).left, shallow(left, right).left)
 
 

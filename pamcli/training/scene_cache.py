@@ -15,7 +15,7 @@ from numpy.random import default_rng
 from pamcli.data.source import Sample, Source
 from pamcli.errors import OutputError
 from pamcli.files.atomic import write_atomically
-from pamcli.training.recipe import Drawing
+from pamcli.training.recipe import SceneSettings
 
 _SCENES = 5  # random stream of a seed, among those in `examples`
 
@@ -24,11 +24,11 @@ PASSED_OVER = 8  # older ones to remove too, because random choice may have skip
 
 
 @dataclass(frozen=True)
-class KeptScenes:
+class SceneCache:
     """The scene cache of one source; several processes may share the folder."""
 
     source: Source
-    drawing: Drawing
+    drawing: SceneSettings
     seed: int
     pace: float
     """New scenes per position of the run."""
@@ -40,20 +40,20 @@ class KeptScenes:
     def number(self, position: int) -> int:
         """Choose the scene number for a position at random among the newest `kept`."""
         oldest = int(position * self.pace)
-        return oldest + int(default_rng((self.seed, position, _SCENES)).integers(self.drawing.kept))
+        return oldest + int(default_rng((self.seed, position, _SCENES)).integers(self.drawing.pool))
 
     def scene(self, position: int) -> Sample:
         """Load or render the scene for a position; raise InputError for a damaged texture."""
         number = self.number(position)
         height, width = self.drawing.sizes[number % len(self.drawing.sizes)]
         if self.folder is None:
-            return self.source.draw(self.seed, number, height, width)
+            return self.source.render(self.seed, number, height, width)
         if (kept := _read(self._path(self.folder, number))) is not None:
             return kept
-        made = self.source.draw(self.seed, number, height, width)
+        made = self.source.render(self.seed, number, height, width)
         with suppress(OutputError):  # a full disk only costs time
             write_atomically(self._path(self.folder, number), _stored(made))
-        last = number - self.drawing.kept - LATE
+        last = number - self.drawing.pool - LATE
         for old in range(last - PASSED_OVER, last + 1):
             with suppress(OSError):
                 self._path(self.folder, old).unlink(missing_ok=True)

@@ -39,7 +39,7 @@ ground truth 5.4, 6.8, 9.7 and 20.3 %. The uncertainty of a small difference was
 """
 
 
-class OwnPairs(Source):
+class UnlabelledPairs(Source):
     """Pairs of a data set at matching resolution, with disparities from a folder."""
 
     def __init__(self, source: Source, indices: Sequence[int], folder: Path) -> None:
@@ -78,7 +78,7 @@ class OwnPairs(Source):
         return self.source.fingerprint()
 
 
-def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPairs | None]:
+def apart(source: Source, share: float, folder: Path) -> tuple[UnlabelledPairs, UnlabelledPairs | None]:
     """Split the pairs into those for training and evenly spaced held-out ones, None if there are too few.
 
     If there are more pairs than needed, neighbours of held-out pairs are dropped first, because adjacent
@@ -96,11 +96,11 @@ def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPair
         rest = [index for index in rest if index not in near]
     if len(rest) > MOST_LEARNED:
         rest = [rest[int(place * len(rest) / MOST_LEARNED)] for place in range(MOST_LEARNED)]
-    kept = OwnPairs(source, aside, folder / "aside") if aside else None
-    return OwnPairs(source, rest, folder), kept
+    kept = UnlabelledPairs(source, aside, folder / "aside") if aside else None
+    return UnlabelledPairs(source, rest, folder), kept
 
 
-def said_of(learned: OwnPairs, aside: OwnPairs | None) -> list[str]:
+def said_of(learned: UnlabelledPairs, aside: UnlabelledPairs | None) -> list[str]:
     """Return messages about the selection, one per line."""
     count = len(learned.source)
     if aside is None:
@@ -114,7 +114,7 @@ def said_of(learned: OwnPairs, aside: OwnPairs | None) -> list[str]:
     return lines
 
 
-def any_label(pairs: OwnPairs) -> bool:
+def any_label(pairs: UnlabelledPairs) -> bool:
     """Return whether any pixel has a positive label; raise InputError for a missing or damaged file."""
     truths = (pairs.load(index).disparity for index in range(len(pairs)))
     return any(truth is not None and bool((truth > 0).any()) for truth in truths)
@@ -124,7 +124,9 @@ Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
 """Computes the disparity map (H, W) of two images (H, W, 3), NaN = unknown."""
 
 
-def write_labels(labelled: OwnPairs, find: Find, indices: Iterable[int], go_on: Callable[[], bool]) -> bool:
+def write_labels(
+    labelled: UnlabelledPairs, find: Find, indices: Iterable[int], go_on: Callable[[], bool]
+) -> bool:
     """Compute the disparity maps of the pairs that have none yet.
 
     `go_on`: called before every pair; if it returns False, stop and return False. Raises InputError,

@@ -29,7 +29,7 @@ SMOOTHING = {
 """Two windows per scale, not normalised, whose composition makes copied pixels bilinear."""
 
 
-def starting_network(recipe: Recipe) -> Network:
+def initial_network(recipe: Recipe) -> Network:
     """Create the initial network on the CPU, in float32; trained parameters require gradients.
 
     Seeds torch's generators by the recipe. Raises ModelError: weights that are missing, damaged or of another
@@ -37,11 +37,11 @@ def starting_network(recipe: Recipe) -> Network:
     """
     torch.manual_seed(recipe.seed)
     network = _fresh(recipe) if recipe.start is None else _from_weights(recipe.start, recipe)
-    if recipe.anew is not None:
+    if recipe.reinitialise is not None:
         fresh = _fresh(recipe)
-        if isinstance(fresh, PASMnet) and recipe.anew == "refine":
-            start_as_enlargement(fresh.refine)
-        begun = {k: v for k, v in fresh.state_dict().items() if recipe.row.part_of(k) == recipe.anew}
+        if isinstance(fresh, PASMnet) and recipe.reinitialise == "refine":
+            start_as_upsampling(fresh.refine)
+        begun = {k: v for k, v in fresh.state_dict().items() if recipe.row.part_of(k) == recipe.reinitialise}
         network.load_state_dict(begun, strict=False)
     for key, parameter in network.named_parameters():
         parameter.requires_grad_(recipe.rate_of(key) > 0)
@@ -171,7 +171,7 @@ def start_as_upscaler(network: PASSRnet) -> None:
 
 
 @torch.no_grad()
-def start_as_enlargement(refine: Refinement) -> None:
+def start_as_upsampling(refine: Refinement) -> None:
     """Initialise a refinement to estimate the bilinearly upsampled initial disparity.
 
     The disparity travels in the first channel, to which residual branches add nothing. This holds while batch

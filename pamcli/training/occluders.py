@@ -14,9 +14,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes.inserts import FINER, random_thing
+from pamcli.scenes.occluders import FINER, random_occluder
 from pamcli.training.augmentation import Example
-from pamcli.training.redrawing import Picture, Values, filled
+from pamcli.training.view_synthesis import Picture, Values, filled
 
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
@@ -104,7 +104,7 @@ def inserted(rng: Generator, example: Example) -> Example:
 def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
     """Return a random occluder in front of `behind` (H, W), or None if it would be too near."""
     height, width = behind.shape
-    texture, slant = random_thing(rng, picture)
+    texture, slant = random_occluder(rng, picture)
     rows, columns = (side / FINER for side in texture.shape[1:])
     left, top = rng.uniform(-columns / 2, width - columns / 2), rng.uniform(-rows / 2, height - rows / 2)
     covered = behind[max(round(top), 0) : round(top + rows), max(round(left), 0) : round(left + columns)]

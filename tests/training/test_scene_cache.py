@@ -13,10 +13,10 @@ from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.training.augmentation import Augmentation
 from pamcli.training.examples import Examples, loader
-from pamcli.training.kept_scenes import LATE, KeptScenes
-from pamcli.training.recipe import Drawing
+from pamcli.training.recipe import SceneSettings
+from pamcli.training.scene_cache import LATE, SceneCache
 
-DRAWING = Drawing(sizes=((48, 96), (32, 128)), uses=5, kept=6)
+DRAWING = SceneSettings(sizes=((48, 96), (32, 128)), uses=5, pool=6)
 
 
 class Counted(Source):
@@ -31,15 +31,15 @@ class Counted(Source):
     def load(self, index: int) -> Sample:
         raise NotImplementedError
 
-    def draw(self, series: int, number: int, height: int, width: int) -> Sample:
+    def render(self, series: int, number: int, height: int, width: int) -> Sample:
         self.drawn[number] += 1
         made = pair(height, width)
         view = np.full_like(made.left, number % 256)
         return replace(made, name=f"{number}", left=view, visible=np.ones((height, width), np.bool_))
 
 
-def kept(source: Source, folder: Path | None) -> KeptScenes:
-    return KeptScenes(source, DRAWING, 3, 1 / DRAWING.uses, folder)
+def kept(source: Source, folder: Path | None) -> SceneCache:
+    return SceneCache(source, DRAWING, 3, 1 / DRAWING.uses, folder)
 
 
 def test_each_scene_is_drawn_once_and_used_as_often_as_asked(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_each_scene_is_drawn_once_and_used_as_often_as_asked(tmp_path: Path) -> 
     scenes = kept(source, tmp_path)
     used = Counter(scenes.scene(position).name for position in range(400))
     assert set(source.drawn.values()) == {1}
-    assert abs(len(source.drawn) - (400 / DRAWING.uses + DRAWING.kept)) < 8
+    assert abs(len(source.drawn) - (400 / DRAWING.uses + DRAWING.pool)) < 8
     middle = [used[str(number)] for number in range(10, 70)]
     assert abs(np.mean(middle) - DRAWING.uses) < 1
     shapes = {scenes.scene(position).left.shape[:2] for position in range(390, 400)}
@@ -63,7 +63,7 @@ def test_old_scenes_leave_the_disk(tmp_path: Path) -> None:
     scenes = kept(Counted(), tmp_path)
     for position in range(0, 2000, 2):
         scenes.scene(position)
-    assert len(list(tmp_path.iterdir())) <= DRAWING.kept + LATE + 3
+    assert len(list(tmp_path.iterdir())) <= DRAWING.pool + LATE + 3
 
 
 def test_a_scene_is_the_same_from_disk_drawn_anew_and_after_damage(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_scenes_are_changed_by_their_own_augmentation_and_real_pairs_by_theirs()
 
 
 def test_a_crop_that_is_larger_than_a_scene_has_it_enlarged() -> None:
-    drawing = Drawing(sizes=((32, 64),), kept=2)
+    drawing = SceneSettings(sizes=((32, 64),), pool=2)
     large = Examples([(open_data("procedural"), 1.0)], "disparity", (64, 96), 3, NOTHING, drawing=drawing)
     example = large[0]
     assert example.left.shape == (64, 96, 3)

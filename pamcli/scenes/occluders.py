@@ -11,15 +11,15 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes import looks, thickets
-from pamcli.scenes.textures import cut, made_up, opaque
+from pamcli.scenes import appearance, thin_objects
+from pamcli.scenes.textures import cut, generate_texture, opaque
 
 Picture = NDArray[np.uint8]
 
 FINER = 2  # texels per px
 
 
-def random_thing(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+def random_occluder(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     """Return a random occluder for an image (H, W, 3), and the standard deviation of its relative slant."""
     return THINGS[rng.choice(len(THINGS), p=_SHARES)](rng, picture)
 
@@ -34,41 +34,41 @@ def _sized(rng: Generator, picture: Picture, high: float, wide: float) -> tuple[
 def _post(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     rows, _ = _sized(rng, picture, 1.2, 0.1)
     columns = max(4, int(FINER * math.exp(rng.uniform(math.log(2), math.log(0.08 * len(picture))))))
-    texture = looks.post(rng, rows, columns)
+    texture = appearance.post(rng, rows, columns)
     texture[:, :, [0, -1]] *= 0.5
     return texture, 0.0
 
 
 def _fence(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     rows, columns = _sized(rng, picture, 0.7, 1.2)
-    outline = (looks.bars, looks.net, thickets.rails)[rng.integers(3)]
+    outline = (appearance.bars, appearance.net, thin_objects.rails)[rng.integers(3)]
     mask = cv2.resize(outline(rng, rows // 2 + 1, columns // 2 + 1), (columns, rows))
-    return cut(thickets.even(rng, rows, columns), mask), 0.15
+    return cut(thin_objects.even(rng, rows, columns), mask), 0.15
 
 
 def _twig(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     rows, columns = _sized(rng, picture, 0.9, 0.9)
-    mask = thickets.forked(rng, rows, columns)
+    mask = thin_objects.branch_mask(rng, rows, columns)
     if rng.random() < 0.5:
         mask = mask[::-1].copy()
-    return cut(thickets.bark(rng, rows, columns), mask), 0.1
+    return cut(thin_objects.bark(rng, rows, columns), mask), 0.1
 
 
 def _wire(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     rows, columns = _sized(rng, picture, 0.4, 2.0)
-    return cut(thickets.even(rng, rows, columns), thickets.sagging(rng, rows, columns)), 0.15
+    return cut(thin_objects.even(rng, rows, columns), thin_objects.wire_mask(rng, rows, columns)), 0.15
 
 
 def _shape(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     """Return a solid shape."""
     rows, columns = _sized(rng, picture, 0.7, 0.7)
-    return cut(_surface(rng, picture, rows, columns), looks.random_shape(rng, rows, columns)), 0.1
+    return cut(_surface(rng, picture, rows, columns), appearance.random_shape(rng, rows, columns)), 0.1
 
 
 def _framework(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
     """Return a frame, wheel or tubes with large holes."""
     rows, columns = _sized(rng, picture, 0.9, 0.9)
-    return cut(_surface(rng, picture, rows, columns), looks.framework(rng, rows, columns)), 0.1
+    return cut(_surface(rng, picture, rows, columns), appearance.framework(rng, rows, columns)), 0.1
 
 
 def _surface(rng: Generator, picture: Picture, rows: int, columns: int) -> Tensor:
@@ -76,9 +76,9 @@ def _surface(rng: Generator, picture: Picture, rows: int, columns: int) -> Tenso
     height, width = picture.shape[:2]
     look = rng.random()
     if look < 0.2:
-        return thickets.even(rng, rows, columns)
+        return thin_objects.even(rng, rows, columns)
     if look < 0.5:
-        return made_up(rng, rows, columns)
+        return generate_texture(rng, rows, columns)
     high, wide = min(rows // FINER, height), min(columns // FINER, width)
     top, left = int(rng.integers(height - high + 1)), int(rng.integers(width - wide + 1))
     piece = picture[top : top + high, left : left + wide][:, :: rng.choice([-1, 1])]

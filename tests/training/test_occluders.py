@@ -10,13 +10,14 @@ import torch
 from example_pairs import CROP, Stored, examples, pair
 
 from pamcli.data.source import Sample
-from pamcli.scenes import inserts, looks
-from pamcli.training import inserting
+from pamcli.scenes import appearance
+from pamcli.scenes import occluders as textures
+from pamcli.training import occluders
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import Examples
-from pamcli.training.inserting import Thing, inserted
+from pamcli.training.occluders import Thing, inserted
 
-INSERT = Augmentation(insert=1)
+INSERT = Augmentation(occluders=1)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -60,7 +61,7 @@ def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, d
 def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_not_visible() -> None:
     texture = torch.cat((torch.zeros(3, 40, 24), torch.ones(1, 40, 24)))  # 12 x 20 px, black
     thing = Thing(texture, 59.5, 9.5, 9, 0, 0)
-    changed, behind = inserting._with(even(), thing.views(48, 128), even().disparity)
+    changed, behind = occluders._with(even(), thing.views(48, 128), even().disparity)
     own = np.zeros((48, 128), np.bool_)
     own[10:30, 60:72] = True
     assert (changed.left[own] == 0).all()
@@ -79,7 +80,7 @@ def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_
 
 def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
     thing = Thing(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
-    changed, _ = inserting._with(even(both=True), thing.views(48, 128), even().disparity)
+    changed, _ = occluders._with(even(both=True), thing.views(48, 128), even().disparity)
     there = changed.right_disparity == 9
     assert there.sum() == 20 * 12
     assert there[10:30, 51:63].all()
@@ -93,7 +94,7 @@ def test_things_stand_in_front_of_all_that_they_cover() -> None:
     assert min(nearest) == 20
     grown = [bool((one.disparity > 20.5).any()) for one in found]
     assert sum(grown) > 40
-    assert max(float(one.disparity.max()) for one in found) < 128 * inserting.NEAREST * 1.5
+    assert max(float(one.disparity.max()) for one in found) < 128 * occluders.NEAREST * 1.5
 
 
 def test_a_thing_that_would_stand_behind_what_it_covers_in_either_view_is_refused() -> None:
@@ -101,16 +102,16 @@ def test_a_thing_that_would_stand_behind_what_it_covers_in_either_view_is_refuse
     board = wall.copy()
     board[:, 40:60] = 30  # at 10 to 29 of the right view
     there = {
-        left: inserting._in_front(Thing(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board)
+        left: occluders._in_front(Thing(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board)
         for left in (20, 45, 90)
     }
     assert there == {20: False, 45: False, 90: True}
-    assert inserting._in_front(Thing(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
+    assert occluders._in_front(Thing(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
 
 
 def test_every_thing_can_be_put_before_a_pair() -> None:
     picture = np.full((192, 384, 3), 100, np.uint8)
-    for look in inserts.THINGS:
+    for look in textures.THINGS:
         for seed in range(5):
             texture, slant = look(rng(seed), picture)
             assert texture.shape[0] == 4
@@ -122,7 +123,7 @@ def test_every_thing_can_be_put_before_a_pair() -> None:
 
 def test_what_stands_behind_a_framework_is_seen_through_it() -> None:
     for seed in range(60):
-        mask = looks.framework(rng(seed), 96, 128)
+        mask = appearance.framework(rng(seed), 96, 128)
         assert 0.02 < mask.mean() < 0.8
         assert (mask < 0.5).any()
         assert mask.max() == 1
@@ -134,7 +135,7 @@ def test_examples_get_things_by_their_share_where_the_left_view_alone_has_labels
     changed = {
         share: sum(not np.array_equal(made[position].left, plain[position].left) for position in range(40))
         for share in (0.0, 0.5, 1.0)
-        for made in (examples(sample, augmentation=Augmentation(insert=share)),)
+        for made in (examples(sample, augmentation=Augmentation(occluders=share)),)
     }
     assert changed[0.0] == 0
     assert 5 < changed[0.5] < changed[1.0]

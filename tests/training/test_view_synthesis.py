@@ -10,10 +10,10 @@ import pytest
 from example_pairs import CROP, Stored, example, examples, pair, warp_error
 
 from pamcli.data.source import Sample
-from pamcli.training import redrawing
+from pamcli.training import view_synthesis
 from pamcli.training.augmentation import Augmentation, Crop, Example
 from pamcli.training.examples import Examples
-from pamcli.training.redrawing import filled, redrawn
+from pamcli.training.view_synthesis import filled, redrawn
 
 UNKNOWN = np.nan
 
@@ -28,7 +28,7 @@ def left_alone(sample: Sample) -> Sample:
 
 @pytest.fixture
 def at_its_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrawing, "NEARER", 1.0)
+    monkeypatch.setattr(view_synthesis, "NEARER", 1.0)
 
 
 def drawn(sample: Sample, seed: int = 0) -> Example:
@@ -136,18 +136,19 @@ def test_examples_are_redrawn_by_their_share_where_the_left_view_alone_has_label
     assert all(known[1.0])
     assert 8 < sum(known[0.5]) < 32
     assert max(warp_error(one) for one in truths[1.0]) < 3
-    both = examples(sample, augmentation=Augmentation(redraw=1))
+    both = examples(sample, augmentation=Augmentation(synthesize_right=1))
     plain = examples(sample)
     assert all(np.array_equal(both[place].left, plain[place].left) for place in range(5))
     assert all((both[place].disparity % 1 == 0).all() for place in range(5)), "both truths stay as they are"
 
 
 def _made(sample: Sample) -> dict[float, Examples]:
-    return {share: examples(sample, augmentation=Augmentation(redraw=share)) for share in (0.0, 0.5, 1.0)}
+    shares = 0.0, 0.5, 1.0
+    return {share: examples(sample, augmentation=Augmentation(synthesize_right=share)) for share in shares}
 
 
 def test_what_lies_beyond_the_crop_is_seen_from_the_right_too() -> None:
-    made = examples(left_alone(pair(near=10, far=8)), augmentation=Augmentation(redraw=1))
+    made = examples(left_alone(pair(near=10, far=8)), augmentation=Augmentation(synthesize_right=1))
     crops = [made[position] for position in range(30)]
     assert all(one.left.shape == one.right.shape == (*CROP, 3) for one in crops)
     full = [np.isfinite(one.right_disparity[:, -4:]).mean() for one in crops]
@@ -166,7 +167,7 @@ def test_pairs_without_any_label_stay_as_they_are() -> None:
     sample = dataclasses.replace(
         pair(), disparity=np.full((48, 96), UNKNOWN, np.float32), right_disparity=None
     )
-    made, plain = examples(sample, augmentation=Augmentation(redraw=1)), examples(sample)
+    made, plain = examples(sample, augmentation=Augmentation(synthesize_right=1)), examples(sample)
     assert np.array_equal(made[0].right, plain[0].right)
     assert not np.isfinite(made[0].disparity).any()
 
@@ -178,6 +179,7 @@ def test_the_same_draw_gives_the_same_view() -> None:
 
 
 def test_superres_takes_whole_pairs_as_they_are() -> None:
-    one = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, Augmentation(redraw=1), 4)
+    synthesis = Augmentation(synthesize_right=1)
+    one = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, synthesis, 4)
     other = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, Augmentation(), 4)
     assert np.array_equal(one[0].right, other[0].right)

@@ -9,8 +9,8 @@ import pytest
 from example_pairs import Stored, numbered, pair, unlabelled
 
 from pamcli.errors import InputError
-from pamcli.training import own_pairs
-from pamcli.training.own_pairs import apart, said_of, sure_disparity, write_labels
+from pamcli.training import unlabelled_pairs
+from pamcli.training.unlabelled_pairs import apart, said_of, sure_disparity, write_labels
 from pamcli.training.validation import Gain, Validator, gain
 
 
@@ -45,7 +45,7 @@ def test_a_share_of_the_pairs_is_kept_aside_where_there_are_enough(
 def test_of_many_pairs_some_are_learned_from_and_none_of_those_kept_aside(tmp_path: Path) -> None:
     found, kept = apart(Stored(*numbered(250)), 0.2, tmp_path)
     assert kept is not None
-    assert (len(found), len(kept)) == (own_pairs.MOST_LEARNED, own_pairs.MOST_ASIDE)
+    assert (len(found), len(kept)) == (unlabelled_pairs.MOST_LEARNED, unlabelled_pairs.MOST_ASIDE)
     assert not set(found.names) & set(kept.names)
     assert max(np.diff(found.indices)) <= 11
     assert min(abs(one - other) for one in found.indices for other in kept.indices) == 5, "frames are alike"
@@ -79,7 +79,7 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
 def test_block_matching_of_large_pictures_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = pair(height=96, width=240)
     whole = sure_disparity(sample.left, sample.right)
-    monkeypatch.setattr(own_pairs, "BLOCK_PIXELS", 48 * 120)
+    monkeypatch.setattr(unlabelled_pairs, "BLOCK_PIXELS", 48 * 120)
     found = sure_disparity(sample.left, sample.right)
     assert found.shape == whole.shape
     both = np.isfinite(found) & np.isfinite(whole)
@@ -111,7 +111,7 @@ def test_what_was_gained_is_read_from_the_log(figures: dict[int, float], expecte
     lines = [{"step": step, "figure": figure} for step, figure in figures.items()] + [
         {"step": 1, "loss": 3.0}
     ]
-    validator = Validator([], None, clearly=own_pairs.CLEARLY)
+    validator = Validator([], None, clearly=unlabelled_pairs.CLEARLY)
     assert gain(lines, validator) == expected
     if expected is not None:
         best = [
