@@ -2,7 +2,7 @@
 
 >>> import pamcli
 >>> matcher = pamcli.StereoMatcher.load("pasmnet2")
->>> left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
+>>> left, right = (pamcli.read_image(name).pixels for name in ("left.png", "right.png"))
 >>> matcher(left, right).disparity  # (H, W) float32, pixels
 >>> for result in pamcli.match_files("lefts/", "rights/", output="maps/"):  # or whole folders, to files
 ...     print(result.status, result.outputs)
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pamcli.evaluation.measure import evaluate_disparity, evaluate_superres
     from pamcli.evaluation.results import Evaluation
     from pamcli.imaging.disparity_files import read_disparity, write_disparity
-    from pamcli.imaging.images import Picture, read_picture
+    from pamcli.imaging.images import RgbImage, read_image
     from pamcli.inference.matcher import StereoMatcher, StereoResult
     from pamcli.inference.upscaler import StereoUpscaler
     from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
@@ -54,10 +54,10 @@ __all__ = [
     "Evaluation",
     "MatchSettings",
     "PamError",
-    "Picture",
     "PrepareSettings",
     "RectifySettings",
     "Result",
+    "RgbImage",
     "StereoMatcher",
     "StereoResult",
     "StereoUpscaler",
@@ -73,7 +73,7 @@ __all__ = [
     "prepare_flickr1024",
     "read_calibration",
     "read_disparity",
-    "read_picture",
+    "read_image",
     "rectify_files",
     "train_disparity",
     "train_superres",
@@ -91,7 +91,7 @@ _LAZY = {
     "Evaluation": "pamcli.evaluation.results",
     "MatchSettings": "pamcli.settings.batches",
     "PamError": "pamcli.errors",
-    "Picture": "pamcli.imaging.images",
+    "RgbImage": "pamcli.imaging.images",
     "PrepareSettings": "pamcli.settings.data",
     "RectifySettings": "pamcli.settings.batches",
     "Result": "pamcli.batch.jobs",
@@ -110,7 +110,7 @@ _LAZY = {
     "prepare_flickr1024": "pamcli.data.preparing",
     "read_calibration": "pamcli.calibration.files",
     "read_disparity": "pamcli.imaging.disparity_files",
-    "read_picture": "pamcli.imaging.images",
+    "read_image": "pamcli.imaging.images",
     "rectify_files": "pamcli.batch.rectification",
     "train_disparity": "pamcli.training.train",
     "train_superres": "pamcli.training.train",

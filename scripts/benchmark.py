@@ -181,9 +181,9 @@ def sample_pair(width: int, height: int) -> Any:
     """Return the sample pair at a size."""
     import cv2
 
-    from pamcli import read_picture
+    from pamcli import read_image
 
-    images = [read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
+    images = [read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
     return [cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA) for image in images]
 
 

@@ -37,8 +37,8 @@ from PIL import Image
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
 from pamcli.flickr1024.rectify_stereogram import InfinityChoice, rectify_stereogram
-from pamcli.flickr1024.stereogram_views import SetAside
-from pamcli.imaging.images import eight_bits
+from pamcli.flickr1024.stereogram_views import StereogramError
+from pamcli.imaging.images import to_uint8
 
 Floats = NDArray[np.float64]
 Colours = NDArray[np.uint8]
@@ -126,7 +126,7 @@ class Known:
 
 
 def known(sample: Sample, name: str) -> Known:
-    left, right, disparity = eight_bits(sample.left), eight_bits(sample.right), sample.disparity
+    left, right, disparity = to_uint8(sample.left), to_uint8(sample.right), sample.disparity
     factor = -(-max(left.shape) // LARGEST_SIDE)
     if factor > 1:
         left, right = (np.asarray(Image.fromarray(view).reduce(factor)) for view in (left, right))
@@ -213,7 +213,7 @@ def judge(pair: Known, seed: int, infinity: InfinityChoice | None = None) -> dic
     start = time.process_time()
     try:
         result = rectify_stereogram(made.picture, infinity=infinity or ("yes" if pair.infinity else "no"))
-    except SetAside as why:
+    except StereogramError as why:
         return {"seconds": time.process_time() - start, "set_aside": str(why)}
     seconds = time.process_time() - start
     right_order = result.layout == made.layout

@@ -21,9 +21,9 @@ from pamcli.errors import PamError
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import LEFT_MARGIN, haarpsi, psnr, ssim
-from pamcli.imaging.camera_faults import camera_fault
-from pamcli.imaging.degrading import Degradation
-from pamcli.imaging.images import Picture
+from pamcli.imaging.camera_faults import detect_camera_fault
+from pamcli.imaging.degradation import Degradation
+from pamcli.imaging.images import RgbImage
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_UPSCALING
 
@@ -62,7 +62,8 @@ def row(
     for position in range(len(source)):
         pair = task.case(source.load(position))
         shown = [
-            camera_fault(Picture(view, jpeg_quality=fault.jpeg)) for view in (pair.low_left, pair.low_right)
+            detect_camera_fault(RgbImage(view, jpeg_quality=fault.jpeg))
+            for view in (pair.low_left, pair.low_right)
         ]
         views = pair.low_left, pair.low_right
         others = [each.left for each in (pair.bicubic(), denoised.enlarge(pair))]

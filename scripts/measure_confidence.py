@@ -67,7 +67,7 @@ def main() -> None:
             doubted = sum(result.doubtful for result in found)
             span = f"{min(shares):.0f} to {max(shares):.0f} %"
             print(f"  and {doubted} by confidence: {span} of the pixels are confident")
-    swapped = sum(check_pair(right, left).exchanged for left, right in views)
+    swapped = sum(check_pair(right, left).is_exchanged for left, right in views)
     print(f"{swapped} of {len(views)} exchanged pairs look exchanged")
 
 

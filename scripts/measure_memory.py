@@ -88,11 +88,11 @@ def fitted(weights: str, precision: str) -> None:
 
 def halos(weights: str, precision: str, left: str, right: str) -> None:
     """Print the mean difference of bands to the whole image, by their halo."""
-    from pamcli import read_picture
+    from pamcli import read_image
     from pamcli.inference.tiles import bands, join
 
     model = model_of(weights, precision)
-    images = [read_picture(name).pixels for name in (left, right)]
+    images = [read_image(name).pixels for name in (left, right)]
     height, width = images[0].shape[:2]
 
     def compute(rows: slice, columns: slice, progress: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy as np
 from moving_scenes import Frame, sequence
 from numpy.typing import NDArray
 
-from pamcli.imaging.steadying import Before, steadied
+from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 from pamcli.inference.matcher import StereoMatcher
 
 KINDS = {
@@ -56,8 +56,8 @@ def main() -> None:
                 middle = time.process_time()
                 if fused:
                     last = frames[len(fused) - 1]
-                    before = Before(last.left, last.right, fused[-1])
-                    fused.append(steadied(found[-1], frame.left, frame.right, before))
+                    before = PreviousFrame(last.left, last.right, fused[-1])
+                    fused.append(fuse_frames(found[-1], frame.left, frame.right, before))
                 else:
                     fused.append(found[-1])
                 matching, steadying = matching + middle - start, steadying + time.process_time() - middle

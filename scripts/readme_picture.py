@@ -35,8 +35,8 @@ from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import Enlarged, superres_figures, superres_pair
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.degrading import Degradation
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.degradation import Degradation
+from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256
@@ -85,7 +85,7 @@ Drawn = tuple[Image.Image, tuple[str, ...], list[str]]
 
 def readme() -> Drawn:
     """What pam does, in five parts."""
-    views = [read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
+    views = [read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
     pair = superres_pair(views[0], views[1], SCALE, name="the sample pair")
     matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(pair.left, pair.right, extras={"confidence"})
     low, high = np.percentile(matched.disparity, (1, 99))
@@ -110,7 +110,7 @@ def readme() -> Drawn:
 
 def camera() -> Drawn:
     """Parts of a picture as cameras give it, enlarged: a row for each fault, a column for each method."""
-    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    left, right = (read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
     networks = [StereoUpscaler.load(name, device="cpu") for name in CAMERA_WEIGHTS]
     rows = []
     for title, fault in FAULTS.items():
@@ -130,7 +130,7 @@ def camera() -> Drawn:
 
 def confidence() -> Drawn:
     """Draw a disparity map, and what a threshold of confidence keeps of it."""
-    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    left, right = (read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
     matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(left, right, extras={"confidence"})
     low, high = np.percentile(matched.disparity, (1, 99))
     parts = {
@@ -143,7 +143,7 @@ def confidence() -> Drawn:
 
 def rectified() -> Drawn:
     """Draw a pair with lines along its rows, before and after it is rectified by its features."""
-    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    left, right = (read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
     height, width = right.shape[:2]
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), TURN, 1)
     turned = np.asarray(cv2.warpAffine(right, turn, (width, height)), np.uint8)

@@ -15,7 +15,7 @@ import pytest
 from warm_python import WarmPython
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
-from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.imaging.images import RgbImage, encode_image, read_image
 from pamcli.scenes.textures import TextureLibrary
 
 ROOT = Path(__file__).parents[1]
@@ -65,8 +65,8 @@ def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
     for name in ("left", "right", "disparity"):
         (folder / name).mkdir()
     for side in ("left", "right"):
-        view = read_picture(SAMPLE / f"{side}.png").pixels[rows, columns]
-        (folder / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
+        view = read_image(SAMPLE / f"{side}.png").pixels[rows, columns]
+        (folder / side / "a.png").write_bytes(encode_image(RgbImage(view), ".png", name=side))
     (folder / "disparity" / "a.pfm").write_bytes(encode_disparity(truth[rows, columns], ".pfm").data)
     return f"pairs:{folder}"
 
@@ -212,8 +212,8 @@ def test_pictures_of_cameras_are_measured_by_every_method(run: Run, tmp_path: Pa
 
 
 def test_faults_of_cameras_are_counted(run: Run, tmp_path: Path) -> None:
-    cut = read_picture(SAMPLE / "left.png").pixels[100:340, 200:520]
-    (tmp_path / "cut.png").write_bytes(encode_picture(Picture(cut), ".png", name="cut"))
+    cut = read_image(SAMPLE / "left.png").pixels[100:340, 200:520]
+    (tmp_path / "cut.png").write_bytes(encode_image(RgbImage(cut), ".png", name="cut"))
     made = run("measure_camera_faults.py", str(tmp_path))
     assert made.returncode == 0, made.stderr
     assert made.stdout.startswith("traces of JPEG, as they are: 0 of 1\nnoise, as they are: 0 of 1\n")

@@ -30,7 +30,7 @@ NAMES = {
     "Evaluation",
     "MatchSettings",
     "PamError",
-    "Picture",
+    "RgbImage",
     "PrepareSettings",
     "RectifySettings",
     "Result",
@@ -50,7 +50,7 @@ NAMES = {
     "prepare_flickr1024",
     "read_calibration",
     "read_disparity",
-    "read_picture",
+    "read_image",
     "rectify_files",
     "train_disparity",
     "train_superres",
@@ -84,7 +84,7 @@ def test_the_readers_take_names_and_paths_and_do_without_torch() -> None:
     code = f"""
 import sys, pamcli, pathlib
 folder = {str(SAMPLE)!r}
-picture = pamcli.read_picture(folder + "/left.png")
+picture = pamcli.read_image(folder + "/left.png")
 truth = pamcli.read_disparity(pathlib.Path(folder) / "disparity.pfm")
 calibration = pamcli.read_calibration(folder + "/calib.txt").rectified
 assert isinstance(calibration, pamcli.Calibration)
@@ -92,7 +92,7 @@ assert calibration.depth(truth).shape == truth.shape
 assert picture.pixels.shape == (*truth.shape, 3)
 assert (picture.pixels.dtype, truth.dtype) == ("uint8", "float32")
 assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
-for read in (pamcli.read_picture, pamcli.read_disparity, pamcli.read_calibration):
+for read in (pamcli.read_image, pamcli.read_disparity, pamcli.read_calibration):
     try:
         read("none.png")
     except pamcli.PamError as error:
@@ -167,7 +167,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def known(folder: Path) -> dict[str, Any]:
     """What the examples have at hand."""
-    left, right = (pamcli.read_picture(folder / f"{side}.png").pixels for side in ("left", "right"))
+    left, right = (pamcli.read_image(folder / f"{side}.png").pixels for side in ("left", "right"))
     matcher = pamcli.StereoMatcher.load(device="cpu", match_size=1)
     return {
         "pamcli": pamcli,
@@ -182,7 +182,7 @@ def known(folder: Path) -> dict[str, Any]:
 
 def described() -> list[str]:
     """Names whose docstrings have to show an example: all but records that others return, and the error."""
-    records = {"__version__", "PamError", "Batch", "Evaluation", "Picture", "Result", "StereoResult"}
+    records = {"__version__", "PamError", "Batch", "Evaluation", "RgbImage", "Result", "StereoResult"}
     return sorted(name for name in NAMES - records if not name.endswith("Settings"))
 
 
@@ -307,7 +307,7 @@ def deepest(folder: Path) -> float:
 
 
 matcher: pamcli.StereoMatcher = pamcli.StereoMatcher.load(match_size=1)
-left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
+left, right = (pamcli.read_image(name).pixels for name in ("left.png", "right.png"))
 result: pamcli.StereoResult = matcher(left, right)
 disparity: npt.NDArray[np.float32] = result.disparity
 pamcli.write_disparity("d.png", disparity, overwrite=True)

@@ -16,7 +16,7 @@ from documents import BLOCKS
 
 from pamcli.data.source import Sample
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.imaging.images import RgbImage, encode_image, read_image
 from pamcli.training.recipes import changed, named_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -42,8 +42,8 @@ def call(
     monkeypatch.setattr(ablations, "TIMED", {"disparity": (64, 96), "superres": (16, 24)})
     for side in ("left", "right"):
         (tmp_path / "pair" / side).mkdir(parents=True)
-        view = read_picture(SAMPLE / f"{side}.png").pixels[100:140, 200:296]
-        (tmp_path / "pair" / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
+        view = read_image(SAMPLE / f"{side}.png").pixels[100:140, 200:296]
+        (tmp_path / "pair" / side / "a.png").write_bytes(encode_image(RgbImage(view), ".png", name=side))
     (tmp_path / "pair" / "disparity").mkdir()
     truth = encode_disparity(np.full((40, 96), 9, np.float32), ".pfm").data
     (tmp_path / "pair" / "disparity" / "a.pfm").write_bytes(truth)

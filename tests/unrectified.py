@@ -11,7 +11,7 @@ from PIL import Image
 
 from pamcli.calibration.camera import Camera
 from pamcli.calibration.rig import Rig
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import RgbImage, encode_image
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Photographs:
     ) -> None:
         for name, pixels in ((left, self.left), (right, self.right)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(encode_picture(Picture(pixels), Path(name).suffix, name=name))
+            (folder / name).write_bytes(encode_image(RgbImage(pixels), Path(name).suffix, name=name))
         storage = cv2.FileStorage(str(folder / file), cv2.FILE_STORAGE_WRITE)
         for key, value in self.rig.items():
             storage.write(key, value)

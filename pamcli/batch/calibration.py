@@ -18,11 +18,11 @@ from pamcli.calibration.files import encode_rig
 from pamcli.calibration.making import LeftOut, Made, make
 from pamcli.calibration.report import calibration_facts, report_lines, stored_facts
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, listed, shown
-from pamcli.files.pairing import PairName, hold_both_views, resolve_packed, resolve_pairs
+from pamcli.files.pairing import PairPaths, are_packed, resolve_packed, resolve_pairs
+from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.images import Picture
-from pamcli.imaging.stereo_pair import StereoPair, halved
+from pamcli.imaging.images import RgbImage
+from pamcli.imaging.stereo_pair import StereoPair, split_packed
 from pamcli.settings.options import Place
 from pamcli.settings.shared import MAX_PIXELS
 
@@ -54,14 +54,14 @@ class BoardPictures:
         texts = [*map(str, inputs)]
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", "an unset variable of the shell, perhaps?")
-        self.layout, self.max_pixels = packed or ("auto" if hold_both_views(texts) else None), max_pixels
+        self.layout, self.max_pixels = packed or ("auto" if are_packed(texts) else None), max_pixels
         if len(texts) != (2 if self.layout is None else 1):
             raise UsageError(
-                f"LEFT RIGHT are {counted(len(texts), 'place')}, {listed(texts)}",
+                f"LEFT RIGHT are {pluralize(len(texts), 'place')}, {join_names(texts)}",
                 "two folders, templates or videos; one with `packed`",
             )
         self.clip: Clip | None = None
-        self.pairs: Sequence[PairName] = ()
+        self.pairs: Sequence[PairPaths] = ()
         if are_videos(texts):
             self.clip = self._clip([*map(Path, texts)])
             return
@@ -74,8 +74,8 @@ class BoardPictures:
             hint = "give both pictures of a pair one name, by links (ln -s)"
             raise UsageError(error.message, hint) from error
         if found.unpaired:
-            alone = counted(len(found.unpaired), "picture")
-            LOG.warning("%s without a partner: %s", alone, listed(found.unpaired))
+            alone = pluralize(len(found.unpaired), "picture")
+            LOG.warning("%s without a partner: %s", alone, join_names(found.unpaired))
         self.pairs = tuple(found.pairs)
 
     def _clip(self, paths: list[Path]) -> Clip:
@@ -96,10 +96,10 @@ class BoardPictures:
         for frame in self.clip.moments if self.clip else ():
             yield self._moment(frame)
 
-    def _moment(self, taken: PairName | Frames) -> Moment:
-        name = taken.name if not isinstance(taken, PairName) else shown(taken.key or taken.left.name)
+    def _moment(self, taken: PairPaths | Frames) -> Moment:
+        name = taken.name if not isinstance(taken, PairPaths) else quote(taken.key or taken.left.name)
         try:
-            if isinstance(taken, PairName):
+            if isinstance(taken, PairPaths):
                 return Moment(name, read_views(taken, self.layout, self.max_pixels))
             pair, following = self._both(name, taken.left, taken.right), taken.following
             if following is not None and taken.right is None:
@@ -110,8 +110,8 @@ class BoardPictures:
 
     def _both(self, name: str, left: Pixels, right: Pixels | None) -> StereoPair:
         if right is not None:
-            return StereoPair(Picture(left), Picture(right), name)
-        return halved(Picture(left), self.layout or "lr", name)
+            return StereoPair(RgbImage(left), RgbImage(right), name)
+        return split_packed(RgbImage(left), self.layout or "lr", name)
 
 
 @dataclass(frozen=True)

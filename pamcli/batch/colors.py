@@ -13,8 +13,8 @@ from pamcli.batch import LOG
 from pamcli.batch.video_results import StoredFrames
 from pamcli.files.outputs import Encoded
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.disparity_files import from_levels
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.disparity_files import decode_levels
+from pamcli.imaging.images import RgbImage, encode_image
 
 DEFAULT_RANGE = (0.0, 192.0)
 """Range (px) where all disparities are equal, or none is known."""
@@ -47,7 +47,7 @@ class Range:
 
 def color(disparity: np.ndarray, colors: tuple[float, float], place: Path, *, warn: bool) -> Encoded:
     """Encode a colour map. warn: about disparities outside of the range, which was given."""
-    data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
+    data = encode_image(RgbImage(colorize(disparity, *colors)), place.suffix, name=str(place))
     return Encoded(data, _outside([disparity], colors) if warn else ())
 
 
@@ -64,7 +64,7 @@ def colored_frames(
 def disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
     """Yield the disparity maps of stored frames, each with its time in seconds."""
     for seconds, levels in frames:
-        yield seconds, from_levels(levels[..., 0])
+        yield seconds, decode_levels(levels[..., 0])
 
 
 def _outside(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:

@@ -23,14 +23,14 @@ from pamcli.calibration.point_cloud import encode_point_cloud
 from pamcli.calibration.rectified import Calibration
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
+from pamcli.files.pairing import Pairing, PairPaths, is_template, resolve_packed
+from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
 from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_depth
-from pamcli.imaging.disparity_units import read_measured
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
 from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import Place, takes
@@ -192,11 +192,11 @@ def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
     if are_videos(inputs):
         return _frames(inputs, picture)
     if len(inputs) == 1 and is_template(inputs[0]):
-        found = files_by_text(inputs[0])
+        found = match_template(inputs[0])
         if not found:
             raise UsageError(f"no file matches {inputs[0]}")
-        names = [PairName(path, None, key) for key, path in found.items()]
-        pairing = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key)))))
+        names = [PairPaths(path, None, key) for key, path in found.items()]
+        pairing = Pairing(tuple(sorted(names, key=lambda pair: natural_key(str(pair.key)))))
     else:
         pairing = resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES)
         # A right view's have depth, but neither points in the left camera's coordinates nor its picture.
@@ -207,9 +207,9 @@ def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
     if pairing.batch and not (is_template(picture) or os.path.isdir(picture)):
         raise UsageError(f"`picture` {picture} is one file for many", "name a folder or a template")
     if os.path.isdir(picture):
-        by_stem = pictures_by_stem(Path(picture))
+        by_stem = list_images_by_stem(Path(picture))
         if alone := [pair.left for pair in pairing.pairs if pair.left.stem not in by_stem]:
-            raise UsageError(f"no picture in {picture} for {listed(alone)}")
+            raise UsageError(f"no picture in {picture} for {join_names(alone)}")
         pictures = [by_stem[pair.left.stem] for pair in pairing.pairs]
     else:
         pictures = [Path(picture.replace("{}", pair.key or "")) for pair in pairing.pairs]
@@ -226,14 +226,14 @@ def _without_others(pairing: Pairing, named: Sequence[str], beside: Sequence[str
     """
     stems = {pair.left.with_suffix("") for pair in pairing.pairs}
 
-    def is_other(pair: PairName) -> bool:
+    def is_other(pair: PairPaths) -> bool:
         stem = pair.left.with_suffix("")
         names = (stem.name.removesuffix(tag) for tag in beside if stem.name.endswith(tag))
         return str(pair.left) not in named and any(name and stem.with_name(name) in stems for name in names)
 
     others = dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair))
     if others:
-        LOG.info(f"left out, as they are no disparities of left views by their names: {listed(others)}")
+        LOG.info(f"left out, as they are no disparities of left views by their names: {join_names(others)}")
     return pairing._replace(pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 
 
@@ -272,11 +272,11 @@ class _Converting(Work):
             frame = self._videos[job.pair.left].disparity(number, max_pixels=max_pixels)
             return _Map(frame, None, frame.shape[1], frame.shape[0])
         scale = self.settings.scale
-        found = read_measured(job.pair.left, scale=scale, max_pixels=max_pixels)
+        found = read_disparity_file(job.pair.left, scale=scale, max_pixels=max_pixels)
         disparity = found.disparity
         picture = None
         if job.pair.right is not None:
-            picture = read_picture(job.pair.right, max_pixels=max_pixels).pixels
+            picture = read_image(job.pair.right, max_pixels=max_pixels).pixels
             if picture.shape[:2] != disparity.shape:
                 raise InputError(
                     f"{job.pair.right} has {picture.shape[1]} x {picture.shape[0]} pixels, "

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pamcli.batch import LOG
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, listed, shown
-from pamcli.files.pairing import Pairing, PairName
+from pamcli.files.pairing import Pairing, PairPaths
+from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.video_offset import find_offset
 from pamcli.imaging.videos import Video
 
@@ -41,11 +41,11 @@ class FramePairs:
     def __contains__(self, pair: object) -> bool:
         return any(pair == each for each in self)
 
-    def __iter__(self) -> Iterator[PairName]:
+    def __iter__(self) -> Iterator[PairPaths]:
         for left, right in self.numbers.tolist():
-            yield PairName(self.left, self.right, f"{left:06}", frames=(left, right))
+            yield PairPaths(self.left, self.right, f"{left:06}", frames=(left, right))
 
-    def spread(self, count: int) -> list[PairName]:
+    def spread(self, count: int) -> list[PairPaths]:
         """So many of them, or all, evenly spaced."""
         step = max(1, len(self.numbers) / count)
         places = [int((number + 0.5) * step) for number in range(min(count, len(self.numbers)))]
@@ -73,14 +73,14 @@ def pair_frames(
     paths = [Path(text) for text in inputs]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise UsageError(
-            f"both views would come from {shown(paths[0])}", "`packed` lr where it holds both views"
+            f"both views would come from {quote(paths[0])}", "`packed` lr where it holds both views"
         )
     videos = [Video(path) for path in paths]
     for video in videos:
         if video.missing:
             LOG.warning(
-                f"{shown(video.path)} ends {video.missing:.1f} s before its header says: is it cut off? "
-                f"its {counted(len(video.stamps), 'frame')} are taken"
+                f"{quote(video.path)} ends {video.missing:.1f} s before its header says: is it cut off? "
+                f"its {pluralize(len(video.stamps), 'frame')} are taken"
             )
     if len(videos) == 1:
         numbers = np.arange(len(videos[0].stamps))
@@ -91,7 +91,7 @@ def pair_frames(
     if not len(taken):
         last = int(both[-1, 0]) if len(both) else 0
         raise UsageError(
-            f"no frame is left of {listed(paths)}",
+            f"no frame is left of {join_names(paths)}",
             f"`start` {start} lies behind the last one, {last}" if start > last else None,
         )
     return Pairing(FramePairs(paths[0], paths[1] if len(paths) > 1 else None, taken))
@@ -105,7 +105,7 @@ def _same_times(left: Video, right: Video, offset: int | Literal["auto"], start:
     if min(steps) > 0 and step > (1 + LIKE_RATES) * min(steps):
         rates = [f"{1 / each:.4g}" for each in steps]
         raise InputError(
-            f"{shown(left.path)} has {rates[0]} frames a second, {shown(right.path)} {rates[1]}",
+            f"{quote(left.path)} has {rates[0]} frames a second, {quote(right.path)} {rates[1]}",
             "record both at one rate",
         )
     if offset == "auto":
@@ -125,10 +125,10 @@ def _same_times(left: Video, right: Video, offset: int | Literal["auto"], start:
     alone = [np.setdiff1d(np.arange(len(each)), both[:, side]) for side, each in enumerate(times)]
     for video, lonely, other in ((left, alone[0], right), (right, alone[1], left)):
         if len(lonely):
-            first = listed([str(number) for number in lonely])
+            first = join_names([str(number) for number in lonely])
             LOG.warning(
-                f"{counted(len(lonely), 'frame')} of {shown(video.path)} left out, at whose time "
-                f"{shown(other.path)} has none: {first}"
+                f"{pluralize(len(lonely), 'frame')} of {quote(video.path)} left out, at whose time "
+                f"{quote(other.path)} has none: {first}"
             )
     if len(both) < FEW * min(len(each) for each in times):
         LOG.warning("most frames have no partner: did both videos begin at the same moment (`offset`)?")

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.finding import STDIN_NAME, counted, listed, shown
 from pamcli.files.pairing import (
     STDIN,
     Pairing,
-    PairName,
-    hold_both_views,
+    PairPaths,
+    are_packed,
     read_pair_list,
     resolve_packed,
     resolve_pairs,
 )
+from pamcli.files.paths import STDIN_NAME, join_names, pluralize, quote
 from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
 
 
@@ -26,7 +26,7 @@ from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
 class Job:
     """What to read of a pair, and where to write; or what is wrong with a line of a list."""
 
-    pair: PairName | None
+    pair: PairPaths | None
     files: Mapping[str, Path] = field(default_factory=dict)
     """Where each result goes, by its kind: "disparity", "right_disparity" ..."""
     returned: Mapping[str, Path] = field(default_factory=dict)
@@ -118,10 +118,10 @@ def are_videos(inputs: Sequence[str]) -> bool:
     for text in inputs:
         videos += os.path.splitext(text)[1].lower() in VIDEO_SUFFIXES
     if videos and videos < len(inputs):
-        raise UsageError(f"of {listed(inputs)} one is a video, the other one is none")
+        raise UsageError(f"of {join_names(inputs)} one is a video, the other one is none")
     for text in inputs if videos else ():
         if not os.path.exists(text):
-            raise InputError(f"no such file: {shown(text)}")
+            raise InputError(f"no such file: {quote(text)}")
     return bool(videos)
 
 
@@ -132,9 +132,9 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
     """
     inputs, root = [*map(str, settings.inputs or ())], settings.root and Path(settings.root)
     if root is not None and not root.is_dir():
-        raise UsageError(f"`root` {shown(root)} is no folder")
+        raise UsageError(f"`root` {quote(root)} is no folder")
     packed = settings.packed
-    if packed is None and settings.pairs is None and hold_both_views(inputs):
+    if packed is None and settings.pairs is None and are_packed(inputs):
         packed = "auto"
     if "" in inputs or settings.pairs == "":
         raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
@@ -154,7 +154,7 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
         if "-" in inputs:
             if len(inputs) > 1:
                 raise UsageError("- stands for one picture on stdin", "give it alone")
-            return Pairing((PairName(STDIN, None, "stdin"),), batch=False), packed
+            return Pairing((PairPaths(STDIN, None, "stdin"),), batch=False), packed
         return resolve_packed(inputs, by_suffix=packed == "auto", root=root), packed
     if root is not None:
         raise UsageError(
@@ -177,12 +177,12 @@ def _find_frames(settings: Any, inputs: list[str], packed: str | None) -> Pairin
     """Pair the frames of one or two videos. Raises UsageError, InputError."""
     for name in ("pairs", "root"):
         if getattr(settings, name) is not None:
-            raise UsageError(f"`{name}` is about pictures, and {shown(inputs[0])} is a video", "leave it out")
+            raise UsageError(f"`{name}` is about pictures, and {quote(inputs[0])} is a video", "leave it out")
     if packed == "auto":
         raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
     if len(inputs) != (1 if packed else 2):
         raise UsageError(
-            f"{counted(len(inputs), 'video')} given: {listed(inputs)}",
+            f"{pluralize(len(inputs), 'video')} given: {join_names(inputs)}",
             "a left and a right one, or one that holds both views and `packed` lr, rl, tb or bt",
         )
     if packed and settings.offset:

@@ -22,7 +22,7 @@ from pamcli.batch.work import Found, Work
 from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
 from pamcli.imaging.images import check_encodable, encode_mask
 from pamcli.imaging.stereo_pair import StereoPair
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DISPARITY = OutputKind("disparity", "`output`", DISPARITY_SUFFIXES)
 RIGHT_DISPARITY = OutputKind("right_disparity", "`output_right`", DISPARITY_SUFFIXES, "_right")
-COLOR_MAP = OutputKind("color_map", "`color_map`", PICTURE_OUTPUT_SUFFIXES, "_color")
+COLOR_MAP = OutputKind("color_map", "`color_map`", IMAGE_OUTPUT_SUFFIXES, "_color")
 VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "`page`", (".html",))

@@ -25,10 +25,10 @@ from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.finding import counted
-from pamcli.files.outputs import Encoded, check_beside
-from pamcli.files.pairing import PairName
-from pamcli.imaging.images import Picture, check_encodable, encode_picture
+from pamcli.files.outputs import Encoded, check_extra_output
+from pamcli.files.pairing import PairPaths
+from pamcli.files.paths import pluralize
+from pamcli.imaging.images import RgbImage, check_encodable, encode_image
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.stereo_pair import StereoPair, read_pair
 from pamcli.settings.batches import RectifySettings
@@ -63,7 +63,7 @@ def rectify_files(settings: RectifySettings) -> Batch:
     beside = place or (first.parent / CALIBRATION if first else None)
     if beside is not None and read:
         known = batch.jobs() if batch.total is not None else ()
-        check_beside(beside, read, ((job.pair, job.files) for job in known if job.pair))
+        check_extra_output(beside, read, ((job.pair, job.files) for job in known if job.pair))
         check_writable(beside)
     if settings.uncalibrated and beside is not None and beside.exists():
         raise UsageError(
@@ -93,7 +93,7 @@ def _angles(field_of_view: tuple[float, float]) -> str:
 
 @dataclass(frozen=True)
 class _Rectified:
-    pictures: Mapping[str, Picture]
+    pictures: Mapping[str, RgbImage]
     first: str
     """The result with which warnings come."""
     matches: int | None = None
@@ -115,7 +115,7 @@ class _Rectifying(Work):
         self.rig: Rig | None = None
         self.view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
         """Arguments of `Rig.rectification`."""
-        self.frames: Sequence[PairName] = ()
+        self.frames: Sequence[PairPaths] = ()
         """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
         """Why they do not tell how, or why the calibration is read wrongly."""
@@ -203,7 +203,7 @@ class _Rectifying(Work):
         rectification = self._for(pair)
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
         pictures = {
-            name: Picture(
+            name: RgbImage(
                 warp(view.pixels),
                 None if view.alpha is None else warp(view.alpha),
                 view.grey,
@@ -296,15 +296,15 @@ class _Rectifying(Work):
                 views.append((pair.left.pixels, pair.right.pixels))
         try:
             if not views:
-                raise InputError(f"none of {counted(len(self.frames), 'frame')} can be decoded")
+                raise InputError(f"none of {pluralize(len(self.frames), 'frame')} can be decoded")
             self.rectification, matches = rectification_by_features(views, size=self.view["size"])
         except InputError as error:
             self.refused = error
             raise
-        LOG.info(f"rectified by {matches} matches in {counted(len(views), 'frame')}; {NO_METRES}")
+        LOG.info(f"rectified by {matches} matches in {pluralize(len(views), 'frame')}; {NO_METRES}")
 
     def encode(self, name: str, place: Path, pair: StereoPair, found: _Rectified) -> Encoded:
-        data = encode_picture(found.pictures[name], place.suffix, name=str(place))
+        data = encode_image(found.pictures[name], place.suffix, name=str(place))
         return Encoded(data, self._checked(found) if name == found.first else ())
 
     def _checked(self, result: _Rectified) -> list[str]:
@@ -329,7 +329,7 @@ class _Rectifying(Work):
         path = self._calibration_of(picture)
         if self.written or calibration is None or path is None:
             return
-        check_beside(path, self.files)
+        check_extra_output(path, self.files)
         data = encode_calibration(calibration)
         if path.is_file() and not self.settings.overwrite and path.read_bytes() != data:
             raise UsageError(

@@ -15,16 +15,16 @@ from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result, find_pairs
 from pamcli.batch.work import Bar, Work, begun, run_overlapped
 from pamcli.errors import InputError, OutputError, PamError, UsageError
-from pamcli.files.atomic import GoneError, require_folder
-from pamcli.files.finding import shown
+from pamcli.files.atomic import FolderGoneError, require_folder
 from pamcli.files.outputs import (
     OutputKind,
-    SeenPaths,
-    check_beside,
+    PathRegistry,
     check_existing,
+    check_extra_output,
     plan_outputs,
 )
-from pamcli.files.pairing import Pairing, PairName, iter_pair_list, open_pair_list, require_all_paired
+from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
+from pamcli.files.paths import quote
 from pamcli.files.suffixes import VIDEO_SUFFIXES
 from pamcli.settings.options import Place
 
@@ -117,7 +117,7 @@ class Batch:
 
             first = next(iter(self.pairing.pairs))
             for video in self.videos.values():
-                check_beside(video, [first.left, first.right or first.left, *self.read])
+                check_extra_output(video, [first.left, first.right or first.left, *self.read])
             self.whole_videos = whole_videos(self)
         files = itertools.chain([self.videos], map(self.names.paths, self.share(self.pairing.pairs)))
         check_existing(files, overwrite=settings.overwrite, skip_existing=settings.skip_existing)
@@ -167,7 +167,7 @@ class Batch:
 
     def _listed(self) -> Iterator[Job]:
         """Jobs of a list that arrives line by line."""
-        given, seen = self.settings, SeenPaths(read=self.read)
+        given, seen = self.settings, PathRegistry(read=self.read)
         with open_pair_list(Path(given.pairs)) as lines:
             for line, item in iter_pair_list(lines, given.null, given.root and Path(given.root)):
                 if isinstance(item, PamError):
@@ -175,7 +175,7 @@ class Batch:
                 else:
                     yield self._job(item, seen)
 
-    def _job(self, pair: PairName, seen: SeenPaths | None = None) -> Job:
+    def _job(self, pair: PairPaths, seen: PathRegistry | None = None) -> Job:
         """Make the job of a pair; whatever is wrong with the pair fails it alone."""
         given = self.settings
         try:
@@ -241,7 +241,7 @@ class Batch:
                     if outcome.remark not in remarks:
                         remarks.add(outcome.remark)
                         LOG.info(outcome.remark)
-                    if isinstance(outcome.error, GoneError):  # and results of others with it
+                    if isinstance(outcome.error, FolderGoneError):  # and results of others with it
                         raise outcome.error
                     if work.whole_batch_first:
                         waiting.append(outcome)
@@ -249,7 +249,7 @@ class Batch:
                         yield outcome
             for outcome in map(work.finish, waiting):
                 failed |= outcome.error is not None
-                if isinstance(outcome.error, GoneError):
+                if isinstance(outcome.error, FolderGoneError):
                     raise outcome.error
                 yield outcome
             for folder in sorted(work.folders):
@@ -288,4 +288,4 @@ def _check_last_input(settings: Any, main: OutputKind, most: int) -> None:
     inputs = [*map(str, settings.inputs or ())]
     if len(inputs) > most and not os.path.exists(inputs[-1]):
         hint = f"if it names the result: {main.option} {shlex.quote(inputs[-1])}"
-        raise UsageError(f"no such file: {shown(inputs[-1])}, and no result is asked for", hint)
+        raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is asked for", hint)

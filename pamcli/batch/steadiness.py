@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job
-from pamcli.imaging.disparity_files import as_stored, read_disparity
-from pamcli.imaging.steadying import Before, Floats, steadied
+from pamcli.imaging.disparity_files import quantize_disparity, read_disparity
 from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.temporal_fusion import Floats, PreviousFrame, fuse_frames
 
 DISPARITY = "disparity"
 """The result that the next frame is fused with."""
@@ -22,11 +22,11 @@ class Steadiness:
     """
 
     def __init__(self) -> None:
-        self.before: Before | None = None
+        self.before: PreviousFrame | None = None
         """The last frame that was worked on."""
         self.left_out: Job | None = None
         """The last one that was not, since its results exist."""
-        self.found_again: dict[str, Before | None] = {}
+        self.found_again: dict[str, PreviousFrame | None] = {}
         """What that was, by the names of the pairs that come after it; None: it is not to be had."""
 
     def read_again(self, job: Job, read: Callable[[Job], StereoPair]) -> None:
@@ -39,7 +39,7 @@ class Steadiness:
         else:
             pair = read(self.left_out)
             disparity = read_disparity(place, max_pixels=None)
-            found = Before(pair.left.pixels, pair.right.pixels, disparity)
+            found = PreviousFrame(pair.left.pixels, pair.right.pixels, disparity)
         self.found_again[str(job.pair)] = found
         self.left_out = None
 
@@ -48,9 +48,9 @@ class Steadiness:
         before = self.found_again.pop(str(job.pair), self.before)
         if before is None:
             return disparity
-        return steadied(disparity, pair.left.pixels, pair.right.pixels, before)
+        return fuse_frames(disparity, pair.left.pixels, pair.right.pixels, before)
 
     def keep(self, job: Job, pair: StereoPair, shown: Floats) -> None:
         """Keep what becomes of a pair for the next one; shown: as it is written, NaN unknown."""
         suffix = job.places.get(DISPARITY, Path()).suffix
-        self.before = Before(pair.left.pixels, pair.right.pixels, as_stored(shown, suffix))
+        self.before = PreviousFrame(pair.left.pixels, pair.right.pixels, quantize_disparity(shown, suffix))

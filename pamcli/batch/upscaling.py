@@ -18,12 +18,12 @@ from pamcli.batch.run import Batch
 from pamcli.batch.work import Found, Work
 from pamcli.errors import InputError
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.pairing import PairName
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
-from pamcli.imaging.camera_faults import camera_fault
-from pamcli.imaging.images import check_encodable, encode_picture
+from pamcli.files.pairing import PairPaths
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
+from pamcli.imaging.camera_faults import detect_camera_fault
+from pamcli.imaging.images import check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, packed, packed_size
+from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
 from pamcli.inference.loading import load_upscaler
 from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
 from pamcli.settings.batches import UpscaleSettings
@@ -32,9 +32,9 @@ from pamcli.settings.options import takes
 if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
-LEFT = OutputKind("left", "`output`", PICTURE_OUTPUT_SUFFIXES, "_left")
-RIGHT = OutputKind("right", "`output_right`", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
-PACKED = OutputKind("packed", "`output_packed`", PICTURE_OUTPUT_SUFFIXES, "_packed")
+LEFT = OutputKind("left", "`output`", IMAGE_OUTPUT_SUFFIXES, "_left")
+RIGHT = OutputKind("right", "`output_right`", IMAGE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
+PACKED = OutputKind("packed", "`output_packed`", IMAGE_OUTPUT_SUFFIXES, "_packed")
 
 
 @takes(UpscaleSettings)
@@ -69,7 +69,9 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
 def _fault(pair: StereoPair) -> str | None:
     """What one of the views shows of its camera, with the file's name before it."""
     files = [file.name for file in pair.files] or [pair.title] * 2
-    found = ((file, camera_fault(view)) for file, view in zip(files, (pair.left, pair.right), strict=True))
+    found = (
+        (file, detect_camera_fault(view)) for file, view in zip(files, (pair.left, pair.right), strict=True)
+    )
     return next((f"{file}: {shown}" for file, shown in found if shown is not None), None)
 
 
@@ -81,7 +83,7 @@ class _Enlarging(Work):
         self.gpus = settings.device != "cpu"
         self.chosen = None if settings.weights is not None else settings.input or "auto"
         """Kind of images whose weights are used; None if the user names the weights."""
-        self.frames: Iterable[PairName] = ()
+        self.frames: Iterable[PairPaths] = ()
         """Frames of a video: the first one that can be decoded says what it shows of its camera."""
         self.of_video: tuple[str | None] | None = None
         """What that is. The network must not change, wherever a run, a shard or a machine begins."""
@@ -103,7 +105,7 @@ class _Enlarging(Work):
         height, width = self.network.size_of(pair.height, pair.width)
         alpha = any(view.alpha is not None for view in views)
         if name == "packed":
-            height, width = packed_size(height, width, self.settings.packing)
+            height, width = compute_packed_size(height, width, self.settings.packing)
             alpha = alpha and self.settings.packing != RED_CYAN
         check_encodable(
             place.suffix,
@@ -127,7 +129,7 @@ class _Enlarging(Work):
             larger = [network.upscale_left(*views, progress=progress)]
         else:
             larger = [*network(*views, progress=progress)]
-        made = [pair.as_in_files(self.turned_back(each)) for each in larger]
+        made = [pair.restore_levels(self.turned_back(each)) for each in larger]
         return dict(zip(("left", "right"), made, strict=False)), facts, ()
 
     def read(self, job: Job) -> StereoPair:
@@ -153,6 +155,8 @@ class _Enlarging(Work):
                     alpha = imresize_to(alpha, pixels.shape[1], pixels.shape[0])
                 views[side] = replace(view, pixels=pixels, alpha=alpha)
         larger = (
-            packed(views["left"], views["right"], self.settings.packing) if name == "packed" else views[name]
+            pack_views(views["left"], views["right"], self.settings.packing)
+            if name == "packed"
+            else views[name]
         )
-        return Encoded(encode_picture(larger, place.suffix, name=str(place), quality=self.settings.quality))
+        return Encoded(encode_image(larger, place.suffix, name=str(place), quality=self.settings.quality))

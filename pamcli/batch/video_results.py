@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
 from pamcli.errors import UsageError
-from pamcli.files.finding import counted, listed, shown
-from pamcli.files.guarded import open_source
-from pamcli.files.outputs import OutputKind, names_folder
-from pamcli.files.pairing import Pairing, PairName, is_template
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, VIDEO_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
+from pamcli.files.outputs import OutputKind, is_folder_name
+from pamcli.files.pairing import Pairing, PairPaths, is_template
+from pamcli.files.paths import join_names, pluralize, quote
+from pamcli.files.safe_reading import open_source
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, VIDEO_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
 from pamcli.imaging.png import read_png
 from pamcli.imaging.video_writing import write_video
-from pamcli.imaging.videos import DISPARITY_SCALE, Video, video_library
+from pamcli.imaging.videos import DISPARITY_SCALE, Video, import_pyav
 
 STORED = ".png"
 """How a frame waits: lossless, with 8 or 16 bits."""
@@ -46,24 +46,24 @@ def video_places(
     for kind, text in options.items():
         path = Path(text or "")
         named_so = path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes
-        if text is None or not named_so or is_template(text) or names_folder(text, True):
+        if text is None or not named_so or is_template(text) or is_folder_name(text, True):
             continue
         if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
-            raise UsageError(f"{kind.option} {shown(text)} is a video, and a list of pairs is none")
+            raise UsageError(f"{kind.option} {quote(text)} is a video, and a list of pairs is none")
         if not pairing.batch:
             continue
         if path.suffix.lower() not in VIDEO_OUTPUT_SUFFIXES:
             raise UsageError(
-                f"{kind.option} {shown(text)}: videos are written as {' or '.join(VIDEO_OUTPUT_SUFFIXES)}",
+                f"{kind.option} {quote(text)}: videos are written as {' or '.join(VIDEO_OUTPUT_SUFFIXES)}",
                 ".mkv is lossless, .mp4 for people to watch",
             )
-        if kind.suffixes != PICTURE_OUTPUT_SUFFIXES and path.suffix.lower() != ".mkv":
-            raise UsageError(f"{kind.option} {shown(text)} would lose what it measures", "take .mkv")
+        if kind.suffixes != IMAGE_OUTPUT_SUFFIXES and path.suffix.lower() != ".mkv":
+            raise UsageError(f"{kind.option} {quote(text)} would lose what it measures", "take .mkv")
         if format_name is not None and kind.suffixes == main.suffixes:
-            raise UsageError(f"`format` is about files in a folder, and {shown(text)} is a video")
+            raise UsageError(f"`format` is about files in a folder, and {quote(text)} is a video")
         places[kind.name] = path
     if places:
-        video_library()
+        import_pyav()
     return places
 
 
@@ -111,7 +111,7 @@ class StoredFrames:
     """
 
     pairing: Pairing
-    place: Callable[[PairName], Path]
+    place: Callable[[PairPaths], Path]
     clock: Clock
 
     @property
@@ -138,7 +138,7 @@ def put_together(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clo
     """Make a video of its frames; kind: of the result. Raises OutputError, InputError: none, unlike ones."""
     count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=notes_of(kind))
     if missing := len(clock.stamps) - count:
-        LOG.warning(f"{shown(video)} is without {counted(missing, 'frame')} that failed")
+        LOG.warning(f"{quote(video)} is without {pluralize(missing, 'frame')} that failed")
 
 
 def notes_of(kind: str) -> dict[str, str]:
@@ -189,7 +189,7 @@ def make_videos(batch: Any, unwritten: bool) -> list[Path]:
     unwritten: some frames failed that need not. Raises OutputError, InputError.
     """
     assert batch.pairing is not None
-    named, go_on = listed([*map(str, batch.videos.values())]), "the same command with `skip_existing`"
+    named, go_on = join_names([*map(str, batch.videos.values())]), "the same command with `skip_existing`"
     if batch.settings.overwrite:
         go_on += " instead of `overwrite`"
     if batch.settings.shard is not None:

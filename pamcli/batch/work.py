@@ -21,12 +21,12 @@ import numpy as np
 from pamcli.batch.jobs import Job, Result
 from pamcli.errors import DeviceError, InputError, PamError, convert_system_error
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
-from pamcli.files.finding import STDIN_NAME
 from pamcli.files.outputs import Encoded
-from pamcli.files.pairing import STDIN, PairName, reading_stdin
+from pamcli.files.pairing import STDIN, PairPaths, open_stdin
+from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.preflight import check_pair
-from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, halved, read_packed_pair, read_pair
+from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
 from pamcli.inference import PAIRS_AT_ONCE
 
 Found = tuple[Any, Mapping[str, Any], Sequence[str]]
@@ -43,7 +43,7 @@ class Bar(Protocol):
         """What is told the share that is done of a pair of so many rows, while it is worked on."""
 
 
-def read_views(pair: PairName, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+def read_views(pair: PairPaths, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
     """Read both views from two images, or from one that holds both in this layout. Raises InputError."""
     if layout is not None:
         return read_packed_pair(pair.left, layout, max_pixels=max_pixels, name=str(pair.left))
@@ -111,7 +111,7 @@ class Work:
             check_writable(path)
         pair = self.read(job)
         if self.stretches:
-            pair = pair.stretched()
+            pair = pair.stretch_contrast()
         for name, place in job.places.items():
             self.check(name, place, pair)
         return pair, self.look(pair)
@@ -172,17 +172,17 @@ class Work:
                 return read_pair(pair.left, pair.right, max_pixels=max_pixels)
             return read_views(pair, self.packed, max_pixels)
         assert self.packed is not None
-        with reading_stdin() as stdin:
+        with open_stdin() as stdin:
             picture = stdin.read()
         return read_packed_pair(picture, self.packed, max_pixels=max_pixels, name=STDIN_NAME)
 
-    def read_frames(self, pair: PairName) -> StereoPair:
+    def read_frames(self, pair: PairPaths) -> StereoPair:
         """Read a pair of frames. Raises InputError."""
         assert pair.frames is not None
         max_pixels = self.settings.max_pixels
         left = self._videos[pair.left].frame(pair.frames[0], max_pixels=max_pixels)
         if pair.right is None:
-            return halved(left, self.packed or "lr", str(pair))
+            return split_packed(left, self.packed or "lr", str(pair))
         right = self._videos[pair.right].frame(pair.frames[1], max_pixels=max_pixels)
         return StereoPair(left, right, str(pair))
 

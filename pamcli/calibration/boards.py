@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pamcli.calibration.fitting import Corners
 from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.matching import reduced
+from pamcli.imaging.matching import downscale_to_uint8
 
 Grey = NDArray[np.uint8]
 
@@ -155,7 +155,7 @@ class Finder:
 
         factor = max(1, -(-max(picture.shape) // SEARCHED))
         for step in sorted({factor, 1}, reverse=True):
-            small = reduced(picture, step)
+            small = downscale_to_uint8(picture, step)
             good, found = cv2.findChessboardCornersSB(
                 small, self.board.grid, flags=cv2.CALIB_CB_NORMALIZE_IMAGE
             )
@@ -245,7 +245,7 @@ def chessboard_size(picture: Grey) -> tuple[int, int] | None:
     """Return how many inner corners the chessboard in an image (H, W) has, the longer side first."""
     import cv2
 
-    small = reduced(picture, max(1, -(-max(picture.shape) // SEARCHED)))
+    small = downscale_to_uint8(picture, max(1, -(-max(picture.shape) // SEARCHED)))
     flags = cv2.CALIB_CB_NORMALIZE_IMAGE | cv2.CALIB_CB_LARGER
     good, _, corners = cv2.findChessboardCornersSBWithMeta(small, (3, 3), flags)
     return (max(corners.shape[:2]), min(corners.shape[:2])) if good else None

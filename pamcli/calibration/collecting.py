@@ -11,8 +11,8 @@ from pamcli.calibration.board_videos import STILL, motion
 from pamcli.calibration.boards import FEWEST, Board, Finder, Grey, finder_for, other_boards
 from pamcli.calibration.making import LeftOut, Sighting
 from pamcli.errors import InputError
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.matching import grey
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import to_grey
 
 SHOWN = 640
 """Pixels of the longer side of the pictures that are kept."""
@@ -111,7 +111,7 @@ class Collector:
 
 
 def _grey(view: NDArray[Any]) -> Grey:
-    return grey(np.ascontiguousarray(eight_bits(view)))
+    return to_grey(np.ascontiguousarray(to_uint8(view)))
 
 
 def _small(view: Grey, side: int) -> Grey:

@@ -19,7 +19,7 @@ from pamcli.calibration.rectified import Calibration
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
-from pamcli.files.guarded import read_bytes
+from pamcli.files.safe_reading import read_bytes
 from pamcli.files.units import parse_length
 
 MOST_FILES = 4  # of a .dat set

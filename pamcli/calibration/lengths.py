@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration, Floats, Pixels
-from pamcli.imaging.matching import DenseMatch, grey, match_densely, peak, reduced, reduction
+from pamcli.imaging.matching import (
+    DenseMatch,
+    choose_downscaling,
+    downscale_to_uint8,
+    interpolate_peak,
+    match_densely,
+    to_grey,
+)
 
 AREA = 120_000
 """Pixels to which pictures are reduced where all of them is matched."""
@@ -50,8 +57,8 @@ class Measured:
 
 def dense(left: Pixels, right: Pixels) -> tuple[DenseMatch, int]:
     """Match two rectified pictures (H, W, 3) as a whole, reduced by a factor, and return that factor, too."""
-    factor = reduction(left.shape, AREA, 420)
-    one, two = (grey(reduced(view, factor)) for view in (left, right))
+    factor = choose_downscaling(left.shape, AREA, 420)
+    one, two = (to_grey(downscale_to_uint8(view, factor)) for view in (left, right))
     reach = int(0.35 * one.shape[1])
     return match_densely(one, two, -reach // 4, reach), factor
 
@@ -162,4 +169,6 @@ def _disparity(left: Pixels, right: Pixels, point: Floats, calibration: Calibrat
     if best < ALIKE:
         return None
     inside = 0 < column < score.shape[1] - 1
-    return float(x - (column + half + (peak(score[row, column - 1 : column + 2]) if inside else 0.0)))
+    return float(
+        x - (column + half + (interpolate_peak(score[row, column - 1 : column + 2]) if inside else 0.0))
+    )

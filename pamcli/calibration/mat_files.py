@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.files.guarded import DEEPEST, LARGEST_ARRAYS
+from pamcli.files.safe_reading import DEEPEST, LARGEST_ARRAYS
 
 _HEADER = 128
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.mat_files import read_mat
 from pamcli.errors import InputError
-from pamcli.files.guarded import LARGEST_SETTINGS, parse_json, parse_npz, parse_xml, yaml_documents
+from pamcli.files.safe_reading import LARGEST_SETTINGS, parse_json, parse_npz, parse_xml, parse_yaml
 
 Tree = Mapping[str, Any]
 
@@ -146,7 +146,7 @@ def _trees_of(text: str) -> tuple[list[Tree], str]:
         elif start in ("{", "["):
             trees.append(_json_or_yaml(text))
         else:
-            for tree in itertools.islice(yaml_documents(text), MOST_DOCUMENTS):
+            for tree in itertools.islice(parse_yaml(text), MOST_DOCUMENTS):
                 trees.append(tree)
     except ValueError as error:
         kind = {"<": "XML", "{": "JSON", "[": "JSON"}.get(start, "YAML")
@@ -166,7 +166,7 @@ def _json_or_yaml(text: str) -> Any:
         return parse_json(text)
     except ValueError as error:
         try:  # mrcal's files, and lists that only look like JSON
-            return next(tree for tree in yaml_documents(text) if isinstance(tree, dict))
+            return next(tree for tree in parse_yaml(text) if isinstance(tree, dict))
         except (StopIteration, ValueError):
             raise error from None
 

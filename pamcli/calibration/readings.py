@@ -14,8 +14,8 @@ from pamcli.calibration.rectified import Floats, Pixels
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.uncalibrated import FEATURES, FEWEST_MATCHES, RIVAL
 from pamcli.errors import PamError
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.matching import grey, match_keypoints
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import match_keypoints, to_grey
 
 WAYS: tuple[Extrinsics, ...] = ("transform", "pose", "rows", "position")
 FITS = 1.0, 0.004
@@ -75,7 +75,7 @@ class Readings:
 
 def compare_readings(described: Described, asked: Choice, left: Pixels, right: Pixels) -> Readings | None:
     """Try every reading of the cameras on two images (H, W, 3); None: they show too little to tell."""
-    first, second = (grey(np.ascontiguousarray(eight_bits(view))) for view in (left, right))
+    first, second = (to_grey(np.ascontiguousarray(to_uint8(view))) for view in (left, right))
     matches = match_keypoints(first, second, FEATURES, RIVAL)
     if len(matches[0]) < FEWEST_MATCHES or not described.pairs:
         return None

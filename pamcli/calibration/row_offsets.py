@@ -9,7 +9,7 @@ import numpy as np
 
 from pamcli.calibration.rectified import Floats, Pixels
 from pamcli.imaging.matching import Matches
-from pamcli.imaging.preflight import ENOUGH_MATCHES, REACH, measured_matches
+from pamcli.imaging.preflight import ENOUGH_MATCHES, REACH, measure_matches
 
 MEASURED = 400
 """Matches that are measured to a fraction of a pixel, at most."""
@@ -61,7 +61,7 @@ def row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
     """Measure two pictures (H, W, 3), uint8 or uint16, of one size; None: too few matches to tell."""
     height, width = left.shape[:2]
     reach = REACH[0] * width, REACH[1] * max(height, width)
-    _, matches, _ = measured_matches(left, right, reach, MEASURED)
+    _, matches, _ = measure_matches(left, right, reach, MEASURED)
     if len(matches) < ENOUGH_MATCHES:
         return None
     middle = (width - 1) / 2, (height - 1) / 2

@@ -14,8 +14,8 @@ from pamcli.calibration.camera import rotation_of
 from pamcli.calibration.rectified import Floats, Pixels
 from pamcli.calibration.rig import LARGEST_SIDE, MOST_EMPTY, Rectification
 from pamcli.errors import InputError
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.matching import grey, match_keypoints
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import match_keypoints, to_grey
 
 FEATURES = 4000
 FEWEST_MATCHES = 20
@@ -98,7 +98,7 @@ def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
     """(N, 2) each: x and y of features that the epipolar geometry of most of them agrees with."""
     import cv2
 
-    first, second = (grey(np.ascontiguousarray(eight_bits(view))) for view in (left, right))
+    first, second = (to_grey(np.ascontiguousarray(to_uint8(view))) for view in (left, right))
     one, two = match_keypoints(first, second, FEATURES, RIVAL)
     agree = np.zeros(len(one), bool)
     if len(one) >= FEWEST_MATCHES:

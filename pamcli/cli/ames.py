@@ -53,12 +53,12 @@ def match(
     if not -1e5 < lowest <= highest < 1e5:  # also true for NaN
         raise UsageError(f"-r {lowest:g} -R {highest:g} is no range of shifts")
     from pamcli.files.atomic import check_writable, write_atomically
-    from pamcli.files.outputs import check_beside
+    from pamcli.files.outputs import check_extra_output
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
     from pamcli.inference.satellite_tiles import PERCENTILES, match_tile
 
     views = read_disparity(left), read_disparity(right)
-    check_beside(output, (left, right))
+    check_extra_output(output, (left, right))
     check_writable(output)
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)

@@ -22,7 +22,7 @@ import typer
 
 from pamcli.cli.progress import Bar, Lines
 from pamcli.errors import BATCH_FAILED, OutputError, UsageError
-from pamcli.files.finding import one_line
+from pamcli.files.paths import escape_line
 from pamcli.reporting import SILENT
 from pamcli.settings.options import Settings, flag
 
@@ -93,7 +93,7 @@ def as_options(text: str) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"pam: {one_line(as_options(message))}", file=sys.stderr, flush=True)
+    print(f"pam: {escape_line(as_options(message))}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -126,15 +126,15 @@ class Console(Settings, panel="Messages"):
 
     def result(self, line: str) -> None:
         """A line of stdout, delivered at once; what would break it or command the terminal is escaped."""
-        self.block(one_line(line))
+        self.block(escape_line(line))
 
     def block(self, text: str) -> None:
         """Print several lines of stdout, escaped and delivered as `result` does."""
-        print("\n".join(map(one_line, text.split("\n"))), flush=True)
+        print("\n".join(map(escape_line, text.split("\n"))), flush=True)
 
     def path(self, path: Path) -> None:
         """The path of a result: as it is for programs, who use it; escaped on a terminal."""
-        print(one_line(str(path)) if sys.stdout.isatty() else path, flush=True)
+        print(escape_line(str(path)) if sys.stdout.isatty() else path, flush=True)
 
     def record(self, values: dict[str, Any]) -> None:
         """A JSON object on a line of stdout. Paths are written as text, numbers that JSON lacks as null."""

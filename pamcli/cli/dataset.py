@@ -15,10 +15,10 @@ from pamcli.cli.completing import one_or_all
 from pamcli.cli.console import JSONL, Console, Quiet
 from pamcli.cli.groups import command, group
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
-from pamcli.files.atomic import owned
-from pamcli.files.finding import counted, listed
-from pamcli.files.outputs import check_beside, check_new_file
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.atomic import lock_folder
+from pamcli.files.outputs import check_extra_output, check_new_file
+from pamcli.files.paths import join_names, pluralize
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import locate
 from pamcli.settings.evaluation import LabelSettings
 from pamcli.settings.options import argument, option
@@ -99,7 +99,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
             unsure = f"; layout unverified: {spec.info.unverified}" if spec.info.unverified else ""
             console.answer(
                 {"kind": "summary", "data": spec.text, **place, **counts, **unverified},
-                f"{spec.text}: {counted(len(source), 'pair')}, {found}{unsure}",
+                f"{spec.text}: {pluralize(len(source), 'pair')}, {found}{unsure}",
             )
     if damaged:
         raise typer.Exit(InputError.exit_code)
@@ -132,21 +132,21 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     from pamcli.data.open import open_data, parse_data
 
     console, output = messages.console(), sheet.output
-    check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
+    check_new_file(output, *IMAGE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
     parts = (path for files in source.files for path in (files.left, files.right, *files.parts.values()))
-    check_beside(output, [*parts])
+    check_extra_output(output, [*parts])
     if spec.info.unverified:
         console.inform(f"{spec.text}: layout unverified: {spec.info.unverified}")
     for line in source.absent:
         console.inform(f"{spec.text}: {line}")
     if source.unpaired:
-        console.warn(f"{spec.text}: {listed(source.unpaired, '; ')}")
+        console.warn(f"{spec.text}: {join_names(source.unpaired, '; ')}")
     from pamcli.data.preview import contact_sheet
-    from pamcli.imaging.images import write_picture
+    from pamcli.imaging.images import write_image
 
-    write_picture(output, contact_sheet(source, sheet.count))
+    write_image(output, contact_sheet(source, sheet.count))
     console.path(output)
 
 
@@ -229,7 +229,7 @@ def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None
 
     given, failed, kept = open_data(settings.data), 0, 0
     source = given.without_truth()
-    with owned(to.output):
+    with lock_folder(to.output):
         with console.starting(str(settings.name)):
             from pamcli.training.labels import LEAST, label_pairs, select_pairs_to_label
         wanted = select_pairs_to_label(

@@ -87,7 +87,7 @@ def _examine(asked: Pair, console: Console) -> None:
     if files:
         reading = read_description(asked, fisheye=asked.fisheye, extrinsics=asked.extrinsics)
     differs = reading is not None and reading[0].differs
-    pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=not differs).stretched()
+    pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=not differs).stretch_contrast()
     views = pictures.left.pixels, pictures.right.pixels
     with naming(named(files)):
         findings = examine_reading(*views, *reading, known) if reading else examine(*views, None, known)

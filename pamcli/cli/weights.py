@@ -11,8 +11,8 @@ import typer
 from pamcli.cli.console import JSON, JSONL, Console, Messages, listen
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, UsageError
-from pamcli.files.finding import counted, listed
-from pamcli.files.outputs import check_beside, check_new_file
+from pamcli.files.outputs import check_extra_output, check_new_file
+from pamcli.files.paths import join_names, pluralize
 from pamcli.inference.weights_files import check_complete, describe_weights, find_non_finite
 from pamcli.registry.catalog import REGISTERED, check_network_files, list_network_files, locate, sha256
 from pamcli.settings import parsing
@@ -57,7 +57,7 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     values = {"name": weights, **describe_weights(path), "path": path, "sha256": sha256(path)}
     if unsound := find_non_finite(path):
         values["not_finite"] = (
-            f"NaN or infinite values in {counted(len(unsound), 'tensor')}: {listed(unsound)}"
+            f"NaN or infinite values in {pluralize(len(unsound), 'tensor')}: {join_names(unsound)}"
         )
     shown = {key: value for key, value in values.items() if value not in (None, "")}
     if "parameters" in shown:
@@ -159,7 +159,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console, path = messages.console(), locate(weights)
-    check_beside(given.output, [path])
+    check_extra_output(given.output, [path])
     with console.starting(weights):
         from pamcli.files.atomic import write_atomically
         from pamcli.inference.onnx_file import export
@@ -238,7 +238,7 @@ def describe(
     check_network_files([to.output], *(each for each in read if each != network))  # which may be written anew
     with console.starting(str(network or known.network_from)):
         from pamcli.files.atomic import write_atomically
-        from pamcli.imaging.images import write_picture
+        from pamcli.imaging.images import write_image
         from pamcli.inference import describing
         from pamcli.registry.description import to_toml
 
@@ -256,7 +256,7 @@ def describe(
     console.inform(f"sample pair: {found.tried}")
     for line in found.doubts():
         console.warn(line)
-    write_picture(picture, describing.picture_of(found.tried))
+    write_image(picture, describing.picture_of(found.tried))
     write_atomically(to.output, to_toml(described).encode())
     console.path(to.output)
     console.path(picture)

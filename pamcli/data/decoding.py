@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import check_regular, shown
+from pamcli.files.paths import check_regular, quote
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size
 
 
@@ -26,9 +26,9 @@ def read_positive_disparity(path: Path) -> NDArray[np.float32]:
 
 def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
     """Return the levels (H, W) of a grey image of 8 or 16 bits. Raises InputError for a colour image."""
-    picture = read_picture(path)
+    picture = read_image(path)
     if not picture.grey and (np.ptp(picture.pixels, axis=2) > 0).any():
-        raise InputError(f"{shown(path)} is a colour picture where grey levels were expected")
+        raise InputError(f"{quote(path)} is a colour picture where grey levels were expected")
     return np.ascontiguousarray(picture.pixels[..., 0])
 
 
@@ -53,18 +53,18 @@ def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
     try:
         import h5py
     except ImportError:
-        said = f"{shown(path)} is HDF5, which the package h5py reads"
+        said = f"{quote(path)} is HDF5, which the package h5py reads"
         raise UsageError(said, "pip install 'pamcli[hdf5]'") from None
     check_regular(path)
     try:
         with h5py.File(path, "r") as file:
             stored = file["disparity"]
             if len(stored.shape) != 2:
-                raise InputError(f"{shown(path)} holds {len(stored.shape)} dimensions, a disparity has 2")
-            check_size(stored.shape[1], stored.shape[0], shown(path), DEFAULT_MAX_PIXELS)
+                raise InputError(f"{quote(path)} holds {len(stored.shape)} dimensions, a disparity has 2")
+            check_size(stored.shape[1], stored.shape[0], quote(path), DEFAULT_MAX_PIXELS)
             values = np.asarray(stored, np.float32)
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
-        raise InputError(f"{shown(path)} is damaged, or holds no disparity: {error}") from None
+        raise InputError(f"{quote(path)} is damaged, or holds no disparity: {error}") from None
     return np.where(np.isfinite(values), values, np.float32(np.nan))
 
 
@@ -81,5 +81,5 @@ def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = Non
     """Return the rectified calibration of a file. Raises InputError if a number is missing or impossible."""
     rectified = read_calibration(path, cameras=cameras).rectified
     if rectified is None:
-        raise InputError(f"{shown(path)} says nothing of rectified pictures")
+        raise InputError(f"{quote(path)} says nothing of rectified pictures")
     return rectified

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import entries_of, folders_below, listed, natural, shown
-from pamcli.files.suffixes import PICTURE_SUFFIXES
-from pamcli.imaging.images import read_picture
-from pamcli.imaging.resize import area_mean, nearest
+from pamcli.files.paths import join_names, list_entries, natural_key, quote, walk_folders
+from pamcli.files.suffixes import IMAGE_SUFFIXES
+from pamcli.imaging.images import read_image
+from pamcli.imaging.resize import resize_area, resize_nearest
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Listed(Source):
             unpaired: Images without a counterpart, a line each.
             calibration: Calibration of all pairs, if no file contains one.
         """
-        self._files = tuple(sorted(files, key=lambda files: natural(files.name)))
+        self._files = tuple(sorted(files, key=lambda files: natural_key(files.name)))
         self.names = tuple(files.name for files in self._files)
         self.parts, self._calibration = tuple(parts), calibration
         self._elsewhere, self.unpaired = tuple(absent), tuple(unpaired)
         if len(set(self.names)) < len(self.names):
             twice = next(a for a, b in itertools.pairwise(self._files) if a.name == b.name)
-            raise InputError(f"two pairs are called {twice.name}, one of them {shown(twice.left)}")
+            raise InputError(f"two pairs are called {twice.name}, one of them {quote(twice.left)}")
 
     @property
     def files(self) -> tuple[Files, ...]:
@@ -88,14 +88,14 @@ class Listed(Source):
         for part in filter(lambda part: part.called, self.parts):
             lacking = [each.name for each in self.files if part.name not in each.parts]
             if lacking:
-                some = f" for {len(lacking)} of {len(self)} pairs: {listed(lacking)}"
+                some = f" for {len(lacking)} of {len(self)} pairs: {join_names(lacking)}"
                 lines.append(f"no {part.called}{some if len(lacking) < len(self) else ''}")
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
         """Load a pair. Raises InputError if a file is damaged or its size differs from the left image."""
         files = self.files[index]
-        left, right = (read_picture(path).pixels for path in (files.left, files.right))
+        left, right = (read_image(path).pixels for path in (files.left, files.right))
         known: dict[str, Any] = {"calibration": self._calibration}
         _check_size(right, left, files.right, files.left)
         for part in self.parts:
@@ -130,7 +130,7 @@ def _check_size(
     times = max(1, values.shape[0] // height) if finer else 1
     if values.shape[:2] != (times * height, times * width):
         here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, left.shape))
-        raise InputError(f"{shown(path)} is {here}, the left picture {shown(of_left)} is {there}")
+        raise InputError(f"{quote(path)} is {here}, the left picture {quote(of_left)} is {there}")
 
 
 def resized(
@@ -144,7 +144,7 @@ def resized(
     ratio = width / sample.left.shape[1]
 
     def picked(values: NDArray[Any] | None) -> Any:
-        return None if values is None else nearest(values, width, height)
+        return None if values is None else resize_nearest(values, width, height)
 
     def truth(values: NDArray[np.float32] | None) -> Any:
         return None if values is None else picked(values) * np.float32(ratio)
@@ -174,7 +174,7 @@ def reduced(sample: Sample, times: int) -> Sample:
     if (height * times, width * times) != sample.left.shape[:2]:
         raise InputError(f"{sample.name} is no multiple of {times} pixels on each side")
     return replace(
-        resized(sample, width, height, area_mean),
+        resized(sample, width, height, resize_area),
         fine=None if sample.disparity is None else sample.disparity / np.float32(times),
         fine_visible=sample.visible,
     )
@@ -199,19 +199,19 @@ def paired(
             files.append(Files(name, left, right, known))
         elif here or there:
             only, other = (left, "right") if here else (right, "left")
-            unpaired.append(f"{shown(only)} has no {other} picture")
-    unpaired.sort(key=natural)
+            unpaired.append(f"{quote(only)} has no {other} picture")
+    unpaired.sort(key=natural_key)
     return Listed(files, parts, absent=absent, unpaired=unpaired, calibration=calibration)
 
 
-def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: str = "") -> dict[str, Path]:
+def by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:
     """Return the files of a folder by stem; empty if the folder does not exist.
 
     Of several files with one stem, the earliest in `suffixes` wins. Stems must end in `ending` (as "_L"),
     which is removed from the key. Raises InputError if the folder cannot be read.
     """
     found: dict[str, Path] = {}
-    for name, _ in entries_of(folder):
+    for name, _ in list_entries(folder):
         stem, suffix = os.path.splitext(name)
         if suffix.lower() in suffixes and stem.endswith(ending) and len(stem) > len(ending):
             key = stem[: len(stem) - len(ending)]
@@ -300,9 +300,9 @@ def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple
     rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
     for texts, folder in found.items():
         if part == "**":
-            yield from (((*texts, below), path) for below, path, _ in folders_below(folder, 3))
+            yield from (((*texts, below), path) for below, path, _ in walk_folders(folder, 3))
             continue
-        for name in sorted(name for name, _ in entries_of(folder)):
+        for name in sorted(name for name, _ in list_entries(folder)):
             if match := rule.fullmatch(name):
                 yield (*texts, *match.groups()), folder / name
 

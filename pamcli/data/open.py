@@ -12,7 +12,7 @@ from pathlib import Path
 from pamcli.data.source import DataSpec, Source, SourceInfo
 from pamcli.data.sources import COMMON_KEYS, SOURCES
 from pamcli.errors import InputError, UsageError, did_you_mean
-from pamcli.files.finding import shown
+from pamcli.files.paths import quote
 
 
 def parse_data(text: str) -> DataSpec:
@@ -72,12 +72,12 @@ def open_data(data: str | DataSpec) -> Source:
     may_be_file = spec.info.name == "pairs" and spec.path is not None and spec.path.is_file()
     if spec.path is not None and not spec.path.is_dir() and not may_be_file:
         what = "is not a folder" if spec.path.exists() else "does not exist"
-        raise InputError(f"{shown(spec.path)} {what}", f"give the folder that holds {spec.info.name}")
+        raise InputError(f"{quote(spec.path)} {what}", f"give the folder that holds {spec.info.name}")
     source = spec.info.open(spec.path, spec.split, spec.keys)
     if spec.path is not None and not len(source):
         asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
-        said = f"{shown(spec.path)} holds no pair of the data set {spec.label}{asked}{unpaired}"
+        said = f"{quote(spec.path)} holds no pair of the data set {spec.label}{asked}{unpaired}"
         raise InputError(said, f"expected {spec.info.expected(spec.split)}")
     if spec.first is not None:
         source = source.first(spec.first)

@@ -12,10 +12,10 @@ from typing import Any
 
 from pamcli.data.picture_pairs import data_pairs, pairs_at
 from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import owned
-from pamcli.files.finding import counted, shown
-from pamcli.files.guarded import read_text
-from pamcli.flickr1024.pairs import Pairs, selected
+from pamcli.files.atomic import lock_folder
+from pamcli.files.paths import pluralize, quote
+from pamcli.files.safe_reading import read_text
+from pamcli.flickr1024.pairs import Pairs, select_pairs
 from pamcli.flickr1024.prepare import carry_out, plan_preparation
 from pamcli.reporting import SILENT, Progress, Reporter
 from pamcli.settings.data import PrepareSettings
@@ -59,14 +59,14 @@ def prepared(settings: PrepareSettings, listener: Reporter) -> Iterator[Told]:
     inputs, output = [*map(str, settings.inputs)], Path(settings.output)
     for place in map(Path, map(os.path.expanduser, inputs)):
         if place.is_dir() and Path(os.path.realpath(output)).is_relative_to(os.path.realpath(place)):
-            said = f"{shown(output)} lies in {shown(place)}, which is the input"
+            said = f"{quote(output)} lies in {quote(place)}, which is the input"
             raise UsageError(said, "name a folder beside it")
     # Open everything before any work, to report a mistyped path at once.
     if settings.list_file is not None:
         read_text(settings.list_file)
     found = [data_pairs(text) for text in settings.add or []]
     workers, damaged = settings.workers or default_workers(), False
-    with owned(output), listener.progress("pictures", 0) as bar:
+    with lock_folder(output), listener.progress("pictures", 0) as bar:
         places, source = inputs, "flickr1024"
         if settings.from_stereograms:
             told, damaged = _rectify(settings, workers, bar)
@@ -82,10 +82,10 @@ def prepared(settings: PrepareSettings, listener: Reporter) -> Iterator[Told]:
 def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Told:
     """Cut the patches. Raises DamagedError if pairs cannot be read."""
     skip = settings.skip_damaged
-    pairs = selected(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
+    pairs = select_pairs(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
     scale, output = int(settings.scale or 0), Path(settings.output)
     plan = plan_preparation(pairs, output, scale, settings.store, settings.split, skip_damaged=skip)
-    bar.expect(0 if plan.finished else len(plan.items))
+    bar.expect(0 if plan.is_complete else len(plan.items))
     index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.target
     if index is None:
         raise DamagedError("some pairs cannot be read", "`skip_damaged` finishes without them")
@@ -93,13 +93,13 @@ def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -
     counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
     missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
     lines = [f"{name}: {source}: {_amount(**each)}" for source, each in index.sources().items()]
-    left_out = f", {counted(len(missing), 'pair')} left out" if missing else ""
+    left_out = f", {pluralize(len(missing), 'pair')} left out" if missing else ""
     lines.append(f"{name}: {_amount(len(index.pictures), index.patches)}{left_out}")
     return {**facts, **counts, "left_out": missing}, lines
 
 
 def _amount(pairs: int, patches: int) -> str:
-    return f"{counted(pairs, 'pair')}, {counted(patches, 'patch')}"
+    return f"{pluralize(pairs, 'pair')}, {pluralize(patches, 'patch')}"
 
 
 def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Told, bool]:
@@ -109,7 +109,7 @@ def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[To
     options = {"layout": settings.layout or "auto", "infinity": settings.infinity}
     inputs = [Path(os.path.expanduser(text)) for text in map(str, settings.inputs)]
     plan = plan_stereograms(inputs, Path(settings.output), options)
-    bar.expect(0 if plan.finished else len(plan.items))
+    bar.expect(0 if plan.is_complete else len(plan.items))
     outcomes = carry_out_stereograms(plan, workers, bar.advance, skip_damaged=settings.skip_damaged)
     if outcomes is None:
         raise DamagedError("some pictures cannot be read", "`skip_damaged` finishes without them")
@@ -118,5 +118,5 @@ def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[To
     found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
     others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
     reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
-    line = f"{plan.target}: {counted(counts['pair'], 'pair')}, {others}; {reasons}"
+    line = f"{plan.target}: {pluralize(counts['pair'], 'pair')}, {others}; {reasons}"
     return (place | found, [line]), bool(counts["damaged"])

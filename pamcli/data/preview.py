@@ -6,8 +6,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pamcli.data.source import Sample, Source
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.resize import nearest
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.resize import resize_nearest
 
 _GAP = 4  # px, between cells
 _LINE = 14  # px, height of the text above a row
@@ -37,7 +37,7 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
     # Area means are fast, and good enough to look at.
     left, right = (
-        np.asarray(Image.fromarray(eight_bits(view)).resize((width, height), Image.Resampling.BOX))
+        np.asarray(Image.fromarray(to_uint8(view)).resize((width, height), Image.Resampling.BOX))
         for view in (sample.left, sample.right)
     )
     cells = [left, right]
@@ -49,12 +49,12 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         known = sample.disparity[np.isfinite(sample.disparity)]
         low, high = np.percentile(known, [1, 99]) if known.size else (0.0, 0.0)
         colored = colorize(sample.disparity, float(low), float(high))
-        cells += [nearest(colored, width, height).astype(np.uint8)]
+        cells += [resize_nearest(colored, width, height).astype(np.uint8)]
         text += f"   disparity {low:.1f} to {high:.1f} px, {known.size / sample.disparity.size:.0%} known"
     if sample.visible is not None:  # black where the ground truth is known but occluded
         has_truth = True if sample.disparity is None else np.isfinite(sample.disparity)
         levels = np.where(sample.visible, 255, np.where(has_truth, _OCCLUDED, _UNKNOWN))
-        cells += [nearest(np.repeat(levels[..., None], 3, axis=2), width, height).astype(np.uint8)]
+        cells += [resize_nearest(np.repeat(levels[..., None], 3, axis=2), width, height).astype(np.uint8)]
     row = np.full((height + _LINE, 4 * width + 5 * _GAP, 3), _DARK, np.uint8)
     for column, cell in enumerate(cells):
         start = _GAP + column * (width + _GAP)

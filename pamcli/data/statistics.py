@@ -15,7 +15,7 @@ from PIL import Image
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
-from pamcli.imaging.matching import grey, match_densely, reduced, reduction
+from pamcli.imaging.matching import choose_downscaling, downscale_to_uint8, match_densely, to_grey
 from pamcli.workers import run_in_processes
 
 LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue for grey values, as in MATLAB's rgb2gray
@@ -140,11 +140,11 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
     """
     import cv2
 
-    factor = reduction(left.shape, left.shape[0] * left.shape[1], _REDUCED)
+    factor = choose_downscaling(left.shape, left.shape[0] * left.shape[1], _REDUCED)
     width = left.shape[1] // factor
     if min(width, left.shape[0] // factor) < _SMALLEST:
         return float("nan"), float("nan")
-    first, second = (grey(reduced(view, factor)) for view in (left, right))
+    first, second = (to_grey(downscale_to_uint8(view, factor)) for view in (left, right))
     match = match_densely(first, second, -round(_BEHIND * width), round(_BEFORE * width))
     slopes = np.gradient(first.astype(np.float32), axis=1)  # only texture along the row locates a match
     agreed = match.first_seen & (cv2.blur(slopes**2, (7, 7)) > _TEXTURE**2)

@@ -35,8 +35,8 @@ from pamcli.evaluation.figures import (
 from pamcli.evaluation.preparing import errors_of, interpolate_background, on_fine_grid, repeated
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import REGIONS, found_regions, range_regions, region_masks
-from pamcli.files.finding import counted as amount
-from pamcli.imaging.disparity_units import UNITS, constant_factor, unit_of
+from pamcli.files.paths import pluralize as amount
+from pamcli.imaging.disparity_units import UNITS, measure_scale_factor, round_to_known_unit
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D
@@ -283,7 +283,7 @@ def disparity_metrics(
 def check_unit(case: Sample, answer: Estimate) -> None:
     """Raise InputError if an estimate is negative or off from the ground truth by one constant factor."""
     assert case.disparity is not None
-    factor = constant_factor(np.asarray(answer.disparity, np.float32), case.disparity)
+    factor = measure_scale_factor(np.asarray(answer.disparity, np.float32), case.disparity)
     if factor is None:
         return
     said = f"{case.name}: the disparities are {factor:.3g} times the ground truth nearly everywhere"
@@ -292,11 +292,11 @@ def check_unit(case: Sample, answer: Estimate) -> None:
     if factor < 0:
         said = f"{case.name}: the disparities are negative everywhere, those of the left view are positive"
     if answer.units is not None:
-        right = unit_of(answer.units * factor)
+        right = round_to_known_unit(answer.units * factor)
         name = f", as {UNITS[int(right)]} stores them" if right in UNITS else ""
         raise InputError(said, f"`scale` {right:g} if {right:g} units are one pixel{name}")
     if case.units is not None and factor > 0:
-        right = unit_of(case.units / factor)
+        right = round_to_known_unit(case.units / factor)
         raise InputError(
             said, f"the key scale={right:g} of the data set if {right:g} units are one pixel of it"
         )

@@ -14,8 +14,8 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
 from pamcli.evaluation.results import WORST, Evaluation
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import shown as shown_path
-from pamcli.files.outputs import check_beside, check_new_file
+from pamcli.files.outputs import check_extra_output, check_new_file
+from pamcli.files.paths import quote as shown_path
 from pamcli.registry.catalog import DEFAULT_SCALE, check_network_files
 from pamcli.registry.description import SUFFIX, read_description
 from pamcli.reporting import SILENT, Reporter
@@ -84,7 +84,7 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
         keep = SavedViews(settings.save, sets, settings.weights, overwrite=settings.overwrite)
     from pamcli.evaluation.opencv_methods import DenoisedBicubic
     from pamcli.evaluation.superres import Superres
-    from pamcli.imaging.degrading import parse_degradation
+    from pamcli.imaging.degradation import parse_degradation
 
     degradation = None if settings.degrade is None else parse_degradation(settings.degrade, "`degrade`")
     methods: list[Method] = [] if degradation is None else [DenoisedBicubic(degradation)]
@@ -152,7 +152,7 @@ def check_files(settings: Any, *weights: Any) -> None:
         if places.count(place) > 1:
             raise UsageError(f"{shown_path(path)} is asked for twice", "give each file its own name")
     for path in paths:
-        check_beside(path, lists)
+        check_extra_output(path, lists)
 
 
 def _measured(

@@ -26,10 +26,10 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.figures import size_of
 from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.finding import entries_of, listed, shown
-from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
-from pamcli.imaging.disparity_units import Measured, read_measured
-from pamcli.imaging.images import read_picture
+from pamcli.files.paths import join_names, list_entries, quote
+from pamcli.files.suffixes import DISPARITY_SUFFIXES, IMAGE_SUFFIXES
+from pamcli.imaging.disparity_units import DisparityFile, read_disparity_file
+from pamcli.imaging.images import read_image
 from pamcli.registry.catalog import sha256
 
 Result = TypeVar("Result")
@@ -135,7 +135,7 @@ class NetworkMethod(Method):
         return [*found, ("device", f"{described['device']}, {described['precision']}")]
 
     def notes(self) -> list[str]:
-        said = [listed(self.departures, "; ", most=2)] if self.departures else []
+        said = [join_names(self.departures, "; ", most=2)] if self.departures else []
         self.departures.clear()
         return said
 
@@ -207,10 +207,10 @@ class FilesMethod(Method):
         return self.name or self.folder.resolve().name
 
     def facts(self) -> list[Fact]:
-        return [("predictions", shown(self.folder))]
+        return [("predictions", quote(self.folder))]
 
     def notes(self) -> list[str]:
-        said = [listed(self.said, "; ", most=2)] if self.said else []
+        said = [join_names(self.said, "; ", most=2)] if self.said else []
         self.said.clear()
         return said + ([] if self.scale is None else [f"{self.scale:g} units in the files are one pixel"])
 
@@ -253,11 +253,11 @@ def find_files(
     are missing (with `allow_missing`: all of them); InputError: the folder cannot be read.
     """
     if not folder.is_dir():
-        raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")
-    endings, suffixes = (("_left", "_right"), PICTURE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
+        raise UsageError(f"no such folder: {quote(folder)}", "predictions are files in a folder")
+    endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
     present: dict[str, list[Path]] = {}
     for below in {name.rpartition("/")[0] for name in names}:
-        for file, _ in entries_of(folder / below):
+        for file, _ in list_entries(folder / below):
             stem, suffix = os.path.splitext(file)
             if suffix.lower() in suffixes:
                 present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
@@ -266,8 +266,8 @@ def find_files(
     if twice := [stem for stem in stems if len(present.get(stem, [])) > 1]:
         files = present[twice[0]]
         raise UsageError(
-            f"two predictions for {shown(twice[0])} in {shown(files[0].parent)}: "
-            f"{listed(sorted(file.name for file in files))}",
+            f"two predictions for {quote(twice[0])} in {quote(files[0].parent)}: "
+            f"{join_names(sorted(file.name for file in files))}",
             "keep one of them",
         )
     missing = [stem for stem in stems if stem not in present]
@@ -277,28 +277,30 @@ def find_files(
         if present.keys() >= {*each}
     }
     if missing and not (allow_missing and found):
-        called = f"they are called as the samples are, for example {shown(missing[0] + suffixes[0])}"
+        called = f"they are called as the samples are, for example {quote(missing[0] + suffixes[0])}"
         if not found:
-            raise UsageError(f"no prediction in {shown(folder)} for any sample of the data", called)
+            raise UsageError(f"no prediction in {quote(folder)} for any sample of the data", called)
         raise UsageError(
-            f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
+            f"{len(missing)} missing in {quote(folder)}: {join_names(missing)}",
             f"{called}; `allow_missing` measures without them",
         )
     return found
 
 
-def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float | None = None) -> Measured:
+def load_disparity(
+    path: Path, name: str, shape: tuple[int, ...], scale: float | None = None
+) -> DisparityFile:
     """Read the disparity map of one sample: px of the left image, NaN = unknown.
 
     `shape`: the required (H, W). `scale`: units per pixel in the file, as in `read_disparity`. Raises
     InputError: the file cannot be read or has a different size.
     """
-    found = read_measured(path, scale=scale)
+    found = read_disparity_file(path, scale=scale)
     disparity = found.disparity
     if disparity.shape != tuple(shape[:2]):
         raise InputError(
-            f"{shown(path)} is {size_of(disparity.shape)} pixels, "
-            f"the sample {shown(name)} {size_of(shape[:2])}",
+            f"{quote(path)} is {size_of(disparity.shape)} pixels, "
+            f"the sample {quote(name)} {size_of(shape[:2])}",
             "a prediction has the size of the left picture; nothing is resized silently",
         )
     return found
@@ -310,16 +312,16 @@ def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[n
     `shape`: the required (H, W). Raises InputError: a file cannot be read, has 16 bits per channel, or has a
     different size.
     """
-    views = {path: read_picture(path).pixels for path in paths}
+    views = {path: read_image(path).pixels for path in paths}
     for path, pixels in views.items():
         if pixels.dtype != np.uint8:
             raise InputError(
-                f"{shown(path)} has 16 bits a channel; PSNR and SSIM are defined here on 8 bits",
+                f"{quote(path)} has 16 bits a channel; PSNR and SSIM are defined here on 8 bits",
                 "convert it to 8 bits first",
             )
         if pixels.shape[:2] != tuple(shape[:2]):
             raise InputError(
-                f"{shown(path)} is {size_of(pixels.shape[:2])} pixels, the truth is {size_of(shape[:2])}",
+                f"{quote(path)} is {size_of(pixels.shape[:2])} pixels, the truth is {size_of(shape[:2])}",
                 "the truth is cut at the right and the bottom to a multiple of the scale",
             )
     left, right = (pixels.astype(np.uint8) for pixels in views.values())

@@ -16,10 +16,10 @@ from pamcli.evaluation.methods import Enlarges, Estimates, Method, peak_of
 from pamcli.evaluation.preparing import interpolate_background
 from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.finding import counted
-from pamcli.imaging.degrading import Degradation
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.matching import grey
+from pamcli.files.paths import pluralize
+from pamcli.imaging.degradation import Degradation
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import to_grey
 
 SETTINGS = {
     "minDisparity": 0,
@@ -74,7 +74,7 @@ class SemiGlobalMethod(Method):
             settings += "; WLS filter: " + ", ".join(f"{key} {value:g}" for key, value in WLS.items())
         filled = "" if self.wls else "; holes are filled with the farther neighbour in the row"
         version = f"OpenCV {cv2.__version__} StereoSGBM"
-        device = f"cpu, {counted(cv2.getNumThreads(), 'thread')}"
+        device = f"cpu, {pluralize(cv2.getNumThreads(), 'thread')}"
         return [("method", version), ("settings", settings + filled), ("device", device)]
 
     @property
@@ -100,7 +100,7 @@ class SemiGlobalMethod(Method):
         )
         colour, left, right = (
             cv2.copyMakeBorder(view, 0, 0, searched, 0, cv2.BORDER_REPLICATE)
-            for view in (eight_bits(sample.left), *(grey(eight_bits(v)) for v in (sample.left, sample.right)))
+            for view in (to_uint8(sample.left), *(to_grey(to_uint8(v)) for v in (sample.left, sample.right)))
         )
         if self.wls:
             filters: Any = vars(cv2)["ximgproc"]  # only in opencv-contrib

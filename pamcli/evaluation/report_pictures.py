@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw
 
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import Picture, eight_bits, encode_picture
+from pamcli.imaging.images import RgbImage, encode_image, to_uint8
 
 MAX_WIDTH = 480
 CROP = 120, 160  # height and width of crops of an upscaled image
@@ -144,13 +144,13 @@ def data_uri(panel: Panel) -> tuple[str, int, int]:
 
     Photographs become JPEG, everything else lossless WebP.
     """
-    small = eight_bits(panel.pixels)
+    small = to_uint8(panel.pixels)
     factor = -(-small.shape[1] // MAX_WIDTH)
     if factor > 1:
         is_map = panel.kind in ("map", "errors")
         small = _picked(small, factor) if is_map else np.asarray(Image.fromarray(small).reduce(factor))
     suffix, media = (".jpg", "jpeg") if panel.kind == "photo" else (".webp", "webp")
-    data = encode_picture(Picture(np.ascontiguousarray(small)), suffix, name=panel.title)
+    data = encode_image(RgbImage(np.ascontiguousarray(small)), suffix, name=panel.title)
     return f"data:image/{media};base64,{base64.b64encode(data).decode()}", small.shape[1], small.shape[0]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair
-from pamcli.files.finding import csv_text, one_line, shown
+from pamcli.files.paths import escape_csv, escape_line, quote
 
 Value = str | int | float | np.integer | np.floating | None
 """The values that a cell can hold."""
@@ -64,14 +64,14 @@ class Table:
 
     def texts(self, columns: Sequence[Column]) -> list[list[str]]:
         """Return the headings of the given columns, followed by every cell."""
-        head = [one_line(column.heading) for column in columns]
+        head = [escape_line(column.heading) for column in columns]
         return [head, *([self.shown(row, column) for column in columns] for row in self.rows)]
 
 
 def shown_value(value: Value, decimals: int) -> str:
     """Format a value with the given number of decimals; "-" if it could not be computed."""
     if isinstance(value, str):
-        return shown(value)
+        return quote(value)
     if value is None or math.isnan(value):
         return "-"
     text = f"{float(value):.{decimals}f}"
@@ -144,10 +144,10 @@ def csv_table(table: Table) -> str:
     out = io.StringIO(newline="")
     # DictWriter's default dialect, "excel", conforms to RFC 4180.
     writer = csv.DictWriter(out, [column.key for column in table.columns])
-    writer.writerow({column.key: csv_text(column.key) for column in table.columns})
+    writer.writerow({column.key: escape_csv(column.key) for column in table.columns})
     names = {column.key for column in table.columns if column.text and not column.unit}
     for row in json_rows(table):
-        writer.writerow({key: csv_text(str(it)) if key in names and it else it for key, it in row.items()})
+        writer.writerow({key: escape_csv(str(it)) if key in names and it else it for key, it in row.items()})
     return out.getvalue()
 
 
@@ -224,14 +224,15 @@ class Evaluation:
     def markdown(self) -> str:
         """Format the terminal tables in Markdown, with the notes."""
         parts = [
-            (one_line(f"## {one.title}"), one_line(one.note), markdown_table(one)) for one in self._titled()
+            (escape_line(f"## {one.title}"), escape_line(one.note), markdown_table(one))
+            for one in self._titled()
         ]
-        notes = "\n".join(f"- {one_line(note)}" for note in self.notes)
+        notes = "\n".join(f"- {escape_line(note)}" for note in self.notes)
         return "\n\n".join(filter(None, (text for part in (*parts, (notes,)) for text in part))) + "\n"
 
     def latex(self) -> str:
         """Format the terminal tables as LaTeX tabulars with booktabs rules."""
-        heads = [one_line(f"% {one.title}. {one.note}".rstrip()) for one in self._titled()]
+        heads = [escape_line(f"% {one.title}. {one.note}".rstrip()) for one in self._titled()]
         parts = map("\n".join, zip(heads, map(latex_table, self._titled()), strict=True))
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 

@@ -33,7 +33,7 @@ from pamcli.evaluation.results import (
     shown_value,
     text_columns,
 )
-from pamcli.files.finding import counted, listed, shown
+from pamcli.files.paths import join_names, pluralize, quote
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ def evaluate(
     """
     sets = opened(data)
     if (files := [one.row for one in methods if isinstance(one, FilesMethod)]) and len(sets) > 1:
-        said = f"the files of {shown(files[0])} go with one data set, {len(sets)} are given"
+        said = f"the files of {quote(files[0])} go with one data set, {len(sets)} are given"
         raise UsageError(said, "measure each by itself")
     methods = watched(methods, watch)
     named: dict[str, Method | None] = {**task.baseline}
     for each in methods:
         row = f"{each.row} (files)" if each.row in ("", *task.baseline) else each.row
         if row in named:
-            raise UsageError(f"two methods are called {shown(row)}", "give them different names")
+            raise UsageError(f"two methods are called {quote(row)}", "give them different names")
         named[row] = each
     if not named:
         raise UsageError("no method is given", "give a network or a folder of files")
@@ -166,7 +166,9 @@ def evaluate(
         runs = {each: task.ready(one, source) for each, one in named.items()}
         found = measure(task, source, runs, variants=task.variants(method), worst=worst, advance=advance)
         if found.left_out:
-            notes.append(f"{len(found.left_out)} without a prediction, left out: {listed(found.left_out)}")
+            notes.append(
+                f"{len(found.left_out)} without a prediction, left out: {join_names(found.left_out)}"
+            )
         notes += [note for one in methods for note in one.notes()]
         pairs += [draw() for draw in found.worst]
         measured.append(replace(found, label=label))
@@ -244,7 +246,7 @@ def measure(
     notes = [*source.missing, *[*totals.values()][-1].notes]
     if without_truth:
         missing = f"{len(without_truth)} of {len(source)} pairs have no truth"
-        notes.append(f"{missing}, left out: {listed(without_truth)}")
+        notes.append(f"{missing}, left out: {join_names(without_truth)}")
     return MeasuredSet(
         source,
         source.label,
@@ -272,7 +274,7 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
     specs = [parse_data(each) if isinstance(each, str) else each for each in data]
     texts = [each.text for each in specs if isinstance(each, DataSpec)]
     if twice := [text for text in texts if texts.count(text) > 1]:
-        raise UsageError(f"{shown(twice[0])} is given twice", "give each data set once")
+        raise UsageError(f"{quote(twice[0])} is given twice", "give each data set once")
     return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
@@ -334,8 +336,8 @@ def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     data = []
     for one in sets:
-        count = counted(sum(bool(image.figures) for image in one.last.images), "pair")
-        data.append(f"{shown(one.source.spec.text if one.source.spec else one.label)} ({count})")
+        count = pluralize(sum(bool(image.figures) for image in one.last.images), "pair")
+        data.append(f"{quote(one.source.spec.text if one.source.spec else one.label)} ({count})")
     version = f"{__version__}, Python {platform.python_version()}"
     return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pamcli.data.source import Source
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
-from pamcli.files.outputs import check_collisions, check_existing, require_apart
-from pamcli.files.pairing import PairName
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.files.outputs import check_collisions, check_existing, check_separate_folders
+from pamcli.files.pairing import PairPaths
+from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.registry.catalog import list_network_files
 
 
@@ -33,10 +33,10 @@ class SavedViews:
         (source,) = sets
         self.folder, self.written = folder, set[Path]()
         outputs = [self._files(name) for name in source.names]
-        pairs = [PairName(files.left, files.right, files.name) for files in source.files]
+        pairs = [PairPaths(files.left, files.right, files.name) for files in source.files]
         check_collisions(pairs, outputs, list_network_files(weights))
         written = (file.parent for files in outputs for file in files.values())
-        require_apart(written, source.view_files)
+        check_separate_folders(written, source.view_files)
         check_existing(outputs, overwrite=overwrite)
         for files in outputs:
             for file in files.values():
@@ -50,5 +50,5 @@ class SavedViews:
         for file, pixels in zip(self._files(name).values(), (left, right), strict=True):
             if file.parent in self.written:
                 require_folder(file.parent)
-            write_atomically(file, encode_picture(Picture(pixels), ".png", name=str(file)))
+            write_atomically(file, encode_image(RgbImage(pixels), ".png", name=str(file)))
             self.written.add(file.parent)

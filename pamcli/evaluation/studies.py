@@ -19,7 +19,7 @@ from pamcli.evaluation.regions import range_regions
 from pamcli.evaluation.report_charts import CurveChart
 from pamcli.evaluation.results import Column, Table, Value, text_columns
 from pamcli.evaluation.run import MeasuredSet
-from pamcli.imaging.resize import imresize_to, nearest
+from pamcli.imaging.resize import imresize_to, resize_nearest
 
 STUDIES = ("resolution", "range")
 """resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by ground-truth range and
@@ -92,7 +92,9 @@ def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], E
         sides = [max(16, round(side * factor)) for side in (width, height)]
         left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
         found = method.disparity(left, right)
-        back = nearest(found.disparity, width, height).astype(np.float32) * np.float32(width / sides[0])
+        back = resize_nearest(found.disparity, width, height).astype(np.float32) * np.float32(
+            width / sides[0]
+        )
         return Estimate(back, seconds=found.seconds, of_network=True)
 
     return estimate

@@ -30,8 +30,8 @@ from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.methods import Method, Watch, watched
-from pamcli.files.atomic import replacing
-from pamcli.files.finding import counted, listed
+from pamcli.files.atomic import replace_atomically
+from pamcli.files.paths import join_names, pluralize
 from pamcli.imaging.disparity_files import encode_disparity
 
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
@@ -114,15 +114,15 @@ def require_complete(rules: Rules, names: Iterable[str]) -> None:
     kind = rules.kind
     given = [name.rpartition("/")[2] for name in names]
     if repeated := sorted({name for name in given if given.count(name) > 1}):
-        raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
+        raise InputError(f"two pictures for one file of a {kind} submission: {join_names(repeated)}")
     if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
-        raise InputError(f"{counted(len(strange), 'picture')} not of {kind}: {listed(strange)}")
+        raise InputError(f"{pluralize(len(strange), 'picture')} not of {kind}: {join_names(strange)}")
     # Training scenes alone if allowed and no test scene is given, else all scenes.
     alone = rules.training and not set(given) & set(rules.test)
     wanted = rules.training if alone else (*rules.training, *rules.test)
     if missing := [name for name in wanted if name not in set(given)]:
         raise InputError(
-            f"incomplete for {kind}: {counted(len(missing), 'picture')} missing: {listed(missing)}"
+            f"incomplete for {kind}: {pluralize(len(missing), 'picture')} missing: {join_names(missing)}"
         )
 
 
@@ -162,7 +162,7 @@ def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Esti
     written: list[str] = []
     files: list[str] = []
     saturated = 0
-    with replacing(path) as temporary:
+    with replace_atomically(path) as temporary:
         with zipfile.ZipFile(temporary, "x") as archive:
             for sample, found in results:
                 name = sample.rpartition("/")[2]

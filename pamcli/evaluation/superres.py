@@ -22,7 +22,7 @@ from pamcli.evaluation.superres_metrics import (
     SuperresSummary,
     superres_pair,
 )
-from pamcli.imaging.degrading import Degradation
+from pamcli.imaging.degradation import Degradation
 
 BICUBIC = "bicubic"
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pamcli.errors import OutputError, UsageError
-from pamcli.files.finding import shown
+from pamcli.files.paths import quote
 
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or write to another disk"),
@@ -30,7 +30,7 @@ def check_writable(path: Path) -> None:
 
     To be asked before the work is done; nothing is made.
     """
-    with writing(path), suppress(FileNotFoundError, NotADirectoryError):
+    with report_write_errors(path), suppress(FileNotFoundError, NotADirectoryError):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
@@ -41,10 +41,12 @@ def check_writable(path: Path) -> None:
     while not os.path.lexists(folder):
         folder = folder.parent
     if not folder.is_dir():
-        raise explained(path, NotADirectoryError())
+        raise convert_os_error(path, NotADirectoryError())
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    with writing(path):  # os.access knows nothing of folders such as /proc, in which no file can be made
+        raise convert_os_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    with report_write_errors(
+        path
+    ):  # os.access knows nothing of folders such as /proc, in which no file can be made
         descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
         os.close(descriptor)
         os.unlink(trial)
@@ -82,7 +84,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             if (held := _HELD.pop(path, None)) is not None:
                 os.close(held)
             return
-        with replacing(path) as temporary:
+        with replace_atomically(path) as temporary:
             # Not tempfile.mkstemp: its 0600 would outlive the rename, while here the umask decides.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             with open(os.open(temporary, flags, 0o666), "wb") as stream:
@@ -90,11 +92,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     except ValueError as error:  # a NUL character in the path
         raise OutputError(f"cannot write {str(path)!r}: {error}") from error
     except OSError as error:
-        raise explained(path, error) from error
+        raise convert_os_error(path, error) from error
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_atomically(path: Path) -> Iterator[Path]:
     """A new name beside `path`, which is renamed to it when all went well, and removed when not.
 
     A symbolic link is followed, missing parent folders are made. Raises OutputError.
@@ -102,7 +104,7 @@ def replacing(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     # Its length does not grow with the target's, which may already be as long as a name can be.
     temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
-    with writing(path):
+    with report_write_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -113,17 +115,17 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
-class GoneError(OutputError):
+class FolderGoneError(OutputError):
     """A folder has gone, and with it results of this run."""
 
 
 def require_folder(folder: Path, holds: str = ".") -> None:
     """Raise GoneError where a folder that held results, and this one among them, is not there."""
     if not (folder / holds).exists():
-        raise GoneError(f"the folder {folder} is gone, and results of this run with it", "begin anew")
+        raise FolderGoneError(f"the folder {folder} is gone, and results of this run with it", "begin anew")
 
 
-def explained(path: Path, error: OSError) -> OutputError:
+def convert_os_error(path: Path, error: OSError) -> OutputError:
     """What is wrong with writing to a path, in plain words and with what to do about it."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return OutputError(
@@ -134,16 +136,16 @@ def explained(path: Path, error: OSError) -> OutputError:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def report_write_errors(path: Path) -> Iterator[None]:
     """Turns an OSError into an OutputError that names the path."""
     try:
         yield
     except OSError as error:
-        raise explained(path, error) from error
+        raise convert_os_error(path, error) from error
 
 
 @contextmanager
-def owned(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Make the folder and keep other processes that ask for it out; goes again where it is left empty.
 
     The lock is the operating system's, on the folder itself: it ends with its holder, however that ends, and
@@ -151,9 +153,9 @@ def owned(folder: Path) -> Iterator[None]:
     Raises UsageError: another process has it, it is a file; OutputError: it cannot be made.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{shown(folder)} is a file", "name a folder")
+        raise UsageError(f"{quote(folder)} is a file", "name a folder")
     made = not folder.exists()
-    with writing(folder):
+    with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(folder)
     try:
@@ -178,7 +180,7 @@ def _locked(folder: Path) -> int | None:
     except BlockingIOError:
         inode = os.fstat(descriptor).st_ino
         os.close(descriptor)
-        said = f"another process{_holder(inode)} is writing into {shown(folder)}"
+        said = f"another process{_holder(inode)} is writing into {quote(folder)}"
         raise UsageError(said, "wait for it, or name another folder") from None
     except OSError:  # a file system without locks
         os.close(descriptor)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
-from pamcli.files.finding import listed, shown
-from pamcli.files.pairing import PairName, is_template
+from pamcli.files.pairing import PairPaths, is_template
+from pamcli.files.paths import join_names, quote
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
@@ -55,7 +55,7 @@ class OutputPlan(NamedTuple):
     """File of each kind, by the kind's name; `{}` stands for the key of a pair."""
     format_suffix: str | None = None
 
-    def paths(self, pair: PairName) -> dict[str, Path]:
+    def paths(self, pair: PairPaths) -> dict[str, Path]:
         """Path of every result of one pair, by the names of the kinds, the main one first.
 
         The third column of a pair list stands in for the main option. Raises UsageError where its suffix
@@ -71,30 +71,30 @@ class OutputPlan(NamedTuple):
             if name in paths:
                 continue
             if pair.key is None:
-                said = f"{at}{shown(pair.left)} lies above the folder whose paths results mirror"
+                said = f"{at}{quote(pair.left)} lies above the folder whose paths results mirror"
                 raise UsageError(said, "`root` DIR names one that holds all pictures of the list")
             paths[name] = Path(template.replace("{}", pair.key))
         if not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 
-    def check(self, pairs: Iterable[PairName], read: Iterable[str | Path] = ()) -> None:
+    def check(self, pairs: Iterable[PairPaths], read: Iterable[str | Path] = ()) -> None:
         """Raise one UsageError for pairs without `paths`, or with `collisions`: the first five and a count.
 
-        read: as of `SeenPaths`.
+        read: as of `PathRegistry`.
         """
         unnamed: list[UsageError] = []
         bad: list[str] = []
-        seen = SeenPaths(pairs, read)
+        seen = PathRegistry(pairs, read)
         for pair in pairs:
             try:
                 bad += seen.collisions(pair, self.paths(pair))
             except UsageError as error:
                 unnamed.append(error)
         if unnamed:
-            raise UsageError(listed([error.message for error in unnamed], "; "), unnamed[0].hint)
+            raise UsageError(join_names([error.message for error in unnamed], "; "), unnamed[0].hint)
         if bad:
-            raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
+            raise UsageError(join_names(bad, "; "), "give the results other names, or another folder")
 
 
 def plan_outputs(
@@ -116,9 +116,9 @@ def plan_outputs(
         format_suffix = "." + format_name.lower().removeprefix(".")
         if format_suffix not in main.suffixes:
             names = ", ".join(suffix[1:] for suffix in main.suffixes)
-            raise UsageError(f"unknown format {shown(format_name)}", f"`format` takes {names}")
+            raise UsageError(f"unknown format {quote(format_name)}", f"`format` takes {names}")
     main_text = options[main]
-    main_folder = main_text if main_text and names_folder(main_text, batch) else None
+    main_folder = main_text if main_text and is_folder_name(main_text, batch) else None
     templates = {}
     for kind, text in options.items():
         asked = main_folder if text is None and kind.joins_main_folder else text
@@ -135,7 +135,7 @@ def plan_outputs(
     return OutputPlan(main, templates, format_suffix)
 
 
-def names_folder(text: str, batch: bool) -> bool:
+def is_folder_name(text: str, batch: bool) -> bool:
     """Whether the text of an output option means a folder."""
     if is_template(text):
         return False
@@ -147,12 +147,12 @@ def _template(kind: OutputKind, text: str, batch: bool, format_suffix: str | Non
         raise UsageError(f"{kind.option} names nothing", "give a file or a folder")
     if text == "-":
         raise UsageError(f"{kind.option} - is for one result of one pair", "give a file or a folder")
-    if names_folder(text, batch):
+    if is_folder_name(text, batch):
         if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):
-            raise UsageError(f"{kind.option} {shown(text)} is a file, not a folder")
+            raise UsageError(f"{kind.option} {quote(text)} is a file, not a folder")
         return os.path.join(text, f"{{}}{kind.folder_tag}{format_suffix or kind.suffixes[0]}")
     if batch and not is_template(text):
-        said = f"{kind.option} {shown(text)} is one file for many pairs"
+        said = f"{kind.option} {quote(text)} is one file for many pairs"
         raise UsageError(said, f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/")
     _check_suffix(kind, text, format_suffix if is_main else None)
     return text
@@ -162,23 +162,23 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
     """what: how to call the name in messages, by default by the option that gave it."""
     suffix = os.path.splitext(text)[1].lower()
     if suffix not in kind.suffixes:
-        has = f"the suffix {shown(suffix)}" if suffix else "no suffix"
+        has = f"the suffix {quote(suffix)}" if suffix else "no suffix"
         hint = None
         if is_template(text):
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif what is None and not suffix:
             hint = "a folder that does not exist yet needs a slash at its end"
-        said = f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}"
+        said = f"{what or kind.option} {quote(text)} has {has}: use {', '.join(kind.suffixes)}"
         raise UsageError(said, hint)
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
-        said = f"{what or kind.option} {shown(text)} contradicts the format {format_suffix[1:]}"
+        said = f"{what or kind.option} {quote(text)} contradicts the format {format_suffix[1:]}"
         raise UsageError(said, "drop one of them, the name or `format`")
 
 
-class SeenPaths:
+class PathRegistry:
     """Inputs and results so far of a batch, as hashes in memory: a million pairs take 150 MB."""
 
-    def __init__(self, known: Iterable[PairName] = (), read: Iterable[str | Path] = ()) -> None:
+    def __init__(self, known: Iterable[PairPaths] = (), read: Iterable[str | Path] = ()) -> None:
         """known: pairs to come. read: files that are inputs, too: lists, calibrations, weights."""
         self._known, self._added = known, 0
         self._real = lru_cache(FOLDERS)(os.path.realpath)
@@ -192,7 +192,7 @@ class SeenPaths:
                 if path is not None:
                     self._owner(self._place(path), 0)
 
-    def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
+    def collisions(self, pair: PairPaths, outputs: Mapping[str, Path]) -> list[str]:
         """List what the results of a pair would overwrite, and inputs that are results of others.
 
         Where there is nothing of the kind the pair is taken in. Of two pairs with one result the first is its
@@ -204,16 +204,16 @@ class SeenPaths:
         bad, own = [], dict[bytes, str]()
         for place, path in inputs.items():
             if owner := self._owner(place):
-                bad.append(f"{shown(path)} is a result of {self._name(owner)}")
+                bad.append(f"{quote(path)} is a result of {self._name(owner)}")
         for name, path in outputs.items():
             place = self._place(path)
             owner = self._owner(place)
             if place in inputs or owner == 0:
-                bad.append(f"{shown(path)} would overwrite an input")
+                bad.append(f"{quote(path)} would overwrite an input")
             elif place in own:
-                bad.append(f"{shown(path)} would be both {own[place]} and {name}")
+                bad.append(f"{quote(path)} would be both {own[place]} and {name}")
             elif owner:
-                bad.append(f"{shown(path)} would come from {self._name(owner)} and from {pair}")
+                bad.append(f"{quote(path)} would come from {self._name(owner)} and from {pair}")
             own[place] = name
         self._added += 1
         if not bad:
@@ -223,11 +223,11 @@ class SeenPaths:
                 self._owner(place, pair.line or self._added)
         return bad
 
-    def add(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
+    def add(self, pair: PairPaths, outputs: Mapping[str, Path]) -> None:
         """Take in one pair of a list; raises UsageError for its `collisions`."""
         if bad := self.collisions(pair, outputs):
             at = "" if pair.line is None else f"line {pair.line}: "
-            raise UsageError(f"{at}{listed(bad, '; ')}", "give the results other names")
+            raise UsageError(f"{at}{join_names(bad, '; ')}", "give the results other names")
 
     def _name(self, owner: int) -> str:
         """Name a pair by its line or its number, from 1."""
@@ -276,38 +276,38 @@ class SeenPaths:
 
 
 def check_collisions(
-    pairs: Iterable[PairName], outputs: Iterable[Mapping[str, Path]], read: Iterable[str | Path] = ()
+    pairs: Iterable[PairPaths], outputs: Iterable[Mapping[str, Path]], read: Iterable[str | Path] = ()
 ) -> None:
     """Raise UsageError where two results share a name or one would overwrite an input of any pair.
 
-    `outputs` are the paths of each pair's results; `read` as of `SeenPaths`. The first five cases are named,
-    with their count.
+    `outputs` are the paths of each pair's results; `read` as of `PathRegistry`. The first five cases are
+    named, with their count.
     """
-    seen = SeenPaths(pairs, read)
+    seen = PathRegistry(pairs, read)
     if bad := [text for both in zip(pairs, outputs, strict=True) for text in seen.collisions(*both)]:
-        raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
+        raise UsageError(join_names(bad, "; "), "give the results other names, or another folder")
 
 
-def check_beside(
-    path: Path, read: Sequence[str | Path], done: Iterable[tuple[PairName, Mapping[str, Path]]] = ()
+def check_extra_output(
+    path: Path, read: Sequence[str | Path], done: Iterable[tuple[PairPaths, Mapping[str, Path]]] = ()
 ) -> None:
     """Raise UsageError where one more file would overwrite an input or a result, by whatever name.
 
-    read: as of `SeenPaths`; done: pairs with their results.
+    read: as of `PathRegistry`; done: pairs with their results.
     """
-    seen = SeenPaths(read=read)
+    seen = PathRegistry(read=read)
     for pair, outputs in done:
         seen.collisions(pair, outputs)
-    if read and (bad := seen.collisions(PairName(Path(read[0]), None, None), {"one more": path})):
-        raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
+    if read and (bad := seen.collisions(PairPaths(Path(read[0]), None, None), {"one more": path})):
+        raise UsageError(join_names(bad, "; "), "give the results other names, or another folder")
 
 
-def require_apart(folders: Iterable[Path], read: Iterable[Path]) -> None:
+def check_separate_folders(folders: Iterable[Path], read: Iterable[Path]) -> None:
     """Raise UsageError where a file that is read lies in one of the folders that results go to."""
     written = {os.path.realpath(folder) for folder in folders}
     for path in read:
         if {os.path.realpath(path.parent), os.path.dirname(os.path.realpath(path))} & written:
-            where = f"{shown(path)}, which is read, lies where results would go"
+            where = f"{quote(path)}, which is read, lies where results would go"
             raise UsageError(where, "name another folder for them")
 
 
@@ -317,13 +317,13 @@ def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "`
     suffixes: those that it may have; none: any. option: what named it, for messages.
     """
     if suffixes and path.suffix.lower() not in suffixes:
-        raise UsageError(f"{option} {shown(path)} must end in {', '.join(suffixes)}".lstrip())
+        raise UsageError(f"{option} {quote(path)} must end in {', '.join(suffixes)}".lstrip())
     if os.path.isdir(path):
-        raise UsageError(f"{shown(path)} is a folder", "name a file")
+        raise UsageError(f"{quote(path)} is a folder", "name a file")
     if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+        raise UsageError(f"{quote(path)} exists already", "`overwrite` replaces it")
     if suffixes and os.path.islink(path) and Path(os.path.realpath(path)).suffix.lower() not in suffixes:
-        raise UsageError(f"{shown(path)} is a link to {shown(os.path.realpath(path))}", "name another file")
+        raise UsageError(f"{quote(path)} is a link to {quote(os.path.realpath(path))}", "name another file")
     check_writable(path)
 
 
@@ -341,7 +341,7 @@ def check_existing(
     if not existing:
         return
     if folders := [path for path in existing if os.path.isdir(path)]:
-        raise UsageError(f"a folder has the name of a result: {listed(folders)}")
+        raise UsageError(f"a folder has the name of a result: {join_names(folders)}")
     count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
     skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
-    raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces these{skipping}")
+    raise UsageError(f"{count} already: {join_names(existing)}", f"`overwrite` replaces these{skipping}")

@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files import finding
-from pamcli.files.finding import counted, listed, natural, require_file, shown
-from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
-from pamcli.files.unmatched import way_to_pair
+from pamcli.files.pairing_hints import suggest_pairing
+from pamcli.files.paths import (
+    check_regular,
+    join_names,
+    list_images,
+    list_images_by_stem,
+    match_template,
+    natural_key,
+    pluralize,
+    quote,
+    require_file,
+)
+from pamcli.files.suffixes import IMAGE_SUFFIXES, PACKED_SUFFIXES
 
 _PACKED = " and ".join(PACKED_SUFFIXES)
 STDIN = Path("-")
@@ -23,7 +32,7 @@ LONGEST_LINE = 3 * 4096
 never end."""
 
 
-class PairName(NamedTuple):
+class PairPaths(NamedTuple):
     """Two views that are wanted together, by name."""
 
     left: Path
@@ -43,13 +52,13 @@ class PairName(NamedTuple):
     def __str__(self) -> str:
         """How a message names this pair."""
         line = "" if self.line is None else f" (line {self.line})"
-        return shown(self.left) + (f", frame {self.frames[0]}" if self.frames else line)
+        return quote(self.left) + (f", frame {self.frames[0]}" if self.frames else line)
 
 
 class Pairing(NamedTuple):
     """The pairs that were found, in natural order of their keys, and the files without a partner."""
 
-    pairs: Collection[PairName]
+    pairs: Collection[PairPaths]
     unpaired: tuple[Path, ...] = ()
     batch: bool = True
     """False for one pair that was named by itself."""
@@ -69,8 +78,8 @@ def resolve_pairs(left: str, right: str) -> Pairing:
     if is_template(left) != is_template(right):
         lacking = right if is_template(left) else left
         raise UsageError(
-            f"only one of {shown(left)} and {shown(right)} contains {{}}",
-            f"put {{}} into {shown(lacking)} too: it stands for the same text on both sides",
+            f"only one of {quote(left)} and {quote(right)} contains {{}}",
+            f"put {{}} into {quote(lacking)} too: it stands for the same text on both sides",
         )
     if is_template(left):
         return pair_templates(left, right)
@@ -83,9 +92,9 @@ def resolve_pairs(left: str, right: str) -> Pairing:
             require_file(view)
     if folders:
         other = views[views[0] in folders]
-        said = f"{shown(folders[0])} is a folder and {shown(other)} is a file"
+        said = f"{quote(folders[0])} is a folder and {quote(other)} is a file"
         raise UsageError(said, "give two pictures, two folders or two templates with {}")
-    pair = PairName(*views, views[0].stem)
+    pair = PairPaths(*views, views[0].stem)
     _refuse_same_file([pair])
     return Pairing((pair,), batch=False)
 
@@ -96,17 +105,17 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     Raises UsageError where a folder holds two pictures of one stem, where no stem is in both folders, and
     for one file on both sides; InputError for a folder that cannot be read.
     """
-    left_by_stem, right_by_stem = finding.pictures_by_stem(lefts), finding.pictures_by_stem(rights)
+    left_by_stem, right_by_stem = list_images_by_stem(lefts), list_images_by_stem(rights)
     if os.path.samefile(lefts, rights):
-        said = f"both views would come from one folder, {shown(lefts)}"
+        said = f"both views would come from one folder, {quote(lefts)}"
         raise UsageError(said, "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'")
     both = left_by_stem.keys() & right_by_stem.keys()
     if not both:
         raise UsageError(
-            f"no picture in {shown(lefts)} ({len(left_by_stem)}) is called like one in {shown(rights)} "
-            f"({len(right_by_stem)}), suffixes aside: {shown(min(left_by_stem, key=natural))} and "
-            f"{shown(min(right_by_stem, key=natural))}, for example",
-            way_to_pair(left_by_stem.values(), right_by_stem.values()),
+            f"no picture in {quote(lefts)} ({len(left_by_stem)}) is called like one in {quote(rights)} "
+            f"({len(right_by_stem)}), suffixes aside: {quote(min(left_by_stem, key=natural_key))} and "
+            f"{quote(min(right_by_stem, key=natural_key))}, for example",
+            suggest_pairing(left_by_stem.values(), right_by_stem.values()),
         )
     return _pairing(left_by_stem, right_by_stem)
 
@@ -114,25 +123,25 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
 def pair_templates(left: str, right: str) -> Pairing:
     """Files whose names differ from each other as two templates do.
 
-    Every `{}` of both stands for one and the same text; what each finds, `files_by_text` says. Raises
+    Every `{}` of both stands for one and the same text; what each finds, `match_template` says. Raises
     UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
     """
     if Path(left) == Path(right):
-        raise UsageError(f"both templates are {shown(left)}", "name the left and the right view")
-    left_by_text, right_by_text = finding.files_by_text(left), finding.files_by_text(right)
+        raise UsageError(f"both templates are {quote(left)}", "name the left and the right view")
+    left_by_text, right_by_text = match_template(left), match_template(right)
     if not left_by_text.keys() & right_by_text.keys():
         raise UsageError(
-            f"no pair: {shown(left)} matches {counted(len(left_by_text), 'file')}, {shown(right)} matches "
-            f"{counted(len(right_by_text), 'file')}"
+            f"no pair: {quote(left)} matches {pluralize(len(left_by_text), 'file')}, {quote(right)} matches "
+            f"{pluralize(len(right_by_text), 'file')}"
             + (", none with the same text" if left_by_text and right_by_text else ""),
-            way_to_pair(left_by_text.values(), right_by_text.values())
+            suggest_pairing(left_by_text.values(), right_by_text.values())
             if left_by_text and right_by_text
             else "{} stands for the same text in both; check folders, suffixes and the rest of the names",
         )
     return _pairing(left_by_text, right_by_text)
 
 
-def hold_both_views(paths: Sequence[str]) -> bool:
+def are_packed(paths: Sequence[str]) -> bool:
     """Whether arguments are files that hold both views by their suffixes, or one folder, perhaps of such."""
     packed = 0
     for path in paths:
@@ -144,7 +153,7 @@ def resolve_packed(
     texts: Sequence[str],
     *,
     by_suffix: bool = False,
-    suffixes: tuple[str, ...] = PICTURE_SUFFIXES,
+    suffixes: tuple[str, ...] = IMAGE_SUFFIXES,
     root: Path | None = None,
 ) -> Pairing:
     """Pictures that hold both views, from files and folders.
@@ -160,10 +169,10 @@ def resolve_packed(
     alone: list[Path] = []
     for path in paths:
         if os.path.isdir(path):
-            inside = finding.pictures_in(path, suffixes)
+            inside = list_images(path, suffixes)
             packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
             if not packed:
-                said = f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do"
+                said = f"no picture in {quote(path)} says that it holds both views, as {_PACKED} do"
                 raise UsageError(said, "give a left and a right folder, or `packed` lr, rl, tb or bt")
             found += packed
             alone += [file for file in inside if file not in packed]
@@ -174,15 +183,15 @@ def resolve_packed(
         raise UsageError("no packed picture is given", "name files or folders")
     alone_in = os.path.dirname(os.path.abspath(found[0])) if len(paths) == 1 else os.getcwd()
     base = os.path.abspath(root or alone_in)
-    named = [PairName(path, None, _key_below(path, base)) for path in found]
-    pairs = sorted(named, key=lambda pair: natural(pair.key or ""))
+    named = [PairPaths(path, None, _key_below(path, base)) for path in found]
+    pairs = sorted(named, key=lambda pair: natural_key(pair.key or ""))
     return Pairing(tuple(pairs), tuple(alone), len(paths) > 1 or any(map(os.path.isdir, paths)))
 
 
 def require_all_paired(pairing: Pairing) -> None:
     """Raise UsageError where files have no partner, naming the first five and the count."""
     if alone := pairing.unpaired:
-        said = f"{counted(len(alone), 'file')} without a partner: {listed(alone)}"
+        said = f"{pluralize(len(alone), 'file')} without a partner: {join_names(alone)}"
         raise UsageError(
             said, "`skip_unpaired` leaves them out; `pairs` takes a list, for cameras that count differently"
         )
@@ -206,7 +215,7 @@ class PairList:
     def __contains__(self, pair: object) -> bool:
         return any(pair == each for each in self)
 
-    def __iter__(self) -> Iterator[PairName]:
+    def __iter__(self) -> Iterator[PairPaths]:
         with open_pair_list(self.path) as stream:
             for _, item in iter_pair_list(stream, self.nul, self.root, look=False):
                 if isinstance(item, PamError):
@@ -233,18 +242,18 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
                 if isinstance(item, PamError):
                     bad.append(item.message)
         except UsageError as error:
-            raise UsageError(f"{shown(path)}: {error.message}", error.hint) from None
+            raise UsageError(f"{quote(path)}: {error.message}", error.hint) from None
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
-        said = f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}"
+        said = f"{quote(path)}: {pluralize(len(bad), 'bad line')}: {join_names(bad, '; ')}"
         raise UsageError(said, f"a list holds {columns}, with paths relative to the current folder")
     if not count:
-        raise UsageError(f"the pair list {shown(path)} holds no pair")
+        raise UsageError(f"the pair list {quote(path)} holds no pair")
     return PairList(path, nul, root, count)
 
 
 @contextmanager
-def reading_stdin() -> Iterator[BinaryIO]:
+def open_stdin() -> Iterator[BinaryIO]:
     """Stdin, for a thread that may still be waiting for it when the program ends.
 
     Not sys.stdin itself: the interpreter closes that one at its end, and aborts where a thread reads from it.
@@ -263,22 +272,22 @@ def reading_stdin() -> Iterator[BinaryIO]:
 def open_pair_list(path: Path) -> Iterator[BinaryIO]:
     """A list's file, or stdin. Raises InputError where it cannot be read."""
     if path == STDIN:
-        with reading_stdin() as stdin:
+        with open_stdin() as stdin:
             yield stdin
         return
-    finding.check_regular(path)
+    check_regular(path)
     try:
         with open(path, "rb") as stream:
             if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise InputError(f"the pair list {shown(path)} is in UTF-16", "save it as UTF-8")
+                raise InputError(f"the pair list {quote(path)} is in UTF-16", "save it as UTF-8")
             yield stream
     except OSError as error:
-        raise InputError(f"the pair list {shown(path)} cannot be read: {error.strerror}") from None
+        raise InputError(f"the pair list {quote(path)} cannot be read: {error.strerror}") from None
 
 
 def iter_pair_list(
     stream: BinaryIO, nul: bool = False, root: Path | None = None, *, look: bool = True
-) -> Iterator[tuple[int, PairName | PamError]]:
+) -> Iterator[tuple[int, PairPaths | PamError]]:
     """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
 
     Each comes with its line, where it is bad as what is wrong with it; formats and keys as of
@@ -289,11 +298,11 @@ def iter_pair_list(
     for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
         if first and not nul and len(columns) == 1 and "\0" not in columns[0]:
             raise UsageError(
-                f"the list has one column: line {line} is {shown(columns[0])}",
+                f"the list has one column: line {line} is {quote(columns[0])}",
                 "a line is left<TAB>right[<TAB>output]; packed pictures are named as arguments",
             )
         first = False
-        item: PairName | PamError
+        item: PairPaths | PamError
         try:
             item = _listed_pair(columns, line, base, nul, look)
         except PamError as error:
@@ -337,19 +346,19 @@ def _nul_pairs(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
         yield line, columns
 
 
-def _listed_pair(columns: list[str], line: int, base: str, nul: bool, look: bool) -> PairName:
+def _listed_pair(columns: list[str], line: int, base: str, nul: bool, look: bool) -> PairPaths:
     if nul and len(columns) != 2:
         raise UsageError("a left picture without its right one")
     if any("\0" in column for column in columns):
         raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
-        said = f"{counted(len(columns), 'column')} instead of 2 or 3"
+        said = f"{pluralize(len(columns), 'column')} instead of 2 or 3"
         raise UsageError(said, "columns are separated by one tab")
     if "" in columns:
         raise UsageError(f"column {columns.index('') + 1} is empty")
     left, right = Path(columns[0]), Path(columns[1])
     output = Path(columns[2]) if len(columns) == 3 else None
-    pair = PairName(left, right, _key_below(left, base), output, line)
+    pair = PairPaths(left, right, _key_below(left, base), output, line)
     if look:
         require_file(left)
         require_file(right)
@@ -365,20 +374,20 @@ def _key_below(path: Path, base: str) -> str | None:
 
 
 def _pairing(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
-    both = sorted(lefts.keys() & rights.keys(), key=natural)
-    pairs = tuple(PairName(lefts[key], rights[key], key) for key in both)
+    both = sorted(lefts.keys() & rights.keys(), key=natural_key)
+    pairs = tuple(PairPaths(lefts[key], rights[key], key) for key in both)
     _refuse_same_file(pairs)
     # A right view can look like a left one: '{}.png' also finds what '{}_R.png' is meant for.
     used = {path for pair in pairs for path in (pair.left, pair.right)}
     alone = {path for path in (*lefts.values(), *rights.values()) if path not in used}
-    return Pairing(pairs, tuple(sorted(alone, key=lambda path: natural(str(path)))))
+    return Pairing(pairs, tuple(sorted(alone, key=lambda path: natural_key(str(path)))))
 
 
-def _refuse_same_file(pairs: Collection[PairName]) -> None:
-    same: list[PairName] = []
+def _refuse_same_file(pairs: Collection[PairPaths]) -> None:
+    same: list[PairPaths] = []
     for pair in pairs:
         if pair.right is not None and os.path.samefile(pair.left, pair.right):
             same.append(pair)
     if same:
-        names = listed(f"{shown(pair.left)} = {shown(pair.right or '')}" for pair in same)
+        names = join_names(f"{quote(pair.left)} = {quote(pair.right or '')}" for pair in same)
         raise UsageError(f"the same file on both sides: {names}", "give the left and the right view")

@@ -16,7 +16,7 @@ as the file says, which MPO and JPS do."""
 Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 """How both views are written as one picture; red-cyan: for glasses."""
 
-PICTURE_SUFFIXES = (
+IMAGE_SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm"),
     *PACKED_SUFFIXES,
 )
@@ -26,7 +26,7 @@ VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpe
 
 VIDEO_OUTPUT_SUFFIXES = (".mkv", ".mp4")  # videos that are written: lossless, and for people to watch
 
-PICTURE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
+IMAGE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import folders_below, shown
-from pamcli.files.guarded import open_source
-from pamcli.files.suffixes import PICTURE_SUFFIXES
+from pamcli.files.paths import quote, walk_folders
+from pamcli.files.safe_reading import open_source
+from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.imaging import png
-from pamcli.imaging.images import Picture, read_picture
-from pamcli.imaging.raster import decoding
+from pamcli.imaging.images import RgbImage, read_image
+from pamcli.imaging.raster import report_damage
 
 LARGEST_MEMBER = 1 << 30  # bytes, largest unpacked size of an image in an archive
 LARGEST_RATIO = 100
@@ -27,25 +27,25 @@ _OTHER_ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 
 @dataclass(frozen=True)
-class Location:
+class ImageLocation:
     """Location of an image: a file, or a member of a zip archive."""
 
     path: Path
     member: str | None = None
 
     def __str__(self) -> str:
-        return shown(self.path) + (f" ({shown(self.member)})" if self.member is not None else "")
+        return quote(self.path) + (f" ({quote(self.member)})" if self.member is not None else "")
 
-    def read(self) -> Picture:
+    def read(self) -> RgbImage:
         """Decode the image. Raises InputError if it is missing, damaged, truncated or not an image."""
         if self.member is None:
-            return read_picture(self.path)
+            return read_image(self.path)
         archive = _opened(self.path)
-        with decoding(str(self)), archive.open(self.member) as stream:
+        with report_damage(str(self)), archive.open(self.member) as stream:
             # Reading no more than the declared size limits memory; the last read verifies the checksum.
             data = stream.read(archive.getinfo(self.member).file_size)
             stream.read(1)
-        return read_picture(data, name=str(self))
+        return read_image(data, name=str(self))
 
     def size(self) -> tuple[int, int]:
         """Return (width, height), px, of a PNG from its header alone. Raises InputError as `read` does."""
@@ -53,7 +53,7 @@ class Location:
             with open_source(self.path, str(self)) as file:
                 head = file.read(24)
         else:
-            with decoding(str(self)), _opened(self.path).open(self.member) as stream:
+            with report_damage(str(self)), _opened(self.path).open(self.member) as stream:
                 head = stream.read(24)
         if head.startswith(png.SIGNATURE) and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
@@ -63,55 +63,55 @@ class Location:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundImage:
     """An image found below one of the given places."""
 
     folders: tuple[str, ...]
     """Folders and archives on the path to the image, without the given place itself."""
     name: str
     """File name with suffix."""
-    location: Location
+    location: ImageLocation
 
 
-def pictures_below(place: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Found]:
+def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[FoundImage]:
     """Return the images below a folder (archives included) or in one archive, sorted by name.
 
     Hidden files are skipped.
 
     Raises:
-        InputError: If `place` is neither, or an archive is damaged, encrypted or unsafe (see `members`).
+        InputError: If `place` is neither, or an archive is damaged, encrypted or unsafe (see `list_members`).
         UsageError: If there are only archives of other formats.
     """
     if place.is_file() and place.suffix.lower() == ".zip":
         return sorted(_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
     if not place.is_dir():
         what = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
-        raise InputError(f"{shown(place)} {what}", "give the folder or the archives with the pictures")
+        raise InputError(f"{quote(place)} {what}", "give the folder or the archives with the pictures")
     found, others = [], []
-    for below, folder, names in folders_below(place):
+    for below, folder, names in walk_folders(place):
         parts = tuple(filter(None, below.split("/")))
         for name in sorted(names):
             suffix = os.path.splitext(name)[1].lower()
             if suffix in suffixes:
-                found.append(Found(parts, name, Location(folder / name)))
+                found.append(FoundImage(parts, name, ImageLocation(folder / name)))
             elif suffix == ".zip" and (folder / name).is_file():
                 found += _in_archive(folder / name, (*parts, name), suffixes)
             elif suffix in _OTHER_ARCHIVES:
                 others.append(folder / name)
     if others and not found:
-        raise UsageError(f"{shown(others[0])} is an archive of a kind that is not read here", "unpack it")
+        raise UsageError(f"{quote(others[0])} is an archive of a kind that is not read here", "unpack it")
     return sorted(found, key=lambda found: (found.folders, found.name))
 
 
-def _in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[Found]:
-    for info in members(path):
+def _in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[FoundImage]:
+    for info in list_members(path):
         *parts, name = info.filename.replace("\\", "/").split("/")
         hidden = any(part.startswith(".") or part == "__MACOSX" for part in (*parts, name))
         if not hidden and os.path.splitext(name)[1].lower() in suffixes:
-            yield Found((*folders, *filter(None, parts)), name, Location(path, info.filename))
+            yield FoundImage((*folders, *filter(None, parts)), name, ImageLocation(path, info.filename))
 
 
-def members(path: Path) -> list[zipfile.ZipInfo]:
+def list_members(path: Path) -> list[zipfile.ZipInfo]:
     """Return the files in a zip archive without unpacking them.
 
     Raises InputError if the archive is damaged or encrypted, has absolute or parent paths, links or
@@ -121,18 +121,18 @@ def members(path: Path) -> list[zipfile.ZipInfo]:
     infos = _opened(path).infolist()
     harms = [*filter(None, map(_harm, infos))]
     if not harms and any(info.flag_bits & _ENCRYPTED for info in infos):
-        raise InputError(f"{shown(path)} is encrypted", "unpack it with its password first")
+        raise InputError(f"{quote(path)} is encrypted", "unpack it with its password first")
     if sum(info.compress_size for info in infos) > path.stat().st_size:
         harms.append("its members overlap")
     if harms:
         hint = "archives of pictures have nothing of the kind"
-        raise InputError(f"{shown(path)} is refused: {harms[0]}", hint)
+        raise InputError(f"{quote(path)} is refused: {harms[0]}", hint)
     return [info for info in infos if not info.is_dir()]
 
 
 def _harm(info: zipfile.ZipInfo) -> str | None:
     """Return why a member is unsafe, or None if it is safe."""
-    name, parts = shown(info.filename), info.filename.replace("\\", "/").split("/")
+    name, parts = quote(info.filename), info.filename.replace("\\", "/").split("/")
     if parts[0] == "" or re.match(r"[A-Za-z]:", info.filename):
         return f"the path of {name} in it is absolute"
     if ".." in parts:
@@ -149,7 +149,7 @@ def _harm(info: zipfile.ZipInfo) -> str | None:
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
-    with open_source(path, shown(path)):  # reports missing and unreadable files clearly
+    with open_source(path, quote(path)):  # reports missing and unreadable files clearly
         state = path.stat()
     return _kept_open(path, state.st_mtime_ns, state.st_size)
 
@@ -157,5 +157,5 @@ def _opened(path: Path) -> zipfile.ZipFile:
 @functools.lru_cache(maxsize=16)
 def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
     """Return a cached archive, as reading its directory again for each image would dominate the run time."""
-    with decoding(shown(path)):
+    with report_damage(quote(path)):
         return zipfile.ZipFile(path)

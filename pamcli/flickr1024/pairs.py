@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, listed, natural, shown
-from pamcli.files.guarded import read_text
-from pamcli.flickr1024.archives import Found, Location, pictures_below
+from pamcli.files.paths import join_names, natural_key, pluralize, quote
+from pamcli.files.safe_reading import read_text
+from pamcli.flickr1024.archives import FoundImage, ImageLocation, find_images
 
 LOG = logging.getLogger("pamcli")
 
@@ -29,8 +29,8 @@ class Pair:
     """Data set of the pair: "flickr1024", "middlebury" ..."""
     name: str
     """Unique within its source."""
-    left: Location
-    right: Location
+    left: ImageLocation
+    right: ImageLocation
     halved: bool = False
     """True if the images are first downscaled by 2, as the authors did with Middlebury."""
 
@@ -53,17 +53,17 @@ class Pairs:
         return Pairs(self.pairs + other.pairs, self.unpaired + other.unpaired, dict(counts))
 
 
-def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pairs:
+def find_published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pairs:
     """Return the pairs NAME_L, NAME_R below a folder or in a zip archive, nested or flat.
 
     A folder or archive on its path (Train, Validation.zip, Test_2) assigns an image to a split; otherwise it
     belongs to `split`. Pairs are named by the remaining folders and NAME. An unpacked image takes precedence
     over one in an archive. Raises InputError if there is no pair, if two pairs have one name, or as
-    `pictures_below` does.
+    `find_images` does.
     """
-    views: dict[str, dict[str, Found]] = {"_L": {}, "_R": {}}
+    views: dict[str, dict[str, FoundImage]] = {"_L": {}, "_R": {}}
     others: dict[str, set[str]] = {name: set() for name in SPLITS}
-    for found in pictures_below(place):
+    for found in find_images(place):
         stem = os.path.splitext(found.name)[0]
         side, stem = stem[-2:], stem[:-2]
         if side not in views or not stem:
@@ -81,50 +81,50 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
         both = [each for each in (views[side].get(name), found) if each is not None]
         unpacked = [each for each in both if each.location.member is None]
         if len(both) > 1 and len(unpacked) != 1:
-            said = f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}"
+            said = f"two pictures are both called {quote(name)}: {both[0].location} and {both[1].location}"
             raise InputError(said, "give the folder or the archive that is meant")
         views[side][name] = (unpacked or both)[0]
     lefts, rights = views["_L"], views["_R"]
-    names = sorted(lefts.keys() & rights.keys(), key=natural)
+    names = sorted(lefts.keys() & rights.keys(), key=natural_key)
     unpaired = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
     unpaired += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
     counts = {name: len(found) for name, found in others.items() if found}
     if not names and not unpaired:
         if counts:
-            there = listed([f"{count} of {name}" for name, count in counts.items()])
+            there = join_names([f"{count} of {name}" for name, count in counts.items()])
             hint = f"`split` {next(iter(counts))} takes those"
-            raise InputError(f"{shown(place)} holds no pair of the split {split}, but {there}", hint)
+            raise InputError(f"{quote(place)} holds no pair of the split {split}, but {there}", hint)
         raise InputError(
-            f"{shown(place)} holds no pair of pictures",
+            f"{quote(place)} holds no pair of pictures",
             "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in "
             "one; for other layouts give NAME:PATH, as in pairs:mine",
         )
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
-    return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural)), counts)
+    return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural_key)), counts)
 
 
-def selected(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[Pair, ...]:
+def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[Pair, ...]:
     """Return the pairs to cut patches from, and log the excluded ones.
 
-    The file `names` lists the wanted pairs, see `chosen`; None: all. Raises UsageError for images without a
-    counterpart, unless `skip_unpaired` is set, and as `chosen` does.
+    The file `names` lists the wanted pairs, see `filter_by_name`; None: all. Raises UsageError for images
+    without a counterpart, unless `skip_unpaired` is set, and as `filter_by_name` does.
     """
     if found.unpaired and not skip_unpaired:
         hint = "add what is missing, or go on without them: `skip_unpaired`"
-        raise UsageError(listed(found.unpaired, "; "), hint)
+        raise UsageError(join_names(found.unpaired, "; "), hint)
     for line in found.unpaired:
         LOG.warning("%s and is left out", line)
-    if others := [f"{counted(count, 'pair')} of {name}" for name, count in found.other_splits.items()]:
+    if others := [f"{pluralize(count, 'pair')} of {name}" for name, count in found.other_splits.items()]:
         several = sum(found.other_splits.values()) > 1
-        LOG.info(f"left as {'they are' if several else 'it is'}: {listed(others)} (`split`)")
+        LOG.info(f"left as {'they are' if several else 'it is'}: {join_names(others)} (`split`)")
     if names is None:
         return found.pairs
-    pairs = chosen(found.pairs, read_text(names).splitlines(), str(names))
-    LOG.info(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(names)}")
+    pairs = filter_by_name(found.pairs, read_text(names).splitlines(), str(names))
+    LOG.info(f"{len(pairs)} of {len(found.pairs)} pairs are in {quote(names)}")
     return pairs
 
 
-def chosen(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:
+def filter_by_name(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:
     """Return the listed pairs in their original order; a line is NAME or SOURCE/NAME, with * for any text.
 
     Empty lines and comments (#) are ignored. `file` names the list in messages. Raises UsageError if a line
@@ -144,9 +144,9 @@ def chosen(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair
             taken.append(pair)
     if unused := [line for line in wanted if line not in used]:
         raise UsageError(
-            f"{len(unused)} lines of {shown(file)} name no pair: {listed(unused)}",
-            f"pairs are called as in {listed([str(pair) for pair in pairs[:2]])}" if pairs else None,
+            f"{len(unused)} lines of {quote(file)} name no pair: {join_names(unused)}",
+            f"pairs are called as in {join_names([str(pair) for pair in pairs[:2]])}" if pairs else None,
         )
     if not taken:
-        raise UsageError(f"{shown(file)} names no pair", "a name a line")
+        raise UsageError(f"{quote(file)} names no pair", "a name a line")
     return tuple(taken)

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import counted, listed, shown
+from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.flickr1024 import stores
 from pamcli.flickr1024.pairs import LOG, Pair
-from pamcli.flickr1024.stores import Index, PackedPicture, StoreName, StorePaths
-from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, size_text, write_json
+from pamcli.flickr1024.resumable import Item, Request, ResumableWork, check_space, format_size, write_json
+from pamcli.flickr1024.stores import Index, StoredPair, StoreName, StorePaths
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
@@ -29,7 +29,7 @@ class PairItem(Item):
     """The work on one pair."""
 
     pair: Pair
-    picture: PackedPicture
+    picture: StoredPair
     scale: int
     store: StoreName
 
@@ -37,10 +37,10 @@ class PairItem(Item):
         """Return the checksums of the pair's patches."""
         found, picture, store = self.read_record(list[Sha256]), self.picture, self.folder / "store"
         if len(found) != picture.patches:
-            said = f"{shown(self.record)} is damaged: it has {len(found)} of {picture.patches} patches"
+            said = f"{quote(self.record)} is damaged: it has {len(found)} of {picture.patches} patches"
             raise InputError(said, "remove this file, and what it is about is done anew")
         if self.store == "packed":
-            end = picture.offset + stores.pixels_of(picture.width, picture.height, self.scale)
+            end = picture.offset + stores.count_bytes(picture.width, picture.height, self.scale)
             self.require(store / "pixels.npy", stores.HEADER + end)
         elif picture.patches:
             self.require(store / f"{picture.first + picture.patches - 1:06d}")
@@ -48,7 +48,7 @@ class PairItem(Item):
 
 
 @dataclass(frozen=True)
-class Plan(Unfinished[PairItem]):
+class Plan(ResumableWork[PairItem]):
     """A store to make: its location, its pairs and the finished part."""
 
     scale: int
@@ -68,7 +68,7 @@ class Plan(Unfinished[PairItem]):
         if self.store == "packed":
             there = (self.folder / "store" / "pixels.npy").exists()
             return manifest + (0 if there else self.pixels)
-        patch = stores.pixels_of(stores.WIDTH * self.scale, stores.HEIGHT * self.scale, self.scale)
+        patch = stores.count_bytes(stores.WIDTH * self.scale, stores.HEIGHT * self.scale, self.scale)
         return manifest + int(self.patches_left * (_PNG_SHARE * patch + _SLACK))
 
     @property
@@ -78,18 +78,18 @@ class Plan(Unfinished[PairItem]):
     def outlook(self) -> Iterator[str]:
         """Yield lines about the finished and the remaining work."""
         yield from super().outlook()
-        if self.finished:
+        if self.is_complete:
             return
-        made = f"{counted(self.patches, 'patch')} of {counted(len(self.items), 'pair')}"
-        yield f"{made}, about {size_text(self.needed)} to write"
+        made = f"{pluralize(self.patches, 'patch')} of {pluralize(len(self.items), 'pair')}"
+        yield f"{made}, about {format_size(self.needed)} to write"
         if small := sum(item.picture.patches == 0 for item in self.items):
-            yield f"too small for a patch: {counted(small, 'pair')}"
+            yield f"too small for a patch: {pluralize(small, 'pair')}"
 
     @property
     def pixels(self) -> int:
         """Bytes of all images."""
         last = self.items[-1].picture
-        return last.offset + stores.pixels_of(last.width, last.height, self.scale)
+        return last.offset + stores.count_bytes(last.width, last.height, self.scale)
 
 
 def plan_preparation(
@@ -116,7 +116,7 @@ def plan_preparation(
     named: dict[str, Pair] = {}
     for pair in pairs:
         if other := named.get(str(pair)):
-            said = f"two pairs are both called {shown(str(pair))}: {other.left} and {pair.left}"
+            said = f"two pairs are both called {quote(str(pair))}: {other.left} and {pair.left}"
             raise UsageError(said, "give one of the two places")
         named[str(pair)] = pair
     paths = StorePaths.of(out, scale, store)
@@ -134,14 +134,14 @@ def plan_preparation(
             pictures.append([str(pair), 0, 0])
             continue
         pictures.append([str(pair), *given])
-        width, height = stores.cut_size(*given, scale, pair.halved)
+        width, height = stores.compute_crop(*given, scale, pair.halved)
         if not (width and height):
-            LOG.warning(f"{shown(str(pair))} is too small for a patch: {given[0]} x {given[1]}")
+            LOG.warning(f"{quote(str(pair))} is too small for a patch: {given[0]} x {given[1]}")
             continue
-        count = len(stores.boxes(height // scale, width // scale))
-        picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
+        count = len(stores.list_corners(height // scale, width // scale))
+        picture = StoredPair(pair.source, pair.name, width, height, first, count, offset)
         items.append(PairItem(len(items) + 1, folder, pair, picture, scale, store))
-        first, offset = first + count, offset + stores.pixels_of(width, height, scale)
+        first, offset = first + count, offset + stores.count_bytes(width, height, scale)
     if first == 1:
         least = f"{(stores.WIDTH + 6) * scale} x {(stores.HEIGHT + 6) * scale} pixels"
         raise InputError(f"no picture is large enough for a patch: the smallest that is has {least}")
@@ -149,7 +149,7 @@ def plan_preparation(
     check_folder(out)
     work = (folder, paths.store, paths.index, request, tuple(items))
     plan = Plan(*work, scale, split, store, tuple(unreadable))
-    if not plan.finished:
+    if not plan.is_complete:
         check_space(paths.store, plan.needed, plan.patches_left * _PATCH_FILES if store == "folders" else 10)
     return plan
 
@@ -165,7 +165,7 @@ def carry_out(
     """
     for line in plan.outlook():
         LOG.info(line)
-    if plan.finished:
+    if plan.is_complete:
         return stores.read_index(plan.record)
     store = plan.begin()
     if plan.store == "packed":
@@ -194,7 +194,7 @@ def prepare_pair(item: PairItem) -> None:
         stores.write_pixels(item.folder / "store" / "pixels.npy", picture.offset, views)
     checksums = []
     for number, (row, column) in enumerate(picture.boxes(item.scale), start=picture.first):
-        patch = stores.patch_at(views, row, column)
+        patch = stores.cut_patch(views, row, column)
         checksums.append(patch.checksum())
         if item.store == "folders":
             stores.write_patch_folder(item.folder / "store" / f"{number:06d}", patch)
@@ -219,12 +219,12 @@ def _finish(plan: Plan, failed: Sequence[tuple[str, str]]) -> Index:
 def check_folder(out: Path) -> None:
     """Raise UsageError if an output folder is a file or contains files not written by pam."""
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{shown(out)} is a file", "name a folder")
+        raise UsageError(f"{quote(out)} is a file", "name a folder")
     results = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in stores.SCALES)]
     known = {"stereograms.csv", "stereograms.json", *results, *(f"{name}.unfinished" for name in results)}
     known |= {f"patches_x{scale}{suffix}" for scale in stores.SCALES for suffix in (".csv", ".json")}
     names = os.listdir(out) if out.exists() else []
     others = sorted(name for name in names if name not in known and name[0] != ".")
     if others:
-        said = f"{shown(out)} holds something else already: {listed(others)}"
+        said = f"{quote(out)} holds something else already: {join_names(others)}"
         raise UsageError(said, "name a new folder, or one that a run like this made")

@@ -19,10 +19,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.flickr1024.stereogram_views import SMALLEST_SIDE, Box, SetAside, find_views
+from pamcli.flickr1024.stereogram_views import SMALLEST_SIDE, Box, StereogramError, find_views
 from pamcli.imaging import matching
+from pamcli.imaging.left_right_order import weigh_order
 from pamcli.imaging.matching import Colours, Floats, Grey, Matches, Values
-from pamcli.imaging.view_order import weigh_order
 
 ViewingChoice = Literal["auto", "cross", "parallel"]
 """cross: the view on the left belongs to the right eye. parallel: it belongs to the left eye."""
@@ -76,7 +76,7 @@ class RowFit:
         zoom = self.zoom if abs(self.zoom) * size[0] / 2 > _STRAIGHT else 0.0
         whole = not any(angles) and not zoom and abs(self.offset - round(self.offset)) <= _STRAIGHT
         offset = round(self.offset) if whole else self.offset
-        return turned(size, angles[0]), turned(size, angles[1], zoom, offset)
+        return make_rotation_map(size, angles[0]), make_rotation_map(size, angles[1], zoom, offset)
 
 
 def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
@@ -97,14 +97,14 @@ def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
     return RowFit(offset, rotation, zoom, second_rotation, inliers, residual)
 
 
-def turned(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float = 0.0) -> Floats:
+def make_rotation_map(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float = 0.0) -> Floats:
     """Return the map (2, 3) from rectified pixels (x, y, 1) to a view rotated by `angle` radians."""
     middle = np.array([(size[1] - 1) / 2, (size[0] - 1) / 2])
     turn = (1 + zoom) * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     return np.concatenate([turn, (middle - turn @ middle + [0, offset])[:, None]], axis=1)
 
 
-def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
+def warp_view(view: NDArray[Any], places: Floats) -> NDArray[Any]:
     """Return the view (H, W, 3) resampled (bicubic) at places @ (x, y, 1) for each new pixel."""
     import cv2
 
@@ -153,7 +153,7 @@ def rectify_stereogram(
         infinity: Distance of the farthest object; "auto" detects it.
 
     Raises:
-        SetAside: If the image is not usable or its layout cannot be detected.
+        StereogramError: If the image is not usable or its layout cannot be detected.
         ValueError: If the array has another shape or type.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
@@ -166,41 +166,45 @@ def rectify_stereogram(
     fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
     if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
         agree = 0 if fit is None else int(fit.inliers.sum())
-        raise SetAside(f"its halves do not show the same: of {len(matches)} places {agree} match")
+        raise StereogramError(f"its halves do not show the same: of {len(matches)} places {agree} match")
     angle = np.rad2deg(np.abs(fit.angles).max())
     if abs(fit.offset) > MOST_OFFSET * size[0]:
         apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
-        raise SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
+        raise StereogramError(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
     if angle > MOST_ROTATION:
-        raise SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
+        raise StereogramError(
+            f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}"
+        )
     if fit.residual > MOST_RESIDUAL:
         off = f"{fit.residual:.1f} px off after turning and moving the views"
-        raise SetAside(f"its rows do not fit: matches are {off}")
+        raise StereogramError(f"its rows do not fit: matches are {off}")
     maps = fit.maps(size)
-    straight = [resampled(view, places) for view, places in zip(views, maps, strict=True)]
-    factor = matching.reduction(size, _AREA, _WIDTH)
-    small = [matching.reduced(view, factor) for view in straight]
-    greys = [matching.grey(view) for view in small]
+    straight = [warp_view(view, places) for view, places in zip(views, maps, strict=True)]
+    factor = matching.choose_downscaling(size, _AREA, _WIDTH)
+    small = [matching.downscale_to_uint8(view, factor) for view in straight]
+    greys = [matching.to_grey(view) for view in small]
     spare = _SPARE * size[1] / factor + 2
     nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
     match = matching.match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
     if match.first_seen.mean() < FEWEST_SEEN:
-        raise SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
+        raise StereogramError(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
 
     evidence = weigh_order(small[0], small[1], match)
     if layout == "auto" and evidence.certainty < SURE:
         guess = "parallel" if evidence.first_is_left else "cross-eye"
-        raise SetAside(f"the order of its views is unsure: {guess} is likelier with {evidence.certainty:.0%}")
+        raise StereogramError(
+            f"the order of its views is unsure: {guess} is likelier with {evidence.certainty:.0%}"
+        )
     first_is_left = evidence.first_is_left if layout == "auto" else layout == "parallel"
     left, right, sign = (0, 1, 1) if first_is_left else (1, 0, -1)
     disparity, seen = (match.first, match.first_seen) if first_is_left else (match.second, match.second_seen)
     trusted = factor * _trusted(sign * disparity, seen, greys[left])
     if len(trusted) < _FEWEST_TRUSTED:
-        raise SetAside("too little of it has texture to find its smallest disparity")
+        raise StereogramError("too little of it has texture to find its smallest disparity")
     low, high = (float(value) for value in np.percentile(trusted, (1, 99)))  # mostly wrong matches lie beyond
     reaches = _reaches_infinity(small[left], trusted, low, high) if infinity == "auto" else infinity
     if reaches is None:
-        raise SetAside("it does not show whether its farthest thing is infinitely far or near")
+        raise StereogramError("it does not show whether its farthest thing is infinitely far or near")
     shift = round((0 if reaches == "yes" else CLOSE) - low)  # a whole number avoids another resampling
     windows = _windows([maps[left], maps[right]], size, shift)
     middle_offset = fit.offset - fit.second_rotation * sign * float(np.median(trusted))
@@ -260,7 +264,7 @@ def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box
     height, width = (side // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
     if min(height, width) < SMALLEST_SIDE // MULTIPLE * MULTIPLE:
         area = f"{max(width, 0)} x {max(height, 0)} pixels"
-        raise SetAside(f"only {area} of its views are left after the shift by {shift}")
+        raise StereogramError(f"only {area} of its views are left after the shift by {shift}")
     top += (bottom - top - height) // 2  # keeps the centre
     start += (end - start - width) // 2
     left, right = (Box(top, top + height, start + move, start + move + width) for move in (0, shift))

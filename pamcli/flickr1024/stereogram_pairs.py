@@ -18,18 +18,18 @@ import pydantic
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import csv_text, shown
-from pamcli.files.stored import Number, Text, Whole, read_stored
-from pamcli.files.suffixes import PICTURE_SUFFIXES
-from pamcli.flickr1024.archives import Location, pictures_below
+from pamcli.files.json_files import Number, Text, Whole, load_json
+from pamcli.files.paths import escape_csv, quote
+from pamcli.files.suffixes import IMAGE_SUFFIXES
+from pamcli.flickr1024.archives import ImageLocation, find_images
 from pamcli.flickr1024.pairs import LOG
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
-from pamcli.flickr1024.stereogram_views import SetAside
-from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, write_json
+from pamcli.flickr1024.resumable import Item, Request, ResumableWork, check_space, write_json
+from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.png import encode_png
 
-SUFFIXES = (*(each for each in PICTURE_SUFFIXES if each != ".mpo"), ".jps", ".pns")
+SUFFIXES = (*(each for each in IMAGE_SUFFIXES if each != ".mpo"), ".jps", ".pns")
 """The last two are JPEG and PNG stereograms. An .mpo file stores its views one by one, so it is not one."""
 
 LARGER = 6  # estimated growth from JPEG, WebP or an archive to PNG
@@ -81,7 +81,7 @@ class StereogramItem(Item):
     """Path of the image below the given place."""
     name: str
     """Name of the pair."""
-    location: Location
+    location: ImageLocation
     options: Mapping[str, Any]
     """Options of `rectify_stereogram`."""
 
@@ -94,7 +94,7 @@ class StereogramItem(Item):
         return found
 
 
-StereogramPlan = Unfinished[StereogramItem]
+StereogramPlan = ResumableWork[StereogramItem]
 
 
 def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, Any]) -> StereogramPlan:
@@ -107,9 +107,9 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
         UsageError: If two results have one name, or the folder holds other files or options.
         OutputError: If there is no space or no permission.
     """
-    found = [picture for place in places for picture in pictures_below(place, SUFFIXES)]
+    found = [picture for place in places for picture in find_images(place, SUFFIXES)]
     if not found:
-        raise InputError(f"{shown(places[0])} holds no picture", "give the folder with the stereograms")
+        raise InputError(f"{quote(places[0])} holds no picture", "give the folder with the stereograms")
     folder = out / "pairs.unfinished"
     names: dict[str, str] = {}
     items: list[StereogramItem] = []
@@ -118,14 +118,14 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
         folders = [folder.removesuffix(".zip") for folder in picture.folders]
         name = "_".join((*folders, os.path.splitext(picture.name)[0]))
         if name in names:
-            both = f"{shown(names[name])} and {shown(path)}"
-            raise UsageError(f"{both} would both become {shown(name)}_L.png", "rename one of them")
+            both = f"{quote(names[name])} and {quote(path)}"
+            raise UsageError(f"{both} would both become {quote(name)}_L.png", "rename one of them")
         names[name] = path
         items.append(StereogramItem(len(items) + 1, folder, path, name, picture.location, options))
     request = Request(dict(options), [item.picture for item in items])
     check_folder(out)
-    plan = Unfinished(folder, out / "pairs", out / "stereograms.json", request, tuple(items))
-    if not plan.finished:
+    plan = ResumableWork(folder, out / "pairs", out / "stereograms.json", request, tuple(items))
+    if not plan.is_complete:
         files = {item.location.path for item in items if item.number not in plan.done}
         plain = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
         needed = sum(file.stat().st_size * (1 if file.suffix.lower() in plain else LARGER) for file in files)
@@ -155,7 +155,7 @@ def carry_out_stereograms(
         elif each.outcome == "damaged":
             damaged += 1
             LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", each.picture, each.reason)
-    if plan.finished:
+    if plan.is_complete:
         return outcomes
     if damaged and not skip_damaged:
         LOG.info(
@@ -168,8 +168,8 @@ def carry_out_stereograms(
 
 
 def _carried_out(plan: StereogramPlan, workers: int, advance: Callable[[], None]) -> tuple[Report, ...]:
-    if plan.finished:
-        return read_stored(Reports, plan.record, f"remove {shown(plan.target)} and begin anew").pictures
+    if plan.is_complete:
+        return load_json(Reports, plan.record, f"remove {quote(plan.target)} and begin anew").pictures
     plan.begin()
     failed = plan.carry_out(rectify, workers, advance)
     found = plan.results() | {
@@ -184,7 +184,7 @@ def _finish(plan: StereogramPlan, outcomes: Sequence[Report]) -> None:
     writer.writeheader()
     reports = [outcome.as_json() for outcome in outcomes]
     for report in reports:
-        writer.writerow({key: csv_text(it) if isinstance(it, str) else it for key, it in report.items()})
+        writer.writerow({key: escape_csv(it) if isinstance(it, str) else it for key, it in report.items()})
     encoded = table.getvalue().encode("utf-8", "surrogateescape")  # keeps names as they are on disk
     write_atomically(plan.record.with_suffix(".csv"), encoded)
     write_json(plan.record, {"pictures": reports, "job": vars(plan.request)})
@@ -195,7 +195,7 @@ def rectify(item: StereogramItem) -> None:
     """Rectify one stereogram and record the pair or the reason. Raises InputError if it cannot be read."""
     try:
         result = rectify_stereogram(item.location.read().pixels, **item.options)
-    except SetAside as why:
+    except StereogramError as why:
         item.mark(Report(item.picture, "set aside", str(why)).as_json())
         return
     height, width = result.left.shape[:2]

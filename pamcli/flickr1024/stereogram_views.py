@@ -25,7 +25,7 @@ SMALLEST_SIDE = 120  # px, smallest side of a view
 _Value = TypeVar("_Value", bound=np.generic)
 
 
-class SetAside(Exception):  # noqa: N818 - an expected result for some images of a folder, not an error
+class StereogramError(Exception):
     """An image that cannot be used; the message is the reason, a line without the name of the image."""
 
 
@@ -50,24 +50,28 @@ class Box:
 def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
     """Return the boxes of the left-hand and the right-hand view of an image (H, W, 3), both of one size.
 
-    Raises SetAside if it has no two views of similar, sufficient size.
+    Raises StereogramError if it has no two views of similar, sufficient size.
     """
     levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if min(whole.size) < 2:
-        raise SetAside("it is of one colour")
+        raise StereogramError("it is of one colour")
     if min(whole.size) < TINY:
-        raise SetAside("it is too small for two views")
+        raise StereogramError("it is too small for two views")
     halves = [((whole.left, end), (start, whole.right)) for end, start in _splits(levels, whole)]
     parted = [[_without_margins(levels, replace(whole, left=s, right=e)) for s, e in both] for both in halves]
     boxes = max(parted, key=_likeness)
     (height, width), (height_2, width_2) = boxes[0].size, boxes[1].size
     if _likeness(boxes) < _UNLIKE_SIZES:
         sizes = f"{width} x {height} and {width_2} x {height_2}"
-        raise SetAside(f"it is no side-by-side picture: its halves are {sizes} pixels without their margins")
+        raise StereogramError(
+            f"it is no side-by-side picture: its halves are {sizes} pixels without their margins"
+        )
     height, width = min(height, height_2), min(width, width_2)
     if min(height, width) < SMALLEST_SIDE:
-        raise SetAside(f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed")
+        raise StereogramError(
+            f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed"
+        )
     first, second = (Box(box.top, box.top + height, box.left, box.left + width) for box in boxes)
     return first, second
 

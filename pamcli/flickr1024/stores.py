@@ -40,15 +40,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from pamcli.errors import InputError
-from pamcli.files.atomic import write_atomically, writing
-from pamcli.files.finding import csv_text, shown
-from pamcli.files.guarded import open_source
-from pamcli.files.stored import Text, Whole, read_json, understood
+from pamcli.files.atomic import report_write_errors, write_atomically
+from pamcli.files.json_files import Text, Whole, check_json, read_json
+from pamcli.files.paths import escape_csv, quote
+from pamcli.files.safe_reading import open_source
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.unfinished import Request
-from pamcli.imaging.images import eight_bits
+from pamcli.flickr1024.resumable import Request
+from pamcli.imaging.images import to_uint8
 from pamcli.imaging.png import encode_png
-from pamcli.imaging.raster import decoding
+from pamcli.imaging.raster import report_damage
 from pamcli.imaging.resize import imresize
 
 HEIGHT, WIDTH = 30, 90  # px of low resolution, size of a patch
@@ -95,7 +95,7 @@ class Patch(NamedTuple):
         return digest.hexdigest()
 
 
-def boxes(height: int, width: int) -> list[tuple[int, int]]:
+def list_corners(height: int, width: int) -> list[tuple[int, int]]:
     """Return (row, column), from 0, of the top left pixel of every patch of a low-resolution image."""
     rows, columns = _places(height, width)
     return [(row, column) for row in rows for column in columns]
@@ -106,7 +106,7 @@ def _places(height: int, width: int) -> tuple[range, range]:
     return range(2, height - HEIGHT - 3, STRIDE), range(2, width - WIDTH - 3, STRIDE)
 
 
-def cut_size(width: int, height: int, scale: int, halved: bool) -> tuple[int, int]:
+def compute_crop(width: int, height: int, scale: int, halved: bool) -> tuple[int, int]:
     """Return the high-resolution (width, height) that is kept of an image of this size."""
     if halved:
         width, height = -(-width // 2), -(-height // 2)
@@ -115,7 +115,7 @@ def cut_size(width: int, height: int, scale: int, halved: bool) -> tuple[int, in
 
 def read_views(pair: Pair, scale: int) -> Views:
     """Read a pair as 8 bits and downscale it. Raises InputError if it is unreadable or its sizes differ."""
-    left, right = (eight_bits(location.read().pixels) for location in (pair.left, pair.right))
+    left, right = (to_uint8(location.read().pixels) for location in (pair.left, pair.right))
     if left.shape != right.shape:
         here, there = (f"{view.shape[1]} x {view.shape[0]}" for view in (right, left))
         raise InputError(f"{pair.right} is {here}, the left picture {pair.left} is {there}")
@@ -127,7 +127,7 @@ def read_views(pair: Pair, scale: int) -> Views:
     return Views(high, low.astype(np.uint8, copy=False))
 
 
-def patch_at(views: Views, row: int, column: int) -> Patch:
+def cut_patch(views: Views, row: int, column: int) -> Patch:
     """Return a copy of the patch with this top left pixel in low resolution."""
 
     def window(pixels: Pixels, scale: int) -> Pixels:
@@ -156,7 +156,7 @@ class StorePaths:
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
-class PackedPicture:
+class StoredPair:
     """A pair in a store: its location and its patches."""
 
     source: Text
@@ -171,8 +171,8 @@ class PackedPicture:
     """Offset of its first pixel in the packed file (also set for folders)."""
 
     def boxes(self, scale: int) -> list[tuple[int, int]]:
-        """Return the top left corners of its patches in low resolution; see `boxes`."""
-        return boxes(self.height // scale, self.width // scale)
+        """Return the top left corners of its patches in low resolution; see `list_corners`."""
+        return list_corners(self.height // scale, self.width // scale)
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Index:
 
     scale: Whole
     split: Text
-    pictures: tuple[PackedPicture, ...]
+    pictures: tuple[StoredPair, ...]
     job: Request
     """Options and images that the store was made from."""
     left_out: tuple[tuple[Text, Text], ...] = ()
@@ -196,10 +196,10 @@ class Index:
             size = picture.width, picture.height
             rows, columns = _places(picture.height // self.scale, picture.width // self.scale)
             if any(side % self.scale for side in size) or picture.patches != len(rows) * len(columns):
-                raise ValueError(f"{shown(picture.name)} has not the patches of a picture of its size")
+                raise ValueError(f"{quote(picture.name)} has not the patches of a picture of its size")
             if picture.first < number or picture.offset < offset:
-                raise ValueError(f"{shown(picture.name)} begins where the pair before it has not ended")
-            number, offset = picture.first + picture.patches, picture.offset + pixels_of(*size, self.scale)
+                raise ValueError(f"{quote(picture.name)} begins where the pair before it has not ended")
+            number, offset = picture.first + picture.patches, picture.offset + count_bytes(*size, self.scale)
             names.add((picture.source, picture.name))
         if len(names) < len(self.pictures):
             raise ValueError("two of its pairs have one name")
@@ -243,11 +243,11 @@ def read_index(path: Path) -> Index:
     found = read_json(path, ANEW)
     version = found.get("format") if isinstance(found, dict) else None
     if isinstance(version, int) and version > FORMAT:
-        raise InputError(f"{shown(path)} was written by a later version of pam", "update pam")
-    return understood(Index, found, path, ANEW)
+        raise InputError(f"{quote(path)} was written by a later version of pam", "update pam")
+    return check_json(Index, found, path, ANEW)
 
 
-def pixels_of(width: int, height: int, scale: int) -> int:
+def count_bytes(width: int, height: int, scale: int) -> int:
     """Return the bytes of a pair: both images in both resolutions."""
     return 6 * (width * height + (width // scale) * (height // scale))
 
@@ -255,7 +255,7 @@ def pixels_of(width: int, height: int, scale: int) -> int:
 def write_patch_folder(folder: Path, patch: Patch) -> None:
     """Write one patch as a folder in the authors' layout. Raises OutputError."""
     if folder.exists():  # possibly left incomplete by a killed run
-        with writing(folder):
+        with report_write_errors(folder):
             shutil.rmtree(folder)
     for name, pixels in zip(VIEW_FILES, patch, strict=True):
         write_atomically(folder / name, encode_png(pixels))
@@ -266,7 +266,7 @@ def allocate(path: Path, count: int) -> None:
     if path.exists() and path.stat().st_size == HEADER + count:
         return
     array = {"descr": "|u1", "fortran_order": False, "shape": (count,)}
-    with writing(path):
+    with report_write_errors(path):
         try:
             with open(path, "wb") as stream:
                 np.lib.format.write_array_header_1_0(stream, array)
@@ -283,7 +283,7 @@ def allocate(path: Path, count: int) -> None:
 
 def write_pixels(path: Path, offset: int, views: Views) -> None:
     """Write a pair at its offset. Raises OutputError."""
-    with writing(path), open(path, "r+b") as stream:
+    with report_write_errors(path), open(path, "r+b") as stream:
         stream.seek(HEADER + offset)
         stream.write(np.ascontiguousarray(views.high).data)
         stream.write(np.ascontiguousarray(views.low).data)
@@ -293,18 +293,18 @@ def write_pixels(path: Path, offset: int, views: Views) -> None:
 
 def open_pixels(path: Path) -> Pixels:
     """Return all pixels, mapped into memory. Raises InputError if the file is missing or damaged."""
-    with open_source(path, shown(path)), decoding(shown(path)):
+    with open_source(path, quote(path)), report_damage(quote(path)):
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 1:
-        raise InputError(f"{shown(path)} holds no pixels")
+        raise InputError(f"{quote(path)} holds no pixels")
     return np.asarray(pixels)
 
 
-def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
+def get_views(pixels: Pixels, picture: StoredPair, scale: int) -> Views:
     """Return a pair within the mapped pixels; nothing is read before it is accessed."""
     height, width = picture.height, picture.width
     middle = picture.offset + 6 * width * height
-    end = picture.offset + pixels_of(width, height, scale)
+    end = picture.offset + count_bytes(width, height, scale)
     high = pixels[picture.offset : middle].reshape(height, 2, width, 3)
     low = pixels[middle:end].reshape(height // scale, 2, width // scale, 3)
     return Views(high, low)
@@ -319,7 +319,7 @@ def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
         places = enumerate(picture.boxes(index.scale), start=picture.first)
         for (number, (row, column)), checksum in zip(places, sums, strict=True):
             name = f"{number:06d}"
-            names = map(csv_text, (picture.source, picture.name))
+            names = map(escape_csv, (picture.source, picture.name))
             writer.writerow([name, *names, row, column, HEIGHT, WIDTH, checksum])
     return out.getvalue().encode("utf-8", "surrogateescape")  # names need not be UTF-8
 
@@ -330,6 +330,6 @@ def read_checksums(path: Path) -> dict[str, str]:
         with open(path, newline="", encoding="utf-8", errors="surrogateescape") as stream:
             return {line["patch"]: line["sha256"] for line in csv.DictReader(stream)}
     except OSError as error:
-        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
+        raise InputError(f"cannot read {quote(path)}: {error.strerror}") from None
     except (KeyError, ValueError, csv.Error):
-        raise InputError(f"{shown(path)} is no list of patches") from None
+        raise InputError(f"{quote(path)} is no list of patches") from None

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pamcli.imaging.jpeg_views import nearest_quality
+from pamcli.imaging.jpeg_views import find_nearest_quality
 
 if TYPE_CHECKING:
-    from pamcli.imaging.images import Picture
+    from pamcli.imaging.images import RgbImage
 
 LEAST_QUALITY = 92
 """Images of a lower JPEG quality are upscaled better by the weights for cameras: at 90, but not at 95."""
@@ -33,18 +33,18 @@ _BY_CHANCE = 4 / np.sqrt(2)  # 4 deviations of such a mean over N random values,
 _LINES = 256  # rows, and columns, used to locate the grid of squares
 
 
-def camera_fault(picture: Picture) -> str | None:
+def detect_camera_fault(picture: RgbImage) -> str | None:
     """Return the camera fault that super-resolution has to undo, or None if nothing is detected."""
     if picture.jpeg_quality is not None and picture.jpeg_quality < LEAST_QUALITY:
         return f"JPEG quality {picture.jpeg_quality}"
-    before = traced_quality(picture.pixels)
+    before = detect_jpeg_quality(picture.pixels)
     if before is not None and before < LEAST_QUALITY:
         return f"traces of JPEG quality {before}"
-    noise = noise_level(picture.pixels)
+    noise = measure_noise(picture.pixels)
     return f"noise of {noise:.0f} levels of 255" if noise >= LEAST_NOISE else None
 
 
-def traced_quality(pixels: np.ndarray) -> int | None:
+def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
     """Return the JPEG quality (1 to 100) with which an image (H, W, 3), uint8 or uint16, was once saved.
 
     JPEG coefficients are multiples of their divisors, which shows in pixels of any file format, also after
@@ -66,7 +66,7 @@ def traced_quality(pixels: np.ndarray) -> int | None:
         found = {place: step for place, step in steps.items() if step is not None}
         if len(found) >= _LEAST_FOUND:
             places = [_SQUARE * down + across for down, across in found]
-            return nearest_quality(sum(found.values()), places)
+            return find_nearest_quality(sum(found.values()), places)
     return None
 
 
@@ -92,7 +92,7 @@ def _step(values: np.ndarray) -> int | None:
     return int(_STEPS[best]) if regular[best] > 0 else None
 
 
-def noise_level(pixels: np.ndarray) -> float:
+def measure_noise(pixels: np.ndarray) -> float:
     """Return the standard deviation of white noise (levels of 255) in an image (H, W, 3), uint8 or uint16.
 
     It is that of green's second differences in the flattest squares; 0 for dark, bright or tiny images.

@@ -46,12 +46,12 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
     # No NaN may reach the conversion to integers.
     values = np.where(known, disparity, np.float32(low))
     steps = (np.clip(values, low, high) - low) * (255 / max(high - low, 1e-9))
-    pixels = color_table()[np.rint(steps).astype(np.uint8)]
+    pixels = get_color_table()[np.rint(steps).astype(np.uint8)]
     pixels[~known] = 0
     return pixels
 
 
 @cache
-def color_table() -> np.ndarray:
+def get_color_table() -> np.ndarray:
     """Return the colours from far to near, (256, 3) uint8 RGB, in perceptually equal steps."""
     return np.frombuffer(base64.b64decode(_TABLE), np.uint8).reshape(256, 3)

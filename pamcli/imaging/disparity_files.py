@@ -21,11 +21,16 @@ import numpy as np
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.guarded import npy_header, open_source
 from pamcli.files.outputs import Encoded, check_new_file
+from pamcli.files.safe_reading import open_source, read_npy_header
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, quiet
+from pamcli.imaging.raster import (
+    DEFAULT_MAX_PIXELS,
+    check_size,
+    ignore_header_warnings,
+    report_damage,
+)
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16
@@ -61,10 +66,10 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
     return Encoded(_encode_floats(values, suffix, DISPARITY_SUFFIXES, "disparity in pixels"))
 
 
-def as_stored(disparity: np.ndarray, suffix: str) -> np.ndarray:
+def quantize_disparity(disparity: np.ndarray, suffix: str) -> np.ndarray:
     """Return what `read_disparity` reads from a file of `encode_disparity`: (H, W) float32, NaN = unknown."""
     if suffix.lower() == ".png":
-        return from_levels(_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
+        return decode_levels(_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
     return np.where(np.isfinite(disparity), disparity, np.float32(np.nan)).astype(np.float32)
 
 
@@ -98,7 +103,7 @@ def read_disparity(
 
     >>> truth = pamcli.read_disparity("disparity.pfm")
 
-    Negative disparities are kept. `disparity_units.read_measured` also detects other markers and wrong units.
+    Negative disparities are kept. `read_disparity_file` also detects other markers and wrong units.
 
     Args:
         path: File to read.
@@ -114,7 +119,7 @@ def read_disparity(
         InputError: If the file is unreadable, malformed, has several channels or integers without a known
             scale.
     """
-    return in_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)
+    return convert_to_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)
 
 
 def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
@@ -131,12 +136,12 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
         return read(stream, str(path), max_pixels)
 
 
-def in_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarray:
+def convert_to_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarray:
     """Convert the numbers of a file to float32 px, NaN = unknown. Raises the errors of `read_disparity`."""
     if scale is not None and not 1e-6 <= abs(scale) <= 1e6:
         said = f"`scale` {scale:g} is no number of units per pixel"
         raise UsageError(said, "as in 256 for KITTI's PNG; negative numbers change the sign")
-    units = default_scale(numbers.dtype, path) if scale is None else scale
+    units = get_default_scale(numbers.dtype, path) if scale is None else scale
     with np.errstate(over="ignore"):  # float64 beyond float32 becomes inf, hence unknown
         disparity = numbers.astype(np.float32) / np.float32(units)
     if path.suffix.lower() == ".png":
@@ -145,7 +150,7 @@ def in_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarra
     return np.asarray(disparity, np.float32)
 
 
-def default_scale(dtype: np.dtype[Any], path: Path) -> float:
+def get_default_scale(dtype: np.dtype[Any], path: Path) -> float:
     """Return the units per pixel for numbers of a type. Raises InputError if they are ambiguous."""
     if dtype.kind == "f":
         return 1.0
@@ -271,7 +276,7 @@ def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     return samples[..., 0]
 
 
-def from_levels(levels: np.ndarray) -> np.ndarray:
+def decode_levels(levels: np.ndarray) -> np.ndarray:
     """Convert 16-bit grey levels (H, W) to disparities, float32, px; 0 becomes NaN (unknown)."""
     units = levels.astype(np.float32)
     return np.where(units > 0, units / PNG_UNITS_PER_PIXEL, np.float32(np.nan))
@@ -279,8 +284,8 @@ def from_levels(levels: np.ndarray) -> np.ndarray:
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     # Reading the header separately avoids numpy.load, which allocates any claimed size.
-    with decoding(name), quiet():
-        shape, fortran_order, dtype = npy_header(stream)
+    with report_damage(name), ignore_header_warnings():
+        shape, fortran_order, dtype = read_npy_header(stream)
     if dtype.kind not in "fiu":
         raise InputError(f"{name} holds {dtype}; disparities are numbers")
     if len(shape) != 2:

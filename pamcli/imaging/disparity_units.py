@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.disparity_files import default_scale, in_pixels, read_numbers
+from pamcli.imaging.disparity_files import convert_to_pixels, get_default_scale, read_numbers
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
 
 Disparities = NDArray[np.float32]
@@ -36,7 +36,7 @@ LEAST, MOST = 5.0, 1.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class DisparityFile:
     """A disparity map (H, W), float32, px, NaN = unknown."""
 
     disparity: Disparities
@@ -45,28 +45,28 @@ class Measured:
     warnings: list[str]
 
 
-def read_measured(
+def read_disparity_file(
     path: Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
-) -> Measured:
+) -> DisparityFile:
     """Read a disparity file of any program, with markers of missing values as unknown.
 
     Markers are 0, and the lowest value if many pixels have it (-1, or OpenCV's lowest disparity minus one).
     The arguments and errors are those of `read_disparity`.
     """
     numbers = read_numbers(path, max_pixels)
-    disparity, said = in_pixels(numbers, path, scale), []
-    marker = no_measurement(disparity)
+    disparity, said = convert_to_pixels(numbers, path, scale), []
+    marker = find_missing_marker(disparity)
     if marker is not None:
         marked = disparity == np.float32(marker)
         said.append(f"{100 * marked.mean():.2g} % of the pixels hold {marker:g} px and count as not measured")
         disparity[marked] = np.nan
-    units = default_scale(numbers.dtype, path) if scale is None else scale
-    if scale is None and (doubt := implausible(disparity, units)):
+    units = get_default_scale(numbers.dtype, path) if scale is None else scale
+    if scale is None and (doubt := find_unit_problem(disparity, units)):
         said.append(doubt)
-    return Measured(disparity, units, said)
+    return DisparityFile(disparity, units, said)
 
 
-def no_measurement(disparity: Disparities) -> float | None:
+def find_missing_marker(disparity: Disparities) -> float | None:
     """Return the marker (px) of missing values, or None if there is none."""
     known = disparity[np.isfinite(disparity)]
     if not known.size:
@@ -83,7 +83,7 @@ def no_measurement(disparity: Disparities) -> float | None:
     return lowest if alone and lowest % 1 == 0 and rest.mean() > 0.5 else None
 
 
-def implausible(disparity: Disparities, stored: float) -> str | None:
+def find_unit_problem(disparity: Disparities, stored: float) -> str | None:
     """Return why `stored` units per pixel are probably wrong and which scale fits, or None if plausible."""
     known = disparity[np.isfinite(disparity)]
     if not known.size:
@@ -103,14 +103,14 @@ def implausible(disparity: Disparities, stored: float) -> str | None:
     return f"disparities of {low:.3g} to {high:.3g} px are implausible in an image {width} px wide, {hint}"
 
 
-def unit_of(factor: float) -> float:
+def round_to_known_unit(factor: float) -> float:
     """Return the units per pixel for a measured factor."""
     near = min((0.25, 0.5, 1, 2, 4, 8, *UNITS), key=lambda unit: abs(np.log(abs(factor) / unit)))
     close = abs(abs(factor) / near - 1) <= CLOSE
     return float(np.copysign(near if close else float(f"{abs(factor):.3g}"), factor))
 
 
-def constant_factor(found: Disparities, truth: Disparities) -> float | None:
+def measure_scale_factor(found: Disparities, truth: Disparities) -> float | None:
     """Return the constant factor (negative for negative maps) to the ground truth (H, W), px, or None."""
     with np.errstate(invalid="ignore", divide="ignore"):
         both = (truth > 0) & np.isfinite(truth) & np.isfinite(found)

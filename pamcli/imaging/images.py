@@ -15,12 +15,18 @@ from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import video_error
-from pamcli.files.guarded import open_source
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.paths import video_error
+from pamcli.files.safe_reading import open_source
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, raster, tiff
-from pamcli.imaging.jpeg_views import JPEG, jpeg_quality, mpo_views
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, quiet
+from pamcli.imaging.jpeg_views import JPEG, estimate_jpeg_quality, split_mpo
+from pamcli.imaging.raster import (
+    DEFAULT_MAX_PIXELS,
+    Raster,
+    check_size,
+    ignore_header_warnings,
+    report_damage,
+)
 from pamcli.imaging.webp import read_webp
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
@@ -31,7 +37,7 @@ _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 
 
 @dataclass(frozen=True)
-class Picture:
+class RgbImage:
     """An image in upright orientation, with its metadata."""
 
     pixels: np.ndarray
@@ -50,12 +56,12 @@ class Picture:
     """Quality (1 to 100) of a JPEG file, according to its quantisation; None for other formats."""
 
 
-def read_picture(
+def read_image(
     source: str | Path | bytes, *, max_pixels: int | None = DEFAULT_MAX_PIXELS, name: str | None = None
-) -> Picture:
+) -> RgbImage:
     """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content.
 
-    >>> left = pamcli.read_picture("left.png").pixels
+    >>> left = pamcli.read_image("left.png").pixels
 
     PNG, TIFF and grey PGM keep 16 bits; other formats have 8. CMYK is converted to RGB without colour
     management. A JPEG with several images (a preview, a gain map) yields the first.
@@ -74,22 +80,22 @@ def read_picture(
     with open_source(source, name) as stream:
         magic = stream.read(3)
         stream.seek(0)
-        if magic == JPEG and mpo_views(stream, name, named_so=False):
+        if magic == JPEG and split_mpo(stream, name, named_so=False):
             raise InputError(f"{name} holds both views", "give it alone, in place of a left and a right one")
-        return decode_picture(stream, name, max_pixels)
+        return decode_image(stream, name, max_pixels)
 
 
-def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Picture:
-    """Read the image (in a JPEG, the first) at the start of a seekable stream; see `read_picture`."""
+def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImage:
+    """Read the image (in a JPEG, the first) at the start of a seekable stream; see `read_image`."""
     magic = stream.read(16)
     stream.seek(0)
     decoded = _reader(magic, name)(stream, name, max_pixels)
-    orientation = decoded.orientation or raster.exif_orientation(decoded.exif)
-    samples = raster.upright(decoded.samples, orientation)
+    orientation = decoded.orientation or raster.read_orientation(decoded.exif)
+    samples = raster.apply_orientation(decoded.samples, orientation)
     channels = samples.shape[2]
     grey = channels <= 2
     color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
-    return Picture(
+    return RgbImage(
         pixels=np.ascontiguousarray(color),
         alpha=np.ascontiguousarray(samples[..., -1]) if channels in (2, 4) else None,
         grey=grey,
@@ -100,7 +106,7 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
     )
 
 
-def eight_bits(pixels: np.ndarray) -> np.ndarray:
+def to_uint8(pixels: np.ndarray) -> np.ndarray:
     """Convert uint16 to uint8 with rounding (65535 becomes 255); uint8 stays unchanged."""
     if pixels.dtype == np.uint16:
         pixels = (pixels.astype(np.uint32) + 128) // 257
@@ -110,16 +116,16 @@ def eight_bits(pixels: np.ndarray) -> np.ndarray:
 def check_encodable(
     suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str, quality: int | None = None
 ) -> None:
-    """Check before any work that `encode_picture` can write such an image to the file `name`.
+    """Check before any work that `encode_image` can write such an image to the file `name`.
 
     `suffix` is ".png", ".tif", ".jpg" ..., `bits` 8 or 16, `quality` None if not set. Raises UsageError if
     the suffix is unknown, the format does not support 16 bits, alpha or this quality, or a side is too large.
     """
     suffix = suffix.lower()
     hint = "take .png or .tif"
-    if suffix not in PICTURE_OUTPUT_SUFFIXES:
+    if suffix not in IMAGE_OUTPUT_SUFFIXES:
         said = f"cannot write {name}: {suffix or 'no suffix'} is not a picture format"
-        raise UsageError(said, f"take one of {', '.join(PICTURE_OUTPUT_SUFFIXES)}")
+        raise UsageError(said, f"take one of {', '.join(IMAGE_OUTPUT_SUFFIXES)}")
     if bits > 8 and suffix in (".jpg", ".jpeg", ".webp"):
         raise UsageError(f"cannot write {name}: the input has 16 bits a channel, {suffix} has 8", hint)
     if alpha and suffix in (".jpg", ".jpeg"):
@@ -132,19 +138,19 @@ def check_encodable(
         raise UsageError(said, hint)
 
 
-def write_picture(path: Path, pixels: np.ndarray) -> None:
+def write_image(path: Path, pixels: np.ndarray) -> None:
     """Write (H, W, 3) RGB as an image in the format of its suffix. Raises UsageError, OutputError."""
-    write_atomically(path, encode_picture(Picture(pixels), path.suffix, name=str(path)))
+    write_atomically(path, encode_image(RgbImage(pixels), path.suffix, name=str(path)))
 
 
-def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | None = None) -> bytes:
+def encode_image(picture: RgbImage, suffix: str, *, name: str, quality: int | None = None) -> bytes:
     """Return the bytes of an image file, upright, with depth, alpha, ICC profile, EXIF and greyness kept.
 
     Grey images are written as the mean of their channels; PNG and TIFF are lossless.
 
     Args:
         picture: Image to encode.
-        suffix: One of `PICTURE_OUTPUT_SUFFIXES`, in upper or lower case.
+        suffix: One of `IMAGE_OUTPUT_SUFFIXES`, in upper or lower case.
         name: File name for messages.
         quality: Quality of JPEG and WebP, 1 to 100; None: lossless WebP, JPEG at 95. JPEG is never
             subsampled.
@@ -166,7 +172,7 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
     samples = color if alpha is None else np.concatenate([color, alpha[..., None]], axis=2)
     if samples.shape[2] == 1:
         samples = samples[..., 0]
-    exif = raster.kept_exif(picture.exif, width, height)
+    exif = raster.update_exif(picture.exif, width, height)
     if suffix == ".png":
         return png.encode_png(samples, picture.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
@@ -218,8 +224,8 @@ def _reader(magic: bytes, name: str) -> _Reader:
 def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     # Image.open (also used by imageio) would try every format and has a global pixel limit, so the plugin's
     # own class is used.
-    with decoding(name):
-        with quiet():
+    with report_damage(name):
+        with ignore_header_warnings():
             image = plugin(stream)
         check_size(*image.size, name, max_pixels)
         largest = image.tile[0].args[-1] if isinstance(image.tile[0].args, tuple) else None
@@ -231,15 +237,15 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
             samples = np.array(image.convert(mode))  # copied, as Pillow's memory is read-only
-        quality = jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
+        quality = estimate_jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
     return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
 
 
 def try_formats() -> tuple[str, ...]:
     """Write and read each image format in memory, and return their suffixes. Raises InputError on failure."""
     ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
-    for suffix in PICTURE_OUTPUT_SUFFIXES:
-        read = read_picture(encode_picture(Picture(ramp), suffix, name=suffix), name=suffix).pixels
+    for suffix in IMAGE_OUTPUT_SUFFIXES:
+        read = read_image(encode_image(RgbImage(ramp), suffix, name=suffix), name=suffix).pixels
         if read.shape != ramp.shape:
             raise InputError(f"a picture as {suffix} comes back as {read.shape}")
-    return tuple(PICTURE_OUTPUT_SUFFIXES)
+    return tuple(IMAGE_OUTPUT_SUFFIXES)

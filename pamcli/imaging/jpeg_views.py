@@ -9,7 +9,7 @@ from PIL.MpoImagePlugin import MpoImageFile
 
 from pamcli.errors import InputError
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.raster import decoding, quiet
+from pamcli.imaging.raster import ignore_header_warnings, report_damage
 
 JPEG = b"\xff\xd8\xff"
 """First bytes of a JPEG file."""
@@ -18,7 +18,7 @@ _THUMBNAIL = "Large Thumbnail"
 _SAY_HOW = "say how it holds both views: `packed` lr, rl, tb or bt"
 
 
-def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
+def split_mpo(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
     """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
 
     The stream is left at its start. Phones store previews and gain maps in the same way, so only entries
@@ -26,7 +26,7 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
     """
     if not _is_jpeg(stream):
         return []
-    with decoding(name), quiet():
+    with report_damage(name), ignore_header_warnings():
         image = JpegImageFile(stream)
         if "mp" not in image.info:
             stream.seek(0)
@@ -59,11 +59,11 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
     return views
 
 
-def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
+def read_jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
     """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997)."""
     descriptor = None
     if _is_jpeg(stream):
-        with decoding(name), quiet():
+        with report_damage(name), ignore_header_warnings():
             segments = dict(JpegImageFile(stream).applist)
         stream.seek(0)
         found = segments.get("APP3", b"")
@@ -98,12 +98,12 @@ LUMINANCE = (
 )
 
 
-def jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
+def estimate_jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
     """Return the libjpeg quality (1 to 100) with the nearest luminance table, or None without table 0."""
-    return nearest_quality(sum(tables[0])) if 0 in tables else None
+    return find_nearest_quality(sum(tables[0])) if 0 in tables else None
 
 
-def nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
+def find_nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
     """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `given`."""
     sums = {
         quality: sum(luminance_table(quality)[place] for place in places) for quality in range(100, 0, -1)

@@ -54,12 +54,12 @@ class DenseMatch:
     second_seen: NDArray[np.bool_]
 
 
-def reduction(shape: tuple[int, ...], area: int, width: int) -> int:
+def choose_downscaling(shape: tuple[int, ...], area: int, width: int) -> int:
     """Return the smallest whole factor that downscales (H, W, ...) to at most an area and a width."""
     return max(1, -(-shape[1] // width), int(np.ceil(np.sqrt(shape[0] * shape[1] / area))))
 
 
-def reduced(view: NDArray[Any], factor: int) -> Colours:
+def downscale_to_uint8(view: NDArray[Any], factor: int) -> Colours:
     """Downscale (H, W, ...) uint8 or uint16 (its levels stretched) to uint8 by a whole factor, as means."""
     import cv2
 
@@ -73,7 +73,7 @@ def reduced(view: NDArray[Any], factor: int) -> Colours:
     return np.ascontiguousarray(small, dtype=np.uint8)
 
 
-def grey(view: Colours) -> Grey:
+def to_grey(view: Colours) -> Grey:
     import cv2
 
     return np.asarray(cv2.cvtColor(view, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
@@ -127,10 +127,10 @@ def find_matches(
     """
     import cv2
 
-    factor = reduction(first.shape, AREA, 500)
+    factor = choose_downscaling(first.shape, AREA, 500)
     at = to = np.zeros((0, 2))
     if min(first.shape[:2]) >= 2 * _HALF * factor:
-        views = [grey(reduced(first, factor)), grey(reduced(second, factor))]
+        views = [to_grey(downscale_to_uint8(first, factor)), to_grey(downscale_to_uint8(second, factor))]
         if enlarge > 1:
             size = (enlarge * first.shape[1], enlarge * first.shape[0])
             views = [np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_CUBIC)) for view in views]
@@ -159,8 +159,8 @@ def refine_matches(
         score = cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED)
         _, best, _, (column, row) = cv2.minMaxLoc(score)
         if best >= _GOOD and 0 < row < 2 * reach and 0 < column < 2 * reach:
-            right = there_x + column - reach + peak(score[row, column - 1 : column + 2])
-            below = there_y + row - reach + peak(score[row - 1 : row + 2, column])
+            right = there_x + column - reach + interpolate_peak(score[row, column - 1 : column + 2])
+            below = there_y + row - reach + interpolate_peak(score[row - 1 : row + 2, column])
             rows.append((x, y, x - right, below - y))
     return Matches(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
@@ -172,7 +172,7 @@ def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
     return view[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
 
 
-def peak(three: NDArray[Any]) -> float:
+def interpolate_peak(three: NDArray[Any]) -> float:
     """Return the vertex, in [-0.5, 0.5] from the middle, of the parabola through three values."""
     before, at, after = map(float, three)
     curve = before - 2 * at + after
@@ -186,7 +186,7 @@ def match_densely(first: Grey, second: Grey, low: int, high: int) -> DenseMatch:
     return DenseMatch(one, two, _consistent(one, two, -1), _consistent(two, one, 1))
 
 
-def agreed_disparity(left: Grey, right: Grey, most: int) -> Values:
+def match_reliably(left: Grey, right: Grey, most: int) -> Values:
     """Return the disparities (px) of a rectified pair (H, W) where block matching is reliable, else NaN.
 
     Disparities are searched up to `most`. A match is reliable if it is clearly the best, agrees in both

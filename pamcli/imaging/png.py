@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import Raster, check_size, decoding
+from pamcli.imaging.raster import Raster, check_size, report_damage
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -31,7 +31,7 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     pixels = [SIGNATURE]
     icc_profile = None
     exif = b""
-    with decoding(name):
+    with report_damage(name):
         stream.seek(len(SIGNATURE))
         for kind, data in _chunks(stream):
             if kind == b"IHDR":

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.imaging.left_right_order import weigh_order
 from pamcli.imaging.matching import (
     Matches,
+    choose_downscaling,
+    downscale_to_uint8,
     find_matches,
-    grey,
     match_densely,
-    reduced,
-    reduction,
     refine_matches,
+    to_grey,
 )
-from pamcli.imaging.view_order import weigh_order
 
 REACH = 0.4, 0.1
 """Largest distance of a match across and down, as a part of the width and of the longer side."""
@@ -91,7 +91,7 @@ class PairCheck:
     """(N,) disparities of the matches, px."""
 
     @property
-    def exchanged(self) -> bool:
+    def is_exchanged(self) -> bool:
         """True if the left image is the right view."""
         return self.order < -ORDER_LOG_ODDS
 
@@ -109,7 +109,7 @@ class PairCheck:
                 Problem("cameras", text, "`vertical` matches such a pair, the upper camera's image first")
             ]
         found = []
-        if self.exchanged:
+        if self.is_exchanged:
             text = f"the views look exchanged (median disparity {self.median_disparity:.1f} px)"
             do = "swap the two arguments; of a packed image, `packed` rl instead of lr, or bt instead of tb"
             found.append(Problem("left and right", text, do))
@@ -159,7 +159,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
         return PairCheck(identical=True)
     height, width = left.shape[:2]
     across, down = REACH[0] * width, REACH[1] * max(height, width)
-    found, measured, factor = measured_matches(left, right, (across, down), most)
+    found, measured, factor = measure_matches(left, right, (across, down), most)
     offset = float(np.median(measured.dy)) if len(measured) else 0.0
     alike = int(np.count_nonzero(np.abs(measured.dy - offset) <= ALIKE))
     enough = len(measured) >= ENOUGH_MATCHES or (alike >= ENOUGH_ALIKE and alike > 0.6 * len(measured))
@@ -191,7 +191,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     )
 
 
-def measured_matches(
+def measure_matches(
     left: NDArray[np.generic], right: NDArray[np.generic], reach: tuple[float, float], most: int
 ) -> tuple[Matches, Matches, int]:
     """Return all matches, those measured at full size, and the downscaling factor; see `find_matches`."""
@@ -209,7 +209,7 @@ def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int
     """Return True if columns agree, and rows differ from place to place as disparities do."""
     height, width = left.shape[:2]
     reach = REACH[1] * max(height, width), REACH[0] * height
-    _, found, _ = measured_matches(left, right, reach, most)
+    _, found, _ = measure_matches(left, right, reach, most)
     if len(found) < UPRIGHT_MATCHES or float(np.median(np.abs(found.disparity))) > UPRIGHT_ERROR:
         return False
     good = found.take(np.abs(found.disparity) < 2 * UPRIGHT_ERROR)
@@ -223,8 +223,8 @@ def _order(
     left: NDArray[np.generic], right: NDArray[np.generic], offset: float, disparity: NDArray[np.float64]
 ) -> float:
     """Return the log-odds that the first image is the left one, given row offset and disparities (px)."""
-    factor = reduction(left.shape, 120_000, 480)
-    one, two = reduced(left, factor), reduced(right, factor)
+    factor = choose_downscaling(left.shape, 120_000, 480)
+    one, two = downscale_to_uint8(left, factor), downscale_to_uint8(right, factor)
     two = np.roll(two, -round(offset / factor), axis=0)
     low, middle, high = np.quantile(disparity, (0.02, 0.5, 0.98)) / factor
     move, width = round(float(middle)), one.shape[1]
@@ -232,15 +232,15 @@ def _order(
     if min(one.shape[:2]) < SMALLEST:
         return 0.0
     reach = int(low) - move - SLACK, int(high) - move + SLACK
-    return weigh_order(one, two, match_densely(grey(one), grey(two), *reach)).log_odds
+    return weigh_order(one, two, match_densely(to_grey(one), to_grey(two), *reach)).log_odds
 
 
 def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
     """Return the share of consistent matches in small copies, or None if these are too small or plain."""
-    factor = reduction(left.shape, 60_000, 320)
+    factor = choose_downscaling(left.shape, 60_000, 320)
     if min(left.shape[:2]) < SMALL * factor:
         return None
-    one, two = (grey(reduced(view, factor)) for view in (left, right))
+    one, two = (to_grey(downscale_to_uint8(view, factor)) for view in (left, right))
     if min(float(view.std(axis=1).mean()) for view in (one, two)) < PLAIN:
         return None
     reach = int(0.3 * one.shape[1])

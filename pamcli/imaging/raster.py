@@ -36,7 +36,7 @@ _filter_lock = threading.Lock()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def ignore_header_warnings() -> Iterator[None]:
     """Silence warnings about headers: Pillow's about broken EXIF data, numpy's about Python 2 files.
 
     Warning filters are global, so this is held briefly and by one thread at a time. It names the modules, so
@@ -48,7 +48,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def decoding(name: str, what: str = "is damaged or truncated") -> Iterator[None]:
+def report_damage(name: str, what: str = "is damaged or truncated") -> Iterator[None]:
     """Convert any decoder error on a damaged file into an InputError with the name and the message `what`."""
     try:
         yield
@@ -75,22 +75,22 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
         )
 
 
-def exif_orientation(exif: bytes) -> int:
+def read_orientation(exif: bytes) -> int:
     """Return the orientation (1..8) in an EXIF block; 1 if it is missing or invalid."""
-    found = exif_notes(exif).get(ExifTags.Base.Orientation)
+    found = parse_exif(exif).get(ExifTags.Base.Orientation)
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
-def kept_exif(exif: bytes, width: int, height: int) -> bytes:
+def update_exif(exif: bytes, width: int, height: int) -> bytes:
     """Return the EXIF block for an upright image of another size, without thumbnail; empty if unreadable."""
     sizes = {
         None: ((ExifTags.Base.ImageWidth, width), (ExifTags.Base.ImageLength, height)),
         ExifTags.IFD.Exif: ((ExifTags.Base.ExifImageWidth, width), (ExifTags.Base.ExifImageHeight, height)),
         ExifTags.IFD.GPSInfo: (),  # must be read, or it would not be written
     }
-    notes = exif_notes(exif)
+    notes = parse_exif(exif)
     try:
-        with quiet():
+        with ignore_header_warnings():
             for directory, sides in sizes.items():
                 entries: MutableMapping[int, Any] = notes if directory is None else notes.get_ifd(directory)
                 entries.update({tag: side for tag, side in sides if tag in entries})
@@ -101,11 +101,11 @@ def kept_exif(exif: bytes, width: int, height: int) -> bytes:
         return b""
 
 
-def exif_notes(exif: bytes) -> Exif:
+def parse_exif(exif: bytes) -> Exif:
     """Return the readable part of an EXIF block; broken ones are common and do not affect the pixels."""
     notes = Exif()
     if exif:
-        with suppress(*BROKEN_EXIF), quiet():
+        with suppress(*BROKEN_EXIF), ignore_header_warnings():
             notes.load(b"Exif\0\0" + exif.removeprefix(b"Exif\0\0"))
     return notes
 
@@ -113,7 +113,7 @@ def exif_notes(exif: bytes) -> Exif:
 BROKEN_EXIF = (SyntaxError, ValueError, TypeError, KeyError, OSError, OverflowError, struct.error)
 
 
-def upright(samples: np.ndarray, orientation: int) -> np.ndarray:
+def apply_orientation(samples: np.ndarray, orientation: int) -> np.ndarray:
     """Apply an EXIF orientation to stored samples (H, W, ...); orientations 5..8 exchange H and W."""
     if orientation >= 5:
         samples = samples.swapaxes(0, 1)

@@ -41,7 +41,7 @@ def imresize_to(picture: Array, width: int, height: int) -> Array:
     return _resized(picture, (height, width), (height / picture.shape[0], width / picture.shape[1]))
 
 
-def nearest(array: Array, width: int, height: int) -> Array:
+def resize_nearest(array: Array, width: int, height: int) -> Array:
     """Return the nearest pixel of `array` for each pixel of the new size, the right one on a tie.
 
     Pixel centres are aligned. `array` is (H, W) or (H, W, C) of any type, the result (height, width[, C]).
@@ -55,7 +55,7 @@ def nearest(array: Array, width: int, height: int) -> Array:
     return np.asarray(array[rows[:, None], columns])
 
 
-def area_mean(picture: Array, width: int, height: int) -> Array:
+def resize_area(picture: Array, width: int, height: int) -> Array:
     """Downscale an image (H, W, C), uint8, uint16 or float32, by area means; integers are rounded."""
     import cv2
 

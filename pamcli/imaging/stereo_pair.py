@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.files.guarded import open_source
+from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
-from pamcli.imaging.images import Picture, decode_picture, read_picture
-from pamcli.imaging.jpeg_views import jps_layout, mpo_views
+from pamcli.imaging.images import RgbImage, decode_image, read_image
+from pamcli.imaging.jpeg_views import read_jps_layout, split_mpo
 from pamcli.imaging.resize import imresize_to
 
 RED_CYAN = "red-cyan"
@@ -25,8 +25,8 @@ OUTLIERS = 0.1, 99.9
 class StereoPair:
     """Two views of one size and orientation. Raises InputError if these differ."""
 
-    left: Picture
-    right: Picture
+    left: RgbImage
+    right: RgbImage
     name: str
     """Name of the pair in messages."""
     files: tuple[Path, ...] = ()
@@ -63,7 +63,7 @@ class StereoPair:
     def height(self) -> int:
         return int(self.left.pixels.shape[0])
 
-    def stretched(self) -> "StereoPair":
+    def stretch_contrast(self) -> "StereoPair":
         """Stretch 16-bit views of low contrast over all levels, both alike; others stay unchanged."""
         views = self.left.pixels, self.right.pixels
         if not self.left.pixels.dtype == self.right.pixels.dtype == np.uint16:
@@ -77,8 +77,8 @@ class StereoPair:
         )
         return replace(self, left=left, right=right, levels=(low, high))
 
-    def as_in_files(self, pixels: np.ndarray) -> np.ndarray:
-        """Convert 16-bit pixels of `stretched` views, or of results from them, to the levels of the files."""
+    def restore_levels(self, pixels: np.ndarray) -> np.ndarray:
+        """Convert 16-bit pixels of stretched views, or of results from them, to the levels of the files."""
         low, high = self.levels
         if self.levels == ALL_LEVELS:
             return pixels
@@ -91,8 +91,8 @@ def _spread(pixels: np.ndarray, low: int, high: int) -> np.ndarray:
 
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
-    """Read both views. Raises InputError as `read_picture` and `StereoPair` do."""
-    one, two = read_picture(left, max_pixels=max_pixels), read_picture(right, max_pixels=max_pixels)
+    """Read both views. Raises InputError as `read_image` and `StereoPair` do."""
+    one, two = read_image(left, max_pixels=max_pixels), read_image(right, max_pixels=max_pixels)
     return StereoPair(one, two, f"{left}, {right}", (left, right), same_size)
 
 
@@ -106,30 +106,30 @@ def read_packed_pair(
     split, or does not have this layout.
     """
     with open_source(source, name) as stream:
-        views = mpo_views(stream, name, named_so=layout == "auto")
+        views = split_mpo(stream, name, named_so=layout == "auto")
         if len(views) == 2:
             if layout not in ("auto", "lr", "rl"):
                 said = f"{name} holds two pictures, not one with both views"
-                raise InputError(said, f"leave out `packed` {layout}")
+                raise InputError(said, f"leave out `pack_views` {layout}")
             left, right = (
-                decode_picture(io.BytesIO(view), f"{name}, picture {number}", max_pixels)
+                decode_image(io.BytesIO(view), f"{name}, picture {number}", max_pixels)
                 for number, view in enumerate(views, 1)
             )
             return StereoPair(*((right, left) if layout == "rl" else (left, right)), name)
         if layout == "auto":
-            layout = jps_layout(stream, name, Path(name).suffix.lower() == JPS_SUFFIX)
-        picture = decode_picture(stream, name, max_pixels)
-    return halved(picture, layout, name)
+            layout = read_jps_layout(stream, name, Path(name).suffix.lower() == JPS_SUFFIX)
+        picture = decode_image(stream, name, max_pixels)
+    return split_packed(picture, layout, name)
 
 
-def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
+def split_packed(picture: RgbImage, layout: PackedLayout, name: str) -> StereoPair:
     """Split an image into its two views; `layout` is not `auto`. Raises InputError if it cannot be split."""
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     length = picture.pixels.shape[axis]
     if length % 2:
         said = f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved"
-        raise InputError(said, f"`packed` {layout} wants both views in one picture, equally large")
+        raise InputError(said, f"`pack_views` {layout} wants both views in one picture, equally large")
     height, width = picture.pixels.shape[:2]
 
     def parts(samples: np.ndarray) -> list[np.ndarray]:
@@ -142,13 +142,13 @@ def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
     return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)
 
 
-def packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:
+def compute_packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:
     """Return height and width of the image that holds two views of this size."""
     across, down = {"l": (2, 1), "r": (2, 1), "t": (1, 2), "b": (1, 2)}[packing[0]]
     return (height, width) if packing == RED_CYAN else (down * height, across * width)
 
 
-def packed(left: Picture, right: Picture, packing: Packing) -> Picture:
+def pack_views(left: RgbImage, right: RgbImage, packing: Packing) -> RgbImage:
     """Pack two views of one size into one image, with the profile and EXIF block of the left one.
 
     The result has 16 bits if one view does. A view without alpha is opaque if the other has alpha. Red-cyan
@@ -175,7 +175,7 @@ def packed(left: Picture, right: Picture, packing: Packing) -> Picture:
     return replace(left, pixels=pixels, alpha=alpha, grey=grey, icc_profile=profile)
 
 
-def _of_16_bits(view: Picture) -> Picture:
+def _of_16_bits(view: RgbImage) -> RgbImage:
     if view.pixels.dtype == np.uint16:
         return view
     deep = np.uint16(257)  # 255 becomes 65535

@@ -15,7 +15,14 @@ from PIL.Image import Exif
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import BROKEN_EXIF, Raster, check_size, decoding, exif_notes, quiet
+from pamcli.imaging.raster import (
+    BROKEN_EXIF,
+    Raster,
+    check_size,
+    ignore_header_warnings,
+    parse_exif,
+    report_damage,
+)
 
 SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -96,7 +103,7 @@ def encode_tiff(
     description: str | None = None,
 ) -> bytes:
     """Encode (H, W) uint8, uint16, float32 or (H, W, C) uint8, uint16; keep EXIF texts, camera and place."""
-    notes = exif_notes(exif)
+    notes = parse_exif(exif)
     found = ((tag.value, str(notes[tag]).encode("ascii", "replace")) for tag in _NOTES if tag in notes)
     channels = samples.shape[2] if samples.ndim == 3 else 1
     buffer = io.BytesIO()
@@ -133,7 +140,7 @@ def _with_directories(data: bytes, notes: Exif) -> bytes:
         directory.update(values)
         entries.append(bytearray(struct.pack("<HHII", tag, 4, 1, len(whole))))
         try:
-            with quiet():
+            with ignore_header_warnings():
                 whole += directory.tobytes(len(whole))
         except BROKEN_EXIF:
             return data
@@ -156,7 +163,7 @@ def _camera_notes(stream: BinaryIO) -> bytes:
     """Return the EXIF block of a TIFF as in other formats, or nothing if it cannot be read."""
     kept = Exif()
     try:
-        with quiet():
+        with ignore_header_warnings():
             found = Exif()
             stream.seek(0)
             found.load_from_fp(stream)
@@ -189,11 +196,11 @@ def _check_directories(stream: BinaryIO) -> None:
 
 @contextmanager
 def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
-    with decoding(name):
+    with report_damage(name):
         _check_directories(stream)
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    with decoding(name), tifffile.TiffFile(stream) as file:
+    with report_damage(name), tifffile.TiffFile(stream) as file:
         pages = [page for page in file.pages if not int(page.subfiletype) & (_REDUCED | _MASK)]
         page = pages[0] if pages else file.pages[0]
         check_size(page.imagewidth, page.imagelength, name, max_pixels)

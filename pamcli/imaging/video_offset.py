@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
+from pamcli.files.paths import quote
 from pamcli.imaging.videos import Video
 
 LOOKED_AT = 600  # largest number of frames per video
@@ -27,7 +27,7 @@ DISTINCT = 0.1
 
 
 @dataclass(frozen=True)
-class FoundOffset:
+class VideoOffset:
     """The offset at which the motions of both videos agree best."""
 
     frames: int
@@ -38,14 +38,14 @@ class FoundOffset:
     """Largest correlation at other offsets, except neighbours."""
 
 
-def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> FoundOffset:
+def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> VideoOffset:
     """Measure the offset of two videos whose frames are `step` seconds apart, from frame `start` on.
 
     Raises InputError if nothing moves, motion is uniform or periodic, or a frame cannot be decoded.
     """
     begin = float(left.times[min(start, len(left.times) - 1)])
     one, two = motions = [_motion(video, step, begin) for video in (left, right)]
-    names = f"{shown(left.path)} and {shown(right.path)}"
+    names = f"{quote(left.path)} and {quote(right.path)}"
     hint = "give `offset` N, or with `start` N a frame from which on something moves unevenly"
     if min(_varies(motion) for motion in motions) < STILL:
         raise InputError(f"the offset of {names} cannot be measured: hardly anything moves in them", hint)
@@ -58,7 +58,7 @@ def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> Fo
     if found[best] < ALIKE or found[best] - next_best < DISTINCT:
         why = f"their motions agree to {found[best]:.2f} at {offsets[best]}, to {next_best:.2f} elsewhere"
         raise InputError(f"the offset of {names} cannot be measured: {why}", hint)
-    return FoundOffset(int(offsets[best]), float(found[best]), next_best)
+    return VideoOffset(int(offsets[best]), float(found[best]), next_best)
 
 
 def _motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from pamcli.errors import InputError, OutputError
-from pamcli.files.atomic import replacing
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.videos import video_library
+from pamcli.files.atomic import replace_atomically
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.videos import import_pyav
 
 QUALITY = "16"  # H.264's constant rate factor, at which differences are hardly visible
 _BT709 = 1  # the colour space that players assume at current sizes
@@ -48,11 +48,11 @@ def write_video(
         InputError: If there are no frames, or their sizes differ.
         OutputError: If the file cannot be written.
     """
-    library = video_library()
+    library = import_pyav()
     lossless, count, shape = path.suffix.lower() == ".mkv", 0, None
     try:
         with (
-            replacing(path) as temporary,
+            replace_atomically(path) as temporary,
             library.open(str(temporary), "w", format="matroska" if lossless else "mp4") as container,
         ):
             container.metadata.update(notes)
@@ -101,7 +101,7 @@ def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction,
 
 def _frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
     height, width, channels = samples.shape
-    samples = samples if lossless else eight_bits(samples)
+    samples = samples if lossless else to_uint8(samples)
     given, _ = _LOSSLESS[channels, 8 * samples.itemsize]
     pixels = np.ascontiguousarray(samples.reshape(height, width) if channels == 1 else samples)
     frame = library.VideoFrame.from_ndarray(pixels, format=given)

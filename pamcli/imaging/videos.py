@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import check_regular, shown
-from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, from_levels
-from pamcli.imaging.images import Picture
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding
+from pamcli.files.paths import check_regular, quote
+from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, decode_levels
+from pamcli.imaging.images import RgbImage
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, report_damage
 
 Read = TypeVar("Read")
 
@@ -33,7 +33,7 @@ _FORMATS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,mpegvideo,asf,h264,hevc,ogg,fl
 _SHORT = 1.0  # s, by which frames may end before the duration in the header, as sound may be longer
 
 
-def video_library() -> Any:
+def import_pyav() -> Any:
     """Return PyAV. Raises UsageError if it is not installed."""
     try:
         return importlib.import_module("av")
@@ -46,19 +46,19 @@ class Video:
 
     def __init__(self, path: Path) -> None:
         """Open a video. Raises UsageError if PyAV is missing, and InputError if the file is unreadable."""
-        self.path, self.library = path, video_library()
+        self.path, self.library = path, import_pyav()
         self._decoding = threading.Lock()
         self._open()
 
     def _open(self) -> None:
-        with decoding(shown(self.path), "cannot be read as a video"):
+        with report_damage(quote(self.path), "cannot be read as a video"):
             self.container = self._container()
             self.stream = self.container.streams.best("video")
             if self.stream is None:
-                raise InputError(f"{shown(self.path)} holds no pictures, only sound or text")
+                raise InputError(f"{quote(self.path)} holds no pictures, only sound or text")
             coder = self.stream.codec_context
             if coder is None:
-                said = f"{shown(self.path)} is damaged, or coded in a way that FFmpeg cannot decode"
+                said = f"{quote(self.path)} is damaged, or coded in a way that FFmpeg cannot decode"
                 raise InputError(said)
             self.size = coder.width, coder.height
             coder.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
@@ -78,15 +78,18 @@ class Video:
     def stamps(self) -> NDArray[np.int64]:
         """Times of the frames, (N,), in `time_base`, ascending. Raises InputError if there are none."""
         found = []
-        with decoding(shown(self.path), "cannot be read to its end"), self._container() as container:
+        with (
+            report_damage(quote(self.path), "cannot be read to its end"),
+            self._container() as container,
+        ):
             for packet in container.demux(container.streams[self.stream.index]):
                 if packet.size and not packet.is_discard:
                     found.append(packet.pts)
         if not found:
-            raise InputError(f"{shown(self.path)} holds no frame")
+            raise InputError(f"{quote(self.path)} holds no frame")
         if None in found:
             name = shlex.quote(str(self.path))
-            said = f"{shown(self.path)} does not say when its frames are shown"
+            said = f"{quote(self.path)} does not say when its frames are shown"
             raise InputError(said, f"write it anew: ffmpeg -i {name} -c:v ffv1 anew.mkv")
         return np.unique(np.array(found, np.int64))
 
@@ -113,16 +116,16 @@ class Video:
         lacking = promised - float(self.stamps[-1] * self.stream.time_base)
         return lacking if lacking > _SHORT else 0.0
 
-    def frame(self, number: int, *, max_pixels: int | None = None) -> Picture:
+    def frame(self, number: int, *, max_pixels: int | None = None) -> RgbImage:
         """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more.
 
         Raises InputError if the frame is damaged or has more than `max_pixels`.
         """
 
-        def picture(frame: Any) -> Picture:
+        def picture(frame: Any) -> RgbImage:
             deep = max(part.bits for part in frame.format.components) > 8
             pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
-            return Picture(np.ascontiguousarray(np.rot90(pixels, round(frame.rotation / 90))))
+            return RgbImage(np.ascontiguousarray(np.rot90(pixels, round(frame.rotation / 90))))
 
         return self._decoded(number, max_pixels, picture)
 
@@ -141,17 +144,17 @@ class Video:
         """Raise InputError if this is not a disparity video written by pam."""
         stored = self.stream.codec_context.pix_fmt, self.container.metadata.get(DISPARITY_SCALE)
         if stored != ("gray16le", str(PNG_UNITS_PER_PIXEL)):
-            said = f"{shown(self.path)} does not say that it holds disparities, as what pam writes does"
+            said = f"{quote(self.path)} does not say that it holds disparities, as what pam writes does"
             raise InputError(said, "a colour map cannot be read back")
 
     def disparity(self, number: int, *, max_pixels: int | None = None) -> NDArray[np.float32]:
         """Decode a frame of a disparity video: (H, W), px, NaN = unknown. Raises the errors of `frame`."""
-        return self._decoded(number, max_pixels, lambda frame: from_levels(frame.to_ndarray()))
+        return self._decoded(number, max_pixels, lambda frame: decode_levels(frame.to_ndarray()))
 
     def _decoded(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
-        name = f"{shown(self.path)}, frame {number}"
+        name = f"{quote(self.path)}, frame {number}"
         check_size(*self.size, name, max_pixels)
-        with decoding(name, "cannot be decoded"), self._decoding:
+        with report_damage(name, "cannot be decoded"), self._decoding:
             try:
                 frame = self._find(number)
                 check_size(frame.width, frame.height, name, max_pixels)  # frames may differ in size
@@ -175,7 +178,7 @@ class Video:
                     return frame
                 break
         self._at = None
-        raise InputError(f"{shown(self.path)}, frame {number} cannot be decoded: the file is damaged there")
+        raise InputError(f"{quote(self.path)}, frame {number} cannot be decoded: the file is damaged there")
 
     def _seek(self, wanted: int) -> None:
         """Seek the last key frame before a time stamp, or the beginning."""

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import Raster, check_size, decoding
+from pamcli.imaging.raster import Raster, check_size, report_damage
 
 _ANIMATION = 0x02  # flag in the extended header
 
@@ -16,7 +16,7 @@ def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     """Decode a WebP. Raises InputError if it is too large, animated, damaged or truncated."""
     import imagecodecs
 
-    with decoding(name):
+    with report_damage(name):
         width, height = _size(stream.read(30))
         check_size(width, height, name, max_pixels)
         stream.seek(0)

@@ -85,7 +85,7 @@ def _check(image: Pixels, name: str, smallest: int) -> None:
     if not isinstance(image, np.ndarray | np.generic):
         raise InputError(
             f"the {name} image must be a NumPy array, got {type(image).__name__}",
-            "use pamcli.read_picture(path).pixels, or numpy.asarray for images of other libraries",
+            "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries",
         )
     if image.ndim != 3 or image.shape[2] != 3:
         grey = "numpy.dstack([grey] * 3) makes one of a grey image" if image.ndim == 2 else None

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from pamcli.errors import UsageError
-from pamcli.imaging.resize import area_mean
+from pamcli.imaging.resize import resize_area
 from pamcli.inference.images import RANGES, Pixels
 
 MatchSize = float | Literal["auto"]
@@ -77,7 +77,7 @@ def resized(view: Pixels, height: int, width: int) -> Pixels:
     """
     if height <= view.shape[0] and width <= view.shape[1]:
         given = view.dtype.newbyteorder("=")
-        return area_mean(view.astype(given if given in RANGES else np.float32, copy=False), width, height)
+        return resize_area(view.astype(given if given in RANGES else np.float32, copy=False), width, height)
     if view.dtype != np.uint8:
         view = view.astype(np.float32) / np.float32(RANGES.get(view.dtype.newbyteorder("="), 1))
     channels = torch.from_numpy(view.copy()).permute(2, 0, 1)[None]  # torch needs a writable copy

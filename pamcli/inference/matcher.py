@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.imaging.full_size import along_edges
-from pamcli.imaging.resize import nearest
+from pamcli.imaging.edge_upsampling import upsample_along_edges
+from pamcli.imaging.resize import resize_nearest
 from pamcli.inference import Progress
 from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.images import Pixels, check_pair, moved
@@ -282,7 +282,7 @@ class StereoMatcher:
 
         def reduced(values: NDArray[Any]) -> NDArray[Any]:
             # Sample the nearest pixel, because averages across an edge lie on neither side.
-            return nearest(values, width, height)
+            return resize_nearest(values, width, height)
 
         return found.changed(reduced, reduced, disparity=lambda values: values * pixels)
 
@@ -348,7 +348,7 @@ def _brought_back(
     maps = {name: values.astype(np.float32) for name, values in others.items() if values is not None}
 
     def back(view: int, *small: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        disparity, *rest = along_edges(
+        disparity, *rest = upsample_along_edges(
             small[0], small[1:], reduced[view], views[view], done=lambda row: told[view](row / height)
         )
         disparity *= pixels

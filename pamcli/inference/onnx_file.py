@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
-from pamcli.files.finding import check_regular
+from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
 from pamcli.inference.images import Pixels, padding, plain_array, to_network, to_pixels

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import pamcli
 from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def sample_pair() -> SamplePair:
     if not folder.is_dir():
         folder = package.parent / "scripts" / "sample"
     try:
-        left, right = (read_picture(folder / f"{side}.png").pixels for side in ("left", "right"))
+        left, right = (read_image(folder / f"{side}.png").pixels for side in ("left", "right"))
         return SamplePair(
             left.astype(np.uint8), right.astype(np.uint8), read_disparity(folder / "disparity.pfm")
         )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pamcli
 from pamcli.errors import ModelError, UsageError, did_you_mean
-from pamcli.files.finding import check_regular
-from pamcli.files.outputs import check_beside
+from pamcli.files.outputs import check_extra_output
+from pamcli.files.paths import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, default_weights
 from pamcli.registry.spec import reading
 
@@ -202,7 +202,7 @@ def check_network_files(outputs: Iterable[Path | None], *weights: str | Path | N
     read = [file for each in weights for file in list_network_files(each)]
     for path in outputs:
         if path is not None:
-            check_beside(path, read)
+            check_extra_output(path, read)
 
 
 def _reason(error: Exception) -> str:

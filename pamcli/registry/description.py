@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.files.guarded import LARGEST_SETTINGS, parse_toml, read_text
-from pamcli.files.stored import Text
+from pamcli.files.json_files import Text
+from pamcli.files.safe_reading import LARGEST_SETTINGS, parse_toml, read_text
 from pamcli.registry.architectures import Architecture, Task
 from pamcli.validation import describe_first_error, parse_record, validate_fields
 

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.files.finding import check_regular
+from pamcli.files.paths import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, parse_variant
 from pamcli.registry.variants import PAPER
 

@@ -19,9 +19,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pamcli.errors import InputError
-from pamcli.files.finding import folders_below, shown
-from pamcli.files.suffixes import PICTURE_SUFFIXES
-from pamcli.imaging.raster import decoding, quiet
+from pamcli.files.paths import quote, walk_folders
+from pamcli.files.suffixes import IMAGE_SUFFIXES
+from pamcli.imaging.raster import ignore_header_warnings, report_damage
 
 MOST_TEXELS = 1024  # larger images are downscaled to this side
 KEPT = 120  # decoded images per process, at most 500 MB
@@ -33,10 +33,10 @@ def find_textures(folder: Path) -> "TextureLibrary":
 
     Only headers are read. Raises InputError if there are no images, or if a file or folder cannot be read.
     """
-    paths = [below / name for _, below, names in folders_below(folder) for name in sorted(names)]
+    paths = [below / name for _, below, names in walk_folders(folder) for name in sorted(names)]
     found: dict[Path, Path] = {}
     for path in paths:
-        if path.suffix.lower() in PICTURE_SUFFIXES:
+        if path.suffix.lower() in IMAGE_SUFFIXES:
             found.setdefault(path.resolve(), path)
     photos: list[Path] = []
     cutouts: list[Path] = []
@@ -46,7 +46,7 @@ def find_textures(folder: Path) -> "TextureLibrary":
                 (cutouts if picture.has_transparency_data else photos).append(path)
     if not photos and not cutouts:
         raise InputError(
-            f"{shown(folder)} holds no picture of {LEAST_TEXELS} pixels a side or more",
+            f"{quote(folder)} holds no picture of {LEAST_TEXELS} pixels a side or more",
             "give a folder of photographs, or procedural alone for textures that are made up",
         )
     return TextureLibrary(tuple(photos), tuple(cutouts))
@@ -127,7 +127,7 @@ _kept = lru_cache(KEPT)(read_texture)
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Convert any error of a decoder into an InputError that names the file."""
-    with quiet(), decoding(shown(path)):
+    with ignore_header_warnings(), report_damage(quote(path)):
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are legitimate
         yield
 

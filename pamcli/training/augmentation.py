@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pamcli.errors import UsageError
-from pamcli.imaging.degrading import blurred, random_degradation
+from pamcli.imaging.degradation import apply_blur, draw_degradation
 from pamcli.validation import NonNegative, Positive, Share, validate_fields
 
 LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle covers
@@ -222,7 +222,7 @@ def jitter(
         own = _light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
         sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
         tables = _tables(both * own)
-        view = blurred(view, sigma)
+        view = apply_blur(view, sigma)
         if tables is not None:
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(tables))
         if noise:
@@ -236,7 +236,7 @@ def taken(rng: Generator, example: Example, augmentation: Augmentation) -> Examp
     """Degrade both network inputs as two cameras would, independently, at random."""
     if rng.random() >= augmentation.camera:
         return example
-    left, right = (random_degradation(rng)(view, rng) for view in (example.left, example.right))
+    left, right = (draw_degradation(rng)(view, rng) for view in (example.left, example.right))
     return replace(example, left=left, right=right)
 
 

@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pamcli.data.source import LARGEST_SEED, Sample, Source
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.imaging.images import eight_bits
+from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import visible_left, visible_right
 from pamcli.losses.total import Truth
@@ -176,7 +176,7 @@ class Examples(Dataset[Example]):
         if left_alone and rng.random() < by.synthesize_right:
             example = _redrawn(rng, sample, crop)
         else:
-            left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
+            left, right = (crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
             example = Example(left, right, *_truths(sample, crop, first=0, step=1))
         if left_alone and rng.random() < by.occluders:
             example = inserted(rng, example)
@@ -218,12 +218,12 @@ class Examples(Dataset[Example]):
                 # Patches are stored as the downscaled whole image, so their borders are correct too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
                 stored_views = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
-                high_views = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
+                high_views = (crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
                 views = *stored_views, *high_views
                 low_left, low_right, left, right = permuted(rng, views, self.augmentation)
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widened(_REACH * scale, height, width, scale)
-        left, right = (wide.cut(eight_bits(view)) for view in (sample.left, sample.right))
+        left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
         left, right = jitter(rng, left, right, self.augmentation)
         top, before = crop.top - wide.top, crop.left - wide.left
 
@@ -242,7 +242,7 @@ def _redrawn(rng: Generator, sample: Sample, crop: Crop) -> Example:
     assert sample.disparity is not None
     largest = np.nanmax(sample.disparity[crop.rows()], initial=0) * crop.scale_x * NEARER
     wide = crop.reaching(math.ceil(largest), sample.left.shape[1])
-    left, right = (wide.cut(eight_bits(view)) for view in (sample.left, sample.right))
+    left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
     disparity, right_disparity, visible, right_visible = _truths(sample, wide, first=0, step=1)
     if np.isfinite(disparity).any():
         right, disparity, right_disparity, visible = redrawn(rng, left, right, disparity)

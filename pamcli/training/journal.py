@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.finding import shown
-from pamcli.files.guarded import read_text
-from pamcli.files.stored import Number, Whole, parsed, understood
+from pamcli.files.json_files import Number, Whole, check_json, parse_stored_json
+from pamcli.files.paths import quote
+from pamcli.files.safe_reading import read_text
 
 if TYPE_CHECKING:
     from pamcli.training.validation import Validated
@@ -60,15 +60,15 @@ class RunFolder:
         there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
         # Runs killed at the start leave .pam-... files.
         if not all(name.startswith(".pam-") for name in there):
-            hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
-            raise UsageError(f"{shown(self.path)} holds something already", hint)
+            hint = f"`resume` {quote(self.path)} goes on with it" if self.recipe.exists() else "name another"
+            raise UsageError(f"{quote(self.path)} holds something already", hint)
         check_writable(self.recipe)
 
     def require_run(self) -> None:
         """Raise InputError if the folder has no run."""
         if not self.recipe.is_file():
             raise InputError(
-                f"{shown(self.path)} is no training run: it has no recipe.json", "give a run's folder"
+                f"{quote(self.path)} is no training run: it has no recipe.json", "give a run's folder"
             )
 
 
@@ -90,9 +90,9 @@ def read_entries(log: Path) -> list[Entry]:
         return []
     entries: list[Entry] = []
     for number, line in enumerate(read_text(log).split("\n")[:-1], start=1):
-        name, hint = f"line {number} of {shown(log)}", "remove the line"
-        entry = parsed(line, name, hint)
-        understood(Line, entry, name, hint)
+        name, hint = f"line {number} of {quote(log)}", "remove the line"
+        entry = parse_stored_json(line, name, hint)
+        check_json(Line, entry, name, hint)
         entries.append(entry)
     return entries
 

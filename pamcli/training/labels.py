@@ -20,12 +20,12 @@ from PIL.Image import Exif
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import counted, listed, shown
-from pamcli.files.outputs import require_apart
+from pamcli.files.outputs import check_separate_folders
+from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.images import Picture, eight_bits, encode_picture, read_picture
-from pamcli.imaging.matching import grey, match_densely
-from pamcli.imaging.raster import exif_notes
+from pamcli.imaging.images import RgbImage, encode_image, read_image, to_uint8
+from pamcli.imaging.matching import match_densely, to_grey
+from pamcli.imaging.raster import parse_exif
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import list_network_files
 
@@ -67,19 +67,19 @@ def select_pairs_to_label(
     """
     if source.endless:
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
-    require_apart(
+    check_separate_folders(
         (folder / part for part in PARTS),
         [*source.view_files, *truths, *chain.from_iterable(map(list_network_files, networks))],
     )
     wanted = {name: (index, False) for index, name in enumerate(source.names)}
     turned = {name + MIRRORED: (index, True) for name, (index, _) in wanted.items()} if mirrored else {}
     if double := wanted.keys() & turned.keys():
-        raise UsageError(f"{shown(min(double))} is among the pairs already", "rename it, or omit --mirrored")
+        raise UsageError(f"{quote(min(double))} is among the pairs already", "rename it, or omit --mirrored")
     wanted |= turned
     named: dict[Path, str] = {}
     for name in wanted:
         if (other := named.setdefault(label_files(folder, name)["right"], name)) != name:
-            said = f"{shown(other)} and {shown(name)} would have their labels in one file"
+            said = f"{quote(other)} and {quote(name)} would have their labels in one file"
             raise UsageError(said, "rename one of them")
     # A killed run leaves one such pair; more are foreign files.
     files = {name: label_files(folder, name) for name in wanted}
@@ -88,29 +88,31 @@ def select_pairs_to_label(
     half = [name for name in begun if name not in there]
     if len(half) > 1 and not overwrite:
         found = next(path for path in files[half[0]].values() if path.exists())
-        raise UsageError(f"{shown(found)} and others are there, and no labels", "give another folder")
+        raise UsageError(f"{quote(found)} and others are there, and no labels", "give another folder")
     changed = [name for name in begun if name in there and _is_changed(source, *wanted[name], files[name])]
     if changed and (not overwrite or len(changed) == len(there)):
-        said = f"{shown(folder)} has labels of other images by the names of these pairs: {listed(changed)}"
+        said = (
+            f"{quote(folder)} has labels of other images by the names of these pairs: {join_names(changed)}"
+        )
         raise UsageError(said, "give another folder, or label anew with `overwrite` where only some differ")
     if changed:
-        LOG.warning(f"the images of {listed(changed)} are others than were labelled: labelled anew")
+        LOG.warning(f"the images of {join_names(changed)} are others than were labelled: labelled anew")
     mine = {each["right"].stem for each in files.values()}
     mine |= {f"{stem}{MIRRORED}" for stem in mine}
     if others := sorted({path.stem for path in (folder / "right").glob("*.png")} - mine):
-        said = f"{counted(len(others), 'pair')} that are none of these: {listed(others)}"
-        LOG.info(f"{shown(folder)} keeps the labels of {said}")
+        said = f"{pluralize(len(others), 'pair')} that are none of these: {join_names(others)}"
+        LOG.info(f"{quote(folder)} keeps the labels of {said}")
     if overwrite:
         return wanted
     if there:
-        LOG.info(f"{counted(len(there), 'pair')} of {len(wanted)} labelled there already")
+        LOG.info(f"{pluralize(len(there), 'pair')} of {len(wanted)} labelled there already")
     return {name: pair for name, pair in wanted.items() if name not in there}
 
 
 def _views(sample: Sample, mirrored: bool) -> Views:
     """Return the 8-bit images of a pair, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
-    return eight_bits(views[0]), eight_bits(views[1])
+    return to_uint8(views[0]), to_uint8(views[1])
 
 
 def _hash(views: Views) -> str:
@@ -124,17 +126,17 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
     """Return whether labels were made from images other than the present ones; log if unknown."""
     try:
         views = _views(source.load(index), mirrored)
-        labelled = [read_picture(files[side]) for side in ("left", "right")]
+        labelled = [read_image(files[side]) for side in ("left", "right")]
     except InputError as error:
         LOG.warning(
-            f"{shown(source.names[index])}: its labels stay, its images cannot be read: {error.message}"
+            f"{quote(source.names[index])}: its labels stay, its images cannot be read: {error.message}"
         )
         return False
-    noted = exif_notes(labelled[1].exif).get(Base.ImageDescription)
+    noted = parse_exif(labelled[1].exif).get(Base.ImageDescription)
     if isinstance(noted, str) and noted.startswith(MADE_FROM):
         return noted.removeprefix(MADE_FROM) != _hash(views)
     both = zip(map(_reduced, views), labelled, strict=True)  # earlier versions noted no hash
-    return not all(np.array_equal(view, eight_bits(each.pixels)) for view, each in both)
+    return not all(np.array_equal(view, to_uint8(each.pixels)) for view, each in both)
 
 
 def label_pairs(
@@ -164,7 +166,7 @@ def label_pairs(
             notes = Exif()
             notes[Base.ImageDescription] = MADE_FROM + _hash(whole)
             for side, view in (("left", left), ("right", right)):
-                content[side] = encode_picture(Picture(view, exif=notes.tobytes()), ".png", name=name)
+                content[side] = encode_image(RgbImage(view, exif=notes.tobytes()), ".png", name=name)
             for part, file in label_files(folder, name).items():
                 write_atomically(file, content[part])
         else:  # outdated labels would be learned
@@ -172,7 +174,7 @@ def label_pairs(
             for file in earlier:
                 file.unlink()
             if earlier:
-                LOG.warning(f"{shown(name)}: its earlier labels are deleted, for too few pixels have one now")
+                LOG.warning(f"{quote(name)}: its earlier labels are deleted, for too few pixels have one now")
         yield name, share
 
 
@@ -189,7 +191,7 @@ def find_labels(
     found = _found_from_both_views(matcher, left, right)
     if second is not None:
         return alike(found, _found_from_both_views(second, left, right))
-    matched = match_densely(grey(left), grey(right), 0, min(MOST_DISPARITY, left.shape[1] // 2))
+    matched = match_densely(to_grey(left), to_grey(right), 0, min(MOST_DISPARITY, left.shape[1] // 2))
     blocks = np.where(matched.first_seen & (matched.first >= 0), matched.first, np.float32(np.nan))
     return agreed(found, blocks)
 

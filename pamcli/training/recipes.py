@@ -12,9 +12,9 @@ import pydantic
 from pydantic import ValidationError
 
 from pamcli.errors import InputError, UsageError, did_you_mean
-from pamcli.files.finding import shown
-from pamcli.files.guarded import parse_json, read_text
-from pamcli.files.stored import Text, understood
+from pamcli.files.json_files import Text, check_json
+from pamcli.files.paths import quote
+from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_architectures
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.spec import read_header
@@ -86,16 +86,16 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return parse_record(Recipe, json.dumps(values))
     except ValidationError as error:
-        raise InputError(f"{shown(path)}: {describe_first_error(error, Recipe)}") from error
+        raise InputError(f"{quote(path)}: {describe_first_error(error, Recipe)}") from error
     except UsageError as error:
-        raise InputError(f"{shown(path)}: {error}") from error
+        raise InputError(f"{quote(path)}: {error}") from error
 
 
 def read_made_with(path: Path) -> dict[str, Any]:
     """Return the record beside the recipe, empty if missing; raise InputError if it is invalid."""
     values = _json(path)
     made_with: dict[str, Any] = values.get(MADE_WITH, {}) if isinstance(values, dict) else {}
-    understood(MadeWith, made_with, path, f"begin a new run, without {MADE_WITH}")
+    check_json(MadeWith, made_with, path, f"begin a new run, without {MADE_WITH}")
     return made_with
 
 
@@ -246,4 +246,4 @@ def _json(path: Path) -> Any:
     try:
         return parse_json(read_text(path))
     except ValueError as error:
-        raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{quote(path)} is not JSON: {str(error).splitlines()[0]}") from error

@@ -16,8 +16,8 @@ import pamcli
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import DataSpec, Source
 from pamcli.errors import InputError, ModelError, UsageError
-from pamcli.files.atomic import owned, write_atomically
-from pamcli.files.finding import shown
+from pamcli.files.atomic import lock_folder, write_atomically
+from pamcli.files.paths import quote
 from pamcli.inference.device import (
     Compute,
     choose_training_compute,
@@ -82,7 +82,7 @@ def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, obser
     of a run raise it.
     """
     processes = Processes.from_environment()
-    with owned(folder.path) if processes.is_main else nullcontext():
+    with lock_folder(folder.path) if processes.is_main else nullcontext():
         if processes.is_main:
             folder.require_new()
         return _run(recipe, folder, machine, processes, stop, observer, resumed=False)
@@ -105,12 +105,12 @@ def resume(
     """
     recipe, processes = recipe_of(folder), Processes.from_environment()
     if task not in (None, recipe.task):
-        raise UsageError(f"{shown(folder.path)} is a run of pam train {recipe.task}")
-    with owned(folder.path) if processes.is_main else nullcontext():
+        raise UsageError(f"{quote(folder.path)} is a run of pam train {recipe.task}")
+    with lock_folder(folder.path) if processes.is_main else nullcontext():
         if steps is not None:
             taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
             if steps < taken:
-                raise UsageError(f"{shown(folder.path)} has taken {taken} steps already, more than {steps}")
+                raise UsageError(f"{quote(folder.path)} has taken {taken} steps already, more than {steps}")
             recipe = replace(recipe, steps=steps, epochs=None)
             if processes.is_main:
                 record = recipe_json(recipe, read_made_with(folder.recipe))
@@ -124,7 +124,7 @@ def recipe_of(folder: RunFolder) -> Recipe:
     try:
         return read_recipe(folder.recipe)
     except InputError as error:
-        hint = f"mend it, or begin a new run from {shown(folder.last)}"
+        hint = f"mend it, or begin a new run from {quote(folder.last)}"
         raise InputError(error.message, hint) from error
 
 
@@ -159,8 +159,8 @@ def _run(
     before = read_made_with(folder.recipe) if resumed else {}
     if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
         raise UsageError(
-            f"the data is not what the run {shown(folder.path)} began with: pairs or textures came or went",
-            f"put it back, or begin a new run from {shown(folder.last)}",
+            f"the data is not what the run {quote(folder.path)} began with: pairs or textures came or went",
+            f"put it back, or begin a new run from {quote(folder.last)}",
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = choose_training_compute(processes.device(machine.device), recipe.precision)
@@ -195,7 +195,7 @@ def _run(
             if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
                 observer.informed("this CPU emulates bf16, many times slower than fp32")
             if before.get("precision", compute.precision) != compute.precision:
-                began = shown(before["precision"])
+                began = quote(before["precision"])
                 observer.informed(f"the run began in {began}: from here on its figures differ")
             for _, learned, kept in own:
                 for line in said_of(learned, kept) if not recipe.validation else ():
@@ -270,7 +270,7 @@ def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
     wanted = [max(side) for side in zip(*(crop for crop, share in sizes if share), strict=True)]
     patch = sample.low_left.shape[:2]
     if any(side < most for side, most in zip(patch, wanted, strict=True)):
-        said = f"the patches of {shown(spec.text)} have {patch[1]} x {patch[0]} px, fewer than the crop of"
+        said = f"the patches of {quote(spec.text)} have {patch[1]} x {patch[0]} px, fewer than the crop of"
         raise UsageError(f"{said} {wanted[1]} x {wanted[0]}", f"`crop` {patch[1]}x{patch[0]}")
 
 
@@ -300,7 +300,7 @@ def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
         for spec, source in sources:
             if not source.has_truth():
                 raise UsageError(
-                    f"{shown(spec.text)} has no true disparity, and the recipe {recipe.name} learns from it",
+                    f"{quote(spec.text)} has no true disparity, and the recipe {recipe.name} learns from it",
                     "`unsupervised` learns from pairs alone"
                     if recipe.task == "disparity"
                     else "charbonnier, or another term that needs none, learns from pairs alone",
@@ -360,9 +360,9 @@ def _labelled(
 def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
     checkpoint, damaged = newest_checkpoint(folder.checkpoints)
     for path in damaged:
-        observer.informed(f"{shown(path)} is damaged and left out")
+        observer.informed(f"{quote(path)} is damaged and left out")
     if damaged and checkpoint is None:
-        raise ModelError(f"no checkpoint in {shown(folder.checkpoints)} is whole", "start a new run")
+        raise ModelError(f"no checkpoint in {quote(folder.checkpoints)} is whole", "start a new run")
     return checkpoint
 
 

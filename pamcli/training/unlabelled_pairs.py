@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import listed, shown
+from pamcli.files.paths import join_names, quote
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
-from pamcli.imaging.images import eight_bits
-from pamcli.imaging.matching import agreed_disparity, grey
-from pamcli.imaging.resize import nearest
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import match_reliably, to_grey
+from pamcli.imaging.resize import resize_nearest
 from pamcli.inference.match_size import matched_size, resized
 
 FEWEST = 5
@@ -59,8 +59,8 @@ class UnlabelledPairs(Source):
         """Load both images (H, W, 3); raise InputError on failure."""
         sample = self.source.load(self.indices[index])
         size = matched_size("auto", *sample.left.shape[:2])
-        views = [resized(eight_bits(view), *size) for view in (sample.left, sample.right)]
-        return eight_bits(views[0]), eight_bits(views[1])
+        views = [resized(to_uint8(view), *size) for view in (sample.left, sample.right)]
+        return to_uint8(views[0]), to_uint8(views[1])
 
     def load(self, index: int) -> Sample:
         """Load a pair with its label; raise InputError, also if the label is missing or damaged."""
@@ -69,7 +69,7 @@ class UnlabelledPairs(Source):
         try:
             disparity = read_disparity(path)
             if disparity.shape != left.shape[:2]:
-                raise InputError(f"{shown(path)} has another size than the pair {shown(self.names[index])}")
+                raise InputError(f"{quote(path)} has another size than the pair {quote(self.names[index])}")
         except InputError as error:
             raise InputError(error.message, "begin a new run, whose labels are found anew") from error
         return Sample(self.names[index], left, right, disparity=disparity)
@@ -108,7 +108,7 @@ def said_of(learned: UnlabelledPairs, aside: UnlabelledPairs | None) -> list[str
             f"none of {count} pairs is kept aside, so nothing tells whether the new weights are better; "
             f"{FEWEST} would do"
         ]
-    lines = [f"kept aside, to be measured on: {len(aside)} of {count} pairs ({listed(aside.names)})"]
+    lines = [f"kept aside, to be measured on: {len(aside)} of {count} pairs ({join_names(aside.names)})"]
     if len(learned) + len(aside) < count:
         lines.append(f"learned from: {len(learned)} of the others, evenly spaced")
     return lines
@@ -148,6 +148,6 @@ def sure_disparity(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray
     height, width = left.shape[:2]
     times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)
     rows, columns = round(height / times), round(width / times)
-    one, other = (grey(eight_bits(resized(view, rows, columns))) for view in (left, right))
-    found = agreed_disparity(one, other, max(16, int(SEARCHED * columns)))
-    return nearest(found, width, height).astype(np.float32) * np.float32(width / columns)
+    one, other = (to_grey(to_uint8(resized(view, rows, columns))) for view in (left, right))
+    found = match_reliably(one, other, max(16, int(SEARCHED * columns)))
+    return resize_nearest(found, width, height).astype(np.float32) * np.float32(width / columns)

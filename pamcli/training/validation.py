@@ -18,9 +18,9 @@ from pamcli.evaluation.methods import NetworkMethod
 from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.finding import shown
+from pamcli.files.paths import quote
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import eight_bits, write_picture
+from pamcli.imaging.images import to_uint8, write_image
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
@@ -159,11 +159,11 @@ class Gain:
         if self.better:
             return (
                 f"better: D1 {self.after:.2f} % after {self.step} steps, {self.before:.2f} % before; "
-                f"{shown(best)} has these weights"
+                f"{quote(best)} has these weights"
             )
         return (
             f"not clearly better: D1 {self.after:.2f} % at best, {self.before:.2f} % before; "
-            f"{shown(best)} has the weights that the run began with, {shown(last)} the new ones"
+            f"{quote(best)} has the weights that the run began with, {quote(last)} the new ones"
         )
 
 
@@ -188,7 +188,7 @@ def measured(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
 def save_pictures(folder: Path, validated: Validated) -> None:
     """Write PNG files; raise OutputError on failure."""
     for name, pixels in validated.pictures.items():
-        write_picture(folder / f"{name}.png", pixels)
+        write_image(folder / f"{name}.png", pixels)
 
 
 def _disparity(
@@ -211,7 +211,7 @@ def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArra
     assert sample.disparity is not None
     known = sample.disparity[np.isfinite(sample.disparity)]
     high = float(np.percentile(known, 99)) if known.size else float(disparity.max())
-    return np.concatenate([eight_bits(sample.left), colorize(disparity, 0.0, max(high, 1.0))])
+    return np.concatenate([to_uint8(sample.left), colorize(disparity, 0.0, max(high, 1.0))])
 
 
 def _superres(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pamcli.calibration.advice import ENOUGH_THERE, boards_by_region, seen
 from pamcli.calibration.boards import Board
 from pamcli.calibration.making import LeftOut, Made
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.viewing.page import rendered
 
 Grey = NDArray[np.uint8]
@@ -71,7 +71,7 @@ def render_calibration(
 
 def _jpeg(picture: Grey) -> str:
     pixels = np.repeat(picture[..., None], 3, axis=2)
-    data = encode_picture(Picture(pixels, grey=True), ".jpg", name="the page", quality=QUALITY)
+    data = encode_image(RgbImage(pixels, grey=True), ".jpg", name="the page", quality=QUALITY)
     return base64.b64encode(data).decode()
 
 

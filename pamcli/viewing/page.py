@@ -16,7 +16,7 @@ from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote as quote_url
 
 import numpy as np
 import pydantic
@@ -27,10 +27,10 @@ from pydantic import Field
 from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import listed, natural, shown
-from pamcli.files.stored import Text, parsed, understood
-from pamcli.imaging.colormap import color_table, colorize
-from pamcli.imaging.images import Picture, eight_bits, encode_picture
+from pamcli.files.json_files import Text, check_json, parse_stored_json
+from pamcli.files.paths import join_names, natural_key, quote
+from pamcli.imaging.colormap import colorize, get_color_table
+from pamcli.imaging.images import RgbImage, encode_image, to_uint8
 
 MOST_PIXELS = 2_500_000
 """Largest number of pixels on a page; larger images are shown by every second, third ... pixel and row."""
@@ -87,7 +87,7 @@ def render_page(
     stride = math.ceil(math.sqrt(full_height * full_width / MOST_PIXELS))
     shown = np.asarray(disparity[::stride, ::stride], np.float32)
     sure = None if confidence is None else confidence[::stride, ::stride]
-    picture = np.asarray(Image.fromarray(eight_bits(left)).reduce(stride))
+    picture = np.asarray(Image.fromarray(to_uint8(left)).reduce(stride))
     known = shown[np.isfinite(shown)]
     low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
     metric = calibration is not None and calibration.baseline > 0
@@ -121,7 +121,7 @@ def render_page(
             "depths": depths,
             "calibration": metric,
             "camera": _camera(calibration, full_width, full_height, low),
-            "colors": base64.b64encode(color_table().tobytes()).decode(),
+            "colors": base64.b64encode(get_color_table().tobytes()).decode(),
         },
     )
 
@@ -169,7 +169,7 @@ def _packed(
 
 
 def _jpeg(pixels: NDArray[np.uint8], quality: int) -> str:
-    data = encode_picture(Picture(np.ascontiguousarray(pixels)), ".jpg", name="the page", quality=quality)
+    data = encode_image(RgbImage(np.ascontiguousarray(pixels)), ".jpg", name="the page", quality=quality)
     return base64.b64encode(data).decode()
 
 
@@ -195,9 +195,9 @@ def check_index(place: Path, pages: Iterable[Path] = ()) -> None:
     """Raise UsageError if the index would overwrite a page or a file that is not an index."""
     hint = "take another folder or other names for the pages"
     if place in pages:
-        raise UsageError(f"{shown(place)} would be both a page and the index of the pages", hint)
+        raise UsageError(f"{quote(place)} would be both a page and the index of the pages", hint)
     if place.exists() and not (place.is_file() and _INDEX in _head(place)):
-        raise UsageError(f"{shown(place)} exists and is no index of pages", hint)
+        raise UsageError(f"{quote(place)} exists and is no index of pages", hint)
 
 
 def write_index(place: Path) -> None:
@@ -214,7 +214,7 @@ def write_index(place: Path) -> None:
     write_atomically(place, index)
     if damaged:
         hint = "remove what is damaged and repeat the command with `skip_existing`"
-        raise InputError(f"damaged, and not in {shown(place)}: {listed(damaged)}", hint)
+        raise InputError(f"damaged, and not in {quote(place)}: {join_names(damaged)}", hint)
 
 
 def _head(path: Path) -> bytes:
@@ -226,19 +226,19 @@ def _head(path: Path) -> bytes:
 def render_index(folder: Path) -> tuple[bytes, list[Path]]:
     """Return the index of all pages below a folder, in natural order, and the paths of damaged pages."""
     pages, damaged = [], []
-    for path in sorted(folder.rglob("*.html"), key=lambda path: natural(path.as_posix())):
+    for path in sorted(folder.rglob("*.html"), key=lambda path: natural_key(path.as_posix())):
         head = _head(path).decode("utf-8", "replace") if path.is_file() else ""
         if _OWN not in head:
             continue  # not written by pam
         found = _ENTRY.search(head)
         try:
-            entry = parsed(html.unescape(found[1] if found else ""), path, "")
-            known = understood(PageEntry, entry, path, "")
+            entry = parse_stored_json(html.unescape(found[1] if found else ""), path, "")
+            known = check_json(PageEntry, entry, path, "")
         except InputError:
             damaged.append(path)
             continue
         inside = path.relative_to(folder)
-        link = quote(inside.as_posix(), errors="surrogateescape")
+        link = quote_url(inside.as_posix(), errors="surrogateescape")
         pages.append({"link": link, "path": inside.with_suffix("").as_posix(), **vars(known)})
     named = Counter(page["title"] for page in pages)
     for page in pages:

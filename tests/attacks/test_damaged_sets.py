@@ -24,7 +24,7 @@ from published import LARGE, SMALL, png, tree, views
 
 from pamcli.flickr1024 import stereogram_pairs
 from pamcli.flickr1024.rectify_stereogram import RectifiedPair
-from pamcli.flickr1024.stereogram_views import SetAside
+from pamcli.flickr1024.stereogram_views import StereogramError
 
 
 def ends_well(run: Run, codes: tuple[int, ...], seed: int) -> None:
@@ -162,7 +162,7 @@ def test_a_file_of_another_name_is_no_record(prepared: tuple[list[str], Path], n
 def rectified(picture: Any, layout: str, infinity: str) -> RectifiedPair:
     """Instead of the real thing: the halves; of black pictures none."""
     if not picture.any():
-        raise SetAside("it is black")
+        raise StereogramError("it is black")
     values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)
     left, right = np.hsplit(picture, 2)
     values |= {"left": left, "right": right, "layout": "cross", "infinity": infinity}

@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import forked, pam, process, refuse
 
 from pamcli.errors import InputError, ModelError, UsageError
-from pamcli.files.atomic import check_writable, owned, write_atomically
-from pamcli.flickr1024.archives import pictures_below
+from pamcli.files.atomic import check_writable, lock_folder, write_atomically
+from pamcli.flickr1024.archives import find_images
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.catalog import locate
@@ -47,7 +47,7 @@ def test_a_tiff_whose_directory_points_to_itself_is_refused() -> None:
     (entries,) = struct.unpack_from("<H", data, start)
     struct.pack_into("<I", data, start + 2 + 12 * entries, start)
     with pytest.raises(InputError, match="no end"):
-        read_picture(bytes(data), name="loop.tif")
+        read_image(bytes(data), name="loop.tif")
 
 
 def test_no_memory_is_taken_for_a_tiff_that_its_bytes_cannot_fill() -> None:
@@ -138,7 +138,7 @@ def test_no_more_is_unpacked_than_an_archive_declares(method: int) -> None:
     path = lying_archive(method)
     tracemalloc.start()
     with pytest.raises(InputError) as error:
-        pictures_below(path)[0].location.read()
+        find_images(path)[0].location.read()
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "bomb.zip" in error.value.message
@@ -160,11 +160,11 @@ def test_other_data_under_a_known_method_is_one_line() -> None:
 
 def test_one_owner_a_folder() -> None:
     folder = Path("mine")
-    with owned(folder):
+    with lock_folder(folder):
         with pytest.raises(
             UsageError, match=f"process {os.getpid()}" if Path("/proc/locks").exists() else "another"
         ):
-            owned(folder).__enter__()
+            lock_folder(folder).__enter__()
         run = pam(
             "dataset",
             "prepare-flickr1024",
@@ -177,7 +177,7 @@ def test_one_owner_a_folder() -> None:
         assert run.code == 2
     assert not folder.exists()  # nothing was written into it
     folder.mkdir()
-    with owned(folder):
+    with lock_folder(folder):
         pass
     assert folder.exists()
 
@@ -185,15 +185,15 @@ def test_one_owner_a_folder() -> None:
 def test_a_lock_ends_with_a_killed_holder() -> None:
     import subprocess
 
-    hold = "import sys,time\nfrom pathlib import Path\nfrom pamcli.files.atomic import owned\n"
-    hold += "with owned(Path('mine')):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    hold = "import sys,time\nfrom pathlib import Path\nfrom pamcli.files.atomic import lock_folder\n"
+    hold += "with lock_folder(Path('mine')):\n    print('held', flush=True)\n    time.sleep(60)\n"
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(UsageError, match="is writing into mine"):
-            owned(Path("mine")).__enter__()
+            lock_folder(Path("mine")).__enter__()
         holder.kill()
-    with owned(Path("mine")):
+    with lock_folder(Path("mine")):
         pass
 
 
@@ -279,6 +279,6 @@ def test_black_pixels_of_one_bit_are_sound(form: str) -> None:
     stream = io.BytesIO()
     options = {} if form == "png" else {"compression": form}
     Image.new("1", (6000, 6000)).save(stream, "png" if form == "png" else "tiff", **options)
-    pixels = read_picture(stream.getvalue(), name=form).pixels
+    pixels = read_image(stream.getvalue(), name=form).pixels
     assert pixels.shape == (6000, 6000, 3)
     assert not pixels.any()

@@ -28,15 +28,15 @@ from calibration_files import ALL
 from pamcli.calibration.files import read_calibration
 from pamcli.data.decoding import read_rectified_calibration
 from pamcli.errors import InputError, ModelError, PamError, UsageError
+from pamcli.files.json_files import load_json
 from pamcli.files.pairing import read_pair_list
-from pamcli.files.stored import read_stored
-from pamcli.flickr1024.archives import pictures_below
+from pamcli.flickr1024.archives import find_images
 from pamcli.flickr1024.prepare import Sha256
+from pamcli.flickr1024.resumable import Request
 from pamcli.flickr1024.stereogram_pairs import Reports
 from pamcli.flickr1024.stores import open_pixels, read_checksums, read_index
-from pamcli.flickr1024.unfinished import Request
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.spec import ModelSpec, read_header
@@ -103,7 +103,7 @@ def recipe(path: Path) -> None:
 
 
 def stored(kind: Any, path: Path) -> None:
-    read_stored(kind, path, "mend it")
+    load_json(kind, path, "mend it")
 
 
 def run_log(path: Path) -> None:
@@ -117,7 +117,7 @@ def page_index(path: Path) -> None:
 
 
 def unpacked(path: Path) -> None:
-    for found in pictures_below(path):
+    for found in find_images(path):
         found.location.read()
 
 
@@ -133,12 +133,12 @@ INDEX = {
 }
 REPORTS = {"job": INDEX["job"], "pictures": [{"picture": "a.png", "outcome": "pair", "certainty": 0.5}]}
 READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
-    "a.png": (read_picture, lambda: encode_png(PIXELS.astype(np.uint16) * 257)),
-    "a.jpg": (read_picture, lambda: pillow("jpeg")),
-    "a.webp": (read_picture, lambda: pillow("webp")),
-    "a.bmp": (read_picture, lambda: pillow("bmp")),
-    "a.ppm": (read_picture, lambda: pillow("ppm")),
-    "a.tif": (read_picture, lambda: encode_tiff(PIXELS)),
+    "a.png": (read_image, lambda: encode_png(PIXELS.astype(np.uint16) * 257)),
+    "a.jpg": (read_image, lambda: pillow("jpeg")),
+    "a.webp": (read_image, lambda: pillow("webp")),
+    "a.bmp": (read_image, lambda: pillow("bmp")),
+    "a.ppm": (read_image, lambda: pillow("ppm")),
+    "a.tif": (read_image, lambda: encode_tiff(PIXELS)),
     "d.pfm": (read_disparity, lambda: b"Pf\n40 24\n-1.0\n" + DISPARITY.tobytes()),
     "d.npy": (read_disparity, lambda: npy(DISPARITY)),
     "d.tif": (read_disparity, lambda: encode_tiff(DISPARITY)),

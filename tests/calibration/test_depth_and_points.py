@@ -16,7 +16,7 @@ from pamcli.calibration.point_cloud import encode_point_cloud
 from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 
@@ -159,7 +159,7 @@ def read_back(data: bytes) -> PlyData:
 
 
 def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, truth: np.ndarray) -> None:
-    picture = read_picture(SAMPLE / "left.png").pixels
+    picture = read_image(SAMPLE / "left.png").pixels
     data, count = encode_point_cloud(truth, calibration, picture=picture)
     ply = read_back(data)
     vertex = ply["vertex"]

@@ -15,7 +15,7 @@ from pamcli.errors import OutputError
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
 
 pytestmark = pytest.mark.usefixtures("networks")
@@ -106,7 +106,7 @@ def test_unknown_pixels(
     assert np.array_equal(np.asarray(Image.open("d.png")) == 0, unknown)
     assert np.array_equal(np.isnan(np.load("d.npy")), unknown)
     assert np.array_equal(np.isnan(np.asarray(Image.open("d.tif"))), unknown)
-    assert np.array_equal((read_picture(Path("c.png")).pixels == 0).all(axis=2), unknown)
+    assert np.array_equal((read_image(Path("c.png")).pixels == 0).all(axis=2), unknown)
 
 
 def test_unknown_pixels_are_of_the_left_view(pair: Path, result: StereoResult) -> None:

@@ -15,7 +15,7 @@ from pamcli.data.source import Sample
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import superres_figures
-from pamcli.imaging.degrading import Degradation
+from pamcli.imaging.degradation import Degradation
 
 KITTI = "kitti2015:kitti"
 

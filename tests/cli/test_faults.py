@@ -22,7 +22,7 @@ from unrectified import photographs, sample
 from pamcli.cli import ames
 from pamcli.evaluation import run as evaluation
 from pamcli.evaluation import submissions
-from pamcli.files.atomic import owned
+from pamcli.files.atomic import lock_folder
 from pamcli.inference import onnx_file
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "passrnet-x2.safetensors"
@@ -178,7 +178,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", ["train", "prepare", "prepare folders", "stereograms"])
 def test_a_second_process(command: str) -> None:
-    with owned(Path("out")):
+    with lock_folder(Path("out")):
         run = started(command)
         assert run.code == 2
         assert f"another process (process {os.getpid()}) is writing into out" in run.stderr

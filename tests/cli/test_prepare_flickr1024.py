@@ -15,7 +15,7 @@ from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_opt
 
 from pamcli.cli.progress import Progress
 from pamcli.files import atomic
-from pamcli.flickr1024 import unfinished
+from pamcli.flickr1024 import resumable
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from published import LARGE, SMALL, archive, tree
@@ -235,7 +235,7 @@ def test_lone_views_are_named_and_can_be_left_out() -> None:
 @pytest.mark.usefixtures("published")
 def test_a_disk_that_is_too_small_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(".")._replace(free=1000)
-    monkeypatch.setattr(unfinished.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
     with unchanged():
         run = _without_notes(pam(*PREPARE))
         refuse(run, 7, "out/x2 needs about 442.3 kB, and 1.0 kB are free", "free some space")

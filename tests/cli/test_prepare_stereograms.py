@@ -21,7 +21,7 @@ from PIL import Image
 from pamcli.cli.console import Console
 from pamcli.flickr1024 import stereogram_pairs
 from pamcli.flickr1024.rectify_stereogram import RectifiedPair
-from pamcli.flickr1024.stereogram_views import SetAside
+from pamcli.flickr1024.stereogram_views import StereogramError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from published import archive, png, views
@@ -34,7 +34,7 @@ SIZE = (288, 132)
 def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair:
     """Instead of the real thing: cross-eyed pictures are cut in two, those of black pixels set aside."""
     if not picture.any():
-        raise SetAside("it is black")
+        raise StereogramError("it is black")
     width = picture.shape[1] // 2
     left, right = picture[:, :width], picture[:, width:]
     if layout != "parallel":

@@ -13,7 +13,7 @@ from unrectified import Photographs, photographs, sample
 from video_files import write_video
 
 from pamcli.calibration.files import read_calibration
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def rig(here: Path, taken: Photographs) -> Path:
 
 def difference(path: str, expected: np.ndarray) -> float:
     """Median difference in grey levels of 8 bits, away from the edges."""
-    found = read_picture(Path(path)).pixels
+    found = read_image(Path(path)).pixels
     scale = 257 if found.dtype == np.uint16 else 1
     inner = slice(30, -30)
     return float(np.median(np.abs(found[inner, inner] / scale - expected[inner, inner].astype(float))))
@@ -73,7 +73,7 @@ def test_sixteen_bits_and_fisheye(here: Path) -> None:
     command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
     run = pam(*command, "--fisheye")
     assert run.code == 0, run.stderr
-    assert read_picture(Path("out/left_left.png")).pixels.dtype == np.uint16
+    assert read_image(Path("out/left_left.png")).pixels.dtype == np.uint16
     assert difference("out/left_left.png", left) < 4
     assert difference("out/left_right.png", right) < 4
     refuse(pam(*command, "--fisheye", "-q"), 2, "2 results exist already")
@@ -172,7 +172,7 @@ def test_what_is_seen_and_how_large(rig: Path) -> None:
         "-q",
     ]
     assert pam(*command, "--alpha", "1", "--size", "370x250", "--baseline", "0.5").code == 0
-    whole = read_picture(Path("out/left_left.png")).pixels
+    whole = read_image(Path("out/left_left.png")).pixels
     assert whole.shape == (250, 370, 3)
     assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
     calibration = read_calibration(Path("out/calibration.yaml")).rectified
@@ -312,7 +312,7 @@ def test_the_right_picture_alone_has_its_calibration_too(rig: Path) -> None:
 def test_a_right_video_alone_has_its_calibration_beside_it(rig: Path) -> None:
     pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
     for side in ("left", "right"):
-        write_video(Path(f"{side}.mkv"), [read_picture(Path(f"{side}.png")).pixels] * 2)
+        write_video(Path(f"{side}.mkv"), [read_image(Path(f"{side}.png")).pixels] * 2)
     Path("rig.yaml").rename("calibration.yaml")
     command = ["rectify", "left.mkv", "right.mkv", "--calibration", "calibration.yaml", "--overwrite"]
     with unchanged():

@@ -10,7 +10,7 @@ from pam_program import Run, names, pam, refuse
 from PIL import Image
 from video_files import write_video
 
-from pamcli.imaging.disparity_files import as_stored, encode_disparity, read_disparity
+from pamcli.imaging.disparity_files import encode_disparity, quantize_disparity, read_disparity
 from pamcli.imaging.videos import Video
 
 Views = list[list[np.ndarray]]
@@ -109,7 +109,7 @@ def test_what_is_not_steady(words: str, said: str, noisy: Path, pair: Path) -> N
 def test_what_is_kept_is_what_is_read(here: Path, suffix: str) -> None:
     disparity = np.array([[0.001, 1.2345, 300, np.nan], [0, 17.3, np.inf, 255.99]], np.float32)
     Path(f"one{suffix}").write_bytes(encode_disparity(disparity, suffix).data)
-    np.testing.assert_array_equal(as_stored(disparity, suffix), read_disparity(Path(f"one{suffix}")))
+    np.testing.assert_array_equal(quantize_disparity(disparity, suffix), read_disparity(Path(f"one{suffix}")))
 
 
 def test_no_disparity_falls_below_what_is_searched(noisy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from video_files import write_video
 
 import pamcli
 from pamcli.errors import UsageError
-from pamcli.imaging.degrading import Degradation
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.degradation import Degradation
+from pamcli.imaging.images import read_image
 from pamcli.imaging.resize import imresize_to
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_UPSCALING
@@ -29,13 +29,13 @@ def pictures(small_pair: Path) -> None:
     """The pair as it is, as JPEG, and with a noisy left view."""
     for clean, compressed in zip(PNG, JPG, strict=True):
         Image.open(clean).save(compressed, quality=60)
-    noisy = Degradation(noise=15)(read_picture(Path("left.png")).pixels, np.random.default_rng(0))
+    noisy = Degradation(noise=15)(read_image(Path("left.png")).pixels, np.random.default_rng(0))
     Image.fromarray(noisy).save("noisy.png")
 
 
 def larger(pair: list[str], weights: str) -> np.ndarray:
     """What the weights of that name make of the left view."""
-    views = (read_picture(Path(name)).pixels for name in pair)
+    views = (read_image(Path(name)).pixels for name in pair)
     return StereoUpscaler.load(weights, device="cpu").upscale_left(*views)
 
 
@@ -43,7 +43,7 @@ def made(*arguments: str) -> tuple[np.ndarray, str]:
     """The left view that the command wrote, and what it said."""
     run = pam("superres", *arguments, "-o", "l.png", "--overwrite")
     assert run.code == 0, run.stderr
-    return read_picture(Path("l.png")).pixels, run.stderr
+    return read_image(Path("l.png")).pixels, run.stderr
 
 
 def test_a_jpeg_gets_the_weights_for_cameras_and_a_clean_picture_its_own() -> None:

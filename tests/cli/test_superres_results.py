@@ -11,7 +11,7 @@ import pytest
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image, ImageCms
 
-from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.imaging.images import RgbImage, encode_image, read_image
 from pamcli.imaging.resize import imresize, imresize_to
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
@@ -23,22 +23,22 @@ PAIR = ["left.png", "right.png"]
 
 def larger(scale: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """What the Python interface makes of left.png and right.png."""
-    left, right = (read_picture(Path(name)).pixels for name in PAIR)
+    left, right = (read_image(Path(name)).pixels for name in PAIR)
     return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu")(left, right)
 
 
 def larger_left(scale: int = 2) -> np.ndarray:
     """The left picture alone, which may differ by a rounding from that of both."""
-    left, right = (read_picture(Path(name)).pixels for name in PAIR)
+    left, right = (read_image(Path(name)).pixels for name in PAIR)
     return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu").upscale_left(left, right)
 
 
-def rewrite(change: Callable[[Picture, int], Picture]) -> list[Picture]:
+def rewrite(change: Callable[[RgbImage, int], RgbImage]) -> list[RgbImage]:
     """Replace left.png and right.png by what `change` makes of them and of their numbers."""
     pictures = []
     for number, name in enumerate(PAIR):
-        pictures.append(change(read_picture(Path(name)), number))
-        Path(name).write_bytes(encode_picture(pictures[-1], ".png", name=name))
+        pictures.append(change(read_image(Path(name)), number))
+        Path(name).write_bytes(encode_image(pictures[-1], ".png", name=name))
     return pictures
 
 
@@ -61,7 +61,7 @@ def test_other_scales_are_the_next_networks_reduced(small_pair: Path, scale: flo
     assert (run.code, run.stderr) == (0, "")
     size = int(48 * scale), int(32 * scale)
     for name, view in zip(("l.png", "r.png"), larger(network), strict=True):
-        assert np.array_equal(read_picture(Path(name)).pixels, imresize_to(view, *size))
+        assert np.array_equal(read_image(Path(name)).pixels, imresize_to(view, *size))
 
 
 def test_transparency_has_the_size_of_the_colours_at_any_scale(small_pair: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_folder_receives_both_pictures(small_pair: Path) -> None:
 
 def test_the_scale_is_4_unless_the_weights_say_otherwise(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "-o", "four.png").code == 0
-    assert read_picture(Path("four.png")).pixels.shape == (128, 192, 3)
+    assert read_image(Path("four.png")).pixels.shape == (128, 192, 3)
     assert pam("superres", *PAIR, "-o", "two.png", "--weights", "passrnet-x2").code == 0
-    assert read_picture(Path("two.png")).pixels.shape == (64, 96, 3)
+    assert read_image(Path("two.png")).pixels.shape == (64, 96, 3)
 
 
 def test_bytes_on_stdout(small_pair: Path) -> None:
@@ -111,9 +111,9 @@ def test_bytes_on_stdout(small_pair: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
 def test_16_bits(small_pair: Path, suffix: str) -> None:
-    rewrite(lambda picture, _: Picture(picture.pixels.astype(np.uint16) * 255 + 77))
+    rewrite(lambda picture, _: RgbImage(picture.pixels.astype(np.uint16) * 255 + 77))
     assert pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}").code == 0
-    written = read_picture(Path(f"l{suffix}")).pixels
+    written = read_image(Path(f"l{suffix}")).pixels
     assert written.dtype == np.uint16
     assert len(np.unique(written % 256)) == 256
     assert np.array_equal(written, larger_left())
@@ -123,12 +123,12 @@ def test_16_bits(small_pair: Path, suffix: str) -> None:
 def test_transparency_of_each_view(small_pair: Path, suffix: str) -> None:
     random = np.random.default_rng(5)
     sources = rewrite(
-        lambda picture, _: Picture(picture.pixels, random.integers(0, 256, (32, 48), dtype=np.uint8))
+        lambda picture, _: RgbImage(picture.pixels, random.integers(0, 256, (32, 48), dtype=np.uint8))
     )
     run = pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}", "--output-right", f"r{suffix}")
     assert run.code == 0
     for name, source, pixels in zip("lr", sources, larger(), strict=True):
-        written = read_picture(Path(f"{name}{suffix}"))
+        written = read_image(Path(f"{name}{suffix}"))
         assert source.alpha is not None
         assert written.alpha is not None
         assert np.array_equal(written.alpha, imresize(source.alpha, 2))
@@ -140,16 +140,16 @@ def test_grey_stays_grey(small_pair: Path) -> None:
         Image.open(name).convert("L").save(name)
     for suffix in ("png", "jpg", "tif"):
         assert pam("superres", *PAIR, "--scale", "2", "-o", f"l.{suffix}").code == 0
-        assert read_picture(Path(f"l.{suffix}")).grey
+        assert read_image(Path(f"l.{suffix}")).grey
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp"])
 def test_each_picture_keeps_its_colour_profile(small_pair: Path, suffix: str) -> None:
     profiles = [ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes() for name in ("sRGB", "LAB")]
-    rewrite(lambda picture, number: Picture(picture.pixels, icc_profile=profiles[number]))
+    rewrite(lambda picture, number: RgbImage(picture.pixels, icc_profile=profiles[number]))
     run = pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}", "--output-right", f"r{suffix}")
     assert run.code == 0
-    assert [read_picture(Path(f"{name}{suffix}")).icc_profile for name in "lr"] == profiles
+    assert [read_image(Path(f"{name}{suffix}")).icc_profile for name in "lr"] == profiles
 
 
 def test_orientation_is_applied_and_reset(small_pair: Path) -> None:
@@ -192,7 +192,7 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
 
 def test_an_ensemble_is_finer_and_another_picture(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "--scale", "2", "--ensemble", "-o", "e.png").code == 0
-    views = [read_picture(Path(name)).pixels for name in PAIR]
+    views = [read_image(Path(name)).pixels for name in PAIR]
     four = StereoUpscaler.load(DEFAULT_UPSCALING[2], device="cpu", ensemble=True).upscale_left(*views)
     assert np.array_equal(np.asarray(Image.open("e.png")), four)
     assert not np.array_equal(four, larger_left())
@@ -234,9 +234,9 @@ def test_what_jpeg_cannot_hold_is_refused_before_the_network_runs(
     small_pair: Path, targets: list[str], said: str, kind: str
 ) -> None:
     if kind == "alpha":
-        rewrite(lambda picture, _: Picture(picture.pixels, np.full((32, 48), 9, np.uint8)))
+        rewrite(lambda picture, _: RgbImage(picture.pixels, np.full((32, 48), 9, np.uint8)))
     else:
-        rewrite(lambda picture, _: Picture(picture.pixels.astype(np.uint16)))
+        rewrite(lambda picture, _: RgbImage(picture.pixels.astype(np.uint16)))
     with unchanged():
         refuse(pam("superres", *PAIR, *targets), 2, said, kind, "take .png or .tif")
 

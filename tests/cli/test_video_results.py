@@ -25,7 +25,7 @@ from pamcli.batch.matching import match_files
 from pamcli.imaging import video_writing
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
 
 Views = list[list[np.ndarray]]
@@ -110,7 +110,7 @@ def test_larger_and_rectified_pictures(clips: Views, here: Path) -> None:
     assert made.lines == ["l.mkv", "r.mp4", "b.mkv"], made.stderr
     assert run("superres left.mkv right.mkv --scale 2 --count 2 -o frames/").code == 0
     for number in range(2):
-        left = read_picture(Path(f"frames/00000{number}_left.png")).pixels
+        left = read_image(Path(f"frames/00000{number}_left.png")).pixels
         np.testing.assert_array_equal(Video(Path("l.mkv")).frame(number).pixels, left)
         np.testing.assert_array_equal(Video(Path("b.mkv")).frame(number).pixels[:, : left.shape[1]], left)
         assert Video(Path("r.mp4")).frame(number).pixels.shape == left.shape

@@ -19,7 +19,7 @@ pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video
 from video_files import write_video
 
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
 
 Views = list[list[np.ndarray]]
@@ -87,7 +87,7 @@ def test_without_a_calibration_all_frames_are_rectified_alike(here: Path) -> Non
     assert re.search(r"rectified by \d+ matches in 5 frames", made.stderr)
     # What no camera saw is black to the last bit: its outline is the rectification's.
     for side in ("left", "right"):
-        pictures = [read_picture(path).pixels for path in sorted(here.glob(f"out/*_{side}.png"))]
+        pictures = [read_image(path).pixels for path in sorted(here.glob(f"out/*_{side}.png"))]
         outlines = [picture.max(axis=-1) == 0 for picture in pictures]
         assert len(outlines) == 5
         assert all(np.array_equal(each, outlines[0]) for each in outlines)
@@ -112,7 +112,7 @@ def test_frames_are_rectified(clips: Views, here: Path) -> None:
         "calibration.yaml",
     ]
     for side, frames in zip(("left", "right"), clips, strict=True):
-        found = read_picture(Path(f"out/000005_{side}.png")).pixels
+        found = read_image(Path(f"out/000005_{side}.png")).pixels
         assert np.abs(found.astype(int) - frames[5])[4:-4, 4:-4].mean() < 2
 
 
@@ -123,7 +123,7 @@ def test_cameras_that_began_one_after_the_other(clips: Views, here: Path) -> Non
     assert "2 frames of left.mkv left out, at whose time later.mkv has none: 0, 1" in made.stderr
     record = json.loads(made.stdout)
     assert record["frame"] == 2
-    assert read_picture(Path("out/000002_right.png")).pixels.shape == (96, 128, 3)
+    assert read_image(Path("out/000002_right.png")).pixels.shape == (96, 128, 3)
 
 
 def test_the_offset_is_measured(clips: Views, here: Path) -> None:

@@ -9,7 +9,7 @@ import source_trees
 
 from pamcli.data.open import open_data
 from pamcli.data.preview import contact_sheet
-from pamcli.imaging.colormap import color_table
+from pamcli.imaging.colormap import get_color_table
 
 GAP, LINE, CELL = 4, 14, 60
 HIGH = 40  # of a cell: 4 x 6 pixels, 60 wide
@@ -32,8 +32,8 @@ def test_a_row_for_each_sample_and_a_cell_for_each_part(tmp_path: Path) -> None:
         disparity, visible = cell(sheet, row, 2), cell(sheet, row, 3)
         # The first pixels of the truth are 2.5, unknown, 255.996 and 1/256; a pixel fills 10 x 10.
         assert (disparity[5, 15] == 0).all()
-        assert (disparity[5, 25] == color_table()[-1]).all()
-        assert (disparity[5, 35] == color_table()[0]).all()
+        assert (disparity[5, 25] == get_color_table()[-1]).all()
+        assert (disparity[5, 35] == get_color_table()[0]).all()
         assert [int(visible[5, x, 0]) for x in (5, 15, 25, 35)] == [255, 96, 0, 255]
         name = sheet[GAP + row * (LINE + HIGH + GAP) :][:LINE]
         assert name.max() > 200  # something is written there

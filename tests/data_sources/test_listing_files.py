@@ -10,7 +10,7 @@ import source_trees
 from pamcli.data.listing import Listed, by_stem, root_of
 from pamcli.data.source import Files
 from pamcli.errors import InputError
-from pamcli.files.finding import folders, folders_below
+from pamcli.files.paths import list_folders, walk_folders
 
 
 def files(name: str) -> Files:
@@ -65,14 +65,14 @@ def test_folders_in_natural_order_without_hidden_ones(tmp_path: Path) -> None:
     for name in ("scene10", "scene9", ".cache"):
         (tmp_path / name).mkdir()
     (tmp_path / "file").touch()
-    assert list(folders(tmp_path)) == ["scene9", "scene10"]
-    assert folders(tmp_path / "file") == {}
+    assert list(list_folders(tmp_path)) == ["scene9", "scene10"]
+    assert list_folders(tmp_path / "file") == {}
 
 
 def test_a_circle_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "back").symlink_to(tmp_path)
-    found = [below for below, _, _ in folders_below(tmp_path, depth=3)]
+    found = [below for below, _, _ in walk_folders(tmp_path, depth=3)]
     assert found == ["", "a", "a/back", "a/back/a"]
 
 

@@ -21,7 +21,7 @@ from pamcli.evaluation.protocols import usual_protocol
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate, measure
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import RgbImage, encode_image
 
 TRUTH = np.linspace(4, 40, 24 * 32, dtype=np.float32).reshape(24, 32)
 
@@ -118,7 +118,7 @@ def files(tmp_path: Path) -> Path:
     for name in "ab":
         one = sample(name)
         for part, view in (("left", one.left), ("right", one.right)):
-            picture = encode_picture(Picture(np.asarray(view, np.uint8)), ".png", name=name)
+            picture = encode_image(RgbImage(np.asarray(view, np.uint8)), ".png", name=name)
             (tmp_path / part / f"{name}.png").write_bytes(picture)
         (tmp_path / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(TRUTH, ".pfm").data)
         (tmp_path / "made" / f"{name}.pfm").write_bytes(encode_disparity(TRUTH + 1, ".pfm").data)

@@ -8,7 +8,7 @@ import pytest
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.methods import find_files, load_disparity, load_views
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import RgbImage, encode_image
 
 MAP = np.array([[1.5, np.nan, 3], [4, 5, 200.25]], np.float32)
 
@@ -20,7 +20,7 @@ def put(path: Path, disparity: np.ndarray = MAP) -> None:
 
 def picture(path: Path, pixels: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_picture(Picture(pixels), path.suffix, name=path.name))
+    path.write_bytes(encode_image(RgbImage(pixels), path.suffix, name=path.name))
 
 
 @pytest.mark.parametrize("suffix", [".pfm", ".png", ".npy", ".tif", ".tiff", ".PFM"])

@@ -22,7 +22,7 @@ from pamcli.evaluation.results import (
     shown_value,
     text_table,
 )
-from pamcli.files.finding import csv_text
+from pamcli.files.paths import escape_csv
 
 COLUMNS = (
     Column("name", "Pair", text=True),
@@ -107,7 +107,7 @@ def test_names_are_no_formulas_in_a_spreadsheet() -> None:
     assert [line[0][:2] for line in lines] == ["'=", "'\t", "[2"]
     assert [line[1:] for line in lines] == [["+0.50 [+0.40, +0.60]", "-1.5"], ["", ""], ["-1", "0"]]
     names = ["+1", "-1", " =1", "\uff1d1", "a=1", "", "0001"]
-    assert [csv_text(name) == name for name in names] == [False] * 4 + [True] * 3
+    assert [escape_csv(name) == name for name in names] == [False] * 4 + [True] * 3
 
 
 def test_names_are_no_commands_in_latex_and_no_lines_or_tags_in_markdown() -> None:

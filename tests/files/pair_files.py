@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.pairing import PairName
+from pamcli.files.pairing import PairPaths
 
 
 def make(*names: str) -> None:
@@ -18,7 +18,7 @@ def make(*names: str) -> None:
         path.write_bytes(name.encode())
 
 
-def triples(pairs: tuple[PairName, ...]) -> list[tuple[str, str, str]]:
+def triples(pairs: tuple[PairPaths, ...]) -> list[tuple[str, str, str]]:
     return [(str(pair.left), str(pair.right), pair.key) for pair in pairs]
 
 

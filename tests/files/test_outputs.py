@@ -10,13 +10,13 @@ from pamcli.files import outputs as module
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
-    SeenPaths,
+    PathRegistry,
     check_collisions,
     check_existing,
-    names_folder,
+    is_folder_name,
     plan_outputs,
 )
-from pamcli.files.pairing import PairName
+from pamcli.files.pairing import PairPaths
 
 DISPARITY = OutputKind("disparity", "--output", (".pfm", ".png", ".npy", ".tif", ".tiff"))
 RIGHT = OutputKind("right", "--output-right", DISPARITY.suffixes, "_right")
@@ -29,8 +29,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def pair(left: str = "in/a.png", right: str = "in/b.png", key: str = "a", **more: object) -> PairName:
-    return PairName(Path(left), Path(right), key, **more)  # type: ignore[arg-type]
+def pair(left: str = "in/a.png", right: str = "in/b.png", key: str = "a", **more: object) -> PairPaths:
+    return PairPaths(Path(left), Path(right), key, **more)  # type: ignore[arg-type]
 
 
 def plan(
@@ -44,7 +44,7 @@ def plan(
     return plan_outputs({DISPARITY: output, RIGHT: right, COLOR: color}, batch=batch, format_name=format_name)
 
 
-def names(planned: OutputPlan, one: PairName | None = None) -> dict[str, str]:
+def names(planned: OutputPlan, one: PairPaths | None = None) -> dict[str, str]:
     return {name: str(path) for name, path in planned.paths(one or pair()).items()}
 
 
@@ -90,9 +90,9 @@ def test_what_counts_as_a_folder() -> None:
     assert names(plan("there.v2", batch=True)) == {"disparity": "there.v2/a.pfm"}
     assert names(plan("new", batch=True)) == {"disparity": "new/a.pfm"}
     assert names(plan(".", batch=True)) == {"disparity": "a.pfm"}
-    assert names_folder("new", batch=True)
-    assert not names_folder("new", batch=False)
-    assert not names_folder("new/{}", batch=True)
+    assert is_folder_name("new", batch=True)
+    assert not is_folder_name("new", batch=False)
+    assert not is_folder_name("new/{}", batch=True)
 
 
 def test_a_batch_takes_templates() -> None:
@@ -236,7 +236,7 @@ def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_list_as_it_comes() -> None:
-    seen = SeenPaths()
+    seen = PathRegistry()
     planned = plan("out/", batch=True)
     first = pair(line=1)
     seen.add(first, planned.paths(first))
@@ -254,7 +254,7 @@ def test_a_list_as_it_comes() -> None:
 
 
 def test_a_long_batch(here: Path) -> None:
-    seen, planned = SeenPaths(), plan("out/", batch=True)
+    seen, planned = PathRegistry(), plan("out/", batch=True)
     for number in range(3000):
         each = pair(f"in/{number}.png", f"in/{number}_R.png", str(number))
         seen.add(each, planned.paths(each))

@@ -9,9 +9,8 @@ import pytest
 from pair_files import make, one_line, triples
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import listed, shown
 from pamcli.files.pairing import (
-    PairName,
+    PairPaths,
     is_template,
     pair_folders,
     pair_templates,
@@ -19,6 +18,7 @@ from pamcli.files.pairing import (
     resolve_packed,
     resolve_pairs,
 )
+from pamcli.files.paths import join_names, quote
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_single_pair() -> None:
     make("a/left.view.png", "b/right.jpg")
     (pair,) = resolve_pairs("a/left.view.png", "b/right.jpg").pairs
-    assert pair == PairName(Path("a/left.view.png"), Path("b/right.jpg"), "left.view")
+    assert pair == PairPaths(Path("a/left.view.png"), Path("b/right.jpg"), "left.view")
     pairing = resolve_pairs("a/left.view.png", "b/right.jpg")
     assert pairing.pairs == (pair,)
     assert not pairing.batch
@@ -265,11 +265,11 @@ def test_packed_pictures_that_are_missing() -> None:
 
 
 def test_names_in_messages() -> None:
-    assert shown(Path("ü x.png")) == "ü x.png"
-    assert shown("a\nb") == "'a\\nb'"
-    assert shown("\udce9") == "'\\udce9'"
-    assert listed(str(i) for i in range(5)) == "0, 1, 2, 3, 4"
-    assert listed((str(i) for i in range(12)), "; ") == "0; 1; 2; 3; 4 and 7 more"
+    assert quote(Path("ü x.png")) == "ü x.png"
+    assert quote("a\nb") == "'a\\nb'"
+    assert quote("\udce9") == "'\\udce9'"
+    assert join_names(str(i) for i in range(5)) == "0, 1, 2, 3, 4"
+    assert join_names((str(i) for i in range(12)), "; ") == "0; 1; 2; 3; 4 and 7 more"
 
 
 def test_only_the_standard_library_is_imported() -> None:

@@ -11,7 +11,7 @@ from pair_files import make, one_line
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import (
-    PairName,
+    PairPaths,
     iter_pair_list,
     read_pair_list,
 )
@@ -36,9 +36,9 @@ def test_a_list_with_everything_that_is_fine() -> None:
     pairs = tuple(found)
     assert len(found) == 3
     assert pairs == (
-        PairName(Path("in/a/1.png"), Path("r 1.png"), "in/a/1", None, 1),
-        PairName(Path("in/b/2.png"), Path("r2.png"), "in/b/2", Path("out/x.pfm"), 4),
-        PairName(Path("in/ü.png"), Path("r2.png"), "in/ü", None, 5),
+        PairPaths(Path("in/a/1.png"), Path("r 1.png"), "in/a/1", None, 1),
+        PairPaths(Path("in/b/2.png"), Path("r2.png"), "in/b/2", Path("out/x.pfm"), 4),
+        PairPaths(Path("in/ü.png"), Path("r2.png"), "in/ü", None, 5),
     )
     assert str(pairs[1]) == "in/b/2.png (line 4)"
 
@@ -156,7 +156,7 @@ def test_a_line_that_does_not_end_is_not_read_to_its_end(mark: bytes, nul: bool)
     make("a.png", "b.png")
     good = b"a.png" + mark + b"b.png" + (mark if nul else b"\n")
     items = iter_pair_list(Endless(good), nul)
-    assert next(items) == (1, PairName(Path("a.png"), Path("b.png"), "a", None, 1))
+    assert next(items) == (1, PairPaths(Path("a.png"), Path("b.png"), "a", None, 1))
     with pytest.raises(UsageError, match="line 2 of the list is longer than three paths can be"):
         next(items)
 
@@ -170,18 +170,18 @@ def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
         + b"\tin/a.png"
     )
     items = list(iter_pair_list(io.BytesIO(data)))
-    assert items[0][1] == PairName(Path("in/a.png"), Path("b.png"), "in/a", None, 1)
+    assert items[0][1] == PairPaths(Path("in/a.png"), Path("b.png"), "in/a", None, 1)
     bad = items[1:4]
     assert [type(item) for _, item in bad] == [InputError, UsageError, UsageError]
     assert [line for line, _ in bad] == [2, 4, 5]
     assert isinstance(items[1][1], InputError)
     assert items[1][1].message == "line 2: no such file: lost.png"
     outside = items[4][1]
-    assert isinstance(outside, PairName)
+    assert isinstance(outside, PairPaths)
     assert outside.key is None
     assert outside.output == Path("o.pfm")
     inside = items[5][1]
-    assert isinstance(inside, PairName)
+    assert isinstance(inside, PairPaths)
     assert inside.key == "b"
 
 
@@ -195,7 +195,7 @@ def test_a_pair_is_there_as_soon_as_its_line_is_complete(nul: bool) -> None:
         for number in (1, 2):  # would never come back if it waited for more than one pair
             os.write(writing, b"a.png" + between + b"b.png" + end)
             line, item = next(items)
-            assert isinstance(item, PairName)
+            assert isinstance(item, PairPaths)
             assert line == item.line == number
         os.close(writing)
         assert list(items) == []

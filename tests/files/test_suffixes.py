@@ -8,8 +8,8 @@ from pamcli.files import suffixes
 
 def test_suffixes_are_in_lower_case_and_begin_with_a_dot() -> None:
     every = (
-        suffixes.PICTURE_SUFFIXES
-        + suffixes.PICTURE_OUTPUT_SUFFIXES
+        suffixes.IMAGE_SUFFIXES
+        + suffixes.IMAGE_OUTPUT_SUFFIXES
         + suffixes.DISPARITY_SUFFIXES
         + suffixes.CONFIDENCE_SUFFIXES
     )
@@ -17,7 +17,7 @@ def test_suffixes_are_in_lower_case_and_begin_with_a_dot() -> None:
 
 
 def test_every_format_that_is_written_is_read_from_folders() -> None:
-    assert set(suffixes.PICTURE_OUTPUT_SUFFIXES) <= set(suffixes.PICTURE_SUFFIXES)
+    assert set(suffixes.IMAGE_OUTPUT_SUFFIXES) <= set(suffixes.IMAGE_SUFFIXES)
 
 
 def test_suffixes_and_atomic_writing_need_the_standard_library_only() -> None:

@@ -12,14 +12,14 @@ from published import SMALL, archive, files, png, tree, views
 
 from pamcli.errors import InputError, UsageError
 from pamcli.flickr1024 import archives
-from pamcli.flickr1024.archives import Location, members, pictures_below
+from pamcli.flickr1024.archives import ImageLocation, find_images, list_members
 
 PICTURE = png(views(SMALL)[0])
 
 
 def test_a_picture_in_an_archive_is_read_from_it(tmp_path: Path) -> None:
     path = archive(tmp_path / "Train.zip", {"Train/0001_L.png": PICTURE, "Train/": b""})
-    (found,) = pictures_below(path)
+    (found,) = find_images(path)
     assert (found.folders, found.name) == (("Train",), "0001_L.png")
     assert found.location.size() == SMALL
     np.testing.assert_array_equal(found.location.read().pixels, views(SMALL)[0])
@@ -32,7 +32,7 @@ def test_pictures_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None
         tmp_path / "more/Train_2.zip", {"b\\0002_L.png": PICTURE, "__MACOSX/._0002_L.png": b"x", "n.txt": b""}
     )
     (tmp_path / ".hidden_L.png").write_bytes(PICTURE)
-    assert [("/".join(found.folders), found.name) for found in pictures_below(tmp_path)] == [
+    assert [("/".join(found.folders), found.name) for found in find_images(tmp_path)] == [
         ("Train", "0001_L.png"),
         ("Train", "0001_R.png"),
         ("more/Train_2.zip/b", "0002_L.png"),
@@ -52,7 +52,7 @@ def test_pictures_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None
 def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, said: str) -> None:
     path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE, name: PICTURE})
     with pytest.raises(InputError, match=r"a.zip is refused: the path of .*" + said):
-        pictures_below(path)
+        find_images(path)
 
 
 def test_links_are_refused(tmp_path: Path) -> None:
@@ -61,15 +61,15 @@ def test_links_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
         packed.writestr(info, "/etc/passwd")
     with pytest.raises(InputError, match="is a link"):
-        members(tmp_path / "a.zip")
+        list_members(tmp_path / "a.zip")
 
 
 def test_what_unpacks_to_far_more_than_a_picture_does_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "bomb.zip", {"0001_L.bmp": bytes(20 << 20)})
     with pytest.raises(InputError, match=r"bomb.zip is refused: .* unpacks to [\d,]+ times its size"):
-        pictures_below(tmp_path)
+        find_images(tmp_path)
     small = archive(tmp_path / "plain.zip", {"0001_L.bmp": bytes(1 << 20)})  # a plain picture is no bomb
-    assert len(members(small)) == 1
+    assert len(list_members(small)) == 1
     assert path.exists()
 
 
@@ -79,7 +79,7 @@ def test_a_member_of_a_gigabyte_is_refused_whatever_its_ratio(
     monkeypatch.setattr(archives, "LARGEST_MEMBER", len(PICTURE) - 1)
     path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE})
     with pytest.raises(InputError, match=r"unpacks to [0-9,]+ bytes"):
-        members(path)
+        list_members(path)
 
 
 def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
@@ -94,23 +94,23 @@ def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
             packed.filelist.append(copy)
             packed.NameToInfo[copy.filename] = copy
     with pytest.raises(InputError, match="members overlap"):
-        members(path)
+        list_members(path)
 
 
 def test_a_truncated_and_an_encrypted_archive_are_named(tmp_path: Path) -> None:
     path = archive(tmp_path / "cut.zip", {"0001_L.png": PICTURE})
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match=r"cut\.zip is damaged or truncated"):
-        members(path)
+        list_members(path)
     path = archive(tmp_path / "locked.zip", {"0001_L.png": PICTURE})
     data = bytearray(path.read_bytes())
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(bytes(data))
     with pytest.raises(InputError, match=r"locked.zip is encrypted"):
-        members(path)
+        list_members(path)
     (tmp_path / "empty.zip").touch()
     with pytest.raises(InputError, match=r"empty\.zip is empty"):
-        members(tmp_path / "empty.zip")
+        list_members(tmp_path / "empty.zip")
 
 
 def test_a_damaged_member_is_named_with_its_archive(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_damaged_member_is_named_with_its_archive(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 0xFF
     path.write_bytes(bytes(data))
-    left, _ = members(path)
+    left, _ = list_members(path)
     with pytest.raises(InputError, match=r"a.zip \(0001_L.png\) is damaged or truncated"):
-        Location(path, left.filename).read()
+        ImageLocation(path, left.filename).read()
 
 
 def test_other_archives_alone_are_named(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_other_archives_alone_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"Train.rar is an archive of a kind that is not read here \(unpack it"
     ):
-        pictures_below(tmp_path)
+        find_images(tmp_path)
     with pytest.raises(InputError, match=r"none\.zip does not exist"):
-        pictures_below(tmp_path / "none.zip")
+        find_images(tmp_path / "none.zip")
     with pytest.raises(InputError, match=r"Train\.rar is neither a folder nor a zip archive"):
-        pictures_below(tmp_path / "Train.rar")
+        find_images(tmp_path / "Train.rar")

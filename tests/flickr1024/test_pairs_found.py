@@ -9,17 +9,17 @@ from published import SMALL, archive, files, tree
 
 from pamcli.data.picture_pairs import data_pairs
 from pamcli.errors import InputError, UsageError
-from pamcli.flickr1024.pairs import chosen, published_pairs
+from pamcli.flickr1024.pairs import filter_by_name, find_published_pairs
 from pamcli.flickr1024.prepare import plan_preparation
 
 
 def found(place: Path, split: str = "train") -> list[str]:
-    return [pair.name for pair in published_pairs(place, split).pairs]
+    return [pair.name for pair in find_published_pairs(place, split).pairs]
 
 
 def test_folders_of_the_three_splits(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0010": SMALL, "Train/0002": SMALL, "Validation/0001": SMALL, "Test/0001": SMALL})
-    pairs = published_pairs(tmp_path, "train")
+    pairs = find_published_pairs(tmp_path, "train")
     assert [pair.name for pair in pairs.pairs] == ["0002", "0010"]
     assert pairs.other_splits == {"validation": 1, "test": 1}
     assert pairs.pairs[0].left.path == tmp_path / "Train/0002_L.png"
@@ -39,7 +39,7 @@ def test_views_in_two_parts_of_an_archive_are_a_pair(tmp_path: Path) -> None:
     parts = files({"0002": SMALL})
     archive(tmp_path / "Train_1.zip", {"Train/0002_L.png": parts["0002_L.png"]})
     archive(tmp_path / "Train_2.zip", {"Flickr1024/Train/0002_R.png": parts["0002_R.png"]})
-    (pair,) = published_pairs(tmp_path, "train").pairs
+    (pair,) = find_published_pairs(tmp_path, "train").pairs
     assert str(pair.left) == f"{tmp_path}/Train_1.zip (Train/0002_L.png)"
     assert str(pair) == "flickr1024/0002"
 
@@ -54,21 +54,21 @@ def test_all_in_one_folder_and_folders_of_other_names(tmp_path: Path) -> None:
 def test_an_unpacked_picture_goes_before_the_one_in_the_archive(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL})
     archive(tmp_path / "Train.zip", files({"Train/0001": SMALL, "Train/0002": SMALL}))
-    first, second = published_pairs(tmp_path, "train").pairs
+    first, second = find_published_pairs(tmp_path, "train").pairs
     assert (first.left.member, second.left.member) == (None, "Train/0002_L.png")
 
 
 def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL, "Flickr1024/Train/0001": SMALL})
     with pytest.raises(InputError, match=r"two pictures are both called 0001: .* and "):
-        published_pairs(tmp_path, "train")
+        find_published_pairs(tmp_path, "train")
 
 
 def test_lone_views_are_named(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL, "Train/0002": SMALL, "Train/0003": SMALL})
     (tmp_path / "Train/0003_R.png").unlink()
     (tmp_path / "Train/0001_L.png").unlink()
-    pairs = published_pairs(tmp_path, "train")
+    pairs = find_published_pairs(tmp_path, "train")
     assert [pair.name for pair in pairs.pairs] == ["0002"]
     assert pairs.unpaired == (
         f"{tmp_path}/Train/0001_R.png has no left picture",
@@ -78,10 +78,10 @@ def test_lone_views_are_named(tmp_path: Path) -> None:
 
 def test_a_place_without_pairs_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no pair of pictures \(expected NAME_L.png"):
-        published_pairs(tmp_path, "train")
+        find_published_pairs(tmp_path, "train")
     tree(tmp_path, {"Validation/0001": SMALL})
     with pytest.raises(InputError, match=r"no pair of the split train, but 1 of validation \(`split` valid"):
-        published_pairs(tmp_path, "train")
+        find_published_pairs(tmp_path, "train")
 
 
 def test_middlebury_is_halved_and_other_sets_are_not(tmp_path: Path) -> None:
@@ -112,23 +112,23 @@ def test_patches_are_not_cut_from_patches(tmp_path: Path) -> None:
 
 def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
     tree(tmp_path, {"0001": SMALL, "0002": SMALL, "0003": SMALL})
-    pairs = published_pairs(tmp_path, "train").pairs
-    taken = chosen(pairs, ["# mine", "", "flickr1024/0003", " 0001 "], "names.txt")
+    pairs = find_published_pairs(tmp_path, "train").pairs
+    taken = filter_by_name(pairs, ["# mine", "", "flickr1024/0003", " 0001 "], "names.txt")
     assert [pair.name for pair in taken] == ["0001", "0003"]
-    assert chosen(pairs, ["flickr1024/*"], "names.txt") == pairs
+    assert filter_by_name(pairs, ["flickr1024/*"], "names.txt") == pairs
     with pytest.raises(UsageError, match=r"1 lines of names.txt name no pair: 0009 \(pairs are called as in"):
-        chosen(pairs, ["0001", "0009"], "names.txt")
+        filter_by_name(pairs, ["0001", "0009"], "names.txt")
     with pytest.raises(UsageError, match=r"names\.txt names no pair"):
-        chosen(pairs, ["# nothing"], "names.txt")
+        filter_by_name(pairs, ["# nothing"], "names.txt")
 
 
 def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
-    pairs = published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
+    pairs = find_published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
     with pytest.raises(UsageError, match="two pairs are both called flickr1024/0001"):
         plan_preparation(pairs + pairs, tmp_path / "out", 2)
 
 
 def test_pictures_smaller_than_a_pixel_of_low_resolution_hold_up_nothing(tmp_path: Path) -> None:
-    pairs = published_pairs(tree(tmp_path, {"0001": (800, 600), "0002": (3, 3)}), "train").pairs
+    pairs = find_published_pairs(tree(tmp_path, {"0001": (800, 600), "0002": (3, 3)}), "train").pairs
     plan = plan_preparation(pairs, tmp_path / "out", 4)
     assert [item.pair.name for item in plan.items] == ["0001"]

@@ -10,15 +10,17 @@ from PIL import Image
 from published import LARGE, SMALL, authors_patches, png, tree, views
 
 from pamcli.errors import InputError
-from pamcli.flickr1024.archives import Location
+from pamcli.flickr1024.archives import ImageLocation
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.stores import boxes, cut_size, patch_at, read_views
+from pamcli.flickr1024.stores import compute_crop, cut_patch, list_corners, read_views
 from pamcli.imaging.png import encode_png
 
 
 def pair_of(folder: Path, size: tuple[int, int], halved: bool = False) -> Pair:
     tree(folder, {"a": size})
-    return Pair("flickr1024", "a", Location(folder / "a_L.png"), Location(folder / "a_R.png"), halved)
+    return Pair(
+        "flickr1024", "a", ImageLocation(folder / "a_L.png"), ImageLocation(folder / "a_R.png"), halved
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,11 +38,15 @@ def test_patches_equal_a_transcription_of_the_script(
     pair = pair_of(tmp_path, size, halved)
     cut = read_views(pair, scale)
     wanted = authors_patches(*(location.read().pixels for location in (pair.left, pair.right)), scale, halved)
-    places = boxes(*cut.low.shape[::2][:2])
+    places = list_corners(*cut.low.shape[::2][:2])
     assert len(places) == len(wanted) == count
-    assert cut.high.shape[:3] == (cut_size(*size, scale, halved)[1], 2, cut_size(*size, scale, halved)[0])
+    assert cut.high.shape[:3] == (
+        compute_crop(*size, scale, halved)[1],
+        2,
+        compute_crop(*size, scale, halved)[0],
+    )
     for (row, column), parts in zip(places, wanted, strict=True):
-        patch = patch_at(cut, row, column)
+        patch = cut_patch(cut, row, column)
         made = (patch.high_left, patch.high_right, patch.low_left, patch.low_right)
         for ours, authors in zip(made, parts, strict=True):
             np.testing.assert_array_equal(ours, authors)
@@ -60,14 +66,14 @@ def test_the_low_resolution_of_patches_is_pillows_bicubic_within_one_grey_level(
     # No patch reaches the two pixels at the border, where Pillow leaves out what MATLAB mirrors.
     inside = (slice(2, -2), slice(2, -2))
     assert np.abs(low[inside].astype(int) - pillow[inside]).max() <= 1
-    assert all(2 <= row <= height // scale - 32 for row, _ in boxes(height // scale, width // scale))
+    assert all(2 <= row <= height // scale - 32 for row, _ in list_corners(height // scale, width // scale))
 
 
 def test_the_bounds_are_those_of_the_script() -> None:
-    assert boxes(36, 96) == [(2, 2)]
-    assert boxes(35, 96) == boxes(36, 95) == []
-    assert boxes(55, 96) == [(2, 2)]
-    assert boxes(56, 116) == [(2, 2), (2, 22), (22, 2), (22, 22)]
+    assert list_corners(36, 96) == [(2, 2)]
+    assert list_corners(35, 96) == list_corners(36, 95) == []
+    assert list_corners(55, 96) == [(2, 2)]
+    assert list_corners(56, 116) == [(2, 2), (2, 22), (22, 2), (22, 22)]
 
 
 def test_pictures_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
@@ -75,7 +81,7 @@ def test_pictures_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
     for side, view in (("L", left), ("R", right)):
         deep = view.astype(np.uint32) * 257 + 128  # the half grey level above
         (tmp_path / f"a_{side}.png").write_bytes(encode_png(np.minimum(deep, 65535).astype(np.uint16)))
-    pair = Pair("x", "a", Location(tmp_path / "a_L.png"), Location(tmp_path / "a_R.png"))
+    pair = Pair("x", "a", ImageLocation(tmp_path / "a_L.png"), ImageLocation(tmp_path / "a_R.png"))
     np.testing.assert_array_equal(read_views(pair, 2).high[:, 0], left[:100, :240])
 
 

@@ -11,7 +11,7 @@ from layered_scene import layered_pair, moved, side_by_side, texture
 
 from pamcli.flickr1024.rectify_stereogram import (
     RectifiedPair,
-    SetAside,
+    StereogramError,
     _reaches_infinity,
     rectify_stereogram,
 )
@@ -163,7 +163,7 @@ def test_infinity_is_found_where_the_picture_tells(
 
 
 def test_a_picture_that_does_not_tell_is_set_aside() -> None:
-    with pytest.raises(SetAside, match="infinitely far or near"):
+    with pytest.raises(StereogramError, match="infinitely far or near"):
         rectify_stereogram(stereogram("parallel"), infinity="auto")
 
 
@@ -195,7 +195,7 @@ def far_apart() -> np.ndarray:
     ids=["unrelated", "flat", "far apart", "plain", "small"],
 )
 def test_what_cannot_be_used_is_set_aside_with_one_reason(picture: np.ndarray, reason: str) -> None:
-    with pytest.raises(SetAside, match=reason) as caught:
+    with pytest.raises(StereogramError, match=reason) as caught:
         rectify_stereogram(picture, infinity="no")
     assert "\n" not in str(caught.value)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from layered_scene import layered_pair, texture
 
-from pamcli.imaging.matching import grey, match_densely
-from pamcli.imaging.view_order import OrderEvidence, weigh_order
+from pamcli.imaging.left_right_order import OrderEvidence, weigh_order
+from pamcli.imaging.matching import match_densely, to_grey
 
 
 def weighed(first: np.ndarray, second: np.ndarray, low: int, high: int) -> OrderEvidence:
-    return weigh_order(first, second, match_densely(grey(first), grey(second), low, high))
+    return weigh_order(first, second, match_densely(to_grey(first), to_grey(second), low, high))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pamcli.flickr1024.rectify_stereogram import fit_rows, resampled, turned
+from pamcli.flickr1024.rectify_stereogram import fit_rows, make_rotation_map, warp_view
 from pamcli.imaging.matching import Matches
 
 
@@ -30,8 +30,8 @@ def test_a_resampled_pixel_shows_the_place_that_the_map_names(kind: type) -> Non
     y, x = np.mgrid[:80, :120].astype(np.float64)
     unit = 1 if kind is np.uint8 else 200
     picture = (np.stack([x, y, x + y], axis=2) * unit).astype(kind)
-    places = turned((80, 120), np.deg2rad(3), zoom=0.02, offset=2.3)
-    found = resampled(picture, places)
+    places = make_rotation_map((80, 120), np.deg2rad(3), zoom=0.02, offset=2.3)
+    found = warp_view(picture, places)
     rows, columns = np.mgrid[20:60, 20:100]
     at_x, at_y = np.tensordot(places[:, :2], np.stack([columns, rows]), axes=1) + places[:, 2, None, None]
     wanted = np.stack([at_x, at_y, at_x + at_y], axis=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from layered_scene import side_by_side, texture
 
-from pamcli.flickr1024.stereogram_views import SetAside, find_views
+from pamcli.flickr1024.stereogram_views import StereogramError, find_views
 
 
 def two_textures(height: int = 150, width: int = 200) -> tuple[np.ndarray, np.ndarray]:
@@ -71,5 +71,5 @@ def test_a_dark_sky_in_one_view_alone_does_not_make_the_views_unequal() -> None:
     ],
 )
 def test_what_holds_no_two_views_is_set_aside(picture: np.ndarray, reason: str) -> None:
-    with pytest.raises(SetAside, match=reason):
+    with pytest.raises(StereogramError, match=reason):
         find_views(picture)

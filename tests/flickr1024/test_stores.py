@@ -16,7 +16,7 @@ from pamcli.data.open import open_data
 from pamcli.data.source import Source
 from pamcli.data.verify import verify
 from pamcli.errors import InputError, UsageError
-from pamcli.flickr1024.pairs import published_pairs
+from pamcli.flickr1024.pairs import find_published_pairs
 from pamcli.flickr1024.prepare import carry_out, plan_preparation
 from pamcli.flickr1024.stores import Index, StoreName
 
@@ -32,7 +32,7 @@ def published(tmp_path: Path) -> Path:
 
 
 def prepared(published: Path, store: StoreName = "packed", split: str = "train") -> Index:
-    pairs = published_pairs(published, split).pairs
+    pairs = find_published_pairs(published, split).pairs
     plan = plan_preparation(pairs, published.parent / "out", 2, store, split)
     index = carry_out(plan, workers=1)
     assert index is not None

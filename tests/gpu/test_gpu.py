@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.losses.total import matching_terms, total_loss
@@ -35,7 +35,7 @@ Image = NDArray[np.uint8]
 
 
 def sample(rows: slice = slice(None), columns: slice = slice(None)) -> tuple[Image, Image]:
-    left, right = (read_picture(SAMPLE / f"{side}.png").pixels[rows, columns] for side in ("left", "right"))
+    left, right = (read_image(SAMPLE / f"{side}.png").pixels[rows, columns] for side in ("left", "right"))
     return left, right
 
 
@@ -117,8 +117,8 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
 
 PROGRAM = """
 import numpy as np, sys
-from pamcli import StereoMatcher, read_picture
-pair = [read_picture(name).pixels for name in sys.argv[1:3]]
+from pamcli import StereoMatcher, read_image
+pair = [read_image(name).pixels for name in sys.argv[1:3]]
 matcher = StereoMatcher.load(device="cuda", match_size=1)
 for _ in range(20):
     found = matcher(*pair).disparity

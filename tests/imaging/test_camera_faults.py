@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.imaging.camera_faults import LEAST_NOISE, camera_fault, noise_level, traced_quality
-from pamcli.imaging.degrading import Degradation
-from pamcli.imaging.images import Picture, read_picture
+from pamcli.imaging.camera_faults import LEAST_NOISE, detect_camera_fault, detect_jpeg_quality, measure_noise
+from pamcli.imaging.degradation import Degradation
+from pamcli.imaging.images import RgbImage, read_image
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample" / "left.png"
 
@@ -19,13 +19,13 @@ SAMPLE = Path(__file__).parents[2] / "scripts" / "sample" / "left.png"
 @pytest.fixture(scope="module")
 def clean() -> np.ndarray:
     """A picture of a room, (160, 320, 3)."""
-    return read_picture(SAMPLE).pixels[100:260, 200:520]
+    return read_image(SAMPLE).pixels[100:260, 200:520]
 
 
-def as_jpeg(pixels: np.ndarray, **how: object) -> Picture:
+def as_jpeg(pixels: np.ndarray, **how: object) -> RgbImage:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", **how)
-    return read_picture(file.getvalue())
+    return read_image(file.getvalue())
 
 
 @pytest.mark.parametrize("quality", [10, 49, 50, 75, 90, 95, 98])
@@ -38,7 +38,7 @@ def test_the_quality_of_a_jpeg_is_read_off_its_tables(
 
 def test_of_grey_too_and_of_no_other_file(clean: np.ndarray) -> None:
     assert as_jpeg(clean[..., 0], quality=60).jpeg_quality == 60
-    assert read_picture(SAMPLE).jpeg_quality is None
+    assert read_image(SAMPLE).jpeg_quality is None
 
 
 def test_tables_of_a_camera_s_own_are_near_a_quality(clean: np.ndarray) -> None:
@@ -47,25 +47,25 @@ def test_tables_of_a_camera_s_own_are_near_a_quality(clean: np.ndarray) -> None:
 
 
 def test_a_jpeg_of_low_quality_has_a_fault(clean: np.ndarray) -> None:
-    assert camera_fault(as_jpeg(clean, quality=75)) == "JPEG quality 75"
-    assert camera_fault(as_jpeg(clean, quality=98)) is None
-    assert camera_fault(Picture(clean)) is None
+    assert detect_camera_fault(as_jpeg(clean, quality=75)) == "JPEG quality 75"
+    assert detect_camera_fault(as_jpeg(clean, quality=98)) is None
+    assert detect_camera_fault(RgbImage(clean)) is None
 
 
 @pytest.mark.parametrize("quality", [40, 60, 75, 85, 90])
 def test_the_pixels_of_a_jpeg_tell_its_quality_in_any_file(clean: np.ndarray, quality: int) -> None:
     decoded = as_jpeg(clean, quality=quality).pixels
-    assert traced_quality(decoded) == quality
-    assert traced_quality(decoded.astype(np.uint16) * 257) == quality
-    assert camera_fault(Picture(decoded)) == f"traces of JPEG quality {quality}"
+    assert detect_jpeg_quality(decoded) == quality
+    assert detect_jpeg_quality(decoded.astype(np.uint16) * 257) == quality
+    assert detect_camera_fault(RgbImage(decoded)) == f"traces of JPEG quality {quality}"
 
 
 def test_of_a_part_and_of_what_was_compressed_again(clean: np.ndarray) -> None:
     decoded = as_jpeg(clean, quality=70).pixels
-    assert traced_quality(decoded[3:, 5:]) == 70
+    assert detect_jpeg_quality(decoded[3:, 5:]) == 70
     again = as_jpeg(decoded, quality=96)
     assert again.jpeg_quality == 96
-    assert camera_fault(again) == "traces of JPEG quality 70"
+    assert detect_camera_fault(again) == "traces of JPEG quality 70"
 
 
 def test_a_picture_that_was_no_jpeg_has_no_traces(clean: np.ndarray) -> None:
@@ -80,26 +80,26 @@ def test_a_picture_that_was_no_jpeg_has_no_traces(clean: np.ndarray) -> None:
         clean[:8, :8],
         clean[:7, :5],
     ):
-        assert traced_quality(picture) is None
+        assert detect_jpeg_quality(picture) is None
 
 
 @pytest.mark.parametrize("deviation", [6, 10, 16])
 def test_noise_is_estimated(clean: np.ndarray, deviation: int) -> None:
     noisy = Degradation(noise=deviation)(clean, np.random.default_rng(3))
-    assert noise_level(noisy) == pytest.approx(deviation, rel=0.25)
-    assert noise_level(noisy.astype(np.uint16) * 257) == pytest.approx(noise_level(noisy))
-    assert (camera_fault(Picture(noisy)) or "").startswith("noise of ")
+    assert measure_noise(noisy) == pytest.approx(deviation, rel=0.25)
+    assert measure_noise(noisy.astype(np.uint16) * 257) == pytest.approx(measure_noise(noisy))
+    assert (detect_camera_fault(RgbImage(noisy)) or "").startswith("noise of ")
 
 
 def test_texture_is_no_noise() -> None:
     stripes = np.zeros((64, 96, 3), np.uint8) + 90
     stripes[:, ::2] = 160
     stripes[:16] = 120  # an even quarter shows that there is none
-    assert noise_level(stripes) < LEAST_NOISE
+    assert measure_noise(stripes) < LEAST_NOISE
 
 
 @pytest.mark.parametrize("level", [0, 255])
 def test_where_noise_is_cut_off_it_is_not_measured(level: int) -> None:
     cut_off = Degradation(noise=20)(np.full((32, 32, 3), level, np.uint8), np.random.default_rng(0))
-    assert noise_level(cut_off) == 0
-    assert noise_level(cut_off[:7]) == 0  # and too small
+    assert measure_noise(cut_off) == 0
+    assert measure_noise(cut_off[:7]) == 0  # and too small

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import UsageError
-from pamcli.imaging.colormap import color_table, colorize
+from pamcli.imaging.colormap import colorize, get_color_table
 
 
 def cie_lab(rgb: np.ndarray) -> np.ndarray:
@@ -18,14 +18,14 @@ def cie_lab(rgb: np.ndarray) -> np.ndarray:
 
 
 def test_lightness_rises_from_every_entry_to_the_next() -> None:
-    lightness = cie_lab(color_table())[:, 0]
+    lightness = cie_lab(get_color_table())[:, 0]
     assert (np.diff(lightness) > 0).all()
     assert lightness[0] < 25
     assert lightness[-1] > 90
 
 
 def test_steps_are_roughly_even() -> None:
-    lab = cie_lab(color_table())
+    lab = cie_lab(get_color_table())
     lightness = lab[16:, 0] - lab[:-16, 0]
     assert lightness.max() < 1.5 * lightness.min()
     distance = np.linalg.norm(lab[16:] - lab[:-16], axis=1)
@@ -33,18 +33,18 @@ def test_steps_are_roughly_even() -> None:
 
 
 def test_the_hue_turns_one_way() -> None:
-    lab = cie_lab(color_table()[::8])
+    lab = cie_lab(get_color_table()[::8])
     hue = np.unwrap(np.arctan2(lab[:, 2], lab[:, 1]))
     assert (np.diff(hue) < 0).all()
     assert abs(hue[-1] - hue[0]) > np.pi
 
 
 def test_no_colour_is_near_the_black_of_unknown() -> None:
-    assert np.linalg.norm(cie_lab(color_table()), axis=1).min() > 40
+    assert np.linalg.norm(cie_lab(get_color_table()), axis=1).min() > 40
 
 
 def test_the_ends_and_the_middle_of_the_range() -> None:
-    table = color_table()
+    table = get_color_table()
     colored = colorize(np.array([[10, 20, 30]], np.float32), 10, 30)
     assert colored.dtype == np.uint8
     assert colored.shape == (1, 3, 3)
@@ -56,20 +56,20 @@ def test_the_ends_and_the_middle_of_the_range() -> None:
 def test_disparities_outside_of_the_range_are_clipped() -> None:
     disparity = np.array([[-1, 0, 96, 192, 192.5], [np.nan, np.inf, -np.inf, 1e30, 5]], np.float32)
     colored = colorize(disparity, 0, 192)
-    assert (colored[0, 0] == color_table()[0]).all()
-    assert (colored[0, 4] == color_table()[255]).all()
-    assert (colored[1, 3] == color_table()[255]).all()
+    assert (colored[0, 0] == get_color_table()[0]).all()
+    assert (colored[0, 4] == get_color_table()[255]).all()
+    assert (colored[1, 3] == get_color_table()[255]).all()
 
 
 def test_unknown_is_black() -> None:
     colored = colorize(np.array([[np.nan, np.inf, 0]], np.float32), 0, 192)
     assert (colored[0, :2] == 0).all()
-    assert (colored[0, 2] == color_table()[0]).all()
+    assert (colored[0, 2] == get_color_table()[0]).all()
 
 
 def test_a_map_without_any_range() -> None:
     colored = colorize(np.full((2, 2), 7, np.float32), 7, 7)
-    assert (colored == color_table()[0]).all()
+    assert (colored == get_color_table()[0]).all()
 
 
 @pytest.mark.parametrize(("low", "high"), [(5, 4), (0, np.inf), (np.nan, 3)])
@@ -81,4 +81,4 @@ def test_an_empty_range_is_refused(low: float, high: float) -> None:
 def test_the_table_cannot_be_changed_by_accident() -> None:
     colorize(np.full((2, 2), np.nan, np.float32), 0, 1)
     with pytest.raises(ValueError, match="read-only"):
-        color_table()[0] = 0
+        get_color_table()[0] = 0

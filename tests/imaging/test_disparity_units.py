@@ -10,7 +10,12 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.disparity_units import constant_factor, implausible, read_measured, unit_of
+from pamcli.imaging.disparity_units import (
+    find_unit_problem,
+    measure_scale_factor,
+    read_disparity_file,
+    round_to_known_unit,
+)
 
 MAP = np.add.outer(np.linspace(20, 40, 60), np.linspace(0, 20, 80)).astype(np.float32)
 
@@ -38,7 +43,7 @@ def stored(path: Path, numbers: np.ndarray) -> Path:
     ],
 )
 def test_units(tmp_path: Path, name: str, numbers: np.ndarray, scale: float | None) -> None:
-    found = read_measured(stored(tmp_path / name, numbers), scale=scale)
+    found = read_disparity_file(stored(tmp_path / name, numbers), scale=scale)
     np.testing.assert_allclose(found.disparity, MAP, atol=0.13)
     assert found.warnings == []
 
@@ -56,7 +61,7 @@ def test_integers_that_do_not_say_their_unit_are_asked_for(tmp_path: Path) -> No
 def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
     hidden = np.zeros(MAP.shape, bool)
     hidden[:, :9] = True
-    found = read_measured(stored(tmp_path / "a.npy", np.where(hidden, np.float32(marker), MAP)))
+    found = read_disparity_file(stored(tmp_path / "a.npy", np.where(hidden, np.float32(marker), MAP)))
     assert np.array_equal(np.isnan(found.disparity), hidden)
     said = (
         []
@@ -69,12 +74,12 @@ def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
 def test_the_lowest_disparity_less_one_of_opencv(tmp_path: Path) -> None:
     numbers = np.rint(MAP * 16).astype(np.int16)
     numbers[:, :9] = 15 * 16  # minDisparity 16
-    assert np.isnan(read_measured(stored(tmp_path / "a.npy", numbers)).disparity[:, :9]).all()
+    assert np.isnan(read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity[:, :9]).all()
 
 
 def test_a_wall_is_no_marker(tmp_path: Path) -> None:
     levels = np.where(MAP < 40, 5, 11).astype(np.float32)  # whole pixels, as in old ground truth
-    found = read_measured(stored(tmp_path / "a.npy", levels))
+    found = read_disparity_file(stored(tmp_path / "a.npy", levels))
     assert np.array_equal(found.disparity, levels)
     assert found.warnings == []
 
@@ -93,16 +98,16 @@ def test_a_wall_is_no_marker(tmp_path: Path) -> None:
     ],
 )
 def test_implausible_values_name_the_likely_unit(disparity: np.ndarray, read: float, hint: str) -> None:
-    assert hint in (implausible(disparity, read) or "")
-    assert implausible(MAP, read) is None
+    assert hint in (find_unit_problem(disparity, read) or "")
+    assert find_unit_problem(MAP, read) is None
 
 
 def test_constant_factors() -> None:
     noisy = MAP * np.random.default_rng(0).normal(1, 0.05, MAP.shape).astype(np.float32)
     for factor in (0.25, 4, 100 / 256):
-        assert constant_factor(noisy * factor, MAP) == pytest.approx(factor, rel=0.02)
-    assert unit_of(256 * 0.251) == 64
-    assert unit_of(-1.02) == -1
+        assert measure_scale_factor(noisy * factor, MAP) == pytest.approx(factor, rel=0.02)
+    assert round_to_known_unit(256 * 0.251) == 64
+    assert round_to_known_unit(-1.02) == -1
     other = np.random.default_rng(1).uniform(0, 200, MAP.shape).astype(np.float32)
-    assert constant_factor(other, MAP) is None
-    assert constant_factor(MAP * 1.3, MAP) is None
+    assert measure_scale_factor(other, MAP) is None
+    assert measure_scale_factor(MAP * 1.3, MAP) is None

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.imaging.images import RgbImage, encode_image, read_image
 
 EXIF, GPS = 0x8769, 0x8825
 
@@ -33,9 +33,9 @@ def photograph(format_: str = "JPEG", exif: bytes | None = None) -> bytes:
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
 def test_time_place_and_exposure_are_kept_and_the_size_is_right(kind: str, suffix: str) -> None:
-    picture = read_picture(photograph(kind))
+    picture = read_image(photograph(kind))
     assert picture.pixels.shape == (32, 24, 3)
-    data = encode_picture(picture, suffix, name="x")
+    data = encode_image(picture, suffix, name="x")
     with Image.open(io.BytesIO(data)) as written:
         notes = written.getexif()
         assert (notes[0x010F], notes.get(0x0112, 1)) == ("Maker", 1)
@@ -44,13 +44,13 @@ def test_time_place_and_exposure_are_kept_and_the_size_is_right(kind: str, suffi
         assert (camera[0xA002], camera[0xA003]) == (24, 32)
         assert camera[0x9003] == "2024:05:06 07:08:09"
         assert float(camera[0x829A]) == pytest.approx(0.004)
-    assert read_picture(data).orientation == 1
+    assert read_image(data).orientation == 1
 
 
 def test_no_notes_are_made_up() -> None:
-    picture = read_picture(photograph(exif=b""))
+    picture = read_image(photograph(exif=b""))
     for suffix in (".jpg", ".png", ".webp"):
-        assert not Image.open(io.BytesIO(encode_picture(picture, suffix, name="x"))).getexif()
+        assert not Image.open(io.BytesIO(encode_image(picture, suffix, name="x"))).getexif()
 
 
 def test_broken_notes_cost_no_picture() -> None:
@@ -60,9 +60,9 @@ def test_broken_notes_cost_no_picture() -> None:
         for _ in range(chance.randrange(1, 6)):
             broken[chance.randrange(6, len(broken))] = chance.randrange(256)
         del broken[chance.randrange(6, len(broken) + 1) :]
-        picture = read_picture(photograph(exif=bytes(broken)))
+        picture = read_image(photograph(exif=bytes(broken)))
         for suffix in (".jpg", ".tif"):
-            again = read_picture(encode_picture(picture, suffix, name="x"))
+            again = read_image(encode_image(picture, suffix, name="x"))
             assert again.pixels.shape == picture.pixels.shape
             assert again.orientation == 1
 
@@ -72,8 +72,8 @@ def test_a_tiff_with_notes_is_the_same_picture(depth: type) -> None:
     pixels = (np.arange(24 * 32 * 3).reshape(24, 32, 3) * 7 % np.iinfo(depth).max).astype(depth)
     exif = camera_notes()
     exif[0x013B] = "Jose"
-    data = encode_picture(Picture(pixels, icc_profile=b"profile", exif=exif.tobytes()), ".tif", name="x")
-    read = read_picture(data)
+    data = encode_image(RgbImage(pixels, icc_profile=b"profile", exif=exif.tobytes()), ".tif", name="x")
+    read = read_image(data)
     assert (read.icc_profile, read.pixels.dtype) == (b"profile", depth)
     np.testing.assert_array_equal(read.pixels, pixels)
     again = Image.Exif()
@@ -84,7 +84,7 @@ def test_a_tiff_with_notes_is_the_same_picture(depth: type) -> None:
 def test_notes_that_a_jpeg_has_no_room_for_cost_no_picture() -> None:
     exif = camera_notes()
     exif.get_ifd(EXIF)[0x927C] = bytes(70_000)
-    picture = read_picture(photograph("PNG", exif.tobytes()))
+    picture = read_image(photograph("PNG", exif.tobytes()))
     assert len(picture.exif) > 70_000
-    assert read_picture(encode_picture(picture, ".jpg", name="x")).exif == b""
-    assert len(read_picture(encode_picture(picture, ".webp", name="x")).exif) > 70_000
+    assert read_image(encode_image(picture, ".jpg", name="x")).exif == b""
+    assert len(read_image(encode_image(picture, ".webp", name="x")).exif) > 70_000

@@ -16,7 +16,7 @@ from picture_bytes import pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image, ImageCms, ImageOps
 
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.images import Picture, check_encodable, encode_mask, encode_picture, read_picture
+from pamcli.imaging.images import RgbImage, check_encodable, encode_image, encode_mask, read_image
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()  # type: ignore[no-untyped-call]
 
@@ -27,13 +27,13 @@ def noise(*shape: int, dtype: DTypeLike = np.uint8, seed: int = 0) -> np.ndarray
 
 def picture(
     pixels: np.ndarray, alpha: np.ndarray | None = None, *, grey: bool = False, icc: bytes | None = None
-) -> Picture:
-    return Picture(pixels, alpha, grey, icc, 1)
+) -> RgbImage:
+    return RgbImage(pixels, alpha, grey, icc, 1)
 
 
 def example(
     dtype: DTypeLike, *, grey: bool = False, alpha: bool = False, icc: bytes | None = None
-) -> Picture:
+) -> RgbImage:
     pixels = noise(12, 17, 1, dtype=dtype).repeat(3, axis=2) if grey else noise(12, 17, 3, dtype=dtype)
     return picture(pixels, noise(12, 17, dtype=dtype, seed=1) if alpha else None, grey=grey, icc=icc)
 
@@ -52,11 +52,11 @@ class TestSixteenBits:
     def test_all_65536_levels_survive(self, suffix: str) -> None:
         levels = np.arange(65536, dtype=np.uint16).reshape(256, 256)
         pixels = np.stack([levels, levels[::-1], levels.T], axis=-1)
-        first = encode_picture(picture(np.ascontiguousarray(pixels)), suffix, name="a")
-        read = read_picture(first)
+        first = encode_image(picture(np.ascontiguousarray(pixels)), suffix, name="a")
+        read = read_image(first)
         np.testing.assert_array_equal(read.pixels, pixels)
         assert read.pixels.dtype == np.uint16
-        again = read_picture(encode_picture(read, suffix, name="a")).pixels
+        again = read_image(encode_image(read, suffix, name="a")).pixels
         assert [len(np.unique(channel)) for channel in again.reshape(-1, 3).T] == [65536] * 3
         np.testing.assert_array_equal(again, pixels)
         np.testing.assert_array_equal(opencv(first), pixels)
@@ -68,7 +68,7 @@ class TestSixteenBits:
         order = [2, 1, 0, 3][:channels] if channels > 1 else [0]
         ok, data = cv2.imencode(extension, stored[..., order])
         assert ok
-        read = read_picture(data.tobytes())
+        read = read_image(data.tobytes())
         np.testing.assert_array_equal(read.pixels, stored[..., :3] if channels > 1 else stored.repeat(3, 2))
         assert read.grey == (channels == 1)
         if channels == 4:
@@ -77,13 +77,13 @@ class TestSixteenBits:
 
     def test_grey_pgm(self) -> None:
         stored = noise(4, 5, dtype=np.uint16)
-        read = read_picture(b"P5 5 4 65535\n" + stored.astype(">u2").tobytes())
+        read = read_image(b"P5 5 4 65535\n" + stored.astype(">u2").tobytes())
         assert read.pixels.dtype == np.uint16
         np.testing.assert_array_equal(read.pixels[..., 0], stored)
 
     def test_colour_ppm_is_refused_rather_than_cut_to_8(self) -> None:
         with pytest.raises(InputError, match="PPM of 16 bits") as caught:
-            read_picture(b"P6 2 2 65535\n" + bytes(24))
+            read_image(b"P6 2 2 65535\n" + bytes(24))
         assert caught.value.hint == "save it as 16-bit PNG or TIFF"
 
 
@@ -96,7 +96,7 @@ def test_round_trip(suffix: str, dtype: DTypeLike, grey: bool, alpha: bool, icc:
     if suffix == ".webp" and dtype == np.uint16:
         pytest.skip("WebP has 8 bits")
     before = example(dtype, grey=grey, alpha=alpha, icc=icc)
-    after = read_picture(encode_picture(before, suffix, name="a"))
+    after = read_image(encode_image(before, suffix, name="a"))
     np.testing.assert_array_equal(after.pixels, before.pixels)
     assert after.pixels.dtype == dtype
     assert after.pixels.flags.c_contiguous
@@ -114,7 +114,7 @@ def test_round_trip(suffix: str, dtype: DTypeLike, grey: bool, alpha: bool, icc:
 @pytest.mark.parametrize("alpha", [False, True])
 def test_pillow_reads_the_same(suffix: str, grey: bool, alpha: bool) -> None:
     made = example(np.uint8, grey=grey, alpha=alpha, icc=PROFILE)
-    image = Image.open(io.BytesIO(encode_picture(made, suffix, name="a")))
+    image = Image.open(io.BytesIO(encode_image(made, suffix, name="a")))
     if suffix != ".webp":
         assert image.mode == ("L" if grey else "RGB") + ("A" if alpha else "")
     assert image.info["icc_profile"] == PROFILE
@@ -129,7 +129,7 @@ def test_opencv_reads_the_same_16_bits(suffix: str, grey: bool, alpha: bool) -> 
     if grey and alpha:
         pytest.skip("OpenCV makes four channels of it, in its own way")
     made = example(np.uint16, grey=grey, alpha=alpha, icc=PROFILE)
-    other = opencv(encode_picture(made, suffix, name="a"))
+    other = opencv(encode_image(made, suffix, name="a"))
     assert other.dtype == np.uint16
     color = made.pixels[..., 0] if grey else made.pixels
     expected = color if made.alpha is None else np.dstack([color, made.alpha])
@@ -138,34 +138,34 @@ def test_opencv_reads_the_same_16_bits(suffix: str, grey: bool, alpha: bool) -> 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
 def test_profiles_of_16_bit_files_are_found_by_others(suffix: str) -> None:
-    data = encode_picture(example(np.uint16, icc=PROFILE), suffix, name="a")
+    data = encode_image(example(np.uint16, icc=PROFILE), suffix, name="a")
     assert Image.open(io.BytesIO(data)).info["icc_profile"] == PROFILE
 
 
 class TestWriting:
     def test_jpeg_keeps_colour_and_profile(self) -> None:
         smooth = cv2.GaussianBlur(noise(64, 64, 3), (0, 0), 4)
-        data = encode_picture(picture(smooth, icc=PROFILE), ".jpg", name="a.jpg")
-        read = read_picture(data)
+        data = encode_image(picture(smooth, icc=PROFILE), ".jpg", name="a.jpg")
+        read = read_image(data)
         assert np.abs(read.pixels.astype(int) - smooth).max() <= 6
         assert read.icc_profile == PROFILE
         assert Image.open(io.BytesIO(data)).layer[0][1:3] == (1, 1)  # type: ignore[attr-defined]
 
     def test_grey_jpeg_is_grey(self) -> None:
         grey = noise(8, 8, 1).repeat(3, axis=2)
-        assert Image.open(io.BytesIO(encode_picture(picture(grey, grey=True), ".jpeg", name="a"))).mode == "L"
+        assert Image.open(io.BytesIO(encode_image(picture(grey, grey=True), ".jpeg", name="a"))).mode == "L"
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     def test_grey_is_the_rounded_mean_of_what_a_network_made_of_it(self, dtype: DTypeLike) -> None:
         top = np.iinfo(dtype).max
         pixels = np.array([[[1, 2, 2], [10, 10, 10], [top, top, top], [top, top, top - 1]]], dtype)
-        data = encode_picture(picture(pixels, grey=True), ".png", name="a")
-        assert read_picture(data).pixels[0, :, 0].tolist() == [2, 10, top, top]
+        data = encode_image(picture(pixels, grey=True), ".png", name="a")
+        assert read_image(data).pixels[0, :, 0].tolist() == [2, 10, top, top]
 
     def test_orientation_is_not_written_again(self) -> None:
-        turned = Picture(noise(6, 4, 3), None, False, None, orientation=6)
+        turned = RgbImage(noise(6, 4, 3), None, False, None, orientation=6)
         for suffix in (".png", ".tif", ".webp", ".jpg"):
-            assert read_picture(encode_picture(turned, suffix, name="a")).orientation == 1
+            assert read_image(encode_image(turned, suffix, name="a")).orientation == 1
 
     @pytest.mark.parametrize(
         ("suffix", "dtype", "alpha", "message"),
@@ -182,7 +182,7 @@ class TestWriting:
     ) -> None:
         made = picture(noise(4, 4, 3, dtype=dtype), noise(4, 4, dtype=dtype) if alpha else None)
         with pytest.raises(UsageError, match=message) as caught:
-            encode_picture(made, suffix, name="x4.out")
+            encode_image(made, suffix, name="x4.out")
         assert caught.value.exit_code == 2
         assert caught.value.hint is not None
 
@@ -208,14 +208,14 @@ class TestKindsOfFiles:
         red[..., 0] = 200
         options = {"lossless": True} if format_ == "WEBP" else {}
         data = pillow_bytes(Image.fromarray(red), format_, **options)
-        np.testing.assert_array_equal(read_picture(data).pixels, red)
+        np.testing.assert_array_equal(read_image(data).pixels, red)
 
     @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
     @pytest.mark.parametrize("progressive", [False, True])
     def test_jpeg(self, mode: str, progressive: bool) -> None:
         image = Image.fromarray(noise(20, 30, 3)).convert(mode)
         data = pillow_bytes(image, "JPEG", progressive=progressive, icc_profile=PROFILE)
-        read = read_picture(data)
+        read = read_image(data)
         np.testing.assert_array_equal(read.pixels, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
         assert read.grey == (mode == "L")
         assert read.icc_profile == (None if mode == "CMYK" else PROFILE)  # it would describe inks
@@ -225,7 +225,7 @@ class TestKindsOfFiles:
     def test_palette(self, format_: str, colors: int) -> None:
         image = Image.fromarray(noise(16, 20, 3)).quantize(colors)
         options = {"bits": (colors - 1).bit_length()} if format_ == "PNG" else {}
-        read = read_picture(pillow_bytes(image, format_, **options))
+        read = read_image(pillow_bytes(image, format_, **options))
         np.testing.assert_array_equal(read.pixels, np.asarray(image.convert("RGB")))
         assert not read.grey
         assert read.alpha is None
@@ -233,7 +233,7 @@ class TestKindsOfFiles:
     def test_palette_with_transparency(self) -> None:
         image = Image.fromarray(noise(16, 20, 3)).quantize(8)
         data = pillow_bytes(image, "PNG", transparency=bytes([0, 30, 60, 90, 120, 150, 180, 210]))
-        read = read_picture(data)
+        read = read_image(data)
         expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
         np.testing.assert_array_equal(read.pixels, expected[..., :3])
         assert read.alpha is not None
@@ -242,10 +242,10 @@ class TestKindsOfFiles:
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     def test_a_transparent_colour(self, dtype: DTypeLike) -> None:
         stored = np.arange(12, dtype=dtype).reshape(2, 2, 3)
-        data = encode_picture(picture(stored), ".png", name="a")
+        data = encode_image(picture(stored), ".png", name="a")
         key = np.array([3, 4, 5], ">u2").tobytes()
         with_key = data[:33] + png_chunk(b"tRNS", key) + data[33:]
-        read = read_picture(with_key)
+        read = read_image(with_key)
         assert read.alpha is not None
         top = np.iinfo(dtype).max
         assert read.alpha.tolist() == [[top, 0], [top, top]]
@@ -254,11 +254,11 @@ class TestKindsOfFiles:
     @pytest.mark.parametrize("format_", ["PNG", "TIFF", "PPM", "BMP"])
     def test_black_and_white(self, format_: str) -> None:
         image = Image.fromarray(noise(9, 13)).convert("1")
-        read = read_picture(pillow_bytes(image, format_))
+        read = read_image(pillow_bytes(image, format_))
         np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
 
     def test_ascii_ppm_and_comments(self) -> None:
-        read = read_picture(b"P3\n# made by hand\n2 1\n255\n1 2 3 255 7 0\n")
+        read = read_image(b"P3\n# made by hand\n2 1\n255\n1 2 3 255 7 0\n")
         assert read.pixels.tolist() == [[[1, 2, 3], [255, 7, 0]]]
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
@@ -280,12 +280,12 @@ class TestKindsOfFiles:
         stored = noise(20, 30, 3, dtype=dtype)
         separate = options.get("planarconfig") == "separate"
         data = tiff_bytes(np.moveaxis(stored, 2, 0) if separate else stored, photometric="rgb", **options)
-        np.testing.assert_array_equal(read_picture(data).pixels, stored)
+        np.testing.assert_array_equal(read_image(data).pixels, stored)
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     def test_tiff_where_white_is_zero(self, dtype: DTypeLike) -> None:
         stored = noise(20, 30, dtype=dtype)
-        read = read_picture(tiff_bytes(stored, photometric="miniswhite"))
+        read = read_image(tiff_bytes(stored, photometric="miniswhite"))
         np.testing.assert_array_equal(read.pixels[..., 0], np.iinfo(dtype).max - stored)
         assert read.grey
 
@@ -294,30 +294,30 @@ class TestKindsOfFiles:
         if compression.startswith("group") and not hasattr(imagecodecs, "ccittfax4_decode"):
             pytest.skip("this release of imagecodecs comes without fax compression")
         image = Image.fromarray(noise(20, 30)).convert("1")
-        read = read_picture(pillow_bytes(image, "TIFF", compression=compression))
+        read = read_image(pillow_bytes(image, "TIFF", compression=compression))
         np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
 
     def test_jpeg_in_tiff(self) -> None:
         data = pillow_bytes(Image.fromarray(noise(20, 30, 3)), "TIFF", compression="jpeg")
         expected = np.asarray(Image.open(io.BytesIO(data)))
-        np.testing.assert_array_equal(read_picture(data).pixels, expected)
+        np.testing.assert_array_equal(read_image(data).pixels, expected)
 
     def test_cmyk_in_tiff(self) -> None:
         image = Image.fromarray(noise(20, 30, 3)).convert("CMYK")
-        read = read_picture(pillow_bytes(image, "TIFF", icc_profile=PROFILE))
+        read = read_image(pillow_bytes(image, "TIFF", icc_profile=PROFILE))
         assert np.abs(read.pixels.astype(int) - np.asarray(image.convert("RGB"))).max() <= 1
         assert read.icc_profile is None
 
     def test_alpha_that_was_multiplied_in_is_divided_out(self) -> None:
         stored = np.array([[[50, 100, 25, 128], [7, 7, 7, 0], [200, 1, 0, 255]]], np.uint8)
-        read = read_picture(tiff_bytes(stored, photometric="rgb", extrasamples=["assocalpha"]))
+        read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["assocalpha"]))
         assert read.pixels.tolist() == [[[100, 199, 50], [255, 255, 255], [200, 1, 0]]]
         assert read.alpha is not None
         assert read.alpha.tolist() == [[128, 0, 255]]
 
     def test_a_fourth_channel_that_is_not_alpha_is_left_out(self) -> None:
         stored = noise(5, 6, 4)
-        read = read_picture(tiff_bytes(stored, photometric="rgb", extrasamples=["unspecified"]))
+        read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["unspecified"]))
         assert read.alpha is None
         np.testing.assert_array_equal(read.pixels, stored[..., :3])
 
@@ -326,16 +326,16 @@ class TestKindsOfFiles:
         with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
             writer.write(stored, photometric="rgb")
             writer.write(stored[::4, ::4], photometric="rgb", subfiletype=1)
-        np.testing.assert_array_equal(read_picture(tmp_path / "a.tif").pixels, stored)
+        np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, stored)
 
     def test_content_decides_not_the_suffix(self, tmp_path: Path) -> None:
         (tmp_path / "a.jpg").write_bytes(pillow_bytes(Image.fromarray(noise(5, 6, 3)), "PNG"))
-        np.testing.assert_array_equal(read_picture(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
+        np.testing.assert_array_equal(read_image(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
 
     def test_a_pipe_is_refused_for_it_may_never_end(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "a.png")
         with pytest.raises(InputError, match="is not a regular file"):
-            read_picture(tmp_path / "a.png")
+            read_image(tmp_path / "a.png")
 
 
 class TestOrientation:
@@ -349,7 +349,7 @@ class TestOrientation:
         if format_ == "JPEG":
             image = image.convert("RGB")
         data = pillow_bytes(image, format_, exif=exif.tobytes() if format_ != "TIFF" else exif, **options)
-        read = read_picture(data)
+        read = read_image(data)
         stored = Image.open(io.BytesIO(data)) if format_ == "JPEG" else image
         stored.getexif()[0x0112] = orientation
         expected = np.asarray(ImageOps.exif_transpose(stored))
@@ -363,12 +363,12 @@ class TestOrientation:
     @pytest.mark.parametrize("order", ["little", "big"])
     def test_of_a_16_bit_png_with_exif_behind_the_pixels(self, order: str) -> None:
         stored = noise(4, 6, 3, dtype=np.uint16)
-        data = encode_picture(picture(stored), ".png", name="a")
+        data = encode_image(picture(stored), ".png", name="a")
         exif = Image.Exif()
         exif.endian = "<" if order == "little" else ">"
         exif[0x0112] = 8
         end = len(data) - 12
-        read = read_picture(data[:end] + png_chunk(b"eXIf", exif.tobytes()[6:]) + data[end:])
+        read = read_image(data[:end] + png_chunk(b"eXIf", exif.tobytes()[6:]) + data[end:])
         assert read.orientation == 8
         np.testing.assert_array_equal(read.pixels, np.rot90(stored))
 
@@ -389,7 +389,7 @@ class TestOrientation:
         self, exif: bytes, format_: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         data = pillow_bytes(Image.fromarray(noise(8, 8, 3)), format_, exif=exif)
-        read = read_picture(data)
+        read = read_image(data)
         assert read.orientation == 1
         assert read.pixels.shape == (8, 8, 3)
         assert capfd.readouterr() == ("", "")

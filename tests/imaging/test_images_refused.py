@@ -17,7 +17,7 @@ from picture_bytes import pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image
 
 from pamcli.errors import InputError
-from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.imaging.images import RgbImage, encode_image, read_image
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
 IMAGE = Image.fromarray(NOISE)
@@ -25,7 +25,7 @@ IMAGE = Image.fromarray(NOISE)
 GOOD = {
     "png": pillow_bytes(IMAGE, "PNG"),
     "palette.png": pillow_bytes(IMAGE.quantize(16), "PNG"),
-    "16.png": encode_picture(Picture(NOISE * np.uint16(257), None, False, None, 1), ".png", name="a"),
+    "16.png": encode_image(RgbImage(NOISE * np.uint16(257), None, False, None, 1), ".png", name="a"),
     "jpg": pillow_bytes(IMAGE, "JPEG"),
     "progressive.jpg": pillow_bytes(IMAGE, "JPEG", progressive=True),
     "lossless.webp": pillow_bytes(IMAGE, "WEBP", lossless=True),
@@ -33,7 +33,7 @@ GOOD = {
     "tif": tiff_bytes(NOISE, photometric="rgb"),
     "lzw.tif": tiff_bytes(NOISE, photometric="rgb", compression="lzw", rowsperstrip=7),
     "jpeg.tif": tiff_bytes(NOISE, photometric="rgb", compression="jpeg"),
-    "16.tif": encode_picture(Picture(NOISE * np.uint16(257), None, False, None, 1), ".tif", name="a"),
+    "16.tif": encode_image(RgbImage(NOISE * np.uint16(257), None, False, None, 1), ".tif", name="a"),
     "bmp": pillow_bytes(IMAGE, "BMP"),
     "ppm": pillow_bytes(IMAGE, "PPM"),
 }
@@ -48,7 +48,7 @@ def test_truncated(tmp_path: Path, kind: str, kept: float, capfd: pytest.Capture
     if kept == -1 and kind.endswith(("jpg", "bmp")):
         pytest.skip("half an end marker or padding: every pixel is there")
     with pytest.raises(InputError, match="damaged or truncated") as caught:
-        read_picture(path)
+        read_image(path)
     assert str(path) in caught.value.message
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 3
@@ -60,39 +60,39 @@ def test_a_wrong_checksum(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     data = bytearray(GOOD[kind])
     data[len(data) // 2] ^= 1
     with pytest.raises(InputError, match="wrong checksum in IDAT"):
-        read_picture(bytes(data))
+        read_image(bytes(data))
     assert capfd.readouterr() == ("", "")
 
 
 def test_too_little_behind_a_right_checksum(capfd: pytest.CaptureFixture[str]) -> None:
     data = GOOD["16.png"][:33] + png_chunk(b"IDAT", zlib.compress(bytes(50))) + png_chunk(b"IEND", b"")
     with pytest.raises(InputError, match="damaged or truncated"):
-        read_picture(data)
+        read_image(data)
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_broken_profile_is_dropped_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
     for kind in ("png", "16.png"):
         good = GOOD[kind]
-        read = read_picture(good[:33] + png_chunk(b"iCCP", b"name\0\0rubbish") + good[33:])
+        read = read_image(good[:33] + png_chunk(b"iCCP", b"name\0\0rubbish") + good[33:])
         assert read.icc_profile is None
-        np.testing.assert_array_equal(read.pixels, read_picture(good).pixels)
+        np.testing.assert_array_equal(read.pixels, read_image(good).pixels)
     assert capfd.readouterr() == ("", "")
 
 
 class TestNotThere:
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"cannot read .*left\.png: there is no such file"):
-            read_picture(tmp_path / "left.png")
+            read_image(tmp_path / "left.png")
 
     def test_a_folder(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="it is a folder"):
-            read_picture(tmp_path)
+            read_image(tmp_path)
 
     def test_empty(self, tmp_path: Path) -> None:
         (tmp_path / "left.png").touch()
         with pytest.raises(InputError, match=r"left\.png is empty"):
-            read_picture(tmp_path / "left.png")
+            read_image(tmp_path / "left.png")
 
     def test_no_permission(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*_: object) -> None:  # the tests may run as root, who may read everything
@@ -100,13 +100,13 @@ class TestNotThere:
 
         monkeypatch.setattr(Path, "open", refuse)
         with pytest.raises(InputError, match=r"cannot read .*left\.png: no permission"):
-            read_picture(tmp_path / "left.png")
+            read_image(tmp_path / "left.png")
 
     def test_a_name_that_cannot_be(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="null"):
-            read_picture(tmp_path / "left\0.png")
+            read_image(tmp_path / "left\0.png")
         with pytest.raises(InputError, match="file name too long"):
-            read_picture(tmp_path / ("x" * 300))
+            read_image(tmp_path / ("x" * 300))
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ class TestNotThere:
 )
 def test_not_a_picture(content: bytes) -> None:
     with pytest.raises(InputError, match=r"^left is not a picture that can be read") as caught:
-        read_picture(content, name="left")
+        read_image(content, name="left")
     assert caught.value.hint == "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
 
 
 def test_the_bytes_have_a_name_in_messages() -> None:
     with pytest.raises(InputError, match=r"^the picture is not a picture"):
-        read_picture(b"hello")
+        read_image(b"hello")
     with pytest.raises(InputError, match=r"^standard input is empty"):
-        read_picture(b"", name="standard input")
+        read_image(b"", name="standard input")
 
 
 class TestKindsThatAreRefused:
@@ -142,12 +142,12 @@ class TestKindsThatAreRefused:
         frames = {"save_all": True, "append_images": [Image.fromarray(NOISE[::-1])], "duration": 100}
         for format_ in ("PNG", "WEBP"):
             with pytest.raises(InputError, match="is animated"):
-                read_picture(pillow_bytes(IMAGE, format_, **frames))
+                read_image(pillow_bytes(IMAGE, format_, **frames))
 
     def test_pages(self) -> None:
         data = tiff_bytes(np.stack([NOISE, NOISE]), photometric="rgb")
         with pytest.raises(InputError, match="has 2 pages") as caught:
-            read_picture(data)
+            read_image(data)
         assert caught.value.hint == "save one page as a file of its own"
 
     @pytest.mark.parametrize(
@@ -170,19 +170,19 @@ class TestKindsThatAreRefused:
     )
     def test_tiff(self, array: np.ndarray, options: dict[str, object], message: str) -> None:
         with pytest.raises(InputError, match=message):
-            read_picture(tiff_bytes(array, **options))
+            read_image(tiff_bytes(array, **options))
 
     def test_a_compression_that_nothing_here_reads(self) -> None:
         data = tiff_bytes(NOISE, photometric="rgb", compression="lzw")
         entry = struct.pack("<HHII", 259, 3, 1, 5)
         assert data.count(entry) == 1
         with pytest.raises(InputError, match="is of a kind that cannot be read here"):
-            read_picture(data.replace(entry, struct.pack("<HHII", 259, 3, 1, 32809)))
+            read_image(data.replace(entry, struct.pack("<HHII", 259, 3, 1, 32809)))
 
     @pytest.mark.parametrize("magic", [b"Pf", b"PF"])
     def test_pfm(self, magic: bytes) -> None:
         with pytest.raises(InputError, match="floating-point numbers"):
-            read_picture(magic + b"\n1 1\n-1\n" + bytes(12))
+            read_image(magic + b"\n1 1\n-1\n" + bytes(12))
 
 
 def claiming(kind: str, width: int, height: int) -> bytes:
@@ -217,7 +217,7 @@ class TestThePixelLimit:
         path.write_bytes(claiming(kind, 100_000, 100_000))
         assert path.stat().st_size < 120
         with pytest.raises(InputError) as caught:
-            read_picture(path)
+            read_image(path)
         assert caught.value.message == (
             f"{path} has 100000 x 100000 = 10,000,000,000 pixels, over the limit of 400,000,000"
         )
@@ -226,31 +226,31 @@ class TestThePixelLimit:
 
     def test_of_a_jpeg(self) -> None:
         with pytest.raises(InputError, match=r"60000 x 60000 = 3,600,000,000 pixels"):
-            read_picture(claiming("jpg", 60_000, 60_000))
+            read_image(claiming("jpg", 60_000, 60_000))
 
     @pytest.mark.parametrize("kind", GOOD)
     def test_counts_pixels(self, kind: str) -> None:
-        assert read_picture(GOOD[kind], max_pixels=2000).pixels.shape == (40, 50, 3)
-        assert read_picture(GOOD[kind], max_pixels=None).pixels.shape == (40, 50, 3)
+        assert read_image(GOOD[kind], max_pixels=2000).pixels.shape == (40, 50, 3)
+        assert read_image(GOOD[kind], max_pixels=None).pixels.shape == (40, 50, 3)
         with pytest.raises(InputError, match=r"50 x 40 = 2,000 pixels, over the limit of 1,999"):
-            read_picture(GOOD[kind], max_pixels=1999)
+            read_image(GOOD[kind], max_pixels=1999)
 
     @pytest.mark.parametrize("kind", GOOD)
     def test_pillow_has_no_say(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-        assert read_picture(GOOD[kind]).pixels.shape == (40, 50, 3)
+        assert read_image(GOOD[kind]).pixels.shape == (40, 50, 3)
         assert Image.MAX_IMAGE_PIXELS == 100
 
     @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm"])
     def test_no_pixels_at_all(self, kind: str) -> None:
         with pytest.raises(InputError, match=r"no pixels|damaged"):
-            read_picture(claiming(kind, 0, 5))
+            read_image(claiming(kind, 0, 5))
 
 
 def test_reading_in_threads_leaves_the_warning_filters_as_they_were() -> None:
     before = list(warnings.filters)
     with ThreadPoolExecutor(8) as pool:
-        read = list(pool.map(read_picture, [*GOOD.values()] * 8))
+        read = list(pool.map(read_image, [*GOOD.values()] * 8))
     assert all(picture.pixels.shape == (40, 50, 3) for picture in read)
     assert all(picture.pixels.flags.writeable for picture in read)
     assert list(warnings.filters) == before
@@ -260,4 +260,4 @@ def test_opencv_agrees_on_the_good_ones() -> None:
     for kind in ("png", "16.png", "lossless.webp", "tif", "lzw.tif", "16.tif", "bmp", "ppm"):
         array = cv2.imdecode(np.frombuffer(GOOD[kind], np.uint8), cv2.IMREAD_UNCHANGED)
         assert array is not None
-        np.testing.assert_array_equal(read_picture(GOOD[kind]).pixels, array[..., ::-1])
+        np.testing.assert_array_equal(read_image(GOOD[kind]).pixels, array[..., ::-1])

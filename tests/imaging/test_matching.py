@@ -12,12 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from layered_scene import layered_pair, moved
 from PIL import Image
 
-from pamcli.imaging.matching import DenseMatch, find_matches, grey, match_densely, refine_matches
+from pamcli.imaging.matching import DenseMatch, find_matches, match_densely, refine_matches, to_grey
 
 
 def matched(move: int) -> tuple[DenseMatch, np.ndarray]:
     left, right, disparity = layered_pair(seed=3)
-    return match_densely(grey(left), grey(np.roll(right, move, axis=1)), -35, 30), disparity - move
+    return match_densely(to_grey(left), to_grey(np.roll(right, move, axis=1)), -35, 30), disparity - move
 
 
 @pytest.mark.parametrize("move", [0, 17, 40])

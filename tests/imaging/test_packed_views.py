@@ -13,7 +13,7 @@ from PIL import Image
 
 from pamcli.errors import InputError
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
 
 
@@ -43,7 +43,7 @@ def test_the_views_of_an_mpo_are_its_pictures(order: str) -> None:
     data = made.mpo(first, second, order=order)
     pair = read(data)
     for view, encoded in ((pair.left, first), (pair.right, second)):
-        assert np.array_equal(view.pixels, read_picture(encoded).pixels)
+        assert np.array_equal(view.pixels, read_image(encoded).pixels)
     assert_views(read(data, "lr"))
     assert_views(read(data, "rl"), RIGHT, LEFT)
 
@@ -56,7 +56,7 @@ def test_an_mpo_as_pillow_writes_it_has_no_word_about_views(tmp_path: Path) -> N
         tmp_path / "a.mpo", save_all=True, append_images=pictures[1:], quality=97, subsampling=0, exif=exif
     )
     assert_views(read_packed_pair(tmp_path / "a.mpo", "auto", max_pixels=None, name="a.mpo"), near=24)
-    assert read_picture(tmp_path / "a.mpo").pixels.shape == LEFT.shape  # such a file may be a phone's photo
+    assert read_image(tmp_path / "a.mpo").pixels.shape == LEFT.shape  # such a file may be a phone's photo
 
 
 def test_each_view_of_an_mpo_is_set_upright_and_keeps_its_profile() -> None:
@@ -103,7 +103,7 @@ def test_an_mpo_is_not_halved() -> None:
     with pytest.raises(InputError, match="two pictures, not one with both views"):
         read(data, "tb")
     with pytest.raises(InputError, match="holds both views"):
-        read_picture(data, name="left.jpg")
+        read_image(data, name="left.jpg")
 
 
 LAYOUTS = {  # arrangement and flags of a JPS

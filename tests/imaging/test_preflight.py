@@ -52,7 +52,7 @@ def scene(
 def test_a_good_pair_gives_no_warning() -> None:
     check = check_pair(*scene(far=6, near=14))
     assert check.matches >= 40
-    assert not check.exchanged
+    assert not check.is_exchanged
     assert not check.identical
     assert check.median_disparity == pytest.approx(6, abs=0.1)  # most of it is background
     assert abs(check.vertical_offset) < 0.1
@@ -62,7 +62,7 @@ def test_a_good_pair_gives_no_warning() -> None:
 def test_exchanged_views_are_found() -> None:
     left, right = scene(far=6, near=14)
     check = check_pair(right, left)
-    assert check.exchanged
+    assert check.is_exchanged
     assert check.median_disparity < 0
     (line,) = check.warnings()
     assert "exchanged" in line
@@ -74,7 +74,7 @@ def test_cameras_that_converge_are_no_exchange() -> None:
     for order in (1, -1):
         check = check_pair(*scene(far=-8, near=10)[::order])
         assert check.matches >= 40
-        assert not check.exchanged
+        assert not check.is_exchanged
         assert check.warnings() == check.warnings(min_disparity=-16) == []
         (line,) = check.warnings(min_disparity=0)
         assert "matches have disparities below 0 px: `min_disparity` -20 searches them" in line
@@ -87,13 +87,13 @@ def test_a_pair_behind_the_stereo_window_is_no_exchange(
     """Which surface hides the other tells the order, whatever the sign of the disparities."""
     left, right = sample[0][:, shift:], sample[1][:, :-shift]
     check = check_pair(left, right)
-    assert not check.exchanged
+    assert not check.is_exchanged
     (line,) = check.warnings(0)
     assert line.startswith(f"the pair is shifted, {share}")
     assert line.endswith(f"disparities below 0 px: `min_disparity` {lowest} searches them")
     assert check.warnings(lowest) == check.warnings() == []
     swapped = check_pair(sample[1][:, :-20], sample[0][:, 20:])
-    assert swapped.exchanged
+    assert swapped.is_exchanged
     assert "swap the two arguments" in swapped.warnings(0)[0]
 
 
@@ -126,7 +126,7 @@ def test_an_error_near_the_limit_is_shown_with_enough_digits() -> None:
 def test_no_disparity_at_all_is_no_exchange() -> None:
     check = check_pair(*scene(far=0, near=0, vertical=1))
     assert check.matches >= 40
-    assert not check.exchanged
+    assert not check.is_exchanged
 
 
 @pytest.mark.parametrize(("vertical", "word"), [(2, "2.0 px lower"), (-3, "3.0 px higher")])
@@ -214,7 +214,7 @@ def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     assert good.warnings() == []
     assert abs(good.vertical_offset) < 0.3
     swapped = check_pair(right, left)
-    assert swapped.exchanged
+    assert swapped.is_exchanged
     assert swapped.median_disparity < -20
     lower = check_pair(left[2:], right[:-2])
     assert lower.vertical_offset == pytest.approx(2 + good.vertical_offset, abs=0.2)

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 from PIL import Image
 
 from pamcli.imaging import resize
-from pamcli.imaging.resize import imresize, imresize_to, nearest
+from pamcli.imaging.resize import imresize, imresize_to, resize_nearest
 
 MATRIX = np.array(
     [
@@ -189,10 +189,10 @@ def test_a_constant_stays_and_a_step_does_not_wrap_around(dtype: DTypeLike) -> N
 
 def test_nearest_takes_the_pixel_under_the_centre() -> None:
     row = np.arange(6, dtype=np.float32)[None]
-    assert nearest(row, 3, 1).tolist() == [[1, 3, 5]]  # on the border of two pixels: the right one
-    assert nearest(row, 2, 1).tolist() == [[1, 4]]
-    assert nearest(row[:, :3], 6, 2).tolist() == [[0, 0, 1, 1, 2, 2]] * 2
-    assert nearest(np.zeros((4, 6, 3), np.uint8), 5, 2).shape == (2, 5, 3)
+    assert resize_nearest(row, 3, 1).tolist() == [[1, 3, 5]]  # on the border of two pixels: the right one
+    assert resize_nearest(row, 2, 1).tolist() == [[1, 4]]
+    assert resize_nearest(row[:, :3], 6, 2).tolist() == [[0, 0, 1, 1, 2, 2]] * 2
+    assert resize_nearest(np.zeros((4, 6, 3), np.uint8), 5, 2).shape == (2, 5, 3)
 
 
 def test_sizes_and_scales_below_one_pixel_are_refused() -> None:
@@ -203,4 +203,4 @@ def test_sizes_and_scales_below_one_pixel_are_refused() -> None:
     with pytest.raises(ValueError, match="0 x 4"):
         imresize_to(MATRIX, 0, 4)
     with pytest.raises(ValueError, match="4 x 0"):
-        nearest(MATRIX, 4, 0)
+        resize_nearest(MATRIX, 4, 0)

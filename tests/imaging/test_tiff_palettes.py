@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from picture_bytes import tiff_bytes
 
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 
 @pytest.mark.parametrize("times", [1, 257], ids=["8 bits", "16 bits"])
@@ -14,4 +14,4 @@ def test_palettes_of_both_depths(times: int) -> None:
     rng = np.random.default_rng(0)
     indices, colours = rng.integers(0, 256, (3, 4), np.uint8), rng.integers(0, 256, (3, 256), np.uint16)
     data = tiff_bytes(indices, photometric="palette", colormap=colours * times)
-    np.testing.assert_array_equal(read_picture(data).pixels, colours.T[indices])
+    np.testing.assert_array_equal(read_image(data).pixels, colours.T[indices])

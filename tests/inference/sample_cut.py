@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 
@@ -27,5 +27,5 @@ class Cut:
 
 
 def whole_sample() -> Cut:
-    pictures = [read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
+    pictures = [read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
     return Cut(pictures[0], pictures[1], read_disparity(SAMPLE / "disparity.pfm"))

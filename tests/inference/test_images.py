@@ -60,7 +60,7 @@ def test_every_type_becomes_rgb_in_0_to_1(image: NDArray[np.generic], expected: 
         (np.dstack((BYTES, BYTES[..., 0])), r"got \(20, 30, 4\)"),
         (BYTES[None], r"got \(1, 20, 30, 3\)"),
         (BYTES[0, 0, 0], r"got \(\)"),
-        ("left.png", r"must be a NumPy array, got str.*pamcli.read_picture\(path\).pixels"),
+        ("left.png", r"must be a NumPy array, got str.*pamcli.read_image\(path\).pixels"),
         (torch.from_numpy(BYTES), "must be a NumPy array, got Tensor"),
         (Image.fromarray(BYTES), "must be a NumPy array, got Image"),
         (BYTES[:15], "is 30x15: both sides must be at least 16 px"),

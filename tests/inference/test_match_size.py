@@ -10,8 +10,8 @@ import pytest
 from sample_cut import Cut, whole_sample
 
 from pamcli.errors import UsageError
-from pamcli.imaging.full_size import along_edges
-from pamcli.imaging.resize import nearest
+from pamcli.imaging.edge_upsampling import upsample_along_edges
+from pamcli.imaging.resize import resize_nearest
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import AUTO_LARGEST, AUTO_PIXELS, matched_size, resized
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
@@ -92,7 +92,7 @@ def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
     finer = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=1.5)
     found = finer(cut.left, cut.right, extras=EXTRAS)
     plain = matcher(resized(cut.left, 144, 240), resized(cut.right, 144, 240), extras=EXTRAS)
-    reduced = partial(nearest, width=160, height=96)
+    reduced = partial(resize_nearest, width=160, height=96)
     np.testing.assert_array_equal(found.disparity, reduced(plain.disparity) * np.float32(160 / 240))
     for name in ("visible", "confidence"):
         np.testing.assert_array_equal(getattr(found, name), reduced(getattr(plain, name)))
@@ -105,7 +105,7 @@ def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> 
     model = StereoMatcher.load("pasmnet", device="cpu", precision="fp32").model
     limited = StereoMatcher(model, 32, match_size=2)(cut.left, cut.right)
     plain = StereoMatcher(model, 64)(resized(cut.left, 128, 512), resized(cut.right, 128, 512))
-    np.testing.assert_array_equal(limited.disparity, nearest(plain.disparity, 256, 64) / 2)
+    np.testing.assert_array_equal(limited.disparity, resize_nearest(plain.disparity, 256, 64) / 2)
 
 
 def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_views(
@@ -121,8 +121,8 @@ def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_view
     assert plain.visible is not None
     assert plain.confidence is not None
     others = [plain.visible.astype(np.float32), plain.confidence]
-    disparity, visible, confidence = along_edges(plain.disparity, others, reduced[0], large.left)
-    (right,) = along_edges(plain.right_disparity, [], reduced[1], large.right)
+    disparity, visible, confidence = upsample_along_edges(plain.disparity, others, reduced[0], large.left)
+    (right,) = upsample_along_edges(plain.right_disparity, [], reduced[1], large.right)
     np.testing.assert_array_equal(found.disparity, 2 * disparity)
     np.testing.assert_array_equal(found.right_disparity, 2 * right)
     np.testing.assert_array_equal(found.visible, visible >= 0.5)

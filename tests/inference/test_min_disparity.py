@@ -10,7 +10,7 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.images import moved
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
@@ -21,7 +21,7 @@ ROWS, COLUMNS = slice(150, 278), slice(250, 570)
 
 @pytest.fixture(scope="module")
 def sample() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    left, right = (read_image(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
     return left, right, read_disparity(SAMPLE / "disparity.pfm")
 
 

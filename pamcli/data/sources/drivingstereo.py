@@ -14,7 +14,7 @@ from pathlib import Path
 from pamcli.data.decoding import read_scaled_disparity
 from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
-from pamcli.files.finding import folders_below
+from pamcli.files.paths import walk_folders
 
 _WRAPPER = re.compile(r"(?:left-image|right-image|disparity-map)-(half|full)-size$")
 _LEVELS = {"half": 256, "full": 128}
@@ -34,7 +34,7 @@ def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
     home = root_of(root, "DrivingStereo", holds=[top, split])
     home = home / top if split in ("train", "test") else home / split
     found = {}
-    for below, folder, names in folders_below(home, depth=4):
+    for below, folder, names in walk_folders(home, depth=4):
         between = [part for part in below.split("/") if part]
         wrappers = [part for part in between if _WRAPPER.match(part)]
         if any(not part.startswith(kind) or f"-{size}-" not in part for part in wrappers):

@@ -18,10 +18,10 @@ import numpy as np
 from pamcli.data.listing import by_stem, paired, root_of
 from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import folders, natural, shown
+from pamcli.files.paths import list_folders, natural_key, quote
 from pamcli.flickr1024 import stores
 from pamcli.flickr1024.stores import Index, Patch, StoreName, StorePaths, Views
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
 _VIEWS = ("patches", "pictures")
@@ -65,7 +65,7 @@ class _Patches(Source):
         checksum = self.patch(index).checksum()
         if self.absent or self._checksums.get(self.names[index]) == checksum:
             return None
-        return f"its pixels are not those that {shown(self._paths.manifest)} lists"
+        return f"its pixels are not those that {quote(self._paths.manifest)} lists"
 
     @cached_property
     def _checksums(self) -> dict[str, str]:
@@ -85,15 +85,15 @@ class PatchFolders(_Patches):
 
     def patch(self, index: int) -> Patch:
         paths = [self._paths.store / self.names[index] / file for file in stores.VIEW_FILES]
-        high_left, high_right, low_left, low_right = views = [read_picture(path).pixels for path in paths]
+        high_left, high_right, low_left, low_right = views = [read_image(path).pixels for path in paths]
         for view, other, path in ((high_right, high_left, paths[1]), (low_right, low_left, paths[3])):
             if view.shape != other.shape:
-                raise InputError(f"{shown(path)} and the left picture differ in size")
+                raise InputError(f"{quote(path)} and the left picture differ in size")
         scale = high_left.shape[0] // low_left.shape[0]
         if tuple(side * scale for side in low_left.shape[:2]) != high_left.shape[:2]:
-            raise InputError(f"{shown(paths[2])} is not {shown(paths[0])} reduced by a whole number")
+            raise InputError(f"{quote(paths[2])} is not {quote(paths[0])} reduced by a whole number")
         if any(view.dtype != np.uint8 for view in views):
-            raise InputError(f"{shown(paths[0].parent)} holds pictures of 16 bits")
+            raise InputError(f"{quote(paths[0].parent)} holds pictures of 16 bits")
         return Patch(high_left, high_right, low_left, low_right)
 
 
@@ -120,9 +120,9 @@ class _Packed(Source):
             pixels = stores.open_pixels(path)
             try:
                 pictures = self.index.pictures
-                self._opened = [stores.views_in(pixels, picture, self.index.scale) for picture in pictures]
+                self._opened = [stores.get_views(pixels, picture, self.index.scale) for picture in pictures]
             except ValueError:
-                said = f"{shown(path)} does not hold what {shown(self._paths.index)} says"
+                said = f"{quote(path)} does not hold what {quote(self._paths.index)} says"
                 raise InputError(said) from None
         return self._opened
 
@@ -140,7 +140,7 @@ class PackedPatches(_Packed, _Patches):
         picture = bisect.bisect_right(self._ends, index)
         boxes = self._boxes[picture]
         row, column = boxes[index - self._ends[picture] + len(boxes)]
-        return stores.patch_at(self._views[picture], row, column)
+        return stores.cut_patch(self._views[picture], row, column)
 
     def pictures(self) -> "PackedPictures":
         """Return the whole image pairs that the patches are windows of."""
@@ -153,7 +153,7 @@ class PackedPictures(_Packed):
     def __init__(self, paths: StorePaths, index: Index) -> None:
         super().__init__(paths, index)
         names = [f"{picture.source}/{picture.name}" for picture in index.pictures]
-        self.names = tuple(sorted(names, key=natural))
+        self.names = tuple(sorted(names, key=natural_key))
         self._order = {name: number for number, name in enumerate(names)}
 
     def load(self, index: int) -> Sample:
@@ -169,7 +169,7 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     there = [paths for paths in there if paths.store.is_dir()]
     if len(there) > 1:
         both = " and ".join(paths.store.name for paths in there)
-        raise UsageError(f"{shown(root)} has {both}", "say which: ?scale=2 or ?scale=4, or give that folder")
+        raise UsageError(f"{quote(root)} has {both}", "say which: ?scale=2 or ?scale=4, or give that folder")
     if there:
         (paths,) = there
     elif (root / "pixels.npy").is_file():
@@ -178,23 +178,23 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
         store = Path(os.path.abspath(root))
         paths = StorePaths(root, *(store.parent / f"{store.name}{suffix}" for suffix in (".csv", ".json")))
         if unfinished := sorted(root.glob("*x[24].unfinished")):
-            raise InputError(f"{shown(unfinished[0])} is unfinished", "repeat the command that began it")
+            raise InputError(f"{quote(unfinished[0])} is unfinished", "repeat the command that began it")
     whole = keys.get("view") == "pictures"
     index = stores.read_index(paths.index) if paths.index.is_file() else None
     if index is not None and keys.get("scale") not in (None, str(index.scale)):
-        raise InputError(f"{shown(paths.store)} holds patches of x{index.scale}, not x{keys['scale']}")
+        raise InputError(f"{quote(paths.store)} holds patches of x{index.scale}, not x{keys['scale']}")
     if index is not None and split not in (index.split, "train"):
-        raise InputError(f"{shown(paths.store)} holds patches of the split {shown(index.split)}, not {split}")
+        raise InputError(f"{quote(paths.store)} holds patches of the split {quote(index.split)}, not {split}")
     if (paths.store / "pixels.npy").is_file():
         if index is None:
-            raise InputError(f"{shown(paths.index)} is missing", "prepare the folder anew")
+            raise InputError(f"{quote(paths.index)} is missing", "prepare the folder anew")
         return PackedPictures(paths, index) if whole else PackedPatches(paths, index)
-    names = index.names() if index else tuple(folders(paths.store))
+    names = index.names() if index else tuple(list_folders(paths.store))
     # A store has 300,000 patches, so only the first is checked.
     if not names or not (index or (paths.store / names[0] / stores.VIEW_FILES[0]).is_file()):
         return None
     if whole:
-        raise UsageError(f"{shown(paths.store)} holds patches, no pictures", "packed stores hold both")
+        raise UsageError(f"{quote(paths.store)} holds patches, no pictures", "packed stores hold both")
     return PatchFolders(paths, names)
 
 

@@ -31,7 +31,7 @@ from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibrat
 from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, folders, folders_below, shown
+from pamcli.files.paths import list_folders, pluralize, quote, walk_folders
 from pamcli.imaging.disparity_files import read_disparity
 
 _NAMES = (
@@ -58,14 +58,14 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     scenes: Mapping[str, Path] = {}
     if evaluation:
         if size is None and len(sizes) > 1:
-            said = f"{shown(home)} has {split} pictures of several sizes"
+            said = f"{quote(home)} has {split} pictures of several sizes"
             raise UsageError(said, "say which: " + " or ".join(f"?size={size}" for size in sizes))
         size = size or (sizes or ["Q"])[0]
         top = f"{split}{size}"
-        scenes = {f"{top}/{name}": folder for name, folder in folders(home / top).items()}
+        scenes = {f"{top}/{name}": folder for name, folder in list_folders(home / top).items()}
     elif split == "training":
         alone = os.path.basename(os.path.abspath(root))
-        scenes = {below or alone: folder for below, folder, _ in folders_below(root, depth=4)}
+        scenes = {below or alone: folder for below, folder, _ in walk_folders(root, depth=4)}
     read = partial(_disparity, size=size)
     shrunk = _SHRUNK.get(size or "F", 1) if evaluation else 1
     truth = (
@@ -97,7 +97,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         fine = {name: home / f"{split}F" / folder.name / "disp0GT.pfm" for name, folder in scenes.items()}
         places["fine"] = {name: _elsewhere(path, home, gts) for name, path in fine.items()}
     compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
-    said = f"no mask0nocc.png for {counted(len(compared), 'pair')}: visible is where both truths agree"
+    said = f"no mask0nocc.png for {pluralize(len(compared), 'pair')}: visible is where both truths agree"
     parts = (*(truth if split == "training" else ()), calibration)
     found = paired(lefts, rights, parts, places, [said] if compared and split == "training" else ())
     found.full_size = evaluation and shrunk == 1
@@ -167,7 +167,7 @@ def _levels_per_pixel(path: Path, size: str | None) -> float:
             # Quarter size, the most common, has 4 levels per px; half and full size have 2 and 1.
             return 4 / {"F": 4, "H": 2}.get(size or _size(path, _HEIGHT_2003, "FHQ"), 1)
         raise InputError(
-            f"how {shown(path)} is scaled is told by the name of its folder, which is none of Middlebury's",
+            f"how {quote(path)} is scaled is told by the name of its folder, which is none of Middlebury's",
             f"call the folder {', '.join(_SCENES_2001)}, cones or teddy, or store the truth as disp0GT.pfm",
         )
     return _SHRUNK[size or _size(path, _HEIGHT_2005, "FHT")]
@@ -178,7 +178,7 @@ def _size(path: Path, full_height: int, sizes: str) -> str:
     for size in sizes:
         if height == full_height // _SHRUNK[size]:
             return size
-    said = f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes"
+    said = f"{quote(path)} is {height} pixels high, which is none of Middlebury's sizes"
     raise InputError(said, "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size")
 
 

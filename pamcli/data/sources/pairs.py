@@ -12,20 +12,20 @@ from typing import Any
 from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import UsageError
-from pamcli.files.finding import files_by_text, pictures_by_stem, shown
 from pamcli.files.pairing import read_pair_list
+from pamcli.files.paths import list_images_by_stem, match_template, quote
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
-from pamcli.imaging.disparity_units import read_measured
+from pamcli.imaging.disparity_units import read_disparity_file
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     if root.is_file():
         if keys.keys() - {"scale"}:
-            raise UsageError(f"{shown(root)} is a list, which takes no templates")
+            raise UsageError(f"{quote(root)} is a list, which takes no templates")
         pairs = read_pair_list(root, root=Path(os.path.abspath("/")))
         lefts = {pair.key or "": pair.left for pair in pairs}
         if len(lefts) < len(pairs):
-            raise UsageError(f"{shown(root)} names a left picture twice, or two that differ by their suffix")
+            raise UsageError(f"{quote(root)} names a left picture twice, or two that differ by their suffix")
         rights = {pair.key or "": pair.right for pair in pairs if pair.right is not None}
         truth = {pair.key or "": pair.output for pair in pairs if pair.output is not None}
     elif keys.keys() - {"scale"}:
@@ -33,18 +33,18 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     else:
         # Two images with one stem in a folder are an error, as either could be meant.
         sides = (root / "left", root / "right")
-        lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
+        lefts, rights = (list_images_by_stem(side) if side.is_dir() else {} for side in sides)
         truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
     for path in truth.values():
         if path.suffix.lower() not in DISPARITY_SUFFIXES:
             known = ", ".join(DISPARITY_SUFFIXES)
-            raise UsageError(f"the truth {shown(path)} is of no format that is known", f"take {known}")
+            raise UsageError(f"the truth {quote(path)} is of no format that is known", f"take {known}")
     parts = [Part("disparity", "truth (disparity)", partial(_read, scale=_scale(keys)))]
     return paired(lefts, rights, parts, {"disparity": truth})
 
 
 def _read(path: Path, scale: float | None) -> dict[str, Any]:
-    found = read_measured(path, scale=scale)
+    found = read_disparity_file(path, scale=scale)
     return {"disparity": found.disparity, "units": found.units}
 
 
@@ -63,7 +63,7 @@ def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]
         given = "no template" if template is None else repr(template)
         said = f"pairs by templates: {given} for {name}"
         raise UsageError(said, "left={}_L.png&right={}_R.png, for example")
-    return files_by_text(str(root / template))
+    return match_template(str(root / template))
 
 
 _EXAMPLE = "left={}_L.png&right={}_R.png; {} is the same text in all"

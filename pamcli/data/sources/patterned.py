@@ -11,10 +11,10 @@ from pamcli.data import decoding
 from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibration
 from pamcli.data.listing import Part, Patterns, truths
 from pamcli.data.source import Key
-from pamcli.files.suffixes import PICTURE_SUFFIXES
+from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 
-_PICTURE = f"(?:{'|'.join(PICTURE_SUFFIXES)})"
+_PICTURE = f"(?:{'|'.join(IMAGE_SUFFIXES)})"
 
 
 def _zero_unknown(path: Path) -> NDArray[np.float32]:

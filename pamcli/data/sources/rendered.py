@@ -13,10 +13,10 @@ from pamcli.data.decoding import disparity_of_depth, read_hdf5_disparity, read_l
 from pamcli.data.listing import Part, Patterns, truths
 from pamcli.data.source import Key
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
-from pamcli.files.guarded import parse_json, read_text
+from pamcli.files.paths import quote
+from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import read_image
 
 CARLA = Patterns(
     "trainingF/*/im0.png",
@@ -68,7 +68,7 @@ def _focal_length(path: Path, camera: int) -> Calibration:
         settings = parse_json(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
         return Calibration(float(settings["fx"]), 0.06)
     except (ValueError, LookupError, TypeError, InputError):
-        raise InputError(f"{shown(path)} has no fx of camera {camera}") from None
+        raise InputError(f"{quote(path)} has no fx of camera {camera}") from None
 
 
 def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
@@ -114,9 +114,9 @@ FALLINGTHINGS = Patterns(
 
 def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[np.float32]:
     """Return disparity spread over the channels of an 8-bit PNG, given the px per level of each channel."""
-    pixels = read_picture(path).pixels
+    pixels = read_image(path).pixels
     if pixels.dtype != np.uint8:
-        raise InputError(f"{shown(path)} is no disparity of this set: it has 16 bits a channel, not 8")
+        raise InputError(f"{quote(path)} is no disparity of this set: it has 16 bits a channel, not 8")
     return np.asarray(pixels.astype(np.float64) @ np.array([red, green, blue]), np.float32)
 
 
@@ -127,7 +127,7 @@ def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
         return None
     hidden, beyond = read_mask(occlusions), read_mask(out_of_frame)
     if hidden.shape != beyond.shape:
-        raise InputError(f"{shown(occlusions)} and {shown(out_of_frame)} differ in size")
+        raise InputError(f"{quote(occlusions)} and {quote(out_of_frame)} differ in size")
     return ~(hidden | beyond)
 
 
@@ -174,7 +174,7 @@ def _spring_right_truth(path: Path) -> NDArray[np.float32]:
 
 
 def _spring_matched(path: Path) -> NDArray[np.bool_]:
-    colours = read_picture(path).pixels
+    colours = read_image(path).pixels
     return np.asarray((colours[..., :2] == 0).all(axis=2))
 
 

@@ -13,7 +13,7 @@ from pamcli.data.decoding import read_positive_disparity
 from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import folders, folders_below, shown
+from pamcli.files.paths import list_folders, quote, walk_folders
 
 _SUFFIXES = (".png", ".webp")
 _PARTS = (
@@ -24,11 +24,11 @@ _PARTS = (
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     wanted, part = f"frames_{keys.get('pass', 'final')}pass", keys.get("part", "all")
-    homes = [root, *folders(root).values(), *folders(root / "SceneFlow").values()]
+    homes = [root, *list_folders(root).values(), *list_folders(root / "SceneFlow").values()]
     pictures: dict[str, dict[str, Path]] = {"left": {}, "right": {}}
     truth: dict[str, dict[str, Path]] = {"disparity": {}, "right_disparity": {}}
     for home in homes:
-        for below, folder, names in folders_below(home / wanted, depth=4):
+        for below, folder, names in walk_folders(home / wanted, depth=4):
             if not ({"left", "right"} & names and _chosen(below, split, part)):
                 continue
             above = [name for name in ("" if home == root else home.name, below) if name]
@@ -42,7 +42,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         other = "clean" if wanted == "frames_finalpass" else "final"
         for home in homes:
             if (home / f"frames_{other}pass").is_dir() and not (home / wanted).is_dir():
-                said = f"{shown(home)} has no {wanted}, but frames_{other}pass"
+                said = f"{quote(home)} has no {wanted}, but frames_{other}pass"
                 raise InputError(said, f"ask for it: add ?pass={other} to the path")
     return source
 

@@ -20,9 +20,9 @@ from typing import Any, Generic, TypeVar
 import pydantic
 
 from pamcli.errors import InputError, OutputError, UsageError
-from pamcli.files.atomic import check_writable, require_folder, write_atomically, writing
-from pamcli.files.finding import shown
-from pamcli.files.stored import Text, read_stored
+from pamcli.files.atomic import check_writable, report_write_errors, require_folder, write_atomically
+from pamcli.files.json_files import Text, load_json
+from pamcli.files.paths import quote
 from pamcli.workers import run_in_processes
 
 
@@ -69,20 +69,20 @@ class Item:
 
     def read_record(self, kind: type[Kind]) -> Kind:
         """Return the recorded result as type `kind`. Raises InputError."""
-        return read_stored(kind, self.record, "remove this file, and what it is about is done anew")
+        return load_json(kind, self.record, "remove this file, and what it is about is done anew")
 
     def require(self, path: Path, size: int = 0) -> None:
         """Raise InputError if a file of the result is missing or smaller than `size` bytes."""
         if not os.path.exists(path) or path.stat().st_size < size:
-            said = f"{shown(self.record)} says that {shown(path)} is there, and it is not, or not whole"
-            raise InputError(said, f"remove {shown(self.folder)} and begin anew")
+            said = f"{quote(self.record)} says that {quote(path)} is there, and it is not, or not whole"
+            raise InputError(said, f"remove {quote(self.folder)} and begin anew")
 
 
 AnItem = TypeVar("AnItem", bound=Item)
 
 
 @dataclass(frozen=True)
-class Unfinished(Generic[AnItem]):
+class ResumableWork(Generic[AnItem]):
     """The work for a request, and its folder; nothing is written before `carry_out`."""
 
     folder: Path
@@ -99,7 +99,7 @@ class Unfinished(Generic[AnItem]):
         return frozenset(self.results())
 
     @cached_property
-    def finished(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the target already exists.
 
         Raises:
@@ -107,37 +107,37 @@ class Unfinished(Generic[AnItem]):
             InputError: If its record cannot be read.
             OutputError: If the target does not exist and cannot be written.
         """
-        begun, target = self.folder / "job.json", shown(self.target)
+        begun, target = self.folder / "job.json", quote(self.target)
         if self.target.exists():
             if not self.record.exists():
                 said = f"{target} exists already, and no run of this command finished it"
                 raise UsageError(said, "name another folder")
-            made = read_stored(Record, self.record, f"remove {target} and prepare it anew")
-            if other := difference(made.job, self.request):
+            made = load_json(Record, self.record, f"remove {target} and prepare it anew")
+            if other := describe_difference(made.job, self.request):
                 raise UsageError(f"{target} was made with {other}", "name another folder, or remove this one")
             return True
-        anew = f"remove {shown(self.folder)} and begin anew"
+        anew = f"remove {quote(self.folder)} and begin anew"
         if (self.folder / "done").exists() and not begun.exists():
-            raise InputError(f"{shown(begun)} is gone: nobody knows what the work was for", anew)
+            raise InputError(f"{quote(begun)} is gone: nobody knows what the work was for", anew)
         if begun.exists():
-            before = read_stored(Request, begun, anew)
-            if other := difference(before, self.request):
+            before = load_json(Request, begun, anew)
+            if other := describe_difference(before, self.request):
                 hint = "repeat that command, or remove the folder, or name another one"
-                raise UsageError(f"{shown(self.folder)} was begun with {other}", hint)
+                raise UsageError(f"{quote(self.folder)} was begun with {other}", hint)
         check_writable(self.target)
         return False
 
     def outlook(self) -> Iterator[str]:
         """Yield lines about the work that is already done."""
-        if self.finished:
-            yield f"{shown(self.target)} is finished already"
+        if self.is_complete:
+            yield f"{quote(self.target)} is finished already"
         elif self.done:
-            yield f"{shown(self.target)} goes on: {len(self.done)} of {len(self.items)} pictures are done"
+            yield f"{quote(self.target)} goes on: {len(self.done)} of {len(self.items)} pictures are done"
 
     def begin(self) -> Path:
         """Create the folder and return the path of the growing result. Raises OutputError."""
         store = self.folder / "store"
-        with writing(store):
+        with report_write_errors(store):
             store.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "job.json").exists():
             write_json(self.folder / "job.json", asdict(self.request))
@@ -167,7 +167,7 @@ class Unfinished(Generic[AnItem]):
     def complete(self) -> None:
         """Rename the store to its final name and delete the rest. Raises OutputError."""
         store = self.folder / "store"
-        with writing(self.target):
+        with report_write_errors(self.target):
             for left_over in store.glob(".pam-*.tmp"):  # left by a killed run
                 left_over.unlink()
             if store.exists():  # missing if the last run was killed after renaming it
@@ -175,12 +175,12 @@ class Unfinished(Generic[AnItem]):
             shutil.rmtree(self.folder)
 
 
-def difference(old: Request, new: Request) -> str:
+def describe_difference(old: Request, new: Request) -> str:
     """Return how two requests differ, or "" if they are equal."""
     for name in {**old.options, **new.options}:
         before, now = (request.options.get(name) for request in (old, new))
         if before != now:
-            return f"another {shown(name)}: {shown(str(before)[:80])}, now {now}"
+            return f"another {quote(name)}: {quote(str(before)[:80])}, now {now}"
     count, there = len(new.pictures), len(old.pictures)
     how = " of other names or sizes" if there == count else ""
     return "" if old.pictures == new.pictures else f"other pictures: {there}, now {count}{how}"
@@ -198,16 +198,16 @@ def check_space(path: Path, needed: int, files: int) -> None:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if needed > free:
-        said = f"{shown(path)} needs about {size_text(needed)}, and {size_text(free)} are free"
+        said = f"{quote(path)} needs about {format_size(needed)}, and {format_size(free)} are free"
         raise OutputError(said, "free some space or write to another disk")
     if hasattr(os, "statvfs") and os.statvfs(folder).f_files:  # 0: not counted by the file system
         left = os.statvfs(folder).f_favail
         if files > left:
-            said = f"{shown(path)} needs {files:,} files, and the disk has room for {left:,}"
+            said = f"{quote(path)} needs {files:,} files, and the disk has room for {left:,}"
             raise OutputError(said, "take `store` packed, or write to another disk")
 
 
-def size_text(count: int) -> str:
+def format_size(count: int) -> str:
     """Return a number of bytes for people, as "13.5 GB"."""
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
         if count >= 10**power:

@@ -8,12 +8,12 @@ from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
-from pamcli.files.finding import natural
+from pamcli.files.paths import natural_key
 
 DIGITS = "0123456789"
 
 
-def way_to_pair(lefts: Iterable[Path], rights: Iterable[Path]) -> str:
+def suggest_pairing(lefts: Iterable[Path], rights: Iterable[Path]) -> str:
     """A hint for two sets of pictures without a name in common: the words to type instead.
 
     Templates, where more than half of the names agree but for what all of a side share; else, for as many
@@ -66,7 +66,7 @@ class _Side:
         if sorted(found) != self.files:
             return None
         pattern = "*".join(shlex.quote(end) if end else "" for end in self.ends)
-        by_number = "" if sorted(self.files, key=natural) == self.files else " | sort -V"
+        by_number = "" if sorted(self.files, key=natural_key) == self.files else " | sort -V"
         return f"<(printf '%s\\n' {pattern}{by_number})"
 
 

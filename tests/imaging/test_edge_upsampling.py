@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pamcli.imaging import full_size
-from pamcli.imaging.full_size import along_edges
-from pamcli.imaging.resize import area_mean
+from pamcli.imaging import edge_upsampling
+from pamcli.imaging.edge_upsampling import upsample_along_edges
+from pamcli.imaging.resize import resize_area
 
 Pixels = NDArray[np.uint8]
 BLACK, WHITE = 20, 230
@@ -22,7 +22,7 @@ def halves(edge: int, height: int = 64, width: int = 96) -> Pixels:
 
 
 def reduced(view: Pixels, times: int) -> Pixels:
-    return np.asarray(area_mean(view, view.shape[1] // times, view.shape[0] // times), np.uint8)
+    return np.asarray(resize_area(view, view.shape[1] // times, view.shape[0] // times), np.uint8)
 
 
 def nearest(values: NDArray[np.float32], times: int) -> NDArray[np.float32]:
@@ -35,7 +35,7 @@ def test_a_plane_stays_one_whatever_is_painted_on_it() -> None:
     plane = 10 + 0.08 * x - 0.05 * y
     view = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
     small = plane.reshape(16, 4, 24, 4).mean((1, 3))
-    (found,) = along_edges(small, [], reduced(view, 4), view)
+    (found,) = upsample_along_edges(small, [], reduced(view, 4), view)
     inside = slice(2, -2), slice(2, -2)
     np.testing.assert_allclose(found[inside], plane[inside], atol=1e-4)
     assert found.min() >= small.min() - 1e-4
@@ -51,7 +51,7 @@ def test_a_step_lies_where_the_colours_change(edge: int) -> None:
     for columns, wrong in ((0, 0), (1, 2), (-1, 2)):
         moved = np.roll(small, columns, axis=1)
         moved[:, :3], moved[:, -3:] = 3, 20
-        (found,) = along_edges(moved, [], reduced(view, 4), view)
+        (found,) = upsample_along_edges(moved, [], reduced(view, 4), view)
         assert (np.abs(found - truth) > 1e-4).sum(1).max() <= wrong
 
 
@@ -59,7 +59,7 @@ def test_a_thin_thing_is_as_thin_as_it_is() -> None:
     view = halves(1000)
     view[:, 41:44] = WHITE  # three pixels, all of them in one reduced pixel
     truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
-    (found,) = along_edges(nearest(truth, 4), [], reduced(view, 4), view)
+    (found,) = upsample_along_edges(nearest(truth, 4), [], reduced(view, 4), view)
     np.testing.assert_allclose(found, truth, atol=1e-4)
 
 
@@ -70,7 +70,9 @@ def test_nothing_is_made_up_between_surfaces_and_other_maps_go_with_them() -> No
     disparity = np.array([2.0, 11.0, 40.0], np.float32)[surface]
     sure = np.array([0.2, 0.5, 0.9], np.float32)[surface]
     view = random.integers(0, 256, (90, 135, 3), np.uint8)
-    found, confidence = along_edges(disparity, [sure], random.integers(0, 256, (20, 30, 3), np.uint8), view)
+    found, confidence = upsample_along_edges(
+        disparity, [sure], random.integers(0, 256, (20, 30, 3), np.uint8), view
+    )
     found = found.round(4)
     assert set(np.unique(found)) == {2, 11, 40}
     assert np.unique(found, return_counts=True)[1].min() > 1000
@@ -88,12 +90,12 @@ def test_strips_make_no_difference(
     sure = random.random((17, 25), np.float32)
     largest = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[kind]
     colours, view = ((largest * random.random((*each, 3))).astype(kind) for each in ((17, 25), size))
-    whole = along_edges(small, [sure], colours, view)
+    whole = upsample_along_edges(small, [sure], colours, view)
     assert [each.shape for each in whole] == [size, size]
     for rows in (1, 7):
         told: list[int] = []
-        monkeypatch.setattr(full_size, "PIXELS_AT_ONCE", rows * size[1])
-        strips = along_edges(small, [sure], colours, view, done=told.append)
+        monkeypatch.setattr(edge_upsampling, "PIXELS_AT_ONCE", rows * size[1])
+        strips = upsample_along_edges(small, [sure], colours, view, done=told.append)
         assert len(told) == -(-size[0] // rows)
         for one, other in zip(whole, strips, strict=True):
             np.testing.assert_array_equal(one, other)
@@ -104,7 +106,7 @@ def test_the_type_of_the_picture_makes_no_difference() -> None:
     view = halves(45)
     truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
     small = nearest(truth, 4)
-    (expected,) = along_edges(small, [], reduced(view, 4), view)
+    (expected,) = upsample_along_edges(small, [], reduced(view, 4), view)
     for other in (view.astype(np.uint16) * 257, view.astype(">u2") * 257, view / np.float32(255)):
-        (found,) = along_edges(small, [], reduced(view, 4), other)
+        (found,) = upsample_along_edges(small, [], reduced(view, 4), other)
         np.testing.assert_array_equal(found, expected)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pamcli.flickr1024.unfinished import Request, difference
+from pamcli.flickr1024.resumable import Request, describe_difference
 
 ASKED = Request({"scale": 2, "split": "train"}, [["a", 9, 8], ["b", 9, 8]])
 
@@ -28,4 +28,4 @@ ASKED = Request({"scale": 2, "split": "train"}, [["a", 9, 8], ["b", 9, 8]])
     ],
 )
 def test_a_difference_is_told(options: dict[str, Any], pictures: list[Any], said: str) -> None:
-    assert difference(Request(options, pictures), ASKED)[: len(said) or None] == said
+    assert describe_difference(Request(options, pictures), ASKED)[: len(said) or None] == said

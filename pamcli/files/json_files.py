@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, Field, Strict, TypeAdapter, ValidationError
 
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
-from pamcli.files.guarded import parse_json, read_text
+from pamcli.files.paths import quote
+from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.validation import describe_first_error
 
 Kind = TypeVar("Kind")
@@ -31,13 +31,13 @@ Whole = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
-def read_stored(kind: type[Kind], path: Path, hint: str) -> Kind:
+def load_json(kind: type[Kind], path: Path, hint: str) -> Kind:
     """Read a JSON file as a value of a type.
 
     hint: what to do where it is damaged. Raises InputError naming the file and the first thing that is wrong:
     unreadable, no JSON, a value that is missing, of another type or out of its range.
     """
-    return understood(kind, read_json(path, hint), path, hint)
+    return check_json(kind, read_json(path, hint), path, hint)
 
 
 def read_json(path: Path, hint: str) -> Any:
@@ -46,25 +46,25 @@ def read_json(path: Path, hint: str) -> Any:
         text = read_text(path)
     except InputError as error:
         raise InputError(error.message, hint) from None
-    return parsed(text, path, hint)
+    return parse_stored_json(text, path, hint)
 
 
-def parsed(text: str, path: Path | str, hint: str) -> Any:
-    """Whatever a JSON text says. path, hint: as of `read_stored`. Raises InputError."""
+def parse_stored_json(text: str, path: Path | str, hint: str) -> Any:
+    """Whatever a JSON text says. path, hint: as of `load_json`. Raises InputError."""
     try:
         return parse_json(text)
     except ValueError:
-        raise InputError(f"{shown(path)} is damaged: it is no JSON", hint) from None
+        raise InputError(f"{quote(path)} is damaged: it is no JSON", hint) from None
 
 
-def understood(kind: type[Kind], value: Any, path: Path | str, hint: str) -> Kind:
-    """A value out of JSON as one of a type. path, hint: as of `read_stored`. Raises InputError."""
+def check_json(kind: type[Kind], value: Any, path: Path | str, hint: str) -> Kind:
+    """A value out of JSON as one of a type. path, hint: as of `load_json`. Raises InputError."""
     type_: Any = kind
     try:
         found: Kind = _adapter(type_).validate_python(value)
         return found
     except ValidationError as error:
-        raise InputError(f"{shown(path)} is damaged: {describe_first_error(error, kind)}", hint) from None
+        raise InputError(f"{quote(path)} is damaged: {describe_first_error(error, kind)}", hint) from None
 
 
 @lru_cache

@@ -9,19 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.suffixes import PICTURE_SUFFIXES, VIDEO_SUFFIXES
+from pamcli.files.suffixes import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 
 STDIN_NAME = "standard input"
 _FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # what they begin with, also in East Asia
 
 
-def shown(path: Path | str) -> str:
+def quote(path: Path | str) -> str:
     """A file name for a message: as it is, or escaped where it would break the line or the terminal."""
     text = str(path)
     return text if text and text.isprintable() else repr(text)
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Escape what would end the line of a text or command the terminal, as it may stand in a file's name."""
     return "".join(
         # The halves of characters that stand for names in no encoding stay: they go out as they came.
@@ -30,25 +30,25 @@ def one_line(text: str) -> str:
     )
 
 
-def csv_text(text: str) -> str:
+def escape_csv(text: str) -> str:
     """Put an apostrophe before a name in a CSV file that a spreadsheet would compute as a formula."""
     return f"'{text}" if text[:1] in _FORMULAS or text.lstrip()[:1] in _FORMULAS else text
 
 
-def listed(items: Iterable[Path | str], separator: str = ", ", most: int = 5) -> str:
+def join_names(items: Iterable[Path | str], separator: str = ", ", most: int = 5) -> str:
     """The first few items, and how many more there are."""
-    texts = [item if isinstance(item, str) else shown(item) for item in items]
+    texts = [item if isinstance(item, str) else quote(item) for item in items]
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 
 
-def counted(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     """The number with the word in its form: "1 pair", "1,024 pairs", "8 patches"."""
     plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else plural}"
 
 
-def natural(text: str) -> tuple[list[str | int], str]:
+def natural_key(text: str) -> tuple[list[str | int], str]:
     """Sort key that puts frame2 before frame10."""
     parts = re.split("([0-9]+)", text)
     return [int(part) if index % 2 else part for index, part in enumerate(parts)], text
@@ -59,7 +59,7 @@ def video_error(path: Path | str) -> InputError:
     if path == STDIN_NAME:
         return InputError(f"{path} is a video", "name its file instead of -")
     way = f"mkdir frames && ffmpeg -i {shlex.quote(str(path))} frames/%06d.png"
-    return InputError(f"{shown(path)} is a video", f"make pictures of it: {way}")
+    return InputError(f"{quote(path)} is a video", f"make pictures of it: {way}")
 
 
 def require_file(path: Path) -> None:
@@ -69,11 +69,11 @@ def require_file(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         hint = "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
         pattern = "*" in str(path) or "?" in str(path)
-        raise InputError(f"no such file: {shown(path)}", hint if pattern else None) from None
+        raise InputError(f"no such file: {quote(path)}", hint if pattern else None) from None
     except OSError as error:
-        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None
+        raise InputError(f"{quote(path)} cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(mode):
-        raise InputError(f"{shown(path)} is a folder, not a picture")
+        raise InputError(f"{quote(path)} is a folder, not a picture")
     check_regular(path)
     if path.suffix.lower() in VIDEO_SUFFIXES:
         raise video_error(path)
@@ -87,15 +87,15 @@ def check_regular(path: Path, error: type[PamError] = InputError) -> None:
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
-        raise error(f"{shown(path)} is not a regular file: it is {kind}")
+        raise error(f"{quote(path)} is not a regular file: it is {kind}")
 
 
-def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Path]:
+def list_images(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
     """Pictures of a folder by their suffixes, without hidden ones and what sub-folders hold, sorted by name.
 
     Raises UsageError where there is none, InputError where the folder cannot be read.
     """
-    entries = entries_of(folder)
+    entries = list_entries(folder)
     found = [folder / name for name, is_folder in entries if not is_folder and _has_suffix(name, suffixes)]
     if found:
         return sorted(found)
@@ -105,20 +105,20 @@ def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> l
     hint = f"pictures are those with {', '.join(suffixes)}"
     if any(is_folder for _, is_folder in entries):
         hint = "it has sub-folders: use templates such as 'lefts/{}.png' 'rights/{}.png', {} may contain /"
-    raise UsageError(f"no picture in the folder {shown(folder)}", hint)
+    raise UsageError(f"no picture in the folder {quote(folder)}", hint)
 
 
-def pictures_by_stem(folder: Path) -> dict[str, Path]:
-    """`pictures_in` by their stems; raises UsageError where two share one."""
+def list_images_by_stem(folder: Path) -> dict[str, Path]:
+    """`list_images` by their stems; raises UsageError where two share one."""
     found: dict[str, Path] = {}
-    both = [(found.setdefault(path.stem, path), path) for path in pictures_in(folder)]
-    if twice := [f"{shown(first)} and {shown(other)}" for first, other in both if first != other]:
-        said = f"two pictures of one stem in a folder: {listed(twice)}"
+    both = [(found.setdefault(path.stem, path), path) for path in list_images(folder)]
+    if twice := [f"{quote(first)} and {quote(other)}" for first, other in both if first != other]:
+        said = f"two pictures of one stem in a folder: {join_names(twice)}"
         raise UsageError(said, "keep one of them, or use templates with a suffix such as 'lefts/{}.png'")
     return found
 
 
-def files_by_text(template: str) -> dict[str, Path]:
+def match_template(template: str) -> dict[str, Path]:
     """Files that match a template, by the text that stands for its `{}`, which may contain "/".
 
     A template that ends in `{}` finds pictures only, any other one what its suffix says. Hidden files and
@@ -129,7 +129,7 @@ def files_by_text(template: str) -> dict[str, Path]:
     # The folder of the part before the first `{}`: everything below it may match.
     folder = "".join(normal[: normal.index("{}")].rpartition("/")[:2])
     if not os.path.isdir(folder or "."):
-        raise InputError(f"the folder {shown(folder)} cannot be read: there is none")
+        raise InputError(f"the folder {quote(folder)} cannot be read: there is none")
     wanted = normal[len(folder) :]
     hidden = wanted.startswith(".") or "/." in wanted
     # The first `{}` is any text, the others are the same.
@@ -151,7 +151,7 @@ def _walk(folder: str, hidden: bool) -> Iterator[str]:
     while waiting:
         below, above = waiting.pop()
         try:
-            entries = entries_of(os.path.join(folder, below), hidden)
+            entries = list_entries(os.path.join(folder, below), hidden)
         except InputError:
             if below:
                 continue
@@ -164,7 +164,7 @@ def _walk(folder: str, hidden: bool) -> Iterator[str]:
                 waiting.append((f"{below}{name}/", above | {real}))
 
 
-def entries_of(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool]]:
+def list_entries(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool]]:
     """List what a folder holds: names, and whether each is a folder; nothing where there is none.
 
     Links count as what they lead to, and not at all where that is nothing. hidden: those files and folders,
@@ -182,17 +182,17 @@ def entries_of(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}") from None
+        raise InputError(f"the folder {quote(folder)} cannot be read: {error.strerror}") from None
     return found
 
 
-def folders(folder: Path) -> dict[str, Path]:
+def list_folders(folder: Path) -> dict[str, Path]:
     """The sub-folders of a folder by their names, in natural order; none where there is no such folder."""
-    names = [name for name, is_folder in entries_of(folder) if is_folder]
-    return {name: folder / name for name in sorted(names, key=natural)}
+    names = [name for name, is_folder in list_entries(folder) if is_folder]
+    return {name: folder / name for name in sorted(names, key=natural_key)}
 
 
-def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, frozenset[str]]]:
+def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, frozenset[str]]]:
     """The folder itself and all below it: path relative to it ("" for itself), path, names of what it holds.
 
     Hidden ones are left out. depth: levels below `folder`; so a circle of links ends, and a wrong path to a
@@ -201,11 +201,13 @@ def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, fro
     waiting = [("", folder, depth)]
     while waiting:
         below, path, left = waiting.pop()
-        yield below, path, frozenset(name for name, _ in entries_of(path))
+        yield below, path, frozenset(name for name, _ in list_entries(path))
         if left:
-            inner = [(f"{below}/{name}".lstrip("/"), sub, left - 1) for name, sub in folders(path).items()]
+            inner = [
+                (f"{below}/{name}".lstrip("/"), sub, left - 1) for name, sub in list_folders(path).items()
+            ]
             waiting += reversed(inner)
 
 
-def _has_suffix(name: str, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> bool:
+def _has_suffix(name: str, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> bool:
     return os.path.splitext(name)[1].lower() in suffixes

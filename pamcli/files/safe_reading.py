@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pamcli.errors import InputError, PamError
-from pamcli.files.finding import check_regular, shown
+from pamcli.files.paths import check_regular, quote
 
 if TYPE_CHECKING:
     from numpy import dtype
@@ -75,10 +75,10 @@ def read_bytes(
     path: Path, most: int = LARGEST_ARRAYS, error: type[PamError] = InputError, missing: str | None = None
 ) -> bytes:
     """Return a file's bytes. Raises the error as `open_source` does, and for more than `most` bytes."""
-    with open_source(path, shown(path), error, missing) as stream:
+    with open_source(path, quote(path), error, missing) as stream:
         data = stream.read(most + 1)
     if len(data) > most:
-        raise error(f"{shown(path)} has more than {most >> 20} MB")
+        raise error(f"{quote(path)} has more than {most >> 20} MB")
     return data
 
 
@@ -91,7 +91,7 @@ def read_text(
     try:
         text = read_bytes(path, most, error, missing).decode("utf-8")
     except UnicodeError:
-        raise error(f"{shown(path)} is not a text file") from None
+        raise error(f"{quote(path)} is not a text file") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -130,7 +130,7 @@ def parse_xml(text: str) -> dict[str, Any]:
     return {child.tag: content(child, 1) for child in root}
 
 
-def yaml_documents(text: str) -> Iterator[Any]:
+def parse_yaml(text: str) -> Iterator[Any]:
     """Yield the documents of a YAML text: dict, list, str, int, float, bool and None.
 
     Tags mean nothing: OpenCV's matrices are the dict of their keys. Dates and numbers in other notations
@@ -220,7 +220,7 @@ def parse_npz(data: bytes, most: int = LARGEST_ARRAYS) -> "dict[str, NDArray[Any
     return found
 
 
-def npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, "dtype[Any]"]:
+def read_npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, "dtype[Any]"]:
     """Return shape, whether columns come first, and type of a .npy file; the data follow in the stream."""
     from numpy.lib import format as npy
 
@@ -233,7 +233,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> "NDArray[Any]":
 
     data = archive.read(member)
     stream = io.BytesIO(data)
-    shape, by_columns, kind = npy_header(stream)
+    shape, by_columns, kind = read_npy_header(stream)
     # Counted by hand: NumPy takes the memory that a header asks for before it looks at what is there.
     count = math.prod(shape)
     if kind.hasobject or min(shape, default=0) < 0 or count * kind.itemsize > len(data):

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from pamcli.errors import UsageError
-from pamcli.imaging.degrading import Degradation, View, compressed, parse_degradation, random_degradation
+from pamcli.imaging.degradation import Degradation, View, compress_jpeg, draw_degradation, parse_degradation
 
 
 def step() -> View:
@@ -43,14 +43,16 @@ def test_blur_widens_an_edge_and_sharpening_overshoots() -> None:
 
 def test_a_jpeg_is_that_of_the_library_and_worse_with_less_quality() -> None:
     texture = rng(3).integers(0, 256, (64, 64, 3), np.uint8)
-    errors = [np.abs(compressed(texture, quality).astype(float) - texture).mean() for quality in (95, 75, 60)]
+    errors = [
+        np.abs(compress_jpeg(texture, quality).astype(float) - texture).mean() for quality in (95, 75, 60)
+    ]
     assert errors == sorted(errors)
-    assert np.abs(compressed(texture, 95, whole_colours=True) - texture.astype(float)).mean() < errors[0]
-    assert Image.fromarray(compressed(texture, 75)).size == (64, 64)
+    assert np.abs(compress_jpeg(texture, 95, whole_colours=True) - texture.astype(float)).mean() < errors[0]
+    assert Image.fromarray(compress_jpeg(texture, 75)).size == (64, 64)
 
 
 def test_cameras_differ_and_are_drawn_from_their_ranges() -> None:
-    drawn = [random_degradation(rng(seed)) for seed in range(300)]
+    drawn = [draw_degradation(rng(seed)) for seed in range(300)]
     assert len(set(drawn)) > 250
     qualities = [each.jpeg for each in drawn if each.jpeg is not None]
     assert 0.65 < len(qualities) / 300 < 0.85
@@ -58,7 +60,7 @@ def test_cameras_differ_and_are_drawn_from_their_ranges() -> None:
     assert 90 < max(qualities) <= 95
     assert max(each.noise for each in drawn) <= 12
     assert sum(each == Degradation(whole_colours=each.whole_colours) for each in drawn) < 60
-    assert random_degradation(rng(5)) == random_degradation(rng(5))
+    assert draw_degradation(rng(5)) == draw_degradation(rng(5))
 
 
 def test_what_a_camera_does_is_read_and_said() -> None:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from pamcli.imaging.steadying import Before, steadied
+from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 
 HEIGHT, WIDTH = 96, 160
 FAR, NEAR = 8.0, 20.0
@@ -48,8 +48,8 @@ def sequence(frames: list[Pictures]) -> tuple[np.ndarray, np.ndarray]:
     fused = [found[0]]
     for number in range(1, len(frames)):
         left, right, _ = frames[number - 1]
-        before = Before(left, right, fused[-1])
-        fused.append(steadied(found[number], *frames[number][:2], before))
+        before = PreviousFrame(left, right, fused[-1])
+        fused.append(fuse_frames(found[number], *frames[number][:2], before))
     return np.array(found), np.array(fused)
 
 
@@ -88,19 +88,19 @@ def test_another_scene_is_taken_as_it_is() -> None:
     left, right, disparity = scene(60, 1)
     other = 255 - left[::-1]
     found = flickering(disparity, 3)
-    before = Before(np.ascontiguousarray(other), right, np.full_like(disparity, 40))
-    assert (np.abs(steadied(found, left, right, before) - found) > 1).mean() < 0.02
+    before = PreviousFrame(np.ascontiguousarray(other), right, np.full_like(disparity, 40))
+    assert (np.abs(fuse_frames(found, left, right, before) - found) > 1).mean() < 0.02
 
 
 def test_what_is_unknown_or_of_another_size_changes_nothing() -> None:
     left, right, disparity = scene(60, 1)
     found = flickering(disparity, 3)
-    unknown = Before(left, right, np.full_like(disparity, np.nan))
-    np.testing.assert_array_equal(steadied(found, left, right, unknown), found)
-    smaller = Before(left[:-1], right[:-1], disparity[:-1])
-    assert steadied(found, left, right, smaller) is found
-    tiny = Before(left[:5, :7], right[:5, :7], disparity[:5, :7])
-    assert np.isfinite(steadied(found[:5, :7], left[:5, :7], right[:5, :7], tiny)).all()
+    unknown = PreviousFrame(left, right, np.full_like(disparity, np.nan))
+    np.testing.assert_array_equal(fuse_frames(found, left, right, unknown), found)
+    smaller = PreviousFrame(left[:-1], right[:-1], disparity[:-1])
+    assert fuse_frames(found, left, right, smaller) is found
+    tiny = PreviousFrame(left[:5, :7], right[:5, :7], disparity[:5, :7])
+    assert np.isfinite(fuse_frames(found[:5, :7], left[:5, :7], right[:5, :7], tiny)).all()
 
 
 def test_large_pictures_and_16_bits() -> None:
@@ -111,8 +111,8 @@ def test_large_pictures_and_16_bits() -> None:
         for frame in frames
     ]
     (left, right, disparity), (next_left, next_right, truth) = large
-    before = Before(left.astype(np.uint16) * 257, right.astype(np.uint16) * 257, 12 * disparity)
+    before = PreviousFrame(left.astype(np.uint16) * 257, right.astype(np.uint16) * 257, 12 * disparity)
     found = 12 * truth + np.float32(0.9)
-    fused = steadied(found, next_left.astype(np.uint16) * 257, next_right.astype(np.uint16) * 257, before)
+    fused = fuse_frames(found, next_left.astype(np.uint16) * 257, next_right.astype(np.uint16) * 257, before)
     assert fused.dtype == np.float32
     assert np.abs(fused - 12 * truth).mean() < np.abs(found - 12 * truth).mean()

@@ -32,7 +32,7 @@ EDGE_PIXELS_AT_ONCE = 16_000
 """Edge pixels processed together, so that their 25 neighbours stay in the cache."""
 
 
-def along_edges(
+def upsample_along_edges(
     disparity: Floats,
     others: Sequence[Floats],
     reduced: Pixels,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.images import eight_bits
+from pamcli.imaging.images import to_uint8
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8] | NDArray[np.uint16]
@@ -47,7 +47,7 @@ EVEN = 0.5  # px, disparity change within a pixel from which an edge is not inte
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousFrame:
     """The frame before, and its final disparities."""
 
     left: Pixels
@@ -57,7 +57,7 @@ class Before:
     """(H, W), px, NaN = unknown."""
 
 
-def steadied(disparity: Floats, left: Pixels, right: Pixels, before: Before) -> Floats:
+def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: PreviousFrame) -> Floats:
     """Fuse the disparities (H, W), px, all known, of a frame with those of the frame before.
 
     New, fast changing or inconsistent pixels keep their value, as do all pixels if the size changed. The
@@ -67,7 +67,7 @@ def steadied(disparity: Floats, left: Pixels, right: Pixels, before: Before) -> 
 
     if before.left.shape != left.shape or before.disparity.shape != disparity.shape:
         return disparity
-    views = [eight_bits(view) for view in (left, right, before.left, before.right)]
+    views = [to_uint8(view) for view in (left, right, before.left, before.right)]
     smooth = [cv2.GaussianBlur(view.astype(np.float32), (0, 0), SMOOTH) for view in views]
     flow = _real_motion(_flow(views[0], views[2]), smooth[0], smooth[2])
     right_flow = _real_motion(_flow(views[1], views[3]), smooth[1], smooth[3])

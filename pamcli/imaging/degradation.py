@@ -48,14 +48,14 @@ class Degradation:
 
     def __call__(self, view: View, rng: Generator) -> View:
         """Apply the faults to an image (H, W, 3); `rng` draws the noise."""
-        view = blurred(view, self.blur)
+        view = apply_blur(view, self.blur)
         if self.noise:
             grain = rng.standard_normal(view.shape, np.float32)
             view = np.clip(np.rint(view + self.noise * grain), 0, 255).astype(np.uint8)
         if self.sharpening:
             by = ImageFilter.UnsharpMask(radius=1, percent=round(100 * self.sharpening), threshold=0)
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).filter(by))
-        return view if self.jpeg is None else compressed(view, self.jpeg, whole_colours=self.whole_colours)
+        return view if self.jpeg is None else compress_jpeg(view, self.jpeg, whole_colours=self.whole_colours)
 
 
 def parse_degradation(text: str, option: str) -> Degradation:
@@ -77,7 +77,7 @@ def parse_degradation(text: str, option: str) -> Degradation:
     return Degradation(**values)
 
 
-def random_degradation(rng: Generator) -> Degradation:
+def draw_degradation(rng: Generator) -> Degradation:
     """Draw random faults: JPEG with probability 0.75, noise 0.5, blur and sharpening 0.35 each."""
     compressed, grainy, soft, sharpened, whole = rng.random(5) < (0.75, 0.5, 0.35, 0.35, 0.3)
     return Degradation(
@@ -89,7 +89,7 @@ def random_degradation(rng: Generator) -> Degradation:
     )
 
 
-def blurred(view: View, deviation: float) -> View:
+def apply_blur(view: View, deviation: float) -> View:
     """Apply a Gaussian of `deviation` px to an image (H, W, 3); below 0.2 px it is unchanged."""
     if deviation < LEAST_BLUR:
         return view
@@ -97,7 +97,7 @@ def blurred(view: View, deviation: float) -> View:
     return np.asarray(image.filter(ImageFilter.GaussianBlur(deviation)))
 
 
-def compressed(view: View, quality: int, *, whole_colours: bool = False) -> View:
+def compress_jpeg(view: View, quality: int, *, whole_colours: bool = False) -> View:
     """Return an image (H, W, 3) after JPEG compression with `quality` (1 to 100)."""
     file = io.BytesIO()
     subsampling = "4:4:4" if whole_colours else "4:2:0"

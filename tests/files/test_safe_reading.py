@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, ModelError
-from pamcli.files.guarded import (
+from pamcli.files.safe_reading import (
     open_source,
     parse_json,
     parse_npz,
     parse_toml,
     parse_xml,
+    parse_yaml,
     read_bytes,
     read_text,
-    yaml_documents,
 )
 
 
-def parse_yaml(text: str) -> Any:
+def parse_first(text: str) -> Any:
     """The first document that is not empty."""
-    return next((document for document in yaml_documents(text) if document is not None), None)
+    return next((document for document in parse_yaml(text) if document is not None), None)
 
 
 ALIASES = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
@@ -40,12 +40,12 @@ ALIASES = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
 @pytest.mark.parametrize(
     ("parse", "text", "said"),
     [
-        (parse_yaml, ALIASES, "more than 1,000,000 values"),
-        (parse_yaml, "a: &a {b: *a}", "what holds it"),
-        (parse_yaml, "[" * 100_000, "nesting"),
-        (parse_yaml, "- " * 100_000, "levels"),
-        (parse_yaml, "{[1, 2]: 3}", "where a name belongs"),
-        (parse_yaml, "a: [1", "expected"),
+        (parse_first, ALIASES, "more than 1,000,000 values"),
+        (parse_first, "a: &a {b: *a}", "what holds it"),
+        (parse_first, "[" * 100_000, "nesting"),
+        (parse_first, "- " * 100_000, "levels"),
+        (parse_first, "{[1, 2]: 3}", "where a name belongs"),
+        (parse_first, "a: [1", "expected"),
         (parse_json, "[" * 100_000, "recursion"),
         (parse_json, "[" * 200 + "]" * 200, "levels"),
         (parse_json, '{"a": ' + "9" * 5000 + "}", "4,300 digits"),
@@ -72,19 +72,19 @@ def test_yaml_values() -> None:
         "%YAML:1.0\n---\nM: !!opencv-matrix\n   rows: 1\n   data:[1., -2, .5e1]\non: yes\nx: ~\nn: '7'\n"
         "t: 1:30\nbig: " + "1" * 200 + "\nz: &z {k: 1, j: 2}\ny: {<<: *z, j: 3}\ni: -.inf\n"
     )
-    found = parse_yaml(text)
+    found = parse_first(text)
     assert found["M"] == {"rows": 1, "data": [1.0, -2, 5.0]}
     assert (found["on"] if "on" in found else found[True], found["x"], found["n"]) == (True, None, "7")
     assert (found["t"], found["big"]) == ("1:30", "1" * 200)
     assert (found["y"], found["i"]) == ({"k": 1, "j": 3}, float("-inf"))
-    assert list(yaml_documents("a: 1\n---\nb: 2\n---\n")) == [{"a": 1}, {"b": 2}, None]
-    assert parse_yaml("---\n---\n- 1\n") == [1]
+    assert list(parse_yaml("a: 1\n---\nb: 2\n---\n")) == [{"a": 1}, {"b": 2}, None]
+    assert parse_first("---\n---\n- 1\n") == [1]
 
 
 def test_many_values_are_read_quickly() -> None:
     start = time.perf_counter()
-    assert len(parse_yaml("a: [" + "1, " * 300_000 + "]")["a"]) == 300_000
-    assert parse_yaml("t: 1" + ":1" * 450_000)["t"].startswith("1:1")
+    assert len(parse_first("a: [" + "1, " * 300_000 + "]")["a"]) == 300_000
+    assert parse_first("t: 1" + ":1" * 450_000)["t"].startswith("1:1")
     assert time.perf_counter() - start < 10
 
 
