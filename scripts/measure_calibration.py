@@ -18,7 +18,7 @@ import numpy as np
 from pamcli.calibration.boards import Board
 from pamcli.calibration.collecting import Collector
 from pamcli.calibration.making import make
-from pamcli.settings.parsing import picture_size
+from pamcli.settings.parsing import image_size
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
 from rendered_rigs import chessboard, held_up, made_up, pairs_of, rows_apart  # type: ignore[import-not-found]
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--boards", type=int, default=30)
     parser.add_argument("--size", default="1024x640")
     options = parser.parse_args()
-    size = picture_size(options.size, "--size")
+    size = image_size(options.size, "--size")
     for fisheye in (lens == "fisheye" for lens in options.lens or LENSES):
         rows = []
         for seed in range(options.first, options.first + options.rigs):

@@ -12,7 +12,8 @@ from typing import Any
 
 import pamcli
 from pamcli.cli.groups import PANELS
-from pamcli.settings.evaluation import LabelSettings, SubmitSettings
+from pamcli.settings.data import LabelSettings
+from pamcli.settings.evaluation import SubmitSettings
 from pamcli.settings.options import option_names
 
 GUIDE = Path(__file__).parents[1] / "pamcli" / "guide"
@@ -87,7 +88,8 @@ def page(name: str) -> str:
 
 def row(name: str, each: Field[Any]) -> str:
     """Return the row of an option, without its commands."""
-    default = "required" if each.default is MISSING else "" if each.default in (None, False) else each.default
+    default = each.metadata.get("show_default") or each.default
+    default = "required" if default is MISSING else "" if default in (None, False) else default
     text = str(each.metadata["help"]).replace("|", "\\|").replace("<", "&lt;")
     return f"| `{name}` | {default} | {text} |"
 

@@ -316,7 +316,7 @@ calibration = pamcli.read_calibration("calib.txt").rectified
 if calibration is not None:
     depth: npt.NDArray[np.float32] = calibration.depth(disparity)
     count: int = pamcli.write_point_cloud("points.ply", disparity, calibration, picture=left)
-for outcome in pamcli.upscale_files("left.png", "right.png", output="larger/", scale=2):
+for outcome in pamcli.upscale_files("left.png", "right.png", output="upscaled/", scale=2):
     print(outcome.status, outcome.outputs, figures["epe"])
 '''
 

@@ -34,8 +34,7 @@ from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
 from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import Place, takes
-from pamcli.settings.shared import CalibrationFiles, RectifiedCalibration
-from pamcli.settings.shared import InMetres as MetricSettings
+from pamcli.settings.shared import CalibrationFiles, MetricResults, RectifiedCalibration
 
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
@@ -101,7 +100,7 @@ def rectified_calibration(settings: RectifiedCalibration) -> Calibration:
 class InMetres:
     """Makes files of depth and points from disparities."""
 
-    def __init__(self, calibration: Calibration, settings: MetricSettings) -> None:
+    def __init__(self, calibration: Calibration, settings: MetricResults) -> None:
         self.calibration, self.disparity_error = calibration, settings.disparity_error
         far = settings.max_depth
         self.max_depth = None if far is None else parse_length(far, "`max_depth`")
@@ -170,7 +169,7 @@ def depth_files(settings: DepthSettings) -> Batch:
     Raises UsageError and InputError before any work; what is wrong with a file is its result's `error`.
     """
     results = {DEPTH: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
-    picture = None if settings.picture is None else str(settings.picture)
+    picture = None if settings.image is None else str(settings.image)
     found = partial(_stored, [*map(str, settings.inputs)], picture, settings.point_cloud is not None)
     try:
         batch = Batch(settings, results, found=found, read=settings.calibration_files, tag="_depth")
@@ -205,7 +204,7 @@ def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
     if picture is None:
         return pairing
     if pairing.batch and not (is_template(picture) or os.path.isdir(picture)):
-        raise UsageError(f"`picture` {picture} is one file for many", "name a folder or a template")
+        raise UsageError(f"`image` {picture} is one file for many", "name a folder or a template")
     if os.path.isdir(picture):
         by_stem = list_images_by_stem(Path(picture))
         if alone := [pair.left for pair in pairing.pairs if pair.left.stem not in by_stem]:
@@ -240,7 +239,7 @@ def _without_others(pairing: Pairing, named: Sequence[str], beside: Sequence[str
 def _frames(inputs: Sequence[str], picture: str | None) -> Pairing:
     """Frames of a video of disparities. Raises UsageError, InputError."""
     if len(inputs) > 1 or picture is not None:
-        raise UsageError("a video of disparities is given alone", "leave out `picture`, and other files")
+        raise UsageError("a video of disparities is given alone", "drop `image` and the other files")
     pairing = pair_frames(inputs)
     Video(Path(inputs[0])).check_disparities()
     return pairing
@@ -272,7 +271,8 @@ class _Converting(Work):
             frame = self._videos[job.pair.left].disparity(number, max_pixels=max_pixels)
             return _Map(frame, None, frame.shape[1], frame.shape[0])
         scale = self.settings.scale
-        found = read_disparity_file(job.pair.left, scale=scale, max_pixels=max_pixels)
+        invalid = self.settings.invalid
+        found = read_disparity_file(job.pair.left, scale=scale, invalid=invalid, max_pixels=max_pixels)
         disparity = found.disparity
         picture = None
         if job.pair.right is not None:

@@ -41,7 +41,7 @@ PACKED = OutputKind("packed", "`output_packed`", IMAGE_OUTPUT_SUFFIXES, "_packed
 def upscale_files(settings: UpscaleSettings) -> Batch:
     """Upscale pairs of images in files, as `pam superres` does: iterate over it, for a `Result` each.
 
-    >>> for result in pamcli.upscale_files("lefts/", "rights/", output="larger/", scale=2):
+    >>> for result in pamcli.upscale_files("lefts/", "rights/", output="upscaled/", scale=2):
     ...     print(result.status, result.outputs)
 
     Args:

@@ -1,4 +1,4 @@
-"""The `pam` command: the only floor that parses options, prints, or exits."""
+"""Hold the `pam` command: the only package that parses options, prints, or exits."""
 
 import os
 import signal
@@ -33,26 +33,26 @@ from pamcli.errors import PamError, convert_system_error, missing_package
 from pamcli.settings.options import argument
 
 app = group(
-    "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "
-    "detail borrowed from each other.",
+    "Match stereo pairs and upscale them, with parallax attention networks.\n\n"
+    "pam guide leads through the first steps; pam COMMAND --help shows the options of a command.",
     completion=True,
 )
-measure = group("Measure on data sets with ground truth.")
-learn = group("Train the networks, with ground truth or without.")
-command(app, "disparity", "Find where each left pixel sits in the right picture.")(disparity.command)
-command(app, "rectify", "Bring a point into the same row of both pictures.")(rectify.command)
-command(app, "depth", "Turn disparities that are there already into metres.")(depth.command)
-command(app, "superres", "Make both pictures up to 4 times larger.")(superres.command)
-command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
-command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
-command(measure, "protocols", "List the rules that papers measure disparity by.")(evaluate.protocols)
-app.add_typer(measure, name="eval")
-command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)
-command(learn, "disparity", "Train PASMnet or PASMnet 2, which find disparity.")(train.disparity)
-command(learn, "superres", "Train PASSRnet or PASSRnet 2, which enlarge pictures.")(train.superres)
-app.add_typer(learn, name="train")
-command(app, "guide", "Show pages of the guide.")(guide.command)
-command(app, "doctor", "Check a calibration against a pair, or whether pam works here.")(doctor.command)
+evaluation = group("Evaluate disparity maps and super-resolution on data sets with ground truth.")
+training = group("Train the networks, with or without ground truth.")
+command(app, "disparity", "Compute disparity maps, depth maps and point clouds.")(disparity.command)
+command(app, "superres", "Upscale both images of a pair by up to 4.")(superres.command)
+command(app, "rectify", "Rectify image pairs, with or without a calibration.")(rectify.command)
+command(app, "depth", "Convert stored disparity maps to depth maps and point clouds.")(depth.command)
+command(evaluation, "disparity", "Evaluate disparity maps by the benchmarks' metrics.")(evaluate.disparity)
+command(evaluation, "superres", "Measure PSNR and SSIM of upscaled images.")(evaluate.superres)
+command(evaluation, "protocols", "List the evaluation protocols for disparity.")(evaluate.protocols)
+app.add_typer(evaluation, name="eval")
+command(app, "submit", "Write a submission archive for a benchmark.")(submit.command)
+command(training, "disparity", "Train a matcher.")(train.disparity)
+command(training, "superres", "Train a super-resolution network.")(train.superres)
+app.add_typer(training, name="train")
+command(app, "guide", "Show the pages of the guide.")(guide.command)
+command(app, "doctor", "Check a calibration against an image pair, or this installation.")(doctor.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 command(dataset.app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)
@@ -61,9 +61,9 @@ app.add_typer(dataset.app, name="dataset")
 
 @command(app, "help", "Show help on a command.")
 def show_help(
-    words: list[str] | None = argument("Name of the command, as in eval disparity.", metavar="COMMAND"),
+    words: list[str] | None = argument("Name of the command, such as eval disparity.", metavar="COMMAND"),
 ) -> None:
-    """Show what `pam COMMAND --help` shows.
+    """Show the help of a command, as `pam COMMAND --help` does.
 
     $ pam help
     $ pam help eval disparity
@@ -93,9 +93,9 @@ def main() -> NoReturn:
 
 
 def guarded(program: typer.Typer, name: str) -> NoReturn:
-    """Run a program and exit with the code of `pamcli.errors`; whatever goes wrong is one line.
+    """Run a program and exit with the code of `pamcli.errors`; any error is reported on one line.
 
-    PAM_TRACEBACK=1 in the environment shows where an unexpected error came from.
+    PAM_TRACEBACK=1 in the environment shows the traceback of errors.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # libraries warn their developers, not the users of pam
@@ -116,7 +116,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         code = 1
         if interrupts.seen:
-            code = 130  # what the import of a library makes of it may be anything
+            code = 130  # the import of a library may turn KeyboardInterrupt into any error
         elif refused := convert_system_error(error):
             complain(str(refused), error)
             code = refused.exit_code
@@ -132,9 +132,9 @@ def _run(program: typer.Typer, name: str) -> int:
 
 
 class _Interrupts:
-    """The handler of Ctrl-C: KeyboardInterrupt while the program runs, which then can clean up.
+    """The handler of Ctrl-C: raises KeyboardInterrupt while the program runs, so that it can clean up.
 
-    Before and after that there is nobody to catch it, and the process ends at once.
+    Before and after that the process ends at once.
     """
 
     seen = False
@@ -146,16 +146,20 @@ class _Interrupts:
             frame = frame.f_back
         if frame is None:
             os._exit(130)
-        if importing:  # a library in C prints what its import was interrupted by
+        if importing:  # a library in C prints the exception that interrupted its import
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the program ends
         self.seen = True
         raise KeyboardInterrupt
 
 
-_MEANT = {
+_SYNONYMS = {
     "--calibration": ("calib", "camera", "intrinsics", "rig"),
     "--color-map": ("cmap", "colormap", "colour-map", "colormaps"),
+    "--count": ("frames", "max-frames", "num-frames"),
     "--device": ("cpu", "cuda", "gpu", "gpus", "mps", "no-cuda", "use-gpu"),
+    "--image": ("picture", "left-image"),
+    "--invalid": ("no-data", "nodata", "unknown-value"),
+    "--match-size": ("enlarge", "resize", "resolution"),
     "--max-disparity": ("max-disp", "maxdisp", "ndisp", "num-disparities"),
     "--max-memory": ("memory", "tile", "tile-size", "tiles"),
     "--output": ("dest", "out", "out-dir", "outdir", "outfile", "output-dir", "save"),
@@ -165,19 +169,19 @@ _MEANT = {
     "--skip-existing": ("continue", "resume", "skip"),
     "--weights": ("checkpoint", "ckpt", "loadckpt", "model", "restore-ckpt"),
 }
-"""What options of the same meaning are called in other programs."""
+"""Names in other programs, by the option of the same meaning."""
 
 
 def _no_such_option(name: str, known: list[str]) -> str:
-    """Say which options of the command may be meant."""
+    """Return the message for an unknown option, with similar options of the command."""
     word = name.lstrip("-").replace("_", "-").lower()
-    meant = [option for option, others in _MEANT.items() if word in others and option in known]
+    meant = [option for option, others in _SYNONYMS.items() if word in others and option in known]
     meant = meant or get_close_matches(f"--{word}", known, 3, 0.75)
     return f"no such option: {name}" + (f", did you mean {' or '.join(meant)}?" if meant else "")
 
 
 def _explain_usage(error: TyperException) -> int:
-    """A mistake in the options, in one line like all other errors; help, for no arguments, as it is."""
+    """Report a usage error on one line, or the help that Typer shows without arguments."""
     message = error.format_message()
     if "\n" in message:
         typer.echo(message, err=True)
@@ -186,6 +190,6 @@ def _explain_usage(error: TyperException) -> int:
         command = context.command_path if context else "pam"
         if (name := getattr(error, "option_name", None)) and "No such option" in message and context:
             message = _no_such_option(name, [opt for each in context.command.params for opt in each.opts])
-        # Typer passes on how its validator begins; a bare "." would end a sentence that goes on.
-        complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists what there is)")
+        # Typer prefixes the messages of its validator with "Value error".
+        complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists all options)")
     return error.exit_code

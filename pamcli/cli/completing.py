@@ -1,4 +1,4 @@
-"""What does the tab key offer: names of weights, data sets and protocols, and files."""
+"""Complete names of weights, data sets and protocols, and files in the shell."""
 
 from collections.abc import Callable, Iterable
 from glob import glob
@@ -9,21 +9,21 @@ from pamcli.settings.options import argument
 
 
 def data_sets() -> Iterable[str]:
-    """Names of `pam dataset list`."""
+    """Return the names of the data sets."""
     from pamcli.data.sources import SOURCES
 
     return SOURCES
 
 
 def protocols() -> Iterable[str]:
-    """Names of `pam eval protocols`."""
+    """Return the names of the protocols."""
     from pamcli.evaluation.protocols import PROTOCOLS
 
     return PROTOCOLS
 
 
 def _complete_data(incomplete: str) -> list[str]:
-    """Complete the name of a data set; after the colon, what stands in the file system."""
+    """Complete the name of a data set; after the colon, a folder."""
     name, colon, path = incomplete.partition(":")
     if colon:
         return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
@@ -31,13 +31,13 @@ def _complete_data(incomplete: str) -> list[str]:
 
 
 def _complete_weights(incomplete: str) -> list[str]:
-    """Complete a name of `pam weights list`, or a file."""
+    """Complete the name of weights, or a file."""
     files = [name for suffix in ("safetensors", "onnx", "toml") for name in glob(f"{incomplete}*.{suffix}")]
     return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return what completes one of these names."""
+    """Return a function that completes one of these names."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
@@ -50,7 +50,5 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
 
 
 def one_or_all(what: str, names: str | Callable[[str], list[str]], metavar: str = "NAME") -> Any:
-    """The argument of a command that lists what there is, or shows the one of this name."""
-    return argument(
-        f"Name of {what}; by default all are listed.", metavar=metavar, show_default=False, complete=names
-    )
+    """Return the argument of a command that lists all names, or shows one."""
+    return argument(f"Name of {what}.", metavar=metavar, show_default="list all", complete=names)

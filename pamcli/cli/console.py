@@ -114,10 +114,10 @@ class Console(Settings, panel="Messages"):
     """How talkative a command is, and in which form its results come."""
 
     jsonl: bool = flag(
-        "Print one JSON object a pair, instead of the paths written.", rich_help_panel="Output"
+        "Print one JSON object per pair instead of the paths of results.", rich_help_panel="Output"
     )
-    quiet: bool = flag("Show no progress, only warnings and errors.", "-q")
-    verbose: bool = flag("Say what is used and done.", "-v")
+    quiet: bool = flag("Print only warnings and errors.", "-q")
+    verbose: bool = flag("Print details of the processing.", "-v")
 
     @property
     def draws(self) -> bool:
@@ -311,13 +311,13 @@ def summary(counts: dict[str, int]) -> str:
 
 JSON = flag("Print one JSON object instead of text.", rich_help_panel="Output")
 """What commands with one answer take; those whose answer is a list take JSONL:"""
-JSONL = flag("Print JSON instead of text, one object a line.", rich_help_panel="Output")
+JSONL = flag("Print JSON instead of text, one object per line.", rich_help_panel="Output")
 
 
 class Quiet(Settings, panel="Messages"):
     """How much is said, for commands without details."""
 
-    quiet: bool = flag("Show no progress, only warnings and errors.", "-q")
+    quiet: bool = flag("Print only warnings and errors.", "-q")
 
     def console(self, *, jsonl: bool = False) -> Console:
         """Return the console that talks so, for the library, too. jsonl: results are to be JSON."""
@@ -327,4 +327,4 @@ class Quiet(Settings, panel="Messages"):
 class Messages(Quiet):
     """How much is said."""
 
-    verbose: bool = flag("Say what is used and done.", "-v")
+    verbose: bool = flag("Print details of the processing.", "-v")

@@ -20,7 +20,7 @@ from pamcli.files.outputs import check_extra_output, check_new_file
 from pamcli.files.paths import join_names, pluralize
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import locate
-from pamcli.settings.evaluation import LabelSettings
+from pamcli.settings.data import LabelSettings
 from pamcli.settings.options import argument, option
 from pamcli.settings.shared import DATA, FORM, WORKERS, NewFile
 

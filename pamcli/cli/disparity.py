@@ -1,18 +1,18 @@
-"""pam disparity: where each pixel of the left picture sits in the right one."""
+"""Run `pam disparity`."""
 
 from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import MatchSettings
 
 
 def command(settings: MatchSettings, console: Console) -> None:
-    """Find, for each pixel of the left picture, where it sits in the right one.
+    """Compute the disparity map of an image pair: how many px each left pixel is shifted in the right image.
 
-    The pictures must be rectified: a point lies in the same row of both, and left pixel (y, x) matches right
-    pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
+    The images must be rectified (pam rectify): a point lies in the same row of both, and left pixel (y, x)
+    matches right pixel (y, x - disparity). Paths of results are printed to stdout, all else to stderr.
 
-    The weights that come with pam learned from drawn scenes and few real pairs: in streets and rooms one
-    pixel in twenty or more is off by more than 3 px. Act on confident pixels only: --min-confidence (pam
-    guide confidence).
+    The included weights were trained on synthetic scenes and few real pairs. In streets and rooms, at least
+    one pixel in twenty is wrong by more than 3 px; --min-confidence removes most of them (pam guide
+    confidence).
 
     $ pam disparity left.png right.png -o map.pfm --color-map map.png --confidence conf.tif
     $ pam disparity lefts/ rights/ -o out/ --skip-existing

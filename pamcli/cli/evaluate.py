@@ -1,4 +1,4 @@
-"""pam eval: how far disparities are from the truth, and what enlarged pictures are worth beside bicubic."""
+"""Run `pam eval`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ AS_JSON = flag("Print one JSON object instead of tables.", "--json", rich_help_p
 
 
 def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: bool = AS_JSON) -> None:
-    """Measure disparity on data sets with ground truth: of a network, or of files by any program.
+    """Evaluate disparity maps on data sets with ground truth: of a network, or files of any program.
 
-    Figures are given pooled over all pixels of a set (the headline) and as means of the pictures.
+    Metrics are pooled over all pixels of a data set (first table), and averaged over its images.
 
     $ pam eval disparity --data kitti2015:kitti --method ours=pasmnet2 --method opencv --report both.html
     $ pam eval disparity --data kitti2015:kitti --predictions made/ --protocol kitti --protocol raft-stereo
@@ -31,13 +31,13 @@ def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: 
 
 
 def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bool = AS_JSON) -> None:
-    """Measure super-resolution on data sets: of a network, or of pictures by any program.
+    """Evaluate super-resolution on data sets: of a network, or images of any program.
 
-    Pictures are cut to a multiple of the scale, reduced by MATLAB's bicubic, rounded to 8 bits, enlarged, and
-    compared in 8 bits; bicubic's figures always stand beside. Degraded ones are also denoised by OpenCV and
-    enlarged by bicubic.
+    Images are cropped to a multiple of the scale, downscaled with MATLAB's bicubic filter, rounded to 8 bits,
+    upscaled, and compared in 8 bits. Bicubic upscaling is always measured too; with --degrade, so is
+    denoising by OpenCV followed by bicubic upscaling.
 
-    $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare
+    $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save upscaled/ --compare
     $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --degrade jpeg=75,noise=3 --baseline-only
     """
     from pamcli.evaluation.measure import measure_superres
@@ -47,23 +47,23 @@ def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bo
 
 
 def _show(found: Evaluation, settings: Any, console: Console) -> None:
-    """Write the files that were asked for, then print the tables, or everything as JSON."""
+    """Write the requested files, then print the tables or everything as JSON."""
     from pamcli.evaluation.measure import write_files
 
     try:
         write_files(found, settings)
-    finally:  # what was measured for hours is printed, whatever became of the files
-        # On stdout, too: a table that was kept without them cannot be compared with anything.
+    finally:  # hours of work are printed even if a file cannot be written
+        # A table on stdout without these facts could not be compared with others.
         lines = [f"{name}: {value}" for name, value in found.facts]
         lines += [f"note: {note}" for note in found.notes]
         tables = found.text(shutil.get_terminal_size().columns).split("\n")
         console.answer(found.json(), *tables, "", *lines)
 
 
-def protocols(name: str | None = one_or_all("the rules", "protocols"), jsonl: bool = JSONL) -> None:
-    """Show what papers and benchmarks mean by their figures of disparity: rules by name, for --protocol.
+def protocols(name: str | None = one_or_all("the protocol", "protocols"), jsonl: bool = JSONL) -> None:
+    """List the evaluation protocols of papers and benchmarks, for --protocol.
 
-    With a name: which figures are stated under these rules, on what data sets they differ, and the source.
+    With a name: the metrics of the protocol, differences between data sets, and its source.
 
     $ pam eval protocols
     $ pam eval protocols raft-stereo

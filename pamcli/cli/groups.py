@@ -1,9 +1,9 @@
-"""How do settings become the options of a command? Their fields become its parameters.
+"""Turn settings into the options of a command: each field becomes a parameter.
 
-    @command(app, "disparity", "Disparity of a pair.")
+    @command(app, "disparity", "Compute disparity maps.")
     def disparity(settings: MatchSettings) -> None: ...
 
-A parameter with a field as its default, as of `settings.options.option`, may stand by itself, too.
+A parameter whose default is a field, as `settings.options.option` returns, becomes an option, too.
 """
 
 import re
@@ -24,7 +24,16 @@ from pamcli.settings.options import option_names
 Function = TypeVar("Function", bound=Callable[..., None])
 
 PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
-"""Headings of `--help`, in the order in which they come."""
+"""Headings of `--help`, in their order."""
+
+SECTIONS = {
+    "Process image pairs": ("disparity", "superres", "rectify", "depth"),
+    "Calibrate and check": ("calibration", "doctor"),
+    "Evaluate": ("eval", "submit"),
+    "Train": ("train", "dataset", "weights"),
+    "Get help": ("guide", "help"),
+}
+"""The commands of `pam --help`, by task."""
 
 _TYPES: dict[Any, tuple[str, Any]] = {
     int: ("N", None),
@@ -32,11 +41,11 @@ _TYPES: dict[Any, tuple[str, Any]] = {
     str: ("TEXT", None),
     Path: ("PATH", parsing.path),  # an empty one would be the current folder
 }
-"""What an option of a type, or None, takes if it says nothing else: `metavar` and `parse`."""
+"""`metavar` and `parse` of an option by its type, unless it states others."""
 
 
 def group(help_text: str, *, completion: bool = False) -> typer.Typer:
-    """A command that consists of commands. completion: with options that install it for the tab key."""
+    """Return a command that consists of commands. completion: add options that install shell completion."""
     return typer.Typer(
         help=help_text,
         cls=_Group,
@@ -49,9 +58,9 @@ def group(help_text: str, *, completion: bool = False) -> typer.Typer:
 
 
 def command(app: typer.Typer, name: str, short: str) -> Callable[[Function], Function]:
-    """Register a function as a command, its groups unfolded.
+    """Register a function as a command, with a parameter for each field of its settings.
 
-    Its docstring is the help; lines "$ pam ..." at the end of it are examples, shown below the options.
+    Its docstring is the help; lines "$ pam ..." at its end are examples, shown below the options.
     """
 
     def register(function: Function) -> Function:
@@ -64,9 +73,9 @@ def command(app: typer.Typer, name: str, short: str) -> Callable[[Function], Fun
 
 
 def unfolded(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with a parameter for each field of its parameters that are dataclasses.
+    """Replace parameters that are dataclasses by one parameter for each of their fields.
 
-    Raises TypeError where two of them have a field of one name.
+    Raises TypeError where two of them have a field of the same name.
     """
     hints = get_type_hints(function, include_extras=True)
     given = signature(function).parameters.values()
@@ -95,19 +104,20 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(cls: type[Any]) -> list[Parameter]:
-    """List a class's fields as parameters, its own before those of its bases; -o before all."""
+    """List the fields of a class as parameters: arguments and -o, then its own, then inherited ones."""
     hints = get_type_hints(cls)
     found = []
     lineage: list[Any] = list(cls.__mro__)
     for each in fields(cls):
         depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
-        place = -1 if "-o" in each.metadata.get("names", ()) else depth
+        is_first = "-o" in each.metadata.get("names", "-o")  # arguments have no names
+        place = -1 if is_first else depth
         found.append((place, _parameter(each.name, hints[each.name], each, lineage[depth].panel)))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
 
 
 def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
-    """made: by `option`, `flag` or `argument`."""
+    """Convert a field made by `option`, `flag` or `argument`."""
     kind = next((each for each in get_args(hint) or (hint,) if each in _TYPES), None)
     metavar, parse = _TYPES.get(kind, (None, None))
     more = {"rich_help_panel": panel, "metavar": metavar, **made.metadata}
@@ -124,7 +134,7 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     default = Parameter.empty if made.default is MISSING else made.default
     if parse is not None:
         said = names[0] if names else name.upper()
-        # What is no text, or no longer the user's, is a default.
+        # Typer also passes defaults through the parser.
         more["parser"] = lambda text: parse(text, said) if isinstance(text, str) and text != default else text
         hint = list[str] if "list[" in str(hint) else str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
@@ -132,7 +142,7 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
 
 
 class _Panels:
-    """Help in panels as wide as the terminal; if Rich drew it, `pam --help` would take 0.1 s more."""
+    """Formats help in panels, without Rich, whose import would take 0.1 s."""
 
     def format_options(self: Any, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -143,6 +153,7 @@ class _Panels:
             if each.param_type_name == "argument":
                 names = names.partition(" <")[0]
             text = re.sub(r"x>=(\d+)", r"\1 or more", re.sub(r"<=x<=?", " to ", text))
+            text = re.sub(r"\[default: \((.*)\)(;[^;]*)?\]$", r"[default: \1\2]", text)
             panel = getattr(each, "rich_help_panel", None) or "Other"
             panels.setdefault(panel, []).append((re.sub(r"<([\w|]+)>", r"\1", names), text))
         for name in sorted(panels, key=PANELS.index):
@@ -166,5 +177,8 @@ class _Command(_Panels, TyperCommand):
 
 class _Group(_Panels, TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        self.format_commands(ctx, formatter)
+        sections = {"Commands": tuple(self.list_commands(ctx))} if ctx.parent else SECTIONS
+        for title, names in sections.items():
+            with formatter.section(typer.style(title, bold=True)):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(200)) for name in names])
         super().format_options(ctx, formatter)

@@ -1,4 +1,4 @@
-"""pam guide: the pages of the guide, which come with pam, in the terminal."""
+"""Run `pam guide`: show the included guide in the terminal."""
 
 import sys
 from pathlib import Path
@@ -11,14 +11,14 @@ PAGES = Path(__file__).parents[1] / "guide"
 
 
 def page_names() -> list[str]:
-    """Return the names of the pages, the one that leads to the others first."""
+    """Return the names of the pages, the start page first."""
     return sorted((path.stem for path in PAGES.glob("*.md")), key=lambda name: (name != "start", name))
 
 
 def command(page: str | None = one_or_all("the page", completing(page_names), "PAGE")) -> None:
-    """Show a page of the guide: its commands can be copied as they stand.
+    """Show a page of the guide, or list all pages.
 
-    A terminal shows it laid out, a pipe gets it as it is, in Markdown.
+    On a terminal the page is formatted; into a pipe it is written as Markdown.
 
     $ pam guide
     $ pam guide batches
@@ -30,8 +30,8 @@ def command(page: str | None = one_or_all("the page", completing(page_names), "P
             console.result(f"{name:24} {title.removeprefix('# ')}")
         return
     if page not in page_names():
-        hint = f"{did_you_mean(page, page_names())}pam guide lists them"
-        raise UsageError(f"no page is called {page!r}", hint)
+        hint = f"{did_you_mean(page, page_names())}pam guide lists all pages"
+        raise UsageError(f"unknown page {page!r}", hint)
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     if not sys.stdout.isatty():
         console.block(text.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""pam dataset prepare-flickr1024: training patches from published pairs, or from stereograms."""
+"""Run `pam dataset prepare-flickr1024`."""
 
 import typer
 
@@ -7,12 +7,13 @@ from pamcli.settings.data import PrepareSettings
 
 
 def command(settings: PrepareSettings, messages: Quiet, jsonl: bool = JSONL) -> None:
-    """Make training patches for super-resolution.
+    """Cut training patches for super-resolution from published pairs or stereograms.
 
-    Pairs are cut to a multiple of the scale, reduced by MATLAB's bicubic and rounded to 8 bits; patches have
-    30 x 90 low-resolution pixels and a stride of 20, at the authors' offsets. Same input, same bytes.
+    Pairs are cropped to a multiple of the scale, downscaled with MATLAB's bicubic filter and rounded to 8
+    bits. Patches are 90x30 px before upscaling, every 20 px, at the authors' offsets. The same input gives
+    the same bytes.
 
-    Repeat a command that was interrupted, and it goes on. The result is a data set: flickr1024:FOLDER.
+    An interrupted command continues when it is repeated. The result is the data set flickr1024:FOLDER.
 
     $ pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4
     $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no
@@ -23,5 +24,5 @@ def command(settings: PrepareSettings, messages: Quiet, jsonl: bool = JSONL) -> 
     try:
         for facts, lines in prepared(settings, console):
             console.answer(facts, *lines)
-    except DamagedError as error:  # each was reported when it was found
+    except DamagedError as error:  # each was reported before
         raise typer.Exit(error.exit_code) from error

@@ -1,13 +1,14 @@
-"""pam submit: the archive that a benchmark's server takes."""
+"""Run `pam submit`."""
 
 from pamcli.cli.console import Messages
 from pamcli.settings.evaluation import SubmitSettings
 
 
 def command(settings: SubmitSettings, messages: Messages) -> None:
-    """Write the archive for KITTI 2012 or 2015, Middlebury or ETH3D, of a network's results or of files.
+    """Write a submission archive for KITTI 2012, KITTI 2015, Middlebury or ETH3D.
 
-    It is read back and verified; an incomplete one is refused before the network runs.
+    The results are a network's, or files (--predictions). The archive is read back and verified; missing
+    images are reported before the network runs.
 
     $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
     $ pam submit --data middlebury:MiddEval3 --weights pasmnet -o pasmnet.zip

@@ -21,7 +21,7 @@ from pamcli.registry.description import SUFFIX, read_description
 from pamcli.reporting import SILENT, Reporter
 from pamcli.settings.evaluation import (
     DataSets,
-    Disparities,
+    DisparityMaps,
     EvaluateDisparitySettings,
     EvaluateSuperresSettings,
     SubmitSettings,
@@ -179,7 +179,7 @@ def write_files(found: Evaluation, settings: Any) -> Evaluation:
     return found
 
 
-def _method_alone(settings: Disparities, listener: Reporter, **files: Any) -> Method:
+def _method_alone(settings: DisparityMaps, listener: Reporter, **files: Any) -> Method:
     """Load the network, or the `predictions` as a `FilesMethod` with the fields `files`."""
     if settings.predictions is not None:
         return FilesMethod(Path(settings.predictions), settings.scale, **files)
@@ -187,7 +187,7 @@ def _method_alone(settings: Disparities, listener: Reporter, **files: Any) -> Me
     return NetworkMethod(matcher, str(settings.name), path)
 
 
-def _loaded(settings: Disparities, listener: Reporter) -> tuple[Any, Path]:
+def _loaded(settings: DisparityMaps, listener: Reporter) -> tuple[Any, Path]:
     with listener.starting(str(settings.name)):
         from pamcli.inference.loading import load_matcher
 

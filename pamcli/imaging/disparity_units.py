@@ -46,17 +46,23 @@ class DisparityFile:
 
 
 def read_disparity_file(
-    path: Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
+    path: Path,
+    *,
+    scale: float | None = None,
+    invalid: float | None = None,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
 ) -> DisparityFile:
     """Read a disparity file of any program, with markers of missing values as unknown.
 
-    Markers are 0, and the lowest value if many pixels have it (-1, or OpenCV's lowest disparity minus one).
-    The arguments and errors are those of `read_disparity`.
+    Markers are 0, and `invalid` (in the units of the file) or, without it, the lowest value if many pixels
+    have it (-1, or OpenCV's lowest disparity minus one). Other arguments and errors: as `read_disparity`.
     """
     numbers = read_numbers(path, max_pixels)
     disparity, said = convert_to_pixels(numbers, path, scale), []
-    marker = find_missing_marker(disparity)
-    if marker is not None:
+    marker = find_missing_marker(disparity) if invalid is None else None
+    if invalid is not None:
+        disparity[np.isclose(numbers, invalid, rtol=1e-6, atol=0)] = np.nan
+    elif marker is not None:
         marked = disparity == np.float32(marker)
         said.append(f"{100 * marked.mean():.2g} % of the pixels hold {marker:g} px and count as not measured")
         disparity[marked] = np.nan

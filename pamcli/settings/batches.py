@@ -1,4 +1,4 @@
-"""What can be asked of a batch: of `pam disparity`, `pam superres`, `pam rectify` and `pam depth`?"""
+"""Hold the options of `pam disparity`, `pam superres`, `pam rectify` and `pam depth`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,113 +17,119 @@ from pamcli.settings.shared import (
     Cluster,
     Engine,
     Extrinsics,
-    InMetres,
+    ImageResults,
     Limit,
     Matching,
+    MetricResults,
     Pairs,
-    Pictures,
     RectifiedPairs,
     Results,
     Upscaling,
 )
 
 
-class Maps(Results):
-    """The results of a matched pair, and where they go."""
+class MatchResults(Results):
+    """The results of a matched pair."""
 
     output: Place | None = result(
-        "Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel); frames: .mkv.",
+        "Write the disparity map of the left image, px: .pfm, .npy, .tif (float), .png (16 bits, 256 units "
+        "per px); of videos .mkv.",
         "-o",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: Place | None = result("Disparity of the right view.")
+    output_right: Place | None = result("Write the disparity map of the right image, px.")
     color_map: Place | None = result(
-        "Picture of the disparity in colours, unknown black; frames: .mkv, .mp4."
+        "Write the disparity map as a colour image, unknown pixels black; of videos .mkv, .mp4."
     )
-    visible: Place | None = result("Mask (.png): 255 where both views see a pixel.")
-    confidence: Place | None = result("Confidence of the disparity, pixel by pixel, in [0, 1].")
+    visible: Place | None = result("Write a mask (.png): 255 where a pixel is visible in both images.")
+    confidence: Place | None = result("Write the confidence map, from 0 to 1.")
     page: Place | None = result(
-        "Page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a point "
-        "cloud; a batch gets an index, too."
+        "Write a page (.html) for the browser with image, disparity map, values and point cloud; for a batch "
+        "with an index."
     )
     format: Literal["pfm", "png", "npy", "tif"] | None = option(
-        "Write disparities in this format, in a folder or on stdout; by default pfm."
+        "Format of disparity maps in a folder or on stdout.", show_default="pfm"
     )
     range: tuple[float, float] | Literal["shared"] | None = option(
-        "Range of the colours, px; by default that of each pair, in a video that of all frames. shared: one "
-        "range for the whole batch, whose colour maps are written at its end.",
+        "Range of the colours, px; shared: one range for the whole batch, whose colour maps are written at "
+        "its end.",
         metavar="MIN:MAX|shared",
         parse=parsing.color_range,
+        show_default="one range per pair or video",
     )
     unknown: Literal["occluded", "none"] = option(
-        "Mark these pixels of the left view as unknown in -o, --color-map, depth and points.", default="none"
+        "Mark these pixels of the left image as unknown in disparity map, colour map, depth map and point "
+        "cloud.",
+        default="none",
     )
     steady: bool = flag(
-        "Let disparities flicker less from frame to frame: fuse each frame's with those before, moved along, "
-        "where the pictures agree (pam guide videos)."
+        "Reduce flicker between frames: fuse each disparity map with that of the previous frame, moved along "
+        "(pam guide videos)."
     )
     min_confidence: float | None = option(
-        "Mark pixels less confident than T (0 to 1) as unknown too.", metavar="T", min=0, max=1
+        "Mark pixels with a confidence below T as unknown.", metavar="T", min=0, max=1
     )
 
 
-class MatchSettings(RectifiedPairs, Maps, InMetres, Matching, Engine):
-    """Options of `pam disparity` and `match_files`. Raises UsageError for those that do not go together."""
+class MatchSettings(RectifiedPairs, MatchResults, MetricResults, Matching, Engine):
+    """Options of `pam disparity` and `match_files`. Raises UsageError for contradictory options."""
 
     requires: ClassVar = {"range": ("color_map",)}
     conflicts: ClassVar = [("steady", "shard"), ("steady", "engine"), ("steady", "vertical")]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.min_disparity < 0:
-            for name in ("output", "output_right"):
-                place = getattr(self, name)
-                ends = f".{self.format}" if self.format else Path(place or "").suffix
-                if place and ends.lower() == ".png":
-                    raise UsageError(
-                        f"`{name}` {place}: a PNG cannot hold negative disparities, which `min_disparity` "
-                        f"{self.min_disparity} allows",
-                        "take .pfm, .npy or .tif",
-                    )
+        for name, place in (("output", self.output), ("output_right", self.output_right)):
+            suffix = f".{self.format}" if self.format else Path(place or "").suffix
+            if place and self.min_disparity < 0 and suffix.lower() == ".png":
+                raise UsageError(
+                    f"`{name}` {place}: a PNG cannot hold the negative disparities that `min_disparity` "
+                    f"{self.min_disparity} allows",
+                    "use .pfm, .npy or .tif",
+                )
         if self.steady and self.skip_existing and self.output is None:
             raise UsageError(
-                "`steady` goes on from the disparities of the frame before", "write them: `output`"
+                "`steady` with `skip_existing` requires `output`",
+                "the disparity map of the previous frame must be stored",
             )
 
 
-class UpscaleSettings(RectifiedPairs, Pictures, Upscaling, Engine):
-    """Options of `pam superres` and `upscale_files`. Raises UsageError for those that do not go together."""
+class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine):
+    """Options of `pam superres` and `upscale_files`. Raises UsageError for contradictory options."""
 
     conflicts: ClassVar = [("input", "weights")]
     requires: ClassVar = {"packing": ("output_packed",)}
-    output_packed: Place | None = result("Picture that holds both larger ones.", rich_help_panel="Output")
+    output_packed: Place | None = result(
+        "Write one image that holds both upscaled images.", rich_help_panel="Output"
+    )
     packing: Packing = option(
-        "Lay the pictures of --output-packed out as --packed has them; red-cyan: an anaglyph for glasses, "
-        "red from the left view.",
+        "Layout of --output-packed, as of --packed; red-cyan: an anaglyph, red from the left image.",
         default="lr",
         rich_help_panel="Output",
     )
     quality: int | None = option(
-        "Compress JPEG and WebP at this quality, 1 to 100; by default JPEG at 95 and lossless WebP.",
+        "Quality of JPEG and WebP.",
         metavar="N",
         min=1,
         max=100,
         rich_help_panel="Output",
+        show_default="95 for JPEG, lossless for WebP",
     )
     input: Literal["clean", "camera", "auto"] | None = option(
-        "Say what the pictures are, where no --weights are given: clean, or as a camera gives them, with "
-        "noise or traces of JPEG. auto, the default, tells by such traces and by the noise of the pixels.",
+        "Choose weights for clean images or for camera images with noise or JPEG artefacts; auto: detect "
+        "them.",
         rich_help_panel="Network",
+        show_default="auto",
     )
 
     @property
     def name(self) -> Place:
-        """Name of the weights: those that are given, else the default of the scale and the pictures."""
+        """Name of the weights: given, or the default for the scale and the images."""
         return self.weights or default_upscaling(self.scale, camera=self.input == "camera")
 
 
-class RectifySettings(Pairs, Pictures, CalibrationFiles, Cluster):
-    """Options of `pam rectify` and `rectify_files`. Raises UsageError for those that do not go together."""
+class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
+    """Options of `pam rectify` and `rectify_files`. Raises UsageError for contradictory options."""
 
     workers: ClassVar[int] = 1
     conflicts: ClassVar = [
@@ -135,26 +141,28 @@ class RectifySettings(Pairs, Pictures, CalibrationFiles, Cluster):
     ]
     requires: ClassVar = {"one": ("calibration", "uncalibrated")}
     output_calibration: Path | None = option(
-        "Calibration of the results, for `pam disparity`; by default calibration.yaml beside them.",
+        "Write the calibration of the rectified images, for `pam disparity`.",
         metavar="FILE",
         rich_help_panel="Output",
+        show_default="calibration.yaml beside them",
     )
     alpha: float | None = option(
-        "0: only pixels that the cameras saw; 1: all that they saw, with black around it. By default as "
-        "the calibration's own R and P have it (ROS, KITTI, OpenCV), where it has them, else 0.",
+        "Crop to valid pixels (0), keep all pixels with black borders (1), or anything between.",
         min=0,
         max=1,
-        metavar="0...1",
+        metavar="X",
         rich_help_panel="Calibration",
+        show_default="R and P of the calibration, else 0",
     )
     size: tuple[int, int] | None = option(
-        "Size of the rectified pictures; by default that of the given ones.",
+        "Size of the rectified images, px.",
         metavar="WIDTHxHEIGHT",
-        parse=parsing.picture_size,
+        parse=parsing.image_size,
         rich_help_panel="Calibration",
+        show_default="size of the input",
     )
     fov: float | None = option(
-        "Field of view of the rectified pictures, from left to right, instead of --alpha's.",
+        "Horizontal field of view of the rectified images, degrees, instead of --alpha.",
         min=1,
         max=170,
         metavar="DEGREES",
@@ -163,13 +171,13 @@ class RectifySettings(Pairs, Pictures, CalibrationFiles, Cluster):
     fisheye: bool = FISHEYE
     extrinsics: Extrinsics = EXTRINSICS
     uncalibrated: bool = flag(
-        "Rectify by what both pictures show, without a calibration: no distances.",
+        "Rectify by matching features, without a calibration; distances remain unknown.",
         rich_help_panel="Calibration",
     )
 
 
-class DepthSettings(Limit, Results, InMetres, panel="Output"):
-    """Options of `pam depth` and `depth_files`. Raises UsageError for those that do not go together."""
+class DepthSettings(Limit, Results, MetricResults, panel="Output"):
+    """Options of `pam depth` and `depth_files`. Raises UsageError for contradictory options."""
 
     pairs: ClassVar[None] = None
     packed: ClassVar[None] = None
@@ -181,19 +189,26 @@ class DepthSettings(Limit, Results, InMetres, panel="Output"):
     workers: ClassVar[int] = 1
     ray_cores: ClassVar[None] = None
     inputs: Sequence[Place] = argument(
-        "Files (.pfm, .npy, .tif, .png), folders, a template with {}, or a video (.mkv) that pam disparity "
-        "wrote.",
+        "Disparity files (.pfm, .npy, .tif, .png), folders, a template with {}, or a video (.mkv) that pam "
+        "disparity wrote.",
         default=...,
         metavar="DISPARITY",
         show_default=False,
         rich_help_panel="Input",
     )
     scale: float | None = SCALE
-    picture: Place | None = option(
-        "The left pictures, of the same names, for the colours of the points.",
+    invalid: float | None = option(
+        "Value that marks unknown pixels in the files, in their own units.",
+        metavar="VALUE",
+        parse=parsing.number,
+        rich_help_panel="Input",
+        show_default="recognised",
+    )
+    image: Place | None = option(
+        "Left images of the same names, for the colours of the points.",
         metavar="FILE|FOLDER|TEMPLATE",
         rich_help_panel="Input",
     )
     depth: Place | None = result(
-        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
+        "Write the depth map: .tif or .npy (m), .png (16 bits, mm).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
     )

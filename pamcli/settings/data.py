@@ -1,4 +1,4 @@
-"""What can be asked of `pam dataset prepare-flickr1024`?"""
+"""Hold the options of `pam dataset prepare-flickr1024` and `pam dataset label`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pamcli.settings import parsing
 from pamcli.settings.options import Place, Settings, argument, flag, option
-from pamcli.settings.shared import WORKERS
+from pamcli.settings.shared import DATA, FORM, WEIGHTS, WORKERS, Compute, Matcher
 
 
 class PrepareSettings(Settings, panel="Input"):
@@ -21,45 +21,66 @@ class PrepareSettings(Settings, panel="Input"):
         "list": ("scale",),
     }
     inputs: Sequence[Place] = argument(
-        "Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
-        "NAME:PATH; with --from-stereograms, folders or archives of those.",
+        "Folders or zip archives with NAME_L.png and NAME_R.png; pairs of a data set as NAME:PATH; with "
+        "--from-stereograms, folders or archives of stereograms.",
         default=...,
         metavar="INPUT",
         parse=parsing.name,
     )
     add: Sequence[str] | None = option(
-        "Add pairs of another data set, numbered before the others; middlebury is halved first.",
+        "Add the pairs of another data set before the others; images of middlebury are downscaled to half.",
         metavar="NAME:PATH",
     )
     list_file: Path | None = option(
-        "Take these pairs alone: NAME or SOURCE/NAME a line, * for any.", "--list", metavar="FILE"
+        "Use only the pairs in this list: NAME or SOURCE/NAME per line, * as a wildcard.",
+        "--list",
+        metavar="FILE",
     )
     split: Literal["train", "validation", "test"] = option(
-        "Cut this part of the published set.", default="train"
+        "Use this split of the published data set.", default="train"
     )
-    from_stereograms: bool = flag("INPUT holds stereograms: rectify them to pairs; cut these with --scale.")
+    from_stereograms: bool = flag("Rectify the stereograms in INPUT to pairs; with --scale, cut these.")
     layout: Literal["auto", "cross", "parallel"] | None = option(
-        "How the stereograms lie: cross-eyed, parallel, or auto, found out for each.", show_default="auto"
+        "Layout of the stereograms: cross-eyed, parallel, or detected for each.", show_default="auto"
     )
     infinity: Literal["yes", "no", "auto"] | None = option(
-        "Say whether the farthest thing in them is infinitely far (yes: 0 px, no: 40 px); auto sets "
-        "aside the unclear."
+        "State whether the farthest point is infinitely far (yes: at 0 px; no: at 40 px); auto: set unclear "
+        "stereograms aside."
     )
-    skip_unpaired: bool = flag("Go on without pictures that have no partner.")
-    skip_damaged: bool = flag("Finish without pictures that cannot be read.")
+    skip_unpaired: bool = flag("Ignore images that have no partner.")
+    skip_damaged: bool = flag("Skip images that cannot be read.")
     output: Path = option(
-        "Patches go into x2, x4 or patches_x2 ... in it.",
+        "Write patches into x2, x4, patches_x2 ... in this folder.",
         "-o",
         default=...,
         metavar="FOLDER",
         rich_help_panel="Output",
     )
     scale: Literal["2", "4"] | None = option(
-        "Reduce the patches so many times, to learn x2 or x4.", rich_help_panel="Output"
+        "Downscale the patches N times, to train for this scale.", rich_help_panel="Output"
     )
     store: Literal["packed", "folders"] = option(
-        "Write one file, quick to read, or the authors' tree of PNG files.",
+        "Write one file that is fast to read, or the authors' folders of PNG files.",
         default="packed",
         rich_help_panel="Output",
     )
     workers: int | None = WORKERS
+
+
+class LabelSettings(Matcher, Compute, panel="Output"):
+    """Options of `pam dataset label`."""
+
+    positional: ClassVar[str] = "data"
+    data: str = argument(
+        f"Data set of rectified pairs, {FORM}.", default=..., rich_help_panel="Input", **DATA
+    )
+    output: Path = option(
+        "Write the folders left, right and disparity into this folder.", "-o", default=..., metavar="FOLDER"
+    )
+    overwrite: bool = flag("Replace pseudo-labels that exist.")
+    mirrored: bool = flag("Also label the mirrored pair, with its images exchanged: twice the training data.")
+    agree_with: str | None = option(
+        "Keep labels that this second network confirms within 2 px, instead of block matching.",
+        parse=parsing.name,
+        **WEIGHTS,
+    )

@@ -1,9 +1,10 @@
-"""How is an option declared once? As a field of a frozen dataclass, with its help, default, range and unit.
+"""Declare options: each is one field of a frozen dataclass, with its help, default, range and unit.
 
     class Compute(Settings, panel="Performance"):
         device: str = option("Compute on auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
 
-The command line, the keywords of a Python function and the guide's tables are derived from these fields.
+The command line, the keywords of Python functions, the JSON record of a run and the guide's tables are
+derived from these fields.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any
     """Declare a field that becomes an option.
 
     Args:
-        help_text: One line, a verb phrase.
-        names: Short names beside the field's own name, or long names in place of it.
-        default: Default value; ... for an option that must be given.
-        more: Arguments of `typer.Option`; `parse`, which turns the text and the name of the option into the
-            value (a float without it and `min` must be above 0); `check`, which raises UsageError for a
-            value and the name of the option; `complete`, what the tab key offers.
+        help_text: One line, a verb phrase or what the value is.
+        names: Short names in addition to the field's own name, or long names in place of it.
+        default: Default value; ... for a required option.
+        more: Arguments of `typer.Option`, and `parse`, which converts the text, given the name of the option
+            (a float without it and `min` must be above 0); `check`, which raises UsageError for a wrong
+            value, given the name of the option; `complete`, the kind of shell completion.
     """
     return argument(help_text, default=default, names=names, **more)
 
@@ -62,7 +63,7 @@ def flag(help_text: str, *names: str, **more: Any) -> Any:
 
 
 def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
-    """Declare a field that becomes an argument. Parameters as of `option`."""
+    """Declare a field that becomes an argument; parameters as in `option`."""
     return field(default=MISSING if default is ... else default, metadata={"help": help_text, **more})
 
 
@@ -72,11 +73,11 @@ class Settings:
 
     panel: ClassVar[str]
     positional: ClassVar[str] = "inputs"
-    """The field that the positional arguments of a Python function are."""
+    """The field that holds the positional arguments of a Python function."""
     conflicts: ClassVar[Sequence[tuple[str, str]]] = ()
-    """Options that cannot be used both."""
+    """Pairs of options that cannot be combined."""
     requires: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Options that need another one, or one of several, perhaps with a value; "one": one must be given."""
+    """Options that require one of others, perhaps with a value; "one": one of these is required."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __init_subclass__(cls, panel: str | None = None) -> None:
@@ -84,7 +85,7 @@ class Settings:
         dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a value that its field cannot have, or options that do not go together."""
+        """Raise UsageError for a value out of range, and for contradictory options."""
         rules = _rules(type(self))  # type: ignore[arg-type]
         for name, choices, least, most, check in rules.values:
             value = getattr(self, name)
@@ -99,7 +100,8 @@ class Settings:
                 check(value, f"`{name}`")
         for one, other in rules.conflicts:
             if self.is_set(one) and self.is_set(other):
-                raise UsageError(f"cannot use both `{one}` and `{other}`", "give one of them")
+                both = f"{rules.names[one].label} and {rules.names[other].label}"
+                raise UsageError(f"cannot use both {both}", "drop one of them")
         for one, others in rules.requires:
             if one != "one" and not self.is_set(one):
                 continue
@@ -111,32 +113,53 @@ class Settings:
                 raise UsageError(f"`{one}` requires {needed}", f"add it, or drop `{one}`")
 
     def is_set(self, keyword: str) -> bool:
-        """Whether an option differs from its default."""
-        name, default = _rules(type(self)).names[keyword]  # type: ignore[arg-type]
-        value = getattr(self, name)
-        return value is not None and value != default and value not in ([], ())
+        """Return whether an option differs from its default."""
+        option = _rules(type(self)).names[keyword]  # type: ignore[arg-type]
+        value = getattr(self, option.name)
+        return value is not None and value != option.default and value not in ([], ())
 
     def set_options(self, *, without: Collection[str] = ()) -> list[str]:
         """List the options that differ from their defaults: "`from`", "`seed`" ..., in backticks."""
         names = _rules(type(self)).names  # type: ignore[arg-type]
-        return [f"`{each}`" for each, (name, _) in names.items() if name not in without and self.is_set(each)]
+        return [each.label for key, each in names.items() if each.name not in without and self.is_set(key)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, by their keywords, as values of JSON."""
+        names = _rules(type(self)).names  # type: ignore[arg-type]
+        return {key: _plain(getattr(self, each.name)) for key, each in names.items() if self.is_set(key)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """A field, as messages call it."""
+
+    name: str
+    default: Any
+    label: str
+    """The keyword in backticks, or the metavar of an argument."""
 
 
 @dataclass(frozen=True)
 class _Rules:
-    """What values the fields of a class may have; what is known of it once for all instances."""
+    """The constraints on the fields of a class, computed once."""
 
-    names: Mapping[str, tuple[str, Any]]
-    """Field and default by the keyword that messages use."""
+    names: Mapping[str, _Option]
+    """By the keyword that messages use."""
     values: Sequence[tuple[str, tuple[Any, ...] | None, float, float, Callable[[Any, str], Any] | None]]
-    """Name, choices, least and largest number, and what checks anything else."""
+    """Name, choices, least and largest number, and a function that checks any other value."""
     conflicts: Sequence[tuple[str, str]]
     requires: Sequence[tuple[str, tuple[str, ...]]]
 
 
 @cache
 def _rules(cls: type[Any]) -> _Rules:
-    """Read the rules of a class and its bases."""
+    """Collect the rules of a class and its bases."""
     hints, values = get_type_hints(cls), []
     for each in fields(cls):
         parts = [part for part in get_args(hints[each.name]) if part is not type(None)]
@@ -150,7 +173,11 @@ def _rules(cls: type[Any]) -> _Rules:
             least, most = math.ulp(0.0), 1.7e308
         if choices or check or (least, most) != (-math.inf, math.inf):
             values.append((each.name, choices, least, most, check))
-    names = {keyword_of(each): (each.name, each.default) for each in fields(cls)}
+    names = {}
+    for each in fields(cls):
+        keyword = keyword_of(each)
+        label = f"`{keyword}`" if "names" in each.metadata else each.metadata["metavar"]
+        names[keyword] = _Option(each.name, each.default, label)
     bases = [base.__dict__ for base in reversed(cls.__mro__)]
     conflicts = [pair for base in bases for pair in base.get("conflicts", ())]
     requires = [each for base in bases for each in base.get("requires", {}).items()]
@@ -158,7 +185,7 @@ def _rules(cls: type[Any]) -> _Rules:
 
 
 def option_names(name: str, made: Field[Any]) -> tuple[str, ...]:
-    """List the names of the option that a field becomes, its own first; an argument has none."""
+    """List the names of a field's option, its own first; an argument has none."""
     names: tuple[str, ...] = made.metadata.get("names", ())
     if "names" not in made.metadata or any(each.startswith("--") for each in names):
         return names
@@ -166,13 +193,13 @@ def option_names(name: str, made: Field[Any]) -> tuple[str, ...]:
 
 
 def keyword_of(each: Field[Any]) -> str:
-    """Return the name by which messages of the library call a field: as its option, with underscores."""
+    """Return the keyword of a field in messages: the name of its option, with underscores."""
     names = [name for name in option_names(each.name, each) if name.startswith("--")]
     return names[0].removeprefix("--").replace("-", "_") if names else each.name
 
 
 class TakesSettings(Protocol[P, KindOf, AnswerOf]):
-    """A function that takes settings, or their fields as keywords, after what it works on."""
+    """A function of inputs, then settings, or their fields as keywords."""
 
     def __call__(
         self,
@@ -186,7 +213,7 @@ class TakesSettings(Protocol[P, KindOf, AnswerOf]):
 
 
 def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], TakesSettings[P, Kind, Answer]]:
-    """Let a function of settings be called with them, or with their fields as keywords.
+    """Let a function of settings accept their fields as keywords, too.
 
     `match_files(left, right, MatchSettings(output="out/"))` is `match_files(left, right, output="out/")`.
     """
@@ -205,7 +232,7 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
 
 
 def settings_of(cls: type[Kind], given: Sequence[Any], options: Mapping[str, Any]) -> Kind:
-    """Make the settings of a call. Raises UsageError: settings and keywords both."""
+    """Return the settings of a call. Raises UsageError for settings and keywords at once."""
     values = {**options, **({cls.positional: given} if given else {})}
     if not given or not isinstance(given[-1], Settings):
         return cls(**values)

@@ -1,4 +1,4 @@
-"""How is the value of an option read from its text? Each function raises UsageError naming the option."""
+"""Convert the text of an option to its value. Each function raises UsageError that names the option."""
 
 import math
 import re
@@ -13,84 +13,87 @@ from pamcli.registry.architectures import SCALES
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LARGEST_RANGE = 1e6
-"""Pixels; beyond it colours and their rounding say nothing."""
+"""Pixels; beyond it colours and their rounding mean nothing."""
+
+
+def _must_be(option: str, what: str, text: object, hint: str | None = None) -> UsageError:
+    return UsageError(f"{option} must be {what}, got {text}", hint)
 
 
 def name(text: str, option: str) -> str:
-    """Anything but nothing."""
+    """Return the text. Raises UsageError if it is empty."""
     if not text:
-        raise UsageError(f"{option} is empty", "an unset variable of the shell, perhaps?")
+        raise UsageError(f"{option} is empty", "perhaps a shell variable is not set")
     return text
 
 
 def path(text: str, option: str) -> Path:
-    """Read the path of a file or folder."""
+    """Return the path of a file or folder."""
     return Path(name(text, option))
 
 
 def setting(text: str, option: str) -> tuple[str, str]:
-    """Key and value."""
+    """Split KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"{option} {text!r} is not KEY=VALUE")
+        raise _must_be(option, "KEY=VALUE", repr(text))
     return key.strip(), value.strip()
 
 
 def method(text: str, option: str) -> tuple[str, str]:
-    """Name and what it is, from NAME=WHAT; WHAT alone names itself."""
+    """Split NAME=WHAT; WHAT alone names itself."""
     if found := re.fullmatch(r"([\w .+-]+)=(.+)", text):
         return found[1], found[2]
     return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
 
 
 def number(text: str, option: str, *, above: float = -math.inf) -> float:
-    """A finite number above a limit."""
+    """Return a finite number above a limit."""
     with suppress(ValueError):
         if math.isfinite(value := float(text)) and value > above:
             return value
-    raise UsageError(f"{option} {text} is no number" + (f" above {above:g}" if math.isfinite(above) else ""))
+    raise _must_be(option, "a number" + (f" above {above:g}" if math.isfinite(above) else ""), text)
 
 
 def above_zero(text: str, option: str) -> float:
-    """A finite number above 0."""
+    """Return a finite number above 0."""
     return number(text, option, above=0)
 
 
 def number_or_none(text: str, option: str) -> int | None:
-    """A positive whole number, or None for "none"."""
+    """Return a positive whole number, or None for "none"."""
     if text == "none":
         return None
-    # No number of pixels has more digits than that, and Python refuses to convert thousands of them.
+    # Python refuses to convert thousands of digits.
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
         return int(text)
-    raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
+    raise _must_be(option, "a positive whole number or none", repr(text))
 
 
 def _or(word: str, parse: Callable[[str, str], Any], value: str | None) -> Callable[[str, str], Any]:
-    """What takes a word, which stands for a value, or what else is read."""
+    """Return a parser that also accepts a word, which stands for a value."""
     return lambda text, option: value if text == word else parse(text, option)
 
 
 prior = _or("stored", number_or_none, "stored")
-"""A maximum disparity, px, as `StereoMatcher.load` takes it."""
+"""A maximum disparity, px, as in `StereoMatcher.load`."""
 
 
 def _match_size(text: str, option: str) -> float:
     with suppress(ValueError):
         if (value := float(text)) > 0:
             return value
-    hint = "auto, a factor as 0.5, or a width in pixels as 1500"
-    raise UsageError(f"{option} {text!r} is no size to match pictures at", hint)
+    raise _must_be(option, "auto, a factor such as 0.5, or a width in px such as 1500", repr(text))
 
 
 match_size = _or("auto", _match_size, "auto")
-"""`match_size` of `StereoMatcher.load`, which checks its range."""
+"""A matching resolution; `StereoMatcher.load` checks its range."""
 
 
 def _count(text: str, option: str) -> int:
-    if text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 4:
+    if text.isascii() and text.isdigit() and len(text) < 4 and int(text) > 0:
         return int(text)
-    raise UsageError(f"{option} {text!r} is no number of processes", "a whole number from 1 to 999, or auto")
+    raise _must_be(option, "a whole number from 1 to 999, or auto", repr(text))
 
 
 workers = _or("auto", _count, "auto")
@@ -98,67 +101,69 @@ workers = _or("auto", _count, "auto")
 
 
 def _two(
-    mark: str, what: str, hint: str, fit: Callable[[int, int], bool], digits: int = 5
+    mark: str, what: str, is_valid: Callable[[int, int], bool], digits: int = 5, hint: str | None = None
 ) -> Callable[[str, str], tuple[int, int]]:
-    """What reads whole numbers of so many digits at most, with a mark between them. fit: together."""
+    """Return a parser of two whole numbers with a mark between them."""
 
     def parse(text: str, option: str) -> tuple[int, int]:
         found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text, re.IGNORECASE)
-        if found is None or not fit(int(found[1]), int(found[2])):
-            raise UsageError(f"{option} {text!r} is no {what}", hint)
+        if found is None or not is_valid(int(found[1]), int(found[2])):
+            raise _must_be(option, what, repr(text), hint)
         return int(found[1]), int(found[2])
 
     return parse
 
 
 def _sides(least: int) -> Callable[[str, str], tuple[int, int]]:
-    hint = f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
-    return _two("x", "size", hint, lambda *size: least <= min(size) <= max(size) <= 65535)
+    what = f"WIDTHxHEIGHT in px, {least} to 65535 each, such as 512x256"
+    return _two("x", what, lambda *size: least <= min(size) <= max(size) <= 65535)
 
 
-picture_size = _sides(16)
-"""Width and height from WxH."""
-
-
-def crop_size(text: str, option: str) -> tuple[int, int]:
-    """Read the width and height of a crop from WIDTHxHEIGHT."""
-    return _sides(1)(text, option)
+image_size = _sides(16)
+"""Width and height of an image, px."""
+crop_size = _sides(1)
+"""Width and height of a crop, px."""
 
 
 def _export_size(text: str, option: str) -> tuple[int, int]:
-    width, height = picture_size(text, option)
+    width, height = image_size(text, option)
     if height > width:  # as it was written before
-        hint = f"{height}x{width} is {height} px wide; pictures that are higher than wide take dynamic"
+        hint = f"{height}x{width} is {height} px wide; for images higher than wide use dynamic"
         raise UsageError(f"{option} {text}: sizes are WIDTHxHEIGHT, no longer rows x columns", hint)
     return width, height
 
 
 export_size = _or("dynamic", _export_size, None)
-"""Width and height from WIDTHxHEIGHT; None for "dynamic"."""
+"""Width and height, px; None for "dynamic"."""
 
-board = _two("x", "board", "COLUMNSxROWS, as in 9x6", lambda *size: min(size) >= 2, 3)
+board = _two("x", "COLUMNSxROWS, such as 9x6", lambda *size: min(size) >= 2, 3)
 """Columns and rows."""
 
-_INDEX = "with an index that counts from 0, --shard $((INDEX + 1))/N"
-shard = _two("/", "share of a batch: I/N with I from 1 to N", _INDEX, lambda one, all: 1 <= one <= all, 9)
+shard = _two(
+    "/",
+    "I/N with I from 1 to N",
+    lambda part, count: 1 <= part <= count,
+    9,
+    "with an index that counts from 0: --shard $((INDEX + 1))/N",
+)
 """A share I/N of all pairs."""
 
 
-cameras = _two(":", "pair of cameras", "write LEFT:RIGHT, as in 0:1", lambda left, right: left != right, 3)
+cameras = _two(":", "LEFT:RIGHT, such as 0:1", lambda left, right: left != right, 3)
 """Numbers of the left and the right camera."""
 
 
 def memory_size(text: str, option: str) -> int:
-    """Bytes, of a number without an exponent."""
+    """Return bytes from a number, without exponent, and its unit."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([a-z]+)", text.strip().lower(), re.ASCII)
     factor = {unit.lower(): factor for unit, factor in UNITS.items()}.get(found[2] if found else "")
     if found and factor and 0 < float(found[1]) < 1e9 and (size := int(float(found[1]) * factor)):
         return size
-    raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
+    raise _must_be(option, f"a number and {', '.join(UNITS)}, such as 4GB", repr(text))
 
 
 def length(text: str | float, option: str) -> float:
-    """Metres above 0, from a number with its unit, or metres."""
+    """Return m above 0, from a number with its unit, or m."""
     try:
         metres = parse_length(text, option)
     except InputError as error:
@@ -169,43 +174,40 @@ def length(text: str | float, option: str) -> float:
 
 
 def point(text: str, option: str) -> tuple[float, float]:
-    """x and y of a pixel, from X,Y."""
+    """Return x and y of a pixel, from X,Y."""
     with suppress(ValueError):
         x, y = map(float, text.split(","))
         if math.isfinite(x) and math.isfinite(y):
             return x, y
-    raise UsageError(f"{option} {text!r} is not a point", "X,Y in pixels, as in 489.4,265.2")
+    raise _must_be(option, "X,Y in px, such as 489.4,265.2", repr(text))
 
 
 def known_length(text: str, option: str) -> tuple[tuple[tuple[float, float], tuple[float, float]], float]:
-    """Two pixels and the metres between them, from X1,Y1,X2,Y2=LENGTH."""
+    """Return two pixels and the distance between them, m, from X1,Y1,X2,Y2=LENGTH."""
     places, _, metres = text.partition("=")
     with suppress(ValueError):
         x1, y1, x2, y2 = map(float, places.split(","))
         if all(map(math.isfinite, (x1, y1, x2, y2))) and (x1, y1) != (x2, y2):
             return ((x1, y1), (x2, y2)), length(metres, option)
-    raise UsageError(
-        f"{option} {text!r} is no length between two pixels",
-        "X1,Y1,X2,Y2=LENGTH in pixels, as in 312,240,508,251=1.20m",
-    )
+    raise _must_be(option, "X1,Y1,X2,Y2=LENGTH in px, such as 312,240,508,251=1.20m", repr(text))
 
 
 def _frames(text: str, option: str) -> int:
     if re.fullmatch(r"[+-]?[0-9]{1,9}", text):
         return int(text)
-    raise UsageError(f"{option} {text!r} is no number of frames", "a whole number, or auto")
+    raise _must_be(option, "a whole number of frames, or auto", repr(text))
 
 
 offset = _or("auto", _frames, "auto")
-"""Frames that one video is behind another one."""
+"""Frames by which one video is behind another one."""
 
 
 def scale(text: str, option: str) -> float:
-    """Read an enlargement of both sides: a whole number where it is one."""
+    """Return an upscaling factor, as int where it is whole."""
     with suppress(ValueError):
         if 1 < (times := float(text)) <= max(SCALES):
             return int(times) if times == int(times) else times
-    raise UsageError(f"{option} {text} is none: a number above 1, up to {max(SCALES)}")
+    raise _must_be(option, f"a number above 1, at most {max(SCALES)}", text)
 
 
 def _range(text: str, option: str) -> tuple[float, float]:
@@ -213,8 +215,8 @@ def _range(text: str, option: str) -> tuple[float, float]:
         low, high = map(float, text.split(":"))
         if -LARGEST_RANGE <= low < high <= LARGEST_RANGE:
             return low, high
-    raise UsageError(f"{option} {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or shared")
+    raise _must_be(option, "MIN:MAX in px, such as 0:192, or shared", repr(text))
 
 
 color_range = _or("shared", _range, "shared")
-"""Disparities between which colours run, px."""
+"""Disparities at both ends of the colour scale, px."""

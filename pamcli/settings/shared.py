@@ -1,4 +1,4 @@
-"""Which options do several commands share?"""
+"""Hold the options that several commands share."""
 
 import re
 from collections.abc import Sequence
@@ -13,55 +13,55 @@ from pamcli.settings.options import Place, Settings, argument, flag, option, res
 
 MAX_PIXELS = 400_000_000
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
-PRECISION = "Compute in this precision. auto: 16 bits where the device is faster in them, else fp32."
+PRECISION = "Compute in this precision; auto: 16 bits where the device is faster with them, else fp32."
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
 DATA = {"metavar": "DATA", "complete": "data"}
-"""What an option or an argument for data sets has besides its help."""
+"""Metadata of options and arguments for data sets."""
 WEIGHTS = {"metavar": "NAME|PATH|hf:...", "complete": "weights"}
-"""What an option or an argument for weights has besides its help."""
+"""Metadata of options and arguments for weights."""
 WORKERS = option(
-    "Work in so many processes.", min=1, show_default="processors, at most 8", rich_help_panel="Performance"
+    "Use N processes.", min=1, show_default="number of processors, at most 8", rich_help_panel="Performance"
 )
 FISHEYE = flag(
-    "Take the coefficients in an OpenCV file as those of its fisheye model.", rich_help_panel="Calibration"
+    "Read the distortion coefficients of an OpenCV file as its fisheye model.", rich_help_panel="Calibration"
 )
 Extrinsics = Literal["transform", "pose", "rows", "position"]
 EXTRINSICS = option(
-    "How R and T lead to the right camera: transform (x2 = R x1 + T), pose (x1 = R x2 + T), rows "
-    "(x2 = x1 R + T), position (x2 = R (x1 - T)).",
+    "Meaning of R and T in the calibration. transform: x2 = R x1 + T; pose: x1 = R x2 + T; rows: "
+    "x2 = x1 R + T; position: x2 = R (x1 - T).",
     default="transform",
     rich_help_panel="Calibration",
 )
 UNIT = option(
-    "Unit of the file's lengths where it states none: mm, cm, m, or 25mm for board squares.",
+    "Unit of lengths in a calibration file that does not state it: mm, cm, m, or 25mm for board squares.",
     metavar="LENGTH",
     parse=parsing.length,
     check=parsing.length,
 )
 CAMERAS = option(
-    "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
+    "Select the left and the right camera of a file with several cameras; 1:0 exchanges the first two.",
     metavar="L:R",
     parse=parsing.cameras,
 )
 
 
 def check_shard(share: tuple[int, int], option: str) -> None:
-    """Raise UsageError where a share of a batch is none."""
+    """Raise UsageError where a shard is not one of 1/N to N/N."""
     if not 1 <= share[0] <= share[1]:
         raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
 
 
 def check_device(device: str, option: str) -> None:
-    """Raise UsageError for what names no device, without asking PyTorch which there are."""
+    """Raise UsageError for an unknown device, without asking PyTorch which there are."""
     if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", device):
-        raise UsageError(f"{option} {device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
+        raise UsageError(f"unknown {option} {device!r}", "expected one of auto, cpu, cuda, cuda:N, mps")
 
 
 class Limit(Settings, panel="Input"):
-    """What is not even decoded."""
+    """Limit of the image size."""
 
     max_pixels: int | None = option(
-        "Refuse files with more pixels, before decoding them.",
+        "Reject files with more than N pixels, before decoding them.",
         default=MAX_PIXELS,
         metavar="N|none",
         parse=parsing.number_or_none,
@@ -69,95 +69,99 @@ class Limit(Settings, panel="Input"):
 
 
 class Pairs(Limit):
-    """Which pictures belong together."""
+    """Image pairs to process."""
 
     requires: ClassVar = {"null": ("pairs",)}
+    conflicts: ClassVar = [("pairs", "inputs"), ("pairs", "packed")]
     inputs: Sequence[Place] | None = argument(
-        "Two pictures, two folders (paired by equal names), two templates in which {} stands for "
-        "the same text, or two videos. With --packed: pictures, folders or a video that hold both views, or "
-        "- for stdin.",
+        "Two images; two folders with files of equal names; two templates, in which {} stands for the same "
+        "text; or two videos. With --packed: images, folders or a video that hold both views, or - for "
+        "stdin.",
         metavar="LEFT RIGHT",
         show_default=False,
     )
     pairs: Place | None = option(
-        "Read a list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.",
+        "Read a list of pairs, one per line: left<TAB>right[<TAB>output]; - reads it from stdin as it "
+        "arrives.",
         metavar="FILE",
     )
-    null: bool = flag("Read the list as NUL-separated: left NUL right NUL.", "-0", "--null")
+    null: bool = flag("Read the list of --pairs as left NUL right NUL.", "-0", "--null")
     packed: PackedLayout | None = option(
-        "One picture holds both views. lr: the left view on the left; rl: on the right "
-        "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
-        "auto: as the file says, which .mpo and .jps do without being asked."
+        "Read both views from each image or video. lr: left view on the left; rl: on the right "
+        "(cross-eyed); tb: on top; bt: at the bottom; -half: views squeezed to half size; auto: as the file "
+        "states (the default for .mpo and .jps)."
     )
     root: Place | None = option(
-        "Results of a list, and of several --packed pictures, mirror the paths of the left pictures below "
-        "this folder, by default the current one.",
+        "With --pairs or --packed: recreate the folders of the left images, relative to DIR, in the output "
+        "folder.",
         metavar="DIR",
         parse=parsing.path,
+        show_default="current folder",
     )
-    start: int = option("Begin a video with this frame, counted from 0.", default=0, min=0)
-    every: int = option("Take every N-th frame of a video.", default=1, min=1)
-    count: int | None = option("Take so many frames of a video at most.", min=1)
+    start: int = option("Start at frame N of a video, counted from 0.", default=0, min=0)
+    every: int = option("Process every N-th frame of a video.", default=1, min=1)
+    count: int | None = option("Process at most N frames of a video.", min=1, show_default="all")
     offset: int | Literal["auto"] = option(
-        "Take the right video's frames N later than the left one's (earlier, where N is negative). auto: as "
-        "many as let the motions in both agree.",
+        "Pair each left frame with the right frame N frames later (negative: earlier); auto: measure N from "
+        "the motion in both videos.",
         default=0,
         metavar="N|auto",
         parse=parsing.offset,
     )
     shard: tuple[int, int] | None = option(
-        "Process every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
+        "Process only the I-th of N equal shares of the batch, as in 1/4 to 4/4.",
         metavar="I/N",
         parse=parsing.shard,
         check=check_shard,
     )
-    skip_unpaired: bool = flag("Go on without pictures that have no partner.")
+    skip_unpaired: bool = flag("Ignore images that have no partner, with a warning.")
 
 
 class RectifiedPairs(Pairs):
-    """Which images belong together, for a network that looks along their rows."""
+    """Rectified image pairs to process."""
 
-    vertical: bool = flag("Match cameras one above the other; LEFT is the image of the upper one.")
+    vertical: bool = flag("Match cameras mounted one above the other; LEFT is the image of the upper camera.")
 
 
 SCALE = option(
-    "Units per pixel of disparity in the files [default: 256 in 16-bit PNG, 16 in signed integers, else 1].",
+    "Units per pixel of disparity in the files.",
     metavar="N",
     parse=parsing.number,
     rich_help_panel="Input",
+    show_default="256 in 16-bit PNG, 16 in signed integers, else 1",
 )
 
 
 class Results(Settings, panel="Output"):
-    """What happens to results that exist."""
+    """Treatment of results that exist."""
 
     conflicts: ClassVar = [("overwrite", "skip_existing")]
-    skip_existing: bool = flag("Leave out pairs whose results all exist.")
-    overwrite: bool = flag("Replace results that exist.")
+    skip_existing: bool = flag("Skip pairs whose results all exist.")
+    overwrite: bool = flag("Overwrite results that exist.")
 
 
-class Pictures(Results):
-    """Results that are both pictures of a pair."""
+class ImageResults(Results):
+    """Results that are a left and a right image."""
 
     output: Place | None = result(
-        "Left picture of the result (.png, .tif, .jpg, .webp; frames: .mkv, .mp4); a folder receives both.",
+        "Write the left image (.png, .tif, .jpg, .webp; of videos .mkv, .mp4), or both images into a folder.",
         "-o",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: Place | None = result("Right picture of the result.")
+    output_right: Place | None = result("Write the right image.")
     format: Literal["png", "tif", "jpg", "webp"] | None = option(
-        "Write pictures in this format, in a folder or on stdout; by default png."
+        "Image format in a folder or on stdout.", show_default="png"
     )
 
 
 class NewFile(Settings, panel="Output"):
-    """Files that are written, and over others only where that is asked for."""
+    """Files that are overwritten only on request."""
 
-    overwrite: bool = flag("Replace results that exist.")
+    overwrite: bool = flag("Overwrite results that exist.")
 
 
 class Device(Settings, panel="Performance"):
-    """Where to compute."""
+    """The device to compute on."""
 
     device: str = option(
         "Compute on auto, cpu, cuda, cuda:N or mps; .onnx files also on tensorrt, openvino or coreml.",
@@ -168,42 +172,43 @@ class Device(Settings, panel="Performance"):
 
 
 class Compute(Device):
-    """Where and how to compute, in how much memory."""
+    """Device, precision and memory."""
 
     precision: Precision = option(PRECISION, default="auto")
     max_memory: int | None = option(
-        "Take at most this much memory in all, as in 4GB, 1.5GiB or 800MB; by default what is free.",
+        "Use at most this much memory, as in 4GB, 1.5GiB or 800MB.",
         metavar="SIZE",
         parse=parsing.memory_size,
+        show_default="what is free",
     )
     """Bytes."""
 
 
 class Cluster(Settings, panel="Performance"):
-    """Other machines that may process a batch."""
+    """Machines that process a batch."""
 
     requires: ClassVar = {"ray_address": ("engine ray",), "ray_cores": ("engine ray",)}
     engine: Literal["local", "ray"] = option(
-        "ray: spread the batch over a cluster (pam guide clusters).", default="local"
+        "Process the batch on this machine, or on a Ray cluster (pam guide clusters).", default="local"
     )
     ray_address: str = option(
-        "Address of the cluster; auto: the one that this machine belongs to; local: this machine alone.",
+        "Address of the Ray cluster; auto: the cluster of this machine; local: this machine only.",
         default="auto",
         metavar="auto|local|HOST",
         parse=parsing.name,
     )
     ray_cores: int | None = option(
-        "Cores for each of Ray's workers without a GPU; by default 4, to rectify 1.", min=1
+        "Cores of each Ray worker without a GPU.", min=1, show_default="4; 1 for pam rectify"
     )
 
 
 class Engine(Compute, Cluster):
-    """Where to compute a batch with a network."""
+    """Device and processes of a batch that needs a network."""
 
     conflicts: ClassVar = [("workers", "engine")]
     workers: int | Literal["auto"] = option(
-        "Match in so many processes of one thread each. auto: on a CPU one per core where a batch has enough "
-        "pairs and memory allows, else one process of all cores.",
+        "Use N single-threaded processes; auto: one per core where a batch on a CPU is large enough, else "
+        "one process with all cores.",
         default="auto",
         metavar="N|auto",
         parse=parsing.workers,
@@ -211,57 +216,54 @@ class Engine(Compute, Cluster):
 
 
 class Network(Settings, panel="Network"):
-    """Whose weights."""
+    """Weights of a network."""
 
     weights: Place | None = option(
-        "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx, or a .toml of `pam "
+        "Use these weights: a name from `pam weights list`, a file (.safetensors, .onnx, or .toml from `pam "
         "weights describe`), or hf:owner/repo/file.safetensors[@revision].",
         parse=parsing.name,
         **WEIGHTS,
     )
     network_from: str | None = option(
-        "Run the PyTorch network that this function makes, described by the .toml of --weights; the "
-        "module's code runs.",
+        "Run the PyTorch network that this function returns, as described by the .toml file of --weights; "
+        "this runs the module's code.",
         metavar="MODULE:FUNCTION",
         parse=parsing.name,
     )
 
 
 class Matcher(Network):
-    """A network for disparity, as it is."""
+    """Weights of a matcher."""
 
     @property
     def name(self) -> Place:
-        """Name of the weights: those that are given, else what finds disparity by default."""
+        """Name of the weights."""
         return self.weights or DEFAULT_MATCHING
 
 
 class Matching(Matcher):
-    """A network for disparity, and where it searches."""
+    """A matcher and its search range."""
 
     max_disparity: int | Literal["stored"] | None = option(
-        "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
-        "stored with the weights.",
+        "Search disparities below N px, rounded up to a multiple of 16.",
         default="stored",
         metavar="N|none",
         parse=parsing.prior,
-        show_default=False,
+        show_default="as stored with the weights",
     )
     min_disparity: int = option(
-        "Search from N px, below 0 for pictures that were shifted onto each other or converge.",
+        "Search from N px; below 0 for shifted images or converging cameras.",
         default=0,
         min=-100_000,
         max=100_000,
         metavar="N",
     )
     match_size: float | Literal["auto"] | None = option(
-        "Match pictures N times as large on each side as they are (1/16 to 4), or N px wide (from 64 on); "
-        "the result has their own size all the same. auto: small ones enlarged, large ones reduced; 1: as "
-        "they are. By default auto, and 1 for the paper's network. --enlarge is its old name.",
-        "--match-size",
-        "--enlarge",
+        "Set the matching resolution: a factor from 1/16 to 4, or a width in px (64 or more); auto: upscale "
+        "small and downscale large images. The disparity map keeps the size of the input.",
         metavar="auto|N",
         parse=parsing.match_size,
+        show_default="auto; 1 for weights pasmnet",
     )
 
 
@@ -269,16 +271,16 @@ class Upscaling(Network):
     """A network for super-resolution."""
 
     scale: float | None = option(
-        "Enlarge N times on each side, by default 4; 2 and 4 are what networks do, and what they make is "
-        "reduced to any other above 1.",
+        "Upscale width and height N times, above 1 and at most 4.",
         metavar="N",
         parse=parsing.scale,
+        show_default="4",
     )
-    ensemble: bool = flag("Average over the flips of the pair: finer, in four times the time.")
+    ensemble: bool = flag("Average the results of the flipped pairs: more accurate, 4 times slower.")
 
     @property
     def name(self) -> Place:
-        """Name of the weights: those that are given, else the default of the scale."""
+        """Name of the weights: given, or the default for the scale."""
         return self.weights or default_upscaling(self.scale)
 
 
@@ -286,16 +288,16 @@ class CalibrationFiles(Settings, panel="Calibration"):
     """A calibration in files."""
 
     calibration: Any = option(
-        "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide calibration-files). Once for each file: left and right camera, or intrinsics "
-        "and extrinsics.",
+        "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, KITTI ... "
+        "(pam guide calibration-files). Repeat for several files: left and right camera, or intrinsics and "
+        "extrinsics.",
         metavar="FILE",
         type=list[str] | None,
     )
-    """Python functions also take one file, or a `Calibration`."""
+    """Python functions also accept one path, or a `Calibration`."""
     cameras: tuple[int, int] | None = CAMERAS
     baseline: float | str | None = option(
-        "Take this distance of the cameras instead of the file's, as in 120mm; a bare number means metres.",
+        "Baseline, instead of that in the file: a length as in 120mm; m without a unit.",
         metavar="LENGTH",
         parse=parsing.length,
         check=parsing.length,
@@ -304,15 +306,15 @@ class CalibrationFiles(Settings, panel="Calibration"):
 
     @property
     def calibration_files(self) -> list[Place]:
-        """The files of the calibration, if it is in files."""
+        """The calibration's files; empty for a `Calibration`."""
         given = self.calibration
-        return (
-            [given] if isinstance(given, str | Path) else list(given) if isinstance(given, Sequence) else []
-        )
+        if isinstance(given, str | Path):
+            return [given]
+        return list(given) if isinstance(given, Sequence) else []
 
 
 class RectifiedCalibration(CalibrationFiles):
-    """The calibration of rectified pictures, in files or by hand."""
+    """The calibration of rectified images, in files or as options."""
 
     requires: ClassVar = {
         "cameras": ("calibration",),
@@ -322,19 +324,22 @@ class RectifiedCalibration(CalibrationFiles):
         "principal_point": ("focal", "calibration"),
         "unit": ("calibration",),
     }
-    focal: float | None = option("Focal length of the rectified pictures.", metavar="PX")
+    focal: float | None = option("Focal length of the rectified images, px.", metavar="PX")
     doffs: float | None = option(
-        "x of the right principal point minus that of the left one.", metavar="PX", parse=parsing.number
+        "Principal point offset, px: x of the right image's principal point minus that of the left.",
+        metavar="PX",
+        parse=parsing.number,
     )
     principal_point: tuple[float, float] | None = option(
-        "Principal point of the left image [default: the file's, else the image centre].",
+        "Principal point of the left image, px.",
         metavar="X,Y",
         parse=parsing.point,
+        show_default="as in the calibration, else the image centre",
     )
 
 
-class InMetres(RectifiedCalibration):
-    """The results in metres."""
+class MetricResults(RectifiedCalibration):
+    """Depth maps and point clouds, and what they need."""
 
     requires: ClassVar = {
         **dict.fromkeys(("depth", "depth_error", "point_cloud"), ("calibration", "focal")),
@@ -342,20 +347,20 @@ class InMetres(RectifiedCalibration):
         "stride": ("point_cloud",),
         "disparity_error": ("depth_error",),
     }
-    depth: Place | None = result("Depth: .tif or .npy (metres), .png (16 bits, millimetres).")
-    depth_error: Place | None = result("One standard deviation of depth, as --depth.")
-    point_cloud: Place | None = result("Coloured points (.ply), in metres.")
+    depth: Place | None = result("Write the depth map: .tif or .npy (m), .png (16 bits, mm).")
+    depth_error: Place | None = result(
+        "Write the standard deviation of the depth, in the formats of --depth."
+    )
+    point_cloud: Place | None = result("Write a coloured point cloud (.ply, m).")
     disparity_error: float = option(
-        "Take disparities to be off by this much (standard deviation), for --depth-error.",
-        default=0.5,
-        metavar="PX",
+        "Standard deviation of the disparity that --depth-error assumes, px.", default=0.5, metavar="PX"
     )
     max_depth: float | str | None = option(
-        "Leave out what is farther, as unknown; a bare number means metres.",
+        "Mark pixels beyond this depth as unknown: a length as in 40m; m without a unit.",
         metavar="LENGTH",
         parse=parsing.length,
         check=parsing.length,
     )
     stride: int = option(
-        "Write a point for every N-th column and row alone.", default=1, min=1, max=100_000, metavar="N"
+        "Keep every N-th column and row in the point cloud.", default=1, min=1, max=100_000, metavar="N"
     )

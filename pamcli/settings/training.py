@@ -1,4 +1,4 @@
-"""What can be asked of `pam train`?"""
+"""Hold the options of `pam train`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,81 +10,88 @@ from pamcli.settings import parsing
 from pamcli.settings.options import Settings, flag, option
 from pamcli.settings.shared import DATA, FORM, WEIGHTS, Device
 
-ON_RESUMING = {"resume", "device", "workers", "compile", "max_minutes", "steps"}
-"""Options that go with `resume`; all others are the run's already."""
+RESUME_OPTIONS = {"resume", "device", "workers", "compile", "max_minutes", "steps"}
+"""Options that can be combined with `resume`; all others are stored with the run."""
 
 
 class Run(Settings, panel="Output"):
     """The run's folder."""
 
-    output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
-    resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
-    max_minutes: float | None = option("Stop cleanly after so many minutes; --resume goes on.", metavar="X")
+    output: Path | None = option("Create the run in this folder.", "-o", metavar="RUN")
+    resume: Path | None = option("Continue this interrupted run.", metavar="RUN")
+    max_minutes: float | None = option("Stop after N minutes; --resume continues.", metavar="N")
 
 
 class Source(Settings, panel="Input"):
-    """What is learned from, and measured on."""
+    """Data sets for training and validation."""
 
     data: Sequence[str] | None = option(
-        "Learn from this data set of `pam dataset list`; given several times, ?weight= mixes them.",
+        "Train on this data set (pam dataset list); repeatable, mixed by ?weight=.",
         **(DATA | {"metavar": FORM}),
     )
     crop: tuple[int, int] | None = option(
-        "Train on crops of this size, pixels.", metavar="WIDTHxHEIGHT", parse=parsing.crop_size
+        "Train on crops of this size, px.",
+        metavar="WIDTHxHEIGHT",
+        parse=parsing.crop_size,
+        show_default="as in the recipe",
     )
     validation: Sequence[str] | None = option(
-        "Measure the weights on this data set; the best are kept as best.", "--val", **DATA
+        "Validate on this data set, and keep the best weights as best.safetensors.", "--val", **DATA
     )
 
 
 class Learning(Settings, panel="Learning"):
-    """The recipe, and what is changed in it."""
+    """The recipe, and changes to it."""
 
     recipe: str | None = option(
-        "Train by one of pam's recipes (pam guide recipes), or a run's recipe.json; options change it.",
+        "Train by a recipe of pam (pam guide recipes), or by the recipe.json of a run; options change it.",
         metavar="NAME|FILE.json",
         parse=parsing.name,
     )
-    steps: int | None = option("Learn from so many batches in all; with --resume: go on to so many.", min=1)
-    epochs: float | None = option("Learn from so many passes over the data, instead of --steps.")
-    batch: int | None = option("Take so many pairs in a step, over all processes of torchrun.", min=1)
-    learning_rate: float | None = option("Set the highest learning rate of the schedule.", metavar="X")
+    steps: int | None = option("Train for N steps in all, with --resume too.", min=1)
+    epochs: float | None = option("Train for N passes over the data, instead of --steps.", metavar="N")
+    batch: int | None = option("Pairs per step, over all processes of torchrun.", min=1)
+    learning_rate: float | None = option("Highest learning rate of the schedule.", metavar="X")
     settings: Sequence[tuple[str, str]] | None = option(
         "Set any value of the recipe, as in losses.pam=0, ema=0.99 or schedule.kind=cosine (pam guide "
-        "training); may be given several times.",
+        "training); repeatable.",
         "--set",
         metavar="KEY=VALUE",
         parse=parsing.setting,
     )
-    seed: int | None = option("Draw fresh weights and examples from this seed.", min=0)
+    seed: int | None = option("Seed of the weights and of the order of examples.", min=0)
 
 
 class Start(Settings, panel="Network"):
-    """The weights to begin with, and which of them learn."""
+    """The initial weights."""
 
     start: str | None = option(
-        "Begin with these weights: a name of `pam weights list`, or a file.",
+        "Start from these weights: a name from `pam weights list`, or a file.",
         "--from",
         parse=parsing.name,
         **(WEIGHTS | {"metavar": "WEIGHTS"}),
     )
     variant: str | None = option(
-        "Train a network of other parts, as in blocks=2,refinement=none.",
-        metavar="KEY=VALUE,...",
+        "Train a variant of the network, as in blocks=2,refinement=none.", metavar="KEY=VALUE,..."
     )
 
 
 class Machine(Device):
-    """Where and how to compute."""
+    """Device, precision and processes."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
-        "Compute in this precision; auto: the fastest that the processor has."
+        "Compute in this precision; auto: the fastest of the processor.", show_default="as in the recipe"
     )
-    workers: int | None = option("Prepare examples in N processes (0: none of their own).", min=0, max=256)
+    workers: int | None = option(
+        "Prepare examples in N processes; 0: in the main process.",
+        min=0,
+        max=256,
+        show_default="1, or one per core beside a GPU",
+    )
 
 
 class TrainSettings(Machine, Start, Learning, Source, Run, panel="Network"):
-    """What is asked of both commands; None: nothing. Raises UsageError for what does not go together."""
+    """Options of both commands; None: as in the recipe. Raises UsageError for contradictory options."""
 
     positional: ClassVar[str] = "data"
     task: ClassVar[Task]
@@ -93,17 +100,17 @@ class TrainSettings(Machine, Start, Learning, Source, Run, panel="Network"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        begins = self.set_options(without=ON_RESUMING)
-        if self.resume is not None and begins:
+        others = self.set_options(without=RESUME_OPTIONS)
+        if self.resume is not None and others:
             raise UsageError(
-                f"cannot use both {begins[0]} and `resume`: a run goes on as it began",
-                "a new run may begin with its weights: `from` RUN/last.safetensors",
+                f"cannot use both `resume` and {others[0]}: a run continues with its own options",
+                "to start a new run from its weights: `from` RUN/last.safetensors",
             )
 
 
 def _network(task: Task) -> Any:
-    help_text = "Train this network; by default that of the recipe, or of --from."
-    return option(help_text, metavar="|".join(list_architectures(task)))
+    names = "|".join(list_architectures(task))
+    return option("Train this network.", metavar=names, show_default="that of the recipe or of --from")
 
 
 class TrainDisparitySettings(TrainSettings):
@@ -111,16 +118,16 @@ class TrainDisparitySettings(TrainSettings):
 
     task: ClassVar[Task] = "disparity"
     unsupervised: bool = flag(
-        "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
+        "Train on pairs without ground truth, starting from the default weights unless --from names others.",
         rich_help_panel="Learning",
     )
     network: str | None = _network("disparity")
     max_disparity: int | Literal["stored"] | None = option(
-        "Train with this largest disparity as a prior, which is stored with the weights.",
+        "Train with disparities below N px; stored with the weights.",
         default="stored",
         metavar="N|none",
         parse=parsing.prior,
-        show_default=False,
+        show_default="as stored with the weights",
     )
 
 
@@ -129,8 +136,8 @@ class TrainSuperresSettings(TrainSettings):
 
     task: ClassVar[Task] = "superres"
     network: str | None = _network("superres")
-    scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
+    scale: int | None = option("Train to upscale width and height N times.", metavar="2|3|4|8")
     compile: bool = flag(
-        "Compile PASSRnet 2 first, for a GPU: it then learns half as fast again or more.",
+        "Compile PASSRnet 2 for a GPU: trains 1.5 times faster or more.",
         rich_help_panel="Performance",
     )

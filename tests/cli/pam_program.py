@@ -168,7 +168,7 @@ def refuse(run: Run, code: int, *texts: str) -> str:
 
 def refuse_options(run: Run, *texts: str) -> None:
     """Assert that the parser of options ended a run."""
-    refuse(run, 2, *texts, "--help lists what there is")
+    refuse(run, 2, *texts, "--help lists all options")
 
 
 def files(folder: Path) -> dict[str, str | None]:

@@ -66,3 +66,15 @@ def test_the_unit_of_a_ground_truth_is_found_and_declared(here: Path, units: int
         "times the ground truth nearly everywhere",
         "--scale ",
     )
+
+
+def test_a_stated_marker_becomes_unknown(here: Path) -> None:
+    numbers = MAP.astype(np.float32)
+    numbers[:, 30:39] = 25.5
+    np.save("d.npy", numbers)
+    depth("d.npy", "--scale", "1")
+    assert np.isfinite(np.load("z.npy")).all()
+    assert depth("d.npy", "--scale", "1", "--invalid", "25.5").complaints == []
+    metres = np.load("z.npy")
+    assert np.isnan(metres[:, 30:39]).all()
+    assert np.isfinite(metres[:, :30]).all()

@@ -107,7 +107,7 @@ def test_a_batch_from_stored_disparities(calib: Path) -> None:
         "disp",
         "--calibration",
         "calib.txt",
-        "--picture",
+        "--image",
         "lefts",
         "--depth",
         "z/",
@@ -118,11 +118,11 @@ def test_a_batch_from_stored_disparities(calib: Path) -> None:
     assert names("z") == ["a_cloud.ply", "a_depth.tif", "b_cloud.ply", "b_depth.tif"]
     np.testing.assert_allclose(depth_of("z/b_depth.tif"), 50 / 11, rtol=1e-6)
     assert len(PlyData.read("z/a_cloud.ply")["vertex"]) == 64 * 96
-    run = pam("depth", "disp/{}.pfm", *HAND, "--depth", "t/{}.npy", "--picture", "lefts/{}.png", "--jsonl")
+    run = pam("depth", "disp/{}.pfm", *HAND, "--depth", "t/{}.npy", "--image", "lefts/{}.png", "--jsonl")
     assert [record["outputs"]["depth"] for record in run.records] == ["t/a.npy", "t/b.npy"]
     Path("lefts/b.png").unlink()
     refuse(pam(*command, "w/"), 2, "no picture in lefts for disp/b.pfm")
-    refuse(pam("depth", "disp", *HAND, "--picture", "left.png", "--depth", "w/"), 2, "one file for many")
+    refuse(pam("depth", "disp", *HAND, "--image", "left.png", "--depth", "w/"), 2, "one file for many")
 
 
 def test_the_sample_by_middleburys_formula() -> None:
