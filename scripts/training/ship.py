@@ -37,7 +37,7 @@ BY_HAND = """by hand:
     then run scripts/figure_tables.py, and compare DOUBTFUL of pamcli/inference/matcher.py with the confidence
   pamcli/guide/onnx.md: memory of an exported pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
-then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py tests/test_guide.py
+then the tests: tests/registry tests/test_guide_images.py tests/test_package.py tests/test_guide.py
   tests/cli/test_weights_command.py tests/cli/test_onnx_files.py tests/cli/test_disparity_results.py
   tests/inference"""
 
@@ -96,7 +96,7 @@ def ship(made: Path, found: Mapping[str, Figures]) -> None:
     for name, figures in found.items():
         line = "{{ epe = {epe:.2f}, d1 = {d1:.3f}, bad-2 = {bad-2:.3f} }}".format(**figures)
         replace_in(FIGURES, rf"(\[disparity\.pasmnet2\]\n(?:.+\n)*?{name.lower()} = ).*", rf"\g<1>{line}")
-    for script in ("figure_tables.py", "readme_picture.py"):
+    for script in ("figure_tables.py", "guide_images.py"):
         subprocess.run([sys.executable, ROOT / "scripts" / script], check=True)
     print(BY_HAND)
 

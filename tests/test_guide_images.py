@@ -1,0 +1,51 @@
+"""The images of README and guide show the results of the shipped weights."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from warm_python import WarmPython
+
+from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, recorded_sha256
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "scripts" / "sample"
+WEIGHTS = {
+    "readme.jpg": (DEFAULT_MATCHING, DEFAULT_UPSCALING[4]),
+    "superres.jpg": (DEFAULT_UPSCALING[4],),
+    "camera.jpg": (DEFAULT_UPSCALING[4], CAMERA_UPSCALING[4]),
+    "confidence.jpg": (DEFAULT_MATCHING,),
+}
+CHECKSUMS = {
+    image: "\n".join(f"{name} {recorded_sha256(name)}" for name in names) for image, names in WEIGHTS.items()
+}
+
+
+def comment(path: Path) -> str:
+    with Image.open(path) as image:
+        text: bytes = image.info["comment"]
+    return text.decode()
+
+
+@pytest.mark.parametrize("image", WEIGHTS)
+def test_an_image_shows_the_shipped_weights(image: str) -> None:
+    assert comment(SAMPLE / image) == CHECKSUMS[image], "outdated: run scripts/guide_images.py"
+    assert (SAMPLE / image).stat().st_size < 400_000
+
+
+def test_the_script_makes_the_images(tmp_path: Path, warm_python: WarmPython) -> None:
+    script = ROOT / "scripts" / "guide_images.py"
+    run = subprocess.run(warm_python.command(str(script), str(tmp_path)), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    for image, checksums in CHECKSUMS.items():
+        assert comment(tmp_path / image) == checksums
+        with Image.open(tmp_path / image) as made, Image.open(SAMPLE / image) as committed:
+            assert made.size == committed.size
+    decibels = [float(line.split()[-2]) for line in run.stdout.splitlines() if line.endswith(" dB")]
+    bicubic, upscaled, *camera = decibels
+    assert upscaled > bicubic + 1
+    for fault in (camera[:4], camera[4:]):
+        assert fault[3] > max(fault[:3]), "the camera weights are the best for images with faults"
