@@ -1,7 +1,6 @@
 """Check the English of the project: python .ci/check_texts.py [pages] [code] [commits].
 
-pages: README and guide. code: docstrings, help texts, messages. commits: subjects since this file exists.
-Without an argument, all three are checked. Prints one finding per line, and exits with 1 if there are any.
+pages: README, guide, changelog, model cards. code: docstrings, help texts, messages. commits: subjects.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "pamcli" / "guide"
 SENTENCE_WORDS, PAGE_LINES, SUBJECT_LETTERS = 30, 120, 72
-LONG_PAGES = {"benchmarks.md": "the appendix of all measurements"}
+LONG_PAGES = {"benchmarks.md"}  # the appendix of all measurements
 GENERATED_PAGES = {"options.md", "options-training.md"}  # their sentences are help texts, part of `code`
 
 WRONG_WORDS = {
@@ -33,7 +32,7 @@ WRONG_WORDS = {
     r"what (is|was|are) (asked for|given|said)": "setting, option, or the thing itself",
     r"refuse\w*|pass(es)? over|leaves? out": "raise, reject, skip, ignore",
     r"can be taken|so many|told": "a plain statement",
-    r"(is|are) (no|none)": "not a ..., missing, empty",
+    r"(is|are) (no(?! longer)|none)": "not a ..., missing, empty",
 }
 """Words on the "not" side of the glossary (pamcli/guide/glossary.md), and what to write instead."""
 
@@ -80,11 +79,11 @@ def passages(page: str) -> Iterator[tuple[int, str]]:
 
 
 def pages() -> Iterator[str]:
-    """Yield findings in README and guide."""
-    for path in [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]:
+    """Yield findings in README, guide, changelog and model cards."""
+    for path in [*sorted(ROOT.glob("*.md")), *sorted(GUIDE.glob("*.md")), *sorted(ROOT.glob("weights/*.md"))]:
         text = path.read_text(encoding="utf-8")
-        if text.count("\n") > PAGE_LINES and path.parent == GUIDE and path.name not in LONG_PAGES:
-            yield f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines instead of {PAGE_LINES} at most"
+        if (lines := text.count("\n")) > PAGE_LINES and path.parent == GUIDE and path.name not in LONG_PAGES:
+            yield f"{path.relative_to(ROOT)}: {lines} lines instead of {PAGE_LINES} at most"
         if path.name not in GENERATED_PAGES:
             for line, passage in passages(text):
                 yield from (f"{path.relative_to(ROOT)}:{line}: {each}" for each in problems(passage))
@@ -92,11 +91,8 @@ def pages() -> Iterator[str]:
 
 def constant_text(node: ast.expr) -> str:
     """Return a string's text, with X for each value that is filled in; other expressions are empty."""
-    if isinstance(node, ast.BinOp):
-        return constant_text(node.left) + constant_text(node.right)
     if isinstance(node, ast.JoinedStr):
-        parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
-        return "".join(map(str, parts))
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 

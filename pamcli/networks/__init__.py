@@ -24,7 +24,7 @@ What the paper describes beside its networks stands below `pamcli/`:
 | paper | what | where |
 | --- | --- | --- |
 | Sections 4.2, 5.2, Equations 10 to 18 | losses | `losses/`, with a table of its own |
-| Sections 4.3.2, 5.4.2 | rates, crops, initialisation | `training/recipes.toml`, `training/initialisation.py` |
+| Sections 4.3.2, 5.4.2 | rates, crops, start | `training/recipes.toml`, `training/initialisation.py` |
 | Section 4.3.1, Table 8 | end-point error, >t px, D1 | `evaluation/disparity_metrics.py` |
 | Section 4.3.4, Tables 6, 7 | over resolutions and disparities | `evaluation/studies.py` |
 | Section 5.3.1 | a stereogram to a rectified pair | `flickr1024/rectify_stereogram.py` |
