@@ -23,7 +23,7 @@ from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.images import check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
+from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views, restore_levels
 from pamcli.inference.loading import load_upscaler
 from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
 from pamcli.settings.batches import UpscaleSettings
@@ -129,7 +129,7 @@ class _Enlarging(Work):
             larger = [network.upscale_left(*views, progress=progress)]
         else:
             larger = [*network(*views, progress=progress)]
-        made = [pair.restore_levels(self.turned_back(each)) for each in larger]
+        made = [restore_levels(self.turned_back(each), pair.levels) for each in larger]
         return dict(zip(("left", "right"), made, strict=False)), facts, ()
 
     def read(self, job: Job) -> StereoPair:

@@ -1,5 +1,6 @@
 """Read images as RGB of 8 or 16 bits, and write them with their metadata."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,10 +30,8 @@ from pamcli.imaging.raster import (
 )
 from pamcli.imaging.webp import read_webp
 
-_READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
-_VIDEO = (b"\x1a\x45\xdf\xa3", b"\x00\x00\x01\xba", b"FLV\x01", b"\x30\x26\xb2\x75")  # MKV, MPEG, FLV, WMV
-MOST_NOTES = 65527
-"""Largest EXIF block (bytes) of a JPEG file; larger ones are dropped."""
+_SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"
+_LARGEST_JPEG_EXIF = 65527  # bytes; larger EXIF blocks do not fit into a JPEG file and are dropped
 _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 
 
@@ -75,13 +74,11 @@ def read_image(
         InputError: If the file is missing, unreadable, damaged, too large, animated, has several pages, or a
             kind of samples that is not supported.
     """
-    name = name or ("the picture" if isinstance(source, bytes) else str(source))
+    name = name or ("the data" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
-        magic = stream.read(3)
-        stream.seek(0)
-        if magic == JPEG and split_mpo(stream, name, named_so=False):
-            raise InputError(f"{name} holds both views", "give it alone, in place of a left and a right one")
+        if split_mpo(stream, name, expect_pair=False):
+            raise InputError(f"{name} holds both views", "pass this file alone instead of two images")
         return decode_image(stream, name, max_pixels)
 
 
@@ -89,7 +86,7 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     """Read the image (in a JPEG, the first) at the start of a seekable stream; see `read_image`."""
     magic = stream.read(16)
     stream.seek(0)
-    decoded = _reader(magic, name)(stream, name, max_pixels)
+    decoded = _find_reader(magic, name)(stream, name, max_pixels)
     orientation = decoded.orientation or raster.read_orientation(decoded.exif)
     samples = raster.apply_orientation(decoded.samples, orientation)
     channels = samples.shape[2]
@@ -116,26 +113,38 @@ def to_uint8(pixels: np.ndarray) -> np.ndarray:
 def check_encodable(
     suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str, quality: int | None = None
 ) -> None:
-    """Check before any work that `encode_image` can write such an image to the file `name`.
+    """Check before any work that `encode_image` can write such an image.
 
-    `suffix` is ".png", ".tif", ".jpg" ..., `bits` 8 or 16, `quality` None if not set. Raises UsageError if
-    the suffix is unknown, the format does not support 16 bits, alpha or this quality, or a side is too large.
+    Args:
+        suffix: Suffix of the file: ".png", ".tif", ".jpg" ...
+        height: Height of the image, px.
+        width: Width of the image, px.
+        bits: Bits per channel, 8 or 16.
+        alpha: True if the image has an alpha channel.
+        name: File name for messages.
+        quality: Quality of JPEG and WebP, 1 to 100; None if not set.
+
+    Raises:
+        UsageError: If the suffix is unknown, the format does not support 16 bits, alpha or a quality, or a
+            side is too large.
     """
     suffix = suffix.lower()
-    hint = "take .png or .tif"
+    limit = _LARGEST_SIDE.get(suffix)
+    hint = "use .png or .tif"
     if suffix not in IMAGE_OUTPUT_SUFFIXES:
-        said = f"cannot write {name}: {suffix or 'no suffix'} is not a picture format"
-        raise UsageError(said, f"take one of {', '.join(IMAGE_OUTPUT_SUFFIXES)}")
-    if bits > 8 and suffix in (".jpg", ".jpeg", ".webp"):
-        raise UsageError(f"cannot write {name}: the input has 16 bits a channel, {suffix} has 8", hint)
-    if alpha and suffix in (".jpg", ".jpeg"):
-        raise UsageError(f"cannot write {name}: the input has an alpha channel, {suffix} has none", hint)
-    if quality is not None and suffix not in _LARGEST_SIDE:
-        raise UsageError(f"cannot write {name} at a quality: {suffix} is lossless", "take .jpg or .webp")
-    if max(height, width) > _LARGEST_SIDE.get(suffix, max(height, width)):
-        limit = _LARGEST_SIDE[suffix]
-        said = f"cannot write {name}: {width} x {height} is over the {limit} that {suffix} can"
-        raise UsageError(said, hint)
+        reason = f"{suffix or 'a name without a suffix'} is not a supported image format"
+        hint = f"use one of {', '.join(IMAGE_OUTPUT_SUFFIXES)}"
+    elif bits > 8 and limit:
+        reason = f"the image has 16 bits per channel, but {suffix} stores 8"
+    elif alpha and suffix in (".jpg", ".jpeg"):
+        reason = f"the image has an alpha channel, which {suffix} does not support"
+    elif quality is not None and not limit:
+        reason, hint = f"{suffix} is lossless and has no quality", "use .jpg or .webp"
+    elif limit and max(height, width) > limit:
+        reason = f"{width}x{height} exceeds the limit of {limit} px per side of {suffix}"
+    else:
+        return
+    raise UsageError(f"cannot write {name}: {reason}", hint)
 
 
 def write_image(path: Path, pixels: np.ndarray) -> None:
@@ -143,13 +152,13 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
     write_atomically(path, encode_image(RgbImage(pixels), path.suffix, name=str(path)))
 
 
-def encode_image(picture: RgbImage, suffix: str, *, name: str, quality: int | None = None) -> bytes:
+def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None = None) -> bytes:
     """Return the bytes of an image file, upright, with depth, alpha, ICC profile, EXIF and greyness kept.
 
     Grey images are written as the mean of their channels; PNG and TIFF are lossless.
 
     Args:
-        picture: Image to encode.
+        image: Image to encode.
         suffix: One of `IMAGE_OUTPUT_SUFFIXES`, in upper or lower case.
         name: File name for messages.
         quality: Quality of JPEG and WebP, 1 to 100; None: lossless WebP, JPEG at 95. JPEG is never
@@ -159,26 +168,25 @@ def encode_image(picture: RgbImage, suffix: str, *, name: str, quality: int | No
         UsageError: If the format does not support the image; see `check_encodable`.
     """
     suffix = suffix.lower()
-    pixels, alpha = picture.pixels, picture.alpha
-    height, width, _ = pixels.shape
-    bits = 8 * pixels.dtype.itemsize
-    transparent = alpha is not None
+    samples, alpha = image.pixels, image.alpha
+    height, width, _ = samples.shape
+    bits = 8 * samples.itemsize
     check_encodable(
-        suffix, height=height, width=width, bits=bits, alpha=transparent, name=name, quality=quality
+        suffix, height=height, width=width, bits=bits, alpha=alpha is not None, name=name, quality=quality
     )
-    color = pixels
-    if picture.grey:  # the rounded mean keeps equal channels unchanged
-        color = ((pixels.sum(axis=2, dtype=np.uint32, keepdims=True) + 1) // 3).astype(pixels.dtype)
-    samples = color if alpha is None else np.concatenate([color, alpha[..., None]], axis=2)
+    if image.grey:  # the rounded mean keeps equal channels unchanged
+        samples = ((samples.sum(axis=2, dtype=np.uint32, keepdims=True) + 1) // 3).astype(samples.dtype)
+    if alpha is not None:
+        samples = np.concatenate([samples, alpha[..., None]], axis=2)
     if samples.shape[2] == 1:
         samples = samples[..., 0]
-    exif = raster.update_exif(picture.exif, width, height)
+    exif = raster.update_exif(image.exif, width, height)
     if suffix == ".png":
-        return png.encode_png(samples, picture.icc_profile, exif)
+        return png.encode_png(samples, image.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
-        return tiff.encode_tiff(samples, picture.icc_profile, exif)
-    options: dict[str, Any] = {"icc_profile": picture.icc_profile} if picture.icc_profile else {}
-    if exif and (suffix == ".webp" or len(exif) <= MOST_NOTES):
+        return tiff.encode_tiff(samples, image.icc_profile, exif)
+    options: dict[str, Any] = {"icc_profile": image.icc_profile} if image.icc_profile else {}
+    if exif and (suffix == ".webp" or len(exif) <= _LARGEST_JPEG_EXIF):
         options["exif"] = b"Exif\0\0" + exif
     if suffix == ".webp":
         # exact keeps the colours of transparent pixels
@@ -194,31 +202,14 @@ def encode_mask(mask: np.ndarray) -> bytes:
     return png.encode_png(mask.astype(np.uint8) * np.uint8(255))
 
 
-_Reader = Callable[[BinaryIO, str, int | None], Raster]
-
-
-def _reader(magic: bytes, name: str) -> _Reader:
-    if magic.startswith(png.SIGNATURE):
-        return png.read_png
-    if magic.startswith(tiff.SIGNATURES):
-        return tiff.read_tiff
-    if magic.startswith(b"RIFF") and magic[8:12] == b"WEBP":
-        return read_webp
-    if magic.startswith(b"RIFF") and magic[8:12] == b"AVI ":
-        raise video_error(name)
-    if magic.startswith(b"\xff\xd8\xff"):
-        return partial(_read_with_pillow, JpegImageFile)
-    if magic.startswith(b"BM"):
-        return partial(_read_with_pillow, BmpImageFile)
-    if magic[:1] == b"P" and magic[1:2] in b"123456" and magic[2:3].isspace():
-        return partial(_read_with_pillow, PpmImageFile)
-    if magic[:1] == b"P" and magic[1:2] in b"fF" and magic[2:3].isspace():
-        raise InputError(f"{name} holds floating-point numbers (PFM), not a picture", _READABLE)
-    if magic[4:11] in (b"ftypiso", b"ftypmp4", b"ftypavc", b"ftypM4V", b"ftypqt ") or magic.startswith(
-        _VIDEO
-    ):
-        raise video_error(name)
-    raise InputError(f"{name} is not a picture that can be read", _READABLE)
+def try_formats() -> tuple[str, ...]:
+    """Write and read each image format in memory, and return their suffixes. Raises InputError on failure."""
+    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
+    for suffix in IMAGE_OUTPUT_SUFFIXES:
+        read = read_image(encode_image(RgbImage(ramp), suffix, name=suffix), name=suffix).pixels
+        if read.shape != ramp.shape:
+            raise InputError(f"an image of shape {ramp.shape} written as {suffix} is read as {read.shape}")
+    return tuple(IMAGE_OUTPUT_SUFFIXES)
 
 
 def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
@@ -230,7 +221,7 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         check_size(*image.size, name, max_pixels)
         largest = image.tile[0].args[-1] if isinstance(image.tile[0].args, tuple) else None
         if image.mode == "RGB" and isinstance(largest, int) and largest > 255:
-            raise InputError(f"{name} is a PPM of 16 bits a channel", "save it as 16-bit PNG or TIFF")
+            raise InputError(f"{name} is a PPM with 16 bits per channel", "convert it to PNG or TIFF")
         icc_profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
         if image.mode in ("I", "I;16"):
             samples = np.array(image).astype(np.uint16)
@@ -241,11 +232,27 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
     return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
 
 
-def try_formats() -> tuple[str, ...]:
-    """Write and read each image format in memory, and return their suffixes. Raises InputError on failure."""
-    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
-    for suffix in IMAGE_OUTPUT_SUFFIXES:
-        read = read_image(encode_image(RgbImage(ramp), suffix, name=suffix), name=suffix).pixels
-        if read.shape != ramp.shape:
-            raise InputError(f"a picture as {suffix} comes back as {read.shape}")
-    return tuple(IMAGE_OUTPUT_SUFFIXES)
+_Reader = Callable[[BinaryIO, str, int | None], Raster]
+_READERS: tuple[tuple[bytes, _Reader], ...] = (
+    # first bytes of the file as a regular expression, reader
+    (re.escape(png.SIGNATURE), png.read_png),
+    (rb"II[*+]\0|MM\0[*+]", tiff.read_tiff),
+    (rb"RIFF....WEBP", read_webp),
+    (JPEG, partial(_read_with_pillow, JpegImageFile)),
+    (rb"BM", partial(_read_with_pillow, BmpImageFile)),
+    (rb"P[1-6]\s", partial(_read_with_pillow, PpmImageFile)),
+)
+_VIDEO = (  # AVI, MP4 and QuickTime, Matroska, MPEG, Flash, Windows Media
+    rb"RIFF....AVI |....ftyp(iso|mp4|avc|M4V|qt )|\x1a\x45\xdf\xa3|\x00\x00\x01\xba|FLV\x01|\x30\x26\xb2\x75"
+)
+
+
+def _find_reader(magic: bytes, name: str) -> _Reader:
+    for pattern, reader in _READERS:
+        if re.match(pattern, magic, re.DOTALL):
+            return reader
+    if re.match(_VIDEO, magic, re.DOTALL):
+        raise video_error(name)
+    if re.match(rb"P[fF]\s", magic):
+        raise InputError(f"{name} is a PFM of floating-point numbers, not an image", _SUPPORTED)
+    raise InputError(f"{name} is not an image, or its format is not supported", _SUPPORTED)

@@ -1,4 +1,4 @@
-"""Read the second view (MPO, JPS) and the quality of JPEG files."""
+"""Read the views of MPO and JPS files, and the quality of JPEG files."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,18 +11,17 @@ from pamcli.errors import InputError
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.raster import ignore_header_warnings, report_damage
 
-JPEG = b"\xff\xd8\xff"
-"""First bytes of a JPEG file."""
+JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file
 _DISPARITY = "Multi-Frame Image: (Disparity)"
 _THUMBNAIL = "Large Thumbnail"
-_SAY_HOW = "say how it holds both views: `packed` lr, rl, tb or bt"
+_HINT = "state the layout with `packed` lr, rl, tb or bt"
 
 
-def split_mpo(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
+def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
     """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
 
-    The stream is left at its start. Phones store previews and gain maps in the same way, so only entries
-    marked as views count. If the caller expects a pair (`named_so`), any two images count.
+    Phones store previews and gain maps in the same way, so only entries marked as views count. With
+    `expect_pair`, any two images count. The stream is left at its start.
     """
     if not _is_jpeg(stream):
         return []
@@ -35,52 +34,51 @@ def split_mpo(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
         try:
             entries = (MpoImageFile(stream).mpinfo or {})[0xB002]
         except (SyntaxError, ValueError, KeyError, AssertionError):
-            if named_so:
+            if expect_pair:
                 raise
             entries = []
         finally:
             stream.seek(0)
     kinds = [entry["Attribute"]["MPType"] for entry in entries]
     found = [entry for entry, kind in zip(entries, kinds, strict=True) if kind == _DISPARITY]
-    if not found and named_so:
+    if not found and expect_pair:
         found = [e for e, kind in zip(entries, kinds, strict=True) if not kind.startswith(_THUMBNAIL)]
     if len(found) < 2:
         return []
     if len(found) > 2:
-        raise InputError(f"{name} holds {len(found)} views of its scene", "save two of them as pictures")
+        raise InputError(f"{name} holds {len(found)} views", "save two of them as separate images")
     data = stream.read()
     stream.seek(0)
     views = []
     for entry in found:
         start = entry["DataOffset"] and entry["DataOffset"] + base
         if start + entry["Size"] > len(data):
-            raise InputError(f"{name} is damaged or truncated: the second view ends behind the file")
+            raise InputError(f"{name} is damaged or truncated: a view ends beyond the end of the file")
         views.append(data[start : start + entry["Size"]])
     return views
 
 
-def read_jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
+def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayout:
     """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997)."""
-    descriptor = None
+    segment = b""
     if _is_jpeg(stream):
         with report_damage(name), ignore_header_warnings():
-            segments = dict(JpegImageFile(stream).applist)
+            segment = dict(JpegImageFile(stream).applist).get("APP3", b"")
         stream.seek(0)
-        found = segments.get("APP3", b"")
-        if found.startswith(b"_JPSJPS_") and len(found) >= 14:
-            descriptor = found[10:14]
-    if descriptor is None:
-        if named_so:
+    if not segment.startswith(b"_JPSJPS_") or len(segment) < 14:
+        if is_jps:
             return "rl"
-        raise InputError(f"{name} does not say that it holds two views", _SAY_HOW)
-    _separation, flags, arrangement, kind = descriptor
-    if kind != 1 or arrangement not in (2, 3):
-        what = "one view" if kind != 1 else "views interleaved or as an anaglyph"
-        raise InputError(f"{name} says that it holds {what}", "save it side by side, or " + _SAY_HOW)
+        raise InputError(f"{name} does not state how it holds two views", _HINT)
+    _separation, flags, arrangement, kind = segment[10:14]
+    if kind != 1:
+        raise InputError(f"{name} holds one view according to its header", _HINT)
+    if arrangement not in (2, 3):
+        reason = f"{name} holds interleaved views or an anaglyph according to its header"
+        raise InputError(reason, f"save the views side by side, or {_HINT}")
     beside, left_first = arrangement == 2, bool(flags & 4)
     order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
-    layout = f"{order}-half" if flags & (2 if beside else 1) else order
-    return next(known for known in get_args(PackedLayout) if known == layout)
+    half = "-half" if flags & (2 if beside else 1) else ""
+    return next(layout for layout in get_args(PackedLayout) if layout == order + half)
 
 
 def _is_jpeg(stream: BinaryIO) -> bool:

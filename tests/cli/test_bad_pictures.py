@@ -52,8 +52,8 @@ def test_a_folder_in_place_of_a_file(pair: Path, command: list[str]) -> None:
     ("content", "said"),
     [
         (b"", "is empty"),
-        (b"Dear diary", "is not a picture that can be read"),
-        (b"Pf\n1 1\n-1.0\n\0\0\0\0", "not a picture"),
+        (b"Dear diary", "is not an image"),
+        (b"Pf\n1 1\n-1.0\n\0\0\0\0", "PFM"),
         (png_header(96, 64), "is damaged or truncated"),
         (b"\x89PNG\r\n\x1a\n", "is damaged or truncated"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "is damaged or truncated"),
@@ -177,10 +177,10 @@ def test_no_pixel_limit(pair: Path, command: list[str], text: str) -> None:
 @pytest.mark.parametrize(
     ("layout", "size", "said"),
     [
-        ("lr", (95, 64), "a width of 95 px cannot be halved"),
-        ("rl", (95, 64), "a width of 95 px cannot be halved"),
-        ("tb", (96, 63), "a height of 63 px cannot be halved"),
-        ("bt", (96, 63), "a height of 63 px cannot be halved"),
+        ("lr", (95, 64), "packed.png is 95x64: its width"),
+        ("rl", (95, 64), "packed.png is 95x64: its width"),
+        ("tb", (96, 63), "packed.png is 96x63: its height"),
+        ("bt", (96, 63), "packed.png is 96x63: its height"),
     ],
 )
 def test_an_odd_packed_size(
@@ -193,7 +193,7 @@ def test_an_odd_packed_size(
 
 @both_commands
 @pytest.mark.parametrize(
-    ("stdin", "said"), [(b"", "standard input is empty"), (b"no", "standard input is not a picture")]
+    ("stdin", "said"), [(b"", "standard input is empty"), (b"no", "standard input is not an image")]
 )
 def test_no_picture_on_stdin(here: Path, command: list[str], stdin: bytes, said: str) -> None:
     with unchanged():
@@ -227,7 +227,7 @@ def test_a_batch_goes_on_past_bad_pictures(pair: Path, command: list[str]) -> No
     assert [record["left"] for record in run.records if record["outputs"]] == ["l/good.png"]
     errors = {record["left"]: record["error"] for record in run.records if record["error"]}
     assert "r/empty.png is empty" in errors["l/empty.png"]
-    assert "l/text.png is not a picture" in errors["l/text.png"]
+    assert "l/text.png is not an image" in errors["l/text.png"]
     assert "l/small.png is 96x64 but r/small.png is 90x60: both images" in errors["l/small.png"]
     assert "l/tight.png: the left image is 5x5" in errors["l/tight.png"]
     assert run.complaints == [*(f"error: {error}" for error in errors.values()), "1 ok, 4 failed"]

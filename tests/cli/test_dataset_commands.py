@@ -184,7 +184,7 @@ def test_verify_as_json(sound: Path) -> None:
         **of_set,
         "sample": "two",
         "severity": "damage",
-        "message": "set/right/two.png is not a picture that can be read",
+        "message": "set/right/two.png is not an image, or its format is not supported",
     }
     assert summary == {
         "kind": "summary",

@@ -62,7 +62,9 @@ def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:
     Path("plain/a.jpg").write_bytes(camera["left"])
     with unchanged():
         refuse(pam("disparity", "plain", "-o", "o/"), 2, "plain says that it holds both views", "--packed lr")
-        refuse(pam("disparity", "l.jpg", "--packed", "auto", "-o", "x.pfm"), 3, "does not say", "--packed lr")
+        refuse(
+            pam("disparity", "l.jpg", "--packed", "auto", "-o", "x.pfm"), 3, "does not state", "--packed lr"
+        )
 
 
 def test_a_video_on_stdin_is_refused_without_a_line_that_cannot_work(here: Path) -> None:

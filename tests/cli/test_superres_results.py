@@ -186,7 +186,7 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
     assert sizes["jpg", True] < 0.5 * sizes["jpg", False]
     assert sizes["webp", True] < 0.5 * sizes["webp", False]
     with unchanged():
-        refuse(pam("superres", *PAIR, "-o", "q.png", "--quality", "30"), 2, ".png is lossless", "take .jpg")
+        refuse(pam("superres", *PAIR, "-o", "q.png", "--quality", "30"), 2, ".png is lossless", "use .jpg")
         refuse(pam("superres", *PAIR, "-o", "p.jpg", "--quality", "101"), 2, "quality")
 
 
@@ -238,7 +238,7 @@ def test_what_jpeg_cannot_hold_is_refused_before_the_network_runs(
     else:
         rewrite(lambda picture, _: RgbImage(picture.pixels.astype(np.uint16)))
     with unchanged():
-        refuse(pam("superres", *PAIR, *targets), 2, said, kind, "take .png or .tif")
+        refuse(pam("superres", *PAIR, *targets), 2, said, kind, "use .png or .tif")
 
 
 @pytest.mark.usefixtures("network_never_runs")
@@ -246,7 +246,7 @@ def test_what_webp_cannot_hold_is_refused_before_the_network_runs(small_pair: Pa
     for name in PAIR:
         Image.open(name).resize((8192, 8)).save(name)
     with unchanged():
-        said = "cannot write l.webp: 32768 x 32 is over the 16383 that .webp can"
+        said = "cannot write l.webp: 32768x32 exceeds the limit of 16383 px"
         refuse(pam("superres", *PAIR, "-o", "l.webp"), 2, said)
 
 

@@ -82,9 +82,9 @@ class TestSixteenBits:
         np.testing.assert_array_equal(read.pixels[..., 0], stored)
 
     def test_colour_ppm_is_refused_rather_than_cut_to_8(self) -> None:
-        with pytest.raises(InputError, match="PPM of 16 bits") as caught:
+        with pytest.raises(InputError, match="PPM with 16 bits") as caught:
             read_image(b"P6 2 2 65535\n" + bytes(24))
-        assert caught.value.hint == "save it as 16-bit PNG or TIFF"
+        assert caught.value.hint == "convert it to PNG or TIFF"
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp", ".PNG"])
@@ -170,11 +170,11 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("suffix", "dtype", "alpha", "message"),
         [
-            (".jpg", np.uint16, False, r"x4\.out: the input has 16 bits a channel, \.jpg has 8"),
-            (".webp", np.uint16, False, r"16 bits a channel, \.webp has 8"),
-            (".JPEG", np.uint8, True, r"alpha channel, \.jpeg has none"),
-            (".gif", np.uint8, False, r"\.gif is not a picture format"),
-            ("", np.uint8, False, "no suffix is not a picture format"),
+            (".jpg", np.uint16, False, r"x4\.out: .*16 bits per channel.*\.jpg"),
+            (".webp", np.uint16, False, r"16 bits per channel.*\.webp"),
+            (".JPEG", np.uint8, True, r"alpha channel.*\.jpeg"),
+            (".gif", np.uint8, False, r"\.gif is not a supported"),
+            ("", np.uint8, False, "without a suffix"),
         ],
     )
     def test_what_a_format_cannot_hold(
@@ -188,7 +188,7 @@ class TestWriting:
 
     def test_sides_that_a_format_cannot_hold(self) -> None:
         check_encodable(".webp", height=10, width=16383, bits=8, alpha=True, name="a")
-        with pytest.raises(UsageError, match=r"16384 x 10 is over the 16383 that \.webp can"):
+        with pytest.raises(UsageError, match=r"16384x10 exceeds the limit of 16383"):
             check_encodable(".webp", height=10, width=16384, bits=8, alpha=True, name="a")
         with pytest.raises(UsageError, match="65501"):
             check_encodable(".jpg", height=65501, width=1, bits=8, alpha=False, name="a")

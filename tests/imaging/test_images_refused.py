@@ -125,13 +125,13 @@ class TestNotThere:
     ids=lambda content: content[:12].decode("ascii", "replace"),
 )
 def test_not_a_picture(content: bytes) -> None:
-    with pytest.raises(InputError, match=r"^left is not a picture that can be read") as caught:
+    with pytest.raises(InputError, match=r"^left is not an image") as caught:
         read_image(content, name="left")
-    assert caught.value.hint == "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
+    assert caught.value.hint == "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"
 
 
 def test_the_bytes_have_a_name_in_messages() -> None:
-    with pytest.raises(InputError, match=r"^the picture is not a picture"):
+    with pytest.raises(InputError, match=r"^the data is not an image"):
         read_image(b"hello")
     with pytest.raises(InputError, match=r"^standard input is empty"):
         read_image(b"", name="standard input")
