@@ -17,12 +17,15 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cv2
 import foreign_networks
 import numpy as np
 import stereo_files
 import tifffile
+from bag_files import ideal_infos, write_bag
+from bag_files import picture as image_message
 from PIL import Image
 from unrectified import photographs
 from video_files import write_video
@@ -175,6 +178,17 @@ def prepare_boards(folder: Path) -> None:
         video.release()
 
 
+def prepare_bags(folder: Path, left: Image.Image, right: Image.Image) -> None:
+    """drive.bag, drive.mcap and the folder drive: bags of the pair, twice."""
+    infos = ideal_infos(left.size, 100, 0.193)
+    topics: dict[str, Any] = {}
+    for side, view, info in zip(("left", "right"), (left, right), infos, strict=True):
+        image = image_message(np.asarray(view.convert("RGB")))
+        topics |= {f"/stereo/{side}/image_raw": [image] * 2, f"/stereo/{side}/camera_info": [info]}
+    for name in ("drive.bag", "drive.mcap", "drive.db3"):
+        write_bag(folder / name, topics)
+
+
 def prepare_videos(folder: Path, left: Image.Image, right: Image.Image) -> None:
     """Clips of two cameras that move down, and one with both views; needs PyAV."""
     views = [[np.asarray(view)[top : top + 60] for top in range(4)] for view in (left, right)]
@@ -299,6 +313,8 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
             right.save(folder / f"MiddEval3/trainingQ/{scene}/im1.png")
     if "clip_left" in block.text:
         prepare_videos(folder, left, right)
+    if "drive.bag" in block.text:
+        prepare_bags(folder, left, right)
     if "calibration make" in block.text:
         prepare_boards(folder)
     if "stereo.onnx" in block.text:  # needs onnx

@@ -24,6 +24,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "files": ({"errors", "validation"}, {"pydantic", "numpy", "yaml"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
+    "recordings": ({"errors", "files", "imaging", "calibration"}, {"numpy", "cv2"}),
     "onednn": (set(), {"torch"}),
     "winograd": ({"onednn"}, {"torch"}),
     "networks": ({"onednn", "winograd"}, {"torch"}),
@@ -40,8 +41,8 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "scenes": ({"errors", "validation", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "batch": (
-        {"errors", "files", "imaging", "calibration", "registry", "inference", "viewing"}
-        | {"settings", "workers"},
+        {"errors", "files", "imaging", "calibration", "recordings", "registry", "inference"}
+        | {"viewing", "settings", "workers"},
         {"numpy"},
     ),
     "data": (
@@ -62,7 +63,8 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
     "cli": (
         {
-            *("errors", "workers", "files", "imaging", "calibration", "registry", "inference", "batch"),
+            *("errors", "workers", "files", "imaging", "calibration", "recordings", "registry"),
+            *("inference", "batch"),
             *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings", "reporting"),
         },
         {"typer", "rich", "numpy"},

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
+from pamcli.batch.frames import FramePairs, pair_messages
 from pamcli.batch.jobs import are_videos
 from pamcli.batch.work import read_views
 from pamcli.calibration.advice import advice, dark_regions
-from pamcli.calibration.board_videos import Clip, Frames, Pixels, clip, spread
+from pamcli.calibration.board_videos import LOOKED_AT, Clip, Frames, Pixels, clip, spread
 from pamcli.calibration.boards import Board
 from pamcli.calibration.collecting import Collector
 from pamcli.calibration.files import encode_rig
@@ -20,7 +21,7 @@ from pamcli.calibration.report import calibration_facts, report_lines, stored_fa
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import PairPaths, are_packed, resolve_packed, resolve_pairs
 from pamcli.files.paths import join_names, pluralize, quote
-from pamcli.files.suffixes import PackedLayout
+from pamcli.files.suffixes import PackedLayout, is_recording
 from pamcli.imaging.images import RgbImage
 from pamcli.imaging.stereo_pair import StereoPair, split_packed
 from pamcli.settings.options import Place
@@ -55,13 +56,19 @@ class BoardPictures:
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", "an unset variable of the shell, perhaps?")
         self.layout, self.max_pixels = packed or ("auto" if are_packed(texts) else None), max_pixels
+        self.clip: Clip | None = None
+        self.pairs: Sequence[PairPaths] = ()
+        self.recording: Any = None
+        if len(texts) == 1 and is_recording(texts[0]):
+            frames = pair_messages(texts[0]).pairs
+            assert isinstance(frames, FramePairs)
+            self.pairs, self.recording = frames.spread(LOOKED_AT), frames.recording
+            return
         if len(texts) != (2 if self.layout is None else 1):
             raise UsageError(
                 f"LEFT RIGHT are {pluralize(len(texts), 'place')}, {join_names(texts)}",
                 "two folders, templates or videos; one with `packed`",
             )
-        self.clip: Clip | None = None
-        self.pairs: Sequence[PairPaths] = ()
         if are_videos(texts):
             self.clip = self._clip([*map(Path, texts)])
             return
@@ -100,6 +107,9 @@ class BoardPictures:
         name = taken.name if not isinstance(taken, PairPaths) else quote(taken.key or taken.left.name)
         try:
             if isinstance(taken, PairPaths):
+                if taken.frames is not None:
+                    pair = self.recording.read(taken.frames, max_pixels=self.max_pixels, rectify=False)
+                    return Moment(name, pair)
                 return Moment(name, read_views(taken, self.layout, self.max_pixels))
             pair, following = self._both(name, taken.left, taken.right), taken.following
             if following is not None and taken.right is None:

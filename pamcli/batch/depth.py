@@ -31,7 +31,9 @@ from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_depth
 from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.images import read_image
+from pamcli.imaging.stereo_pair import StereoPair
 from pamcli.imaging.videos import Video
+from pamcli.recordings.bags import Recording
 from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import Place, takes
 from pamcli.settings.shared import CalibrationFiles, MetricResults, RectifiedCalibration
@@ -46,12 +48,24 @@ RIGHT_VIEW = "_right"
 
 
 def read_description(
-    settings: CalibrationFiles, *, fisheye: bool = False, extrinsics: Extrinsics = "transform"
+    settings: CalibrationFiles,
+    *,
+    fisheye: bool = False,
+    extrinsics: Extrinsics = "transform",
+    recording: Recording | None = None,
 ) -> tuple[Described, Choice]:
     """Return what calibration files say, and what a user says beyond them, as `read_calibration` takes it."""
     if "" in settings.calibration_files:
         raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
-    described, choice = describe_calibration(*map(Path, settings.calibration_files), cameras=settings.cameras)
+    if recording is None or settings.calibration_files:
+        files = map(Path, settings.calibration_files)
+        described, choice = describe_calibration(*files, cameras=settings.cameras)
+    elif recording.described is None:
+        raise InputError(
+            f"{recording.place} has no calibrated camera_info for both cameras", "give a `calibration`"
+        )
+    else:
+        described, choice = recording.described, Choice(exchanged=settings.cameras == (1, 0))
     return described, replace(choice, **choice_of(extrinsics, fisheye, settings.unit, settings.baseline))
 
 
@@ -97,25 +111,35 @@ def rectified_calibration(settings: RectifiedCalibration) -> Calibration:
     return calibration
 
 
+def stated_calibration(pair: StereoPair, settings: MetricResults) -> Calibration | None:
+    """Return the calibration that a recording or a photo states, with the user's baseline if one is given."""
+    if not pair.stated:
+        return None
+    found = Calibration(**pair.stated)
+    if settings.baseline is None:
+        return found
+    return found.replaced(baseline=parse_length(settings.baseline, "`baseline`"))
+
+
 class InMetres:
     """Makes files of depth and points from disparities."""
 
-    def __init__(self, calibration: Calibration, settings: MetricResults) -> None:
-        self.calibration, self.disparity_error = calibration, settings.disparity_error
+    def __init__(self, settings: MetricResults) -> None:
+        self.settings, self.disparity_error = settings, settings.disparity_error
         far = settings.max_depth
         self.max_depth = None if far is None else parse_length(far, "`max_depth`")
         self.stride = settings.stride
         self.scaled_sizes: set[tuple[int, int]] = set()
         self.told: list[Calibration] = []
+        self.has_points = settings.point_cloud is not None or getattr(settings, "page", None) is not None
+
+    def check(self, calibration: Calibration, width: int, height: int) -> None:
+        """Raise InputError where the calibration is for other pictures, and log where it is scaled."""
         is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
-        has_points = settings.point_cloud is not None or getattr(settings, "page", None) is not None
-        if has_points and is_assumed:
+        if self.has_points and is_assumed and not self.told:
             assumed = "the principal point is not stated, so points assume that it is the image centre"
             LOG.info(f"{assumed}: `principal_point` X,Y states it")
-
-    def check(self, width: int, height: int) -> None:
-        """Raise InputError where the calibration is for other pictures, and log where it is scaled."""
-        scaled = self.calibration.for_size(width, height)
+        scaled = calibration.for_size(width, height)
         scaled.reprojection()  # knows the baseline
         if scaled not in self.told:
             self.told.append(scaled)
@@ -123,18 +147,20 @@ class InMetres:
                 f"depth in metres = {scaled.focal_length:g} px * {scaled.baseline:g} m / "
                 f"(disparity in px + {scaled.offset:g} px)"
             )
-        size = self.calibration.size
-        if size and scaled.size not in (*self.calibration.sizes, *self.scaled_sizes):
+        size = calibration.size
+        if size and scaled.size not in (*calibration.sizes, *self.scaled_sizes):
             self.scaled_sizes.add((width, height))
             LOG.info(
                 f"the calibration of {size[0]} x {size[1]} is scaled to {width} x {height}: "
                 f"focal length {scaled.focal_length:g} px"
             )
 
-    def encode(self, name: str, suffix: str, disparity: Any, picture: Any) -> Encoded:
+    def encode(
+        self, name: str, suffix: str, disparity: Any, picture: Any, calibration: Calibration
+    ) -> Encoded:
         """disparity: (H, W) pixels, NaN = unknown."""
         height, width = disparity.shape
-        calibration = self.calibration.for_size(width, height)
+        calibration = calibration.for_size(width, height)
         if name == POINT_CLOUD.name:
             data, count = encode_point_cloud(
                 disparity,
@@ -261,7 +287,7 @@ class _Map:
 class _Converting(Work):
     def __init__(self, settings: DepthSettings) -> None:
         super().__init__(settings)
-        self.metric = InMetres(rectified_calibration(settings), settings)
+        self.metric, self.calibration = InMetres(settings), rectified_calibration(settings)
 
     def read(self, job: Job) -> Any:
         assert job.pair is not None
@@ -295,10 +321,10 @@ class _Converting(Work):
         return pair.default  # type: ignore[no-any-return]
 
     def check(self, name: str, place: Path, pair: Any) -> None:
-        self.metric.check(pair.width, pair.height)
+        self.metric.check(self.calibration, pair.width, pair.height)
 
     def apply(self, job: Job, pair: Any) -> Found:
         return None, {}, ()
 
     def encode(self, name: str, place: Path, pair: Any, found: None) -> Encoded:
-        return self.metric.encode(name, place.suffix.lower(), pair.disparity, pair.picture)
+        return self.metric.encode(name, place.suffix.lower(), pair.disparity, pair.picture, self.calibration)

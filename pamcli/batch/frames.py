@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class FramePairs:
     right: Path | None
     numbers: NDArray[np.int64]
     """(N, 2): number of the frame in the left and in the right video, from 0."""
+    recording: Any = None
+    """The `Recording` whose messages these are; None: videos."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -50,6 +52,25 @@ class FramePairs:
         step = max(1, len(self.numbers) / count)
         places = [int((number + 0.5) * step) for number in range(min(count, len(self.numbers)))]
         return list(FramePairs(self.left, self.right, self.numbers[places]))
+
+
+def pair_messages(text: str, *, start: int = 0, every: int = 1, count: int | None = None) -> Pairing:
+    """Pair the images of a ROS bag by their time stamps. start, every, count: as of `pair_frames`.
+
+    Raises UsageError: its topics are ambiguous, nothing is left; InputError: it cannot be read.
+    """
+    from pamcli.recordings.bags import Recording
+
+    recording = Recording(text, None if count is None else start + every * count)
+    for note in recording.notes:
+        LOG.info(note)
+    for warning in recording.warnings:
+        LOG.warning(warning)
+    left = recording.numbers[:, 0]
+    numbers = recording.numbers[(left >= start) & ((left - start) % every == 0)][:count]
+    if not len(numbers):
+        raise UsageError(f"{quote(recording.place)} ends with frame {left[-1]}, but `start` is {start}")
+    return Pairing(FramePairs(Path(text), None, numbers, recording))
 
 
 def pair_frames(

@@ -19,7 +19,7 @@ from pamcli.files.pairing import (
     resolve_pairs,
 )
 from pamcli.files.paths import STDIN_NAME, join_names, pluralize, quote
-from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
+from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout, is_recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,8 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
         packed = "auto"
     if "" in inputs or settings.pairs == "":
         raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
+    if any(map(is_recording, inputs)):
+        return _find_recorded(settings, inputs), None
     if are_videos(inputs):
         return _find_frames(settings, inputs, packed), packed
     if (settings.start, settings.every, settings.count, settings.offset) != (0, 1, None, 0):
@@ -171,6 +173,21 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
 
 
 _OF_VIDEOS = ("`start`", "`every`", "`count`", "`offset`")
+
+
+def _find_recorded(settings: Any, inputs: list[str]) -> Pairing:
+    """Pair the images of a ROS bag. Raises UsageError, InputError."""
+    for name in ("pairs", "root", "packed", "offset"):
+        if getattr(settings, name):
+            raise UsageError(f"cannot use both `{name}` and the ROS bag {inputs[0]}", f"drop `{name}`")
+    if len(inputs) > 1:
+        raise UsageError(
+            f"a ROS bag must be the only input, got {join_names(inputs)}",
+            "name both topics of one bag: 'bag:FILE?left=/TOPIC&right=/TOPIC'",
+        )
+    from pamcli.batch.frames import pair_messages
+
+    return pair_messages(inputs[0], start=settings.start, every=settings.every, count=settings.count)
 
 
 def _find_frames(settings: Any, inputs: list[str], packed: str | None) -> Pairing:

@@ -14,12 +14,20 @@ import numpy as np
 
 from pamcli.batch import LOG
 from pamcli.batch.colors import Range, color, colored_frames, disparities
-from pamcli.batch.depth import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, rectified_calibration
+from pamcli.batch.depth import (
+    DEPTH,
+    DEPTH_ERROR,
+    POINT_CLOUD,
+    InMetres,
+    rectified_calibration,
+    stated_calibration,
+)
 from pamcli.batch.jobs import Job
 from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness
 from pamcli.batch.work import Found, Work
-from pamcli.errors import UsageError
+from pamcli.calibration.rectified import Calibration
+from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, IMAGE_OUTPUT_SUFFIXES
@@ -102,8 +110,10 @@ class _Matching(Work):
     def __init__(self, settings: MatchSettings, batch: Batch) -> None:
         super().__init__(settings)
         self.gpus = settings.device != "cpu"
-        calibration = rectified_calibration(settings) if settings.calibration or settings.focal else None
-        self.metric = None if calibration is None else InMetres(calibration, settings)
+        given = settings.calibration or settings.focal
+        self.given = rectified_calibration(settings) if given else None
+        """The calibration of all pairs; None: each pair may state its own."""
+        self.metric = InMetres(settings)
         self.steadiness = Steadiness() if settings.steady else None
         self.index: Path | None = None
         """Index of the pages of a batch."""
@@ -132,6 +142,10 @@ class _Matching(Work):
         }
         self.extras = {*filter(wanted.get, wanted)}
         """What the network has to find besides the disparity."""
+
+    def calibration_of(self, pair: StereoPair) -> Calibration | None:
+        """Return the calibration that was given, else the one that the pair states."""
+        return self.given or stated_calibration(pair, self.settings)
 
     def load_network(self) -> StereoMatcher:
         return load_matcher(self.settings, self.max_memory)[0]
@@ -179,8 +193,14 @@ class _Matching(Work):
             )
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        if self.metric is not None:
-            self.metric.check(pair.width, pair.height)
+        calibration = self.calibration_of(pair)
+        if calibration is not None:
+            self.metric.check(calibration, pair.width, pair.height)
+        elif name in (DEPTH.name, DEPTH_ERROR.name, POINT_CLOUD.name):
+            raise InputError(
+                f"{pair.title} does not state its calibration",
+                "give `calibration`, or `focal` and `baseline`",
+            )
         if name == COLOR_MAP.name:
             check_encodable(
                 place.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(place)
@@ -200,10 +220,10 @@ class _Matching(Work):
             assert found.right_disparity is not None
             return encode_disparity(found.right_disparity, suffix)
         disparity = self._shown(found)
+        calibration = self.calibration_of(pair)
         if name == PAGE.name:
             from pamcli.viewing.page import render_page
 
-            calibration = self.metric.calibration if self.metric else None
             picture, confidence = pair.left.pixels, found.confidence
             return Encoded(
                 render_page(pair.title, picture, disparity, confidence=confidence, calibration=calibration)
@@ -218,8 +238,8 @@ class _Matching(Work):
                 return color(disparity, self.settings.range, place, warn=True)
             colors = Range([disparity]).settled(pair.title, LOG.debug if self.many else LOG.info)
             return color(disparity, colors, place, warn=False)
-        assert self.metric is not None
-        return self.metric.encode(name, suffix, disparity, pair.left.pixels)
+        assert calibration is not None
+        return self.metric.encode(name, suffix, disparity, pair.left.pixels, calibration)
 
     def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
         if name != COLOR_MAP.name:

@@ -75,7 +75,14 @@ def rectify_files(settings: RectifySettings) -> Batch:
     batch.with_work(work)
     if not settings.uncalibrated:
         how = {"fisheye": settings.fisheye, "extrinsics": settings.extrinsics}
-        work.reading = read_description(settings, **how)  # type: ignore[arg-type]
+        recording = batch.recording if not work.files else None
+        if recording is not None and recording.states_rectified:
+            raise InputError(
+                f"the images of {recording.name} are rectified already",
+                "give them to `pam disparity` as they are, or state rectified=no in 'bag:FILE?rectified=no'",
+            )
+        work.reading = read_description(settings, **how, recording=batch.recording)  # type: ignore[arg-type]
+        work.files = work.files or [batch.recording.place]  # type: ignore[union-attr]
         work.find_rig(batch)
     if settings.uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
         work.frames = batch.pairing.pairs.spread(LOOKED_AT)
@@ -104,6 +111,10 @@ class _Rectified:
 
 class _Rectifying(Work):
     cores = 1
+
+    @property
+    def rectifies(self) -> bool:
+        return False
 
     def __init__(self, settings: RectifySettings, many: bool, place: Path | None) -> None:
         """place: of the calibration, if it was given."""

@@ -25,8 +25,11 @@ from pamcli.files.outputs import (
 )
 from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
 from pamcli.files.paths import quote
-from pamcli.files.suffixes import VIDEO_SUFFIXES
+from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
 from pamcli.settings.options import Place
+
+ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES)
+"""Suffixes of results that are one file for all pairs of a batch."""
 
 
 class Batch:
@@ -73,6 +76,8 @@ class Batch:
         if not named:
             _check_last_input(settings, next(iter(texts)), 1 if found or settings.packed else 2)
         self.pairing, self.packed = (found(), None) if found is not None else find_pairs(settings)
+        self.recording = getattr(self.pairing and self.pairing.pairs, "recording", None)
+        """The ROS bag that pairs come from; None: files."""
         self.many = self.pairing is None or self.pairing.batch
         """Whether a pair that fails fails alone."""
         if settings.engine == "ray" and not self.many:
@@ -88,7 +93,7 @@ class Batch:
         self.returned: dict[str, Path] = {}
         handed: list[OutputKind] = []
         for kind, text in texts.items():
-            if os.path.splitext(text or "")[1].lower() in VIDEO_SUFFIXES and not self.videos:
+            if os.path.splitext(text or "")[1].lower() in ASSEMBLED and not self.videos:
                 from pamcli.batch.video_results import frame_template, video_places
 
                 self.videos = video_places(texts, self.pairing, format_name)
@@ -103,6 +108,7 @@ class Batch:
                 texts[kind] = None
         self.names = plan_outputs(texts, batch=self.many, format_name=format_name)
         self.read: list[Place] = [*filter(None, (*read, settings.pairs))]
+        self.read += [self.recording.place] if self.recording else []
         self.whole_videos: frozenset[str] = frozenset()
         """The videos that stay as they are: they exist, and no frames wait to replace them."""
         if self.pairing is None:
@@ -138,6 +144,7 @@ class Batch:
     def with_work(self, work: Work) -> Self:
         """Say what is done with each pair."""
         self.work, work.packed, work.videos = work, self.packed, self.videos
+        work.recording = self.recording
         return self
 
     def share(self, items: Iterable[Any]) -> Iterator[Any]:

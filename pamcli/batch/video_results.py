@@ -21,11 +21,18 @@ from pamcli.files.outputs import OutputKind, is_folder_name
 from pamcli.files.pairing import Pairing, PairPaths, is_template
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.files.safe_reading import open_source
-from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, VIDEO_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
-from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
+from pamcli.files.suffixes import (
+    BAG_OUTPUT_SUFFIXES,
+    IMAGE_OUTPUT_SUFFIXES,
+    VIDEO_OUTPUT_SUFFIXES,
+    VIDEO_SUFFIXES,
+)
+from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, read_disparity
 from pamcli.imaging.png import read_png
 from pamcli.imaging.video_writing import write_video
 from pamcli.imaging.videos import DISPARITY_SCALE, Video, import_pyav
+from pamcli.recordings.bags import rosbags
+from pamcli.recordings.writing import write_disparities
 
 STORED = ".png"
 """How a frame waits: lossless, with 8 or 16 bits."""
@@ -45,12 +52,19 @@ def video_places(
     main = next(iter(options))
     for kind, text in options.items():
         path = Path(text or "")
-        named_so = path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes
+        is_bag = path.suffix.lower() in BAG_OUTPUT_SUFFIXES
+        named_so = is_bag or (path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes)
         if text is None or not named_so or is_template(text) or is_folder_name(text, True):
             continue
         if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
             raise UsageError(f"{kind.option} {quote(text)} is a video, and a list of pairs is none")
         if not pairing.batch:
+            continue
+        if is_bag:
+            if kind.name != "disparity":
+                raise UsageError(f"{kind.option} {quote(text)}: a ROS bag holds disparity maps: `output`")
+            rosbags("highlevel")
+            places[kind.name] = path
             continue
         if path.suffix.lower() not in VIDEO_OUTPUT_SUFFIXES:
             raise UsageError(
@@ -62,14 +76,15 @@ def video_places(
         if format_name is not None and kind.suffixes == main.suffixes:
             raise UsageError(f"`format` is about files in a folder, and {quote(text)} is a video")
         places[kind.name] = path
-    if places:
+    if any(path.suffix.lower() not in BAG_OUTPUT_SUFFIXES for path in places.values()):
         import_pyav()
     return places
 
 
 def frame_template(video: Path) -> str:
     """Return the template of the files that the frames of a video wait in."""
-    return f"{frames_folder(video)}/{{}}{STORED}"
+    stored = ".npy" if video.suffix.lower() in BAG_OUTPUT_SUFFIXES else STORED
+    return f"{frames_folder(video)}/{{}}{stored}"
 
 
 def frames_folder(video: Path) -> Path:
@@ -87,6 +102,8 @@ class Clock:
     """Seconds."""
     rate: Fraction
     """Frames a second."""
+    begin: int = 0
+    """Time of the first frame of a recording, ns since 1970."""
 
 
 def clock_of(pairing: Pairing) -> Clock:
@@ -97,6 +114,12 @@ def clock_of(pairing: Pairing) -> Clock:
     pairs = pairing.pairs
     if not isinstance(pairs, FramePairs):
         return Clock(range(len(pairs)), Fraction(1, PICTURES_A_SECOND), Fraction(PICTURES_A_SECOND))
+    if pairs.recording is not None:
+        places = np.searchsorted(pairs.recording.numbers[:, 0], pairs.numbers[:, 0])
+        stamps = pairs.recording.stamps[places]
+        gap = int(np.median(np.diff(stamps))) if len(stamps) > 1 else 10**9 // PICTURES_A_SECOND
+        rate = Fraction(10**9, max(gap, 1)).limit_denominator(1001)
+        return Clock(stamps - stamps[0], Fraction(1, 10**9), rate, int(stamps[0]))
     video = Video(pairs.left)
     stamps, unit = video.stamps[pairs.numbers[:, 0]], Fraction(video.stream.time_base)
     step = int(np.median(np.diff(stamps))) * unit if len(stamps) > 1 else Fraction(1, PICTURES_A_SECOND)
@@ -139,6 +162,18 @@ def put_together(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clo
     count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=notes_of(kind))
     if missing := len(clock.stamps) - count:
         LOG.warning(f"{quote(video)} is without {pluralize(missing, 'frame')} that failed")
+
+
+def _write_bag(batch: Any, path: Path, frames: StoredFrames) -> None:
+    """Write the disparity maps that wait in files as a bag. Raises OutputError."""
+    calibration = batch.work.calibration_of(batch.work.read(next(batch.jobs())))
+    focal_length, baseline = (calibration.focal_length, calibration.baseline) if calibration else (0.0, 0.0)
+    maps = (
+        (frames.clock.begin + int(seconds * 10**9), read_disparity(place, max_pixels=None))
+        for seconds, place in frames.places
+        if place.exists()
+    )
+    write_disparities(path, maps, focal_length, baseline)
 
 
 def notes_of(kind: str) -> dict[str, str]:
@@ -206,7 +241,10 @@ def make_videos(batch: Any, unwritten: bool) -> list[Path]:
     for name, video in batch.videos.items():
         if name in batch.whole_videos or not any(path.exists() for _, path in stored[name].places):
             continue  # it was there, or all failed
-        put_together(video, batch.work.for_video(name, stored[name]), clock, name)
+        if video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
+            _write_bag(batch, video, stored[name])
+        else:
+            put_together(video, batch.work.for_video(name, stored[name]), clock, name)
         made.append(video)
     for name, frames in stored.items():
         remove_frames(batch.videos[name], (path for _, path in frames.places))

@@ -70,6 +70,14 @@ class Work:
     """Cores of each worker of a cluster, where no number is asked for."""
     gpus = False
     """Whether workers of a cluster may have GPUs."""
+    recording: Any = None
+    """The `Recording` that pairs come from; None: files."""
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether images of a recording are rectified by its `camera_info`, unless they are already."""
+        return not (getattr(self.settings, "calibration", None) or getattr(self.settings, "focal", None))
+
     stretches = False
     """Whether 16-bit images of low contrast are stretched first."""
     _stretched = False
@@ -180,6 +188,11 @@ class Work:
         """Read a pair of frames. Raises InputError."""
         assert pair.frames is not None
         max_pixels = self.settings.max_pixels
+        if self.recording is not None:
+            recorded: StereoPair = self.recording.read(
+                pair.frames, max_pixels=max_pixels, rectify=self.rectifies
+            )
+            return recorded
         left = self._videos[pair.left].frame(pair.frames[0], max_pixels=max_pixels)
         if pair.right is None:
             return split_packed(left, self.packed or "lr", str(pair))

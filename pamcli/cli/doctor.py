@@ -9,6 +9,7 @@ import typer
 from pamcli import __version__
 from pamcli.cli.console import JSON, Console, as_options
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
+from pamcli.files.suffixes import is_recording
 from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
 from pamcli.settings.shared import EXTRINSICS, FISHEYE, CalibrationFiles, Extrinsics, Limit
@@ -34,14 +35,19 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inputs and len(self.inputs) != 2:
+        if self.inputs and len(self.inputs) != 2 and not self.recorded:
             count = "1 picture is" if len(self.inputs) == 1 else f"{len(self.inputs)} pictures are"
             raise UsageError(f"{count} given, not a left and a right one")
         if (given := self.set_options(without=("inputs", "max_pixels"))) and not self.inputs:
             hint = "pam doctor LEFT RIGHT --calibration FILE"
             raise UsageError(f"{given[0]} is about a pair of pictures, and none is given", hint)
-        if given and not self.calibration:
+        if given and not self.calibration and not self.recorded:
             raise UsageError(f"{given[0]} takes a calibration", "--calibration FILE")
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the pair is the first one of a ROS bag."""
+        return bool(self.inputs) and len(self.inputs or ()) == 1 and is_recording((self.inputs or [""])[0])
 
 
 def command(
@@ -81,13 +87,23 @@ def _examine(asked: Pair, console: Console) -> None:
     from pamcli.calibration.files import naming
     from pamcli.imaging.stereo_pair import read_pair
 
-    left, right = map(Path, asked.inputs or ())
     known = [KnownLength(*each) for each in asked.known_length or ()]
-    files, reading = asked.calibration_files, None
+    files, reading, recording = asked.calibration_files, None, None
+    if asked.recorded:
+        from pamcli.recordings.bags import Recording
+
+        recording = Recording((asked.inputs or [""])[0], 1)
+        files = files or ([recording.place] if recording.described else [])
     if files:
-        reading = read_description(asked, fisheye=asked.fisheye, extrinsics=asked.extrinsics)
-    differs = reading is not None and reading[0].differs
-    pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=not differs).stretch_contrast()
+        how = {"fisheye": asked.fisheye, "extrinsics": asked.extrinsics}
+        reading = read_description(asked, **how, recording=recording)  # type: ignore[arg-type]
+    if recording is not None:
+        first = recording.numbers[0].tolist()
+        pictures = recording.read(first, max_pixels=asked.max_pixels, rectify=False).stretch_contrast()
+    else:
+        left, right = map(Path, asked.inputs or ())
+        same_size = reading is None or not reading[0].differs
+        pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=same_size).stretch_contrast()
     views = pictures.left.pixels, pictures.right.pixels
     with naming(named(files)):
         findings = examine_reading(*views, *reading, known) if reading else examine(*views, None, known)

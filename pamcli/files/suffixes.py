@@ -24,6 +24,10 @@ IMAGE_SUFFIXES = (
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv")
 
+BAG_PREFIX = "bag:"
+BAG_SUFFIXES = (".bag", ".mcap", ".db3")
+BAG_OUTPUT_SUFFIXES = (".bag", ".mcap")  # of ROS 1 and of ROS 2
+
 VIDEO_OUTPUT_SUFFIXES = (".mkv", ".mp4")  # videos that are written: lossless, and for people to watch
 
 IMAGE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
@@ -33,3 +37,8 @@ DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
 CONFIDENCE_SUFFIXES = (".tif", ".tiff", ".npy", ".pfm", ".png")
 
 DEPTH_SUFFIXES = (".tif", ".tiff", ".npy", ".png")
+
+
+def is_recording(text: str) -> bool:
+    """Return whether an input names a ROS bag: `bag:FILE?left=...`, or a file by its suffix."""
+    return text.startswith(BAG_PREFIX) or text.lower().endswith(BAG_SUFFIXES)

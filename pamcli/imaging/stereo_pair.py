@@ -1,8 +1,10 @@
 """Read both views of a rectified pair from two images or a packed one, and pack two views into one."""
 
 import io
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,8 @@ class StereoPair:
     same_size: bool = True
     """False if a calibration permits views of two sizes."""
     levels: Levels = ALL_LEVELS
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the `Calibration` that the source states for these views; empty if it states none."""
 
     def __post_init__(self) -> None:
         left, right = self.left.pixels.shape, self.right.pixels.shape

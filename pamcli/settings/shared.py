@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.files.suffixes import PackedLayout
+from pamcli.files.suffixes import PackedLayout, is_recording
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.settings import parsing
 from pamcli.settings.options import Place, Settings, argument, flag, option, result
@@ -75,8 +75,8 @@ class Pairs(Limit):
     conflicts: ClassVar = [("pairs", "inputs"), ("pairs", "packed")]
     inputs: Sequence[Place] | None = argument(
         "Two images; two folders with files of equal names; two templates, in which {} stands for the same "
-        "text; or two videos. With --packed: images, folders or a video that hold both views, or - for "
-        "stdin.",
+        "text; two videos; or a ROS bag. With --packed: images, folders or a video that hold both views, or "
+        "- for stdin.",
         metavar="LEFT RIGHT",
         show_default=False,
     )
@@ -115,6 +115,16 @@ class Pairs(Limit):
         check=check_shard,
     )
     skip_unpaired: bool = flag("Ignore images that have no partner, with a warning.")
+
+    @property
+    def may_state_calibration(self) -> bool:
+        """Whether the inputs may state their calibration: those of a ROS bag do."""
+        return any(is_recording(str(each)) for each in self.inputs or ())
+
+    def is_set(self, keyword: str) -> bool:
+        """Whether an option differs from its default; a calibration that inputs may state counts as set."""
+        is_stated = keyword == "calibration" and not getattr(self, "uncalibrated", False)
+        return super().is_set(keyword) or (is_stated and self.may_state_calibration)
 
 
 class RectifiedPairs(Pairs):

@@ -1,0 +1,92 @@
+"""Write disparity maps as stereo_msgs/DisparityImage into a bag of ROS 1 (`.bag`) or ROS 2 (`.mcap`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.files.atomic import replace_atomically
+from pamcli.recordings.bags import rosbags
+
+TOPIC, KIND = "/disparity", "stereo_msgs/msg/DisparityImage"
+FRAME = "left_camera"
+
+
+def write_disparities(
+    path: Path, maps: Iterable[tuple[int, NDArray[np.float32]]], focal_length: float, baseline: float
+) -> None:
+    """Write disparity maps as a bag, whole or not at all.
+
+    Unknown pixels are one pixel below `min_disparity`, which ROS reads as invalid.
+
+    Args:
+        path: File to write; `.bag` is a bag of ROS 1, `.mcap` one of ROS 2.
+        maps: Time (ns, ascending) and disparity (H, W) of each left image, px, NaN = unknown.
+        focal_length: Focal length of the rectified images, px; 0 = not known.
+        baseline: Distance of the cameras, m; 0 = not known.
+
+    Raises:
+        OutputError: If the file cannot be written.
+    """
+    is_first, typesys = path.suffix.lower() == ".bag", rosbags("typesys")
+    store = typesys.get_typestore(typesys.Stores.ROS1_NOETIC if is_first else typesys.Stores.ROS2_HUMBLE)
+    with (
+        replace_atomically(path) as temporary,
+        TemporaryDirectory(dir=temporary.parent, prefix=".pam-") as folder,
+    ):
+        if is_first:
+            writer = rosbags("rosbag1").Writer(temporary)
+        else:  # a folder, whose file alone is a bag as well
+            module = rosbags("rosbag2")
+            writer = module.Writer(Path(folder, "bag"), version=9, storage_plugin=module.StoragePlugin.MCAP)
+        writer.open()
+        with closing(writer):
+            connection = writer.add_connection(TOPIC, KIND, typestore=store)
+            for time, disparity in maps:
+                message = _message(store.types, is_first, time, disparity, focal_length, baseline)
+                data = (store.serialize_ros1 if is_first else store.serialize_cdr)(message, KIND)
+                writer.write(connection, time, data)
+        if not is_first:
+            next(Path(folder, "bag").glob("*.mcap")).rename(temporary)
+
+
+def _message(
+    types: Any,
+    is_first: bool,
+    time: int,
+    disparity: NDArray[np.float32],
+    focal_length: float,
+    baseline: float,
+) -> Any:
+    known = np.isfinite(disparity)
+    least, largest = (disparity[known].min(), disparity[known].max()) if known.any() else (0.0, 0.0)
+    samples = np.where(known, disparity, np.float32(least) - 1).astype("<f4")
+    height, width = disparity.shape
+    stamp = types["builtin_interfaces/msg/Time"](time // 10**9, time % 10**9)
+    order = {"seq": 0} if is_first else {}
+    header = types["std_msgs/msg/Header"](stamp=stamp, frame_id=FRAME, **order)
+    image = types["sensor_msgs/msg/Image"](
+        header=header,
+        height=height,
+        width=width,
+        encoding="32FC1",
+        is_bigendian=0,
+        step=4 * width,
+        data=samples.view(np.uint8).ravel(),
+    )
+    return types[KIND](
+        header=header,
+        image=image,
+        f=focal_length,
+        **{"T" if is_first else "t": baseline},
+        valid_window=types["sensor_msgs/msg/RegionOfInterest"](0, 0, height, width, False),
+        min_disparity=float(least),
+        max_disparity=float(largest),
+        delta_d=1 / 16,
+    )

@@ -1,0 +1,123 @@
+"""ROS bags in place of pairs: every command, metres, and disparity maps as bags."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+
+pytest.importorskip("rosbags", reason="rosbags is not installed (pip install 'pamcli[ros]')")
+
+from bag_files import BEGIN, STEP, ideal_infos, picture, write_bag
+
+from pamcli.imaging.disparity_files import read_disparity
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+
+@pytest.fixture
+def bags(pair: Path) -> Path:
+    """drive.bag, drive.mcap and the folder drive: the pair three times, 100 px and 0.2 m; d.npy of files."""
+    views = [np.asarray(Image.open(f"{side}.png")) for side in ("left", "right")]
+    infos = ideal_infos((96, 64), 100, 0.2)
+    topics: dict[str, Any] = {}
+    for side, view, info in zip(("left", "right"), views, infos, strict=True):
+        topics |= {f"/cam/{side}/image_raw": [picture(view)] * 3, f"/cam/{side}/camera_info": [info]}
+    for name in ("drive.bag", "drive.mcap", "drive.db3"):
+        write_bag(Path(name), topics)
+    options = ["--focal", "100", "--baseline", "0.2", "--depth", "d.tif", "-o", "d.npy"]
+    assert pam("disparity", "left.png", "right.png", *options).code == 0
+    return pair
+
+
+@pytest.mark.parametrize("name", ["drive.bag", "bag:drive.bag", "drive.mcap", "bag:drive"])
+def test_a_bag_becomes_metres_in_one_command(name: str, bags: Path) -> None:
+    run = pam("disparity", name, "--depth", "out/", "--count", "2")
+    assert (run.code, run.lines) == (0, ["out/000000_depth.tif", "out/000001_depth.tif"])
+    for file in names("out"):
+        assert Path("out", file).read_bytes() == Path("d.tif").read_bytes()
+
+
+def test_every_command_takes_bags(bags: Path) -> None:
+    run = pam("superres", "drive.bag", "--scale", "2", "-o", "large/", "--count", "1")
+    assert run.lines == ["large/000000_left.png", "large/000000_right.png"]
+    refuse(pam("rectify", "bag:drive.bag?rectified=yes", "-o", "no/"), 3, "rectified already")
+    assert pam("rectify", "drive.bag", "-o", "straight/", "--start", "1").code == 0
+    assert names("straight") == [
+        *(f"00000{number}_{side}.png" for number in (1, 2) for side in ("left", "right")),
+        "calibration.yaml",
+    ]
+    shown = pam("calibration", "show", "straight/calibration.yaml", "--json").records[0]
+    assert shown["rectified"]["baseline_m"] == pytest.approx(0.2)
+    findings = pam("doctor", "drive.bag", "--json")
+    assert json.loads(findings.stdout)["findings"]
+    refuse(
+        pam("calibration", "make", "drive.bag", "--board", "9x6", "--square", "25mm", "-o", "x.yaml"),
+        3,
+        "board",
+    )
+    jsonl = pam("disparity", "drive.bag", "-o", "maps/", "--every", "2", "--jsonl").records
+    assert [each["frame"] for each in jsonl if "frame" in each] == [0, 2]
+
+
+def test_a_calibration_of_the_user_replaces_that_of_the_bag(bags: Path) -> None:
+    assert pam("disparity", "drive.bag", "--depth", "far/", "--baseline", "0.4", "--count", "1").code == 0
+    far, near = read_disparity(Path("far/000000_depth.tif")), read_disparity(Path("d.tif"))
+    np.testing.assert_allclose(far, 2 * near, rtol=1e-5)
+    options = ["--focal", "50", "--baseline", "0.4", "--count", "1"]
+    assert pam("disparity", "drive.bag", "--depth", "same/", *options).code == 0
+    np.testing.assert_allclose(read_disparity(Path("same/000000_depth.tif")), near, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["out.bag", "out.mcap"])
+def test_disparity_maps_as_a_bag(name: str, bags: Path) -> None:
+    run = pam("disparity", "drive.bag", "-o", name, "--unknown", "occluded")
+    assert (run.code, run.lines) == (0, [name]), run.stderr
+    assert pam("disparity", "left.png", "right.png", "-o", "known.npy", "--unknown", "occluded").code == 0
+    expected = np.load("known.npy")
+    reader = importlib.import_module("rosbags.highlevel").AnyReader([Path(name)])
+    with reader:
+        found = [(time, reader.deserialize(data, each.msgtype)) for each, time, data in reader.messages()]
+        assert [each.msgtype for each in reader.connections] == ["stereo_msgs/msg/DisparityImage"]
+    assert [time for time, _ in found] == [BEGIN + number * STEP for number in range(3)]
+    for time, message in found:
+        assert message.header.stamp.sec * 10**9 + message.header.stamp.nanosec == time
+        values = message.image.data.view("<f4").reshape(64, 96)
+        np.testing.assert_array_equal(values[np.isfinite(expected)], expected[np.isfinite(expected)])
+        assert (values[np.isnan(expected)] < message.min_disparity).all()
+        baseline = message.T if name == "out.bag" else message.t
+        assert (message.f, baseline) == pytest.approx((100, 0.2))
+    assert [each for each in names(".") if "out" in each] == [name]
+
+
+def test_what_does_not_go_together_is_refused_before_any_work(bags: Path) -> None:
+    with unchanged():
+        refuse(pam("disparity", "drive.bag", "right.png", "-o", "x/"), 2, "only input", "bag:FILE")
+        refuse(pam("disparity", "drive.bag", "-o", "drive.bag", "--overwrite"), 2, "overwrite an input")
+        refuse(pam("disparity", "drive.bag", "--depth", "x.bag"), 2, "disparity maps")
+        refuse(pam("disparity", "drive.bag", "-o", "x/", "--packed", "lr"), 2, "--packed", "drop")
+        refuse(pam("disparity", "drive.bag", "-o", "x/", "--start", "9"), 2, "ends with frame 2")
+        refuse(pam("disparity", "nothing.bag", "-o", "x/"), 3, "no such file: nothing.bag")
+    Path("text.bag").write_text("this is not a bag")
+    refuse(pam("disparity", "text.bag", "-o", "x/"), 3, "text.bag cannot be read as a ROS bag")
+
+
+def test_depth_needs_a_camera_info(bags: Path) -> None:
+    views = [np.asarray(Image.open(f"{side}.png")) for side in ("left", "right")]
+    write_bag(
+        Path("bare.bag"), {f"/{s}/image": [picture(v)] for s, v in zip(("left", "right"), views, strict=True)}
+    )
+    assert pam("disparity", "bare.bag", "-o", "maps/").code == 0
+    run = pam("disparity", "bare.bag", "--depth", "depth/")
+    assert run.code == 6
+    assert "does not state its calibration" in run.stderr
+    assert "--calibration" in run.stderr
+    refuse(
+        pam("rectify", "bare.bag", "-o", "x/"), 3, "bare.bag has no calibrated camera_info", "--calibration"
+    )
