@@ -89,7 +89,7 @@ def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -
     index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.target
     if index is None:
         raise DamagedError("some pairs cannot be read", "`skip_damaged` finishes without them")
-    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store, "split": index.split}
+    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.layout, "split": index.split}
     counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
     missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
     lines = [f"{name}: {source}: {_amount(**each)}" for source, each in index.sources().items()]

@@ -40,7 +40,7 @@ class ImageLocation:
         """Decode the image. Raises InputError if it is missing, damaged, truncated or not an image."""
         if self.member is None:
             return read_image(self.path)
-        archive = _opened(self.path)
+        archive = _open_archive(self.path)
         with report_damage(str(self)), archive.open(self.member) as stream:
             # Reading no more than the declared size limits memory; the last read verifies the checksum.
             data = stream.read(archive.getinfo(self.member).file_size)
@@ -53,7 +53,7 @@ class ImageLocation:
             with open_source(self.path, str(self)) as file:
                 head = file.read(24)
         else:
-            with report_damage(str(self)), _opened(self.path).open(self.member) as stream:
+            with report_damage(str(self)), _open_archive(self.path).open(self.member) as stream:
                 head = stream.read(24)
         if head.startswith(png.SIGNATURE) and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
@@ -85,8 +85,8 @@ def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list
     if place.is_file() and place.suffix.lower() == ".zip":
         return sorted(_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
     if not place.is_dir():
-        what = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
-        raise InputError(f"{quote(place)} {what}", "give the folder or the archives with the pictures")
+        reason = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
+        raise InputError(f"{quote(place)} {reason}", "pass the folder or the archives with the images")
     found, others = [], []
     for below, folder, names in walk_folders(place):
         parts = tuple(filter(None, below.split("/")))
@@ -99,7 +99,7 @@ def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list
             elif suffix in _OTHER_ARCHIVES:
                 others.append(folder / name)
     if others and not found:
-        raise UsageError(f"{quote(others[0])} is an archive of a kind that is not read here", "unpack it")
+        raise UsageError(f"{quote(others[0])} is an archive in an unsupported format", "unpack it")
     return sorted(found, key=lambda found: (found.folders, found.name))
 
 
@@ -115,47 +115,46 @@ def list_members(path: Path) -> list[zipfile.ZipInfo]:
     """Return the files in a zip archive without unpacking them.
 
     Raises InputError if the archive is damaged or encrypted, has absolute or parent paths, links or
-    overlapping
-    members, or a member that unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO` (a zip bomb).
+    overlapping members, or a member that unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO` (a zip
+    bomb).
     """
-    infos = _opened(path).infolist()
-    harms = [*filter(None, map(_harm, infos))]
-    if not harms and any(info.flag_bits & _ENCRYPTED for info in infos):
+    infos = _open_archive(path).infolist()
+    dangers = [*filter(None, map(_find_danger, infos))]
+    if not dangers and any(info.flag_bits & _ENCRYPTED for info in infos):
         raise InputError(f"{quote(path)} is encrypted", "unpack it with its password first")
     if sum(info.compress_size for info in infos) > path.stat().st_size:
-        harms.append("its members overlap")
-    if harms:
-        hint = "archives of pictures have nothing of the kind"
-        raise InputError(f"{quote(path)} is refused: {harms[0]}", hint)
+        dangers.append("its members overlap")
+    if dangers:
+        raise InputError(f"{quote(path)} is unsafe: {dangers[0]}", "pack the images again, or unpack them")
     return [info for info in infos if not info.is_dir()]
 
 
-def _harm(info: zipfile.ZipInfo) -> str | None:
+def _find_danger(info: zipfile.ZipInfo) -> str | None:
     """Return why a member is unsafe, or None if it is safe."""
     name, parts = quote(info.filename), info.filename.replace("\\", "/").split("/")
     if parts[0] == "" or re.match(r"[A-Za-z]:", info.filename):
-        return f"the path of {name} in it is absolute"
+        return f"member {name} has an absolute path"
     if ".." in parts:
-        return f"the path of {name} in it leads out of it"
+        return f"the path of member {name} leads out of the archive"
     if stat.S_ISLNK(info.external_attr >> 16):
-        return f"{name} in it is a link"
+        return f"member {name} is a link"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return f"{name} in it is packed by method {info.compress_type}, not by deflation"
+        return f"member {name} uses compression method {info.compress_type} instead of deflate"
     if info.file_size > LARGEST_MEMBER:
-        return f"{name} in it unpacks to {info.file_size:,} bytes"
+        return f"member {name} unpacks to {info.file_size:,} bytes"
     if info.file_size > max(_SMALL, LARGEST_RATIO * info.compress_size):
-        return f"{name} in it unpacks to {info.file_size / max(info.compress_size, 1):,.0f} times its size"
+        return f"member {name} unpacks to {info.file_size / max(info.compress_size, 1):,.0f} times its size"
     return None
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
+def _open_archive(path: Path) -> zipfile.ZipFile:
     with open_source(path, quote(path)):  # reports missing and unreadable files clearly
         state = path.stat()
-    return _kept_open(path, state.st_mtime_ns, state.st_size)
+    return _open_unchanged(path, state.st_mtime_ns, state.st_size)
 
 
 @functools.lru_cache(maxsize=16)
-def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
-    """Return a cached archive, as reading its directory again for each image would dominate the run time."""
+def _open_unchanged(path: Path, changed: int, size: int) -> zipfile.ZipFile:
+    """Cache archives, as reading the directory again for each image would dominate the run time."""
     with report_damage(quote(path)):
         return zipfile.ZipFile(path)

@@ -1,7 +1,6 @@
 """Find the left and right images of pairs in folders and archives."""
 
 import fnmatch
-import logging
 import os
 import re
 from collections import Counter
@@ -13,8 +12,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import join_names, natural_key, pluralize, quote
 from pamcli.files.safe_reading import read_text
 from pamcli.flickr1024.archives import FoundImage, ImageLocation, find_images
-
-LOG = logging.getLogger("pamcli")
+from pamcli.flickr1024.resumable import LOG
 
 SPLITS = ("train", "validation", "test")
 
@@ -81,23 +79,23 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
         both = [each for each in (views[side].get(name), found) if each is not None]
         unpacked = [each for each in both if each.location.member is None]
         if len(both) > 1 and len(unpacked) != 1:
-            said = f"two pictures are both called {quote(name)}: {both[0].location} and {both[1].location}"
-            raise InputError(said, "give the folder or the archive that is meant")
+            reason = f"two images have the name {quote(name)}: {both[0].location} and {both[1].location}"
+            raise InputError(reason, "pass only the folder or archive to use")
         views[side][name] = (unpacked or both)[0]
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural_key)
-    unpaired = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
-    unpaired += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
+    unpaired = [f"{lefts[name].location} has no right image" for name in lefts.keys() - rights.keys()]
+    unpaired += [f"{rights[name].location} has no left image" for name in rights.keys() - lefts.keys()]
     counts = {name: len(found) for name, found in others.items() if found}
     if not names and not unpaired:
         if counts:
-            there = join_names([f"{count} of {name}" for name, count in counts.items()])
-            hint = f"`split` {next(iter(counts))} takes those"
-            raise InputError(f"{quote(place)} holds no pair of the split {split}, but {there}", hint)
+            present = join_names([f"{count} of {name}" for name, count in counts.items()])
+            hint = f"use `split` {next(iter(counts))}"
+            raise InputError(f"{quote(place)} contains no pair of the split {split}, but {present}", hint)
         raise InputError(
-            f"{quote(place)} holds no pair of pictures",
-            "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in "
-            "one; for other layouts give NAME:PATH, as in pairs:mine",
+            f"{quote(place)} contains no image pair",
+            "expected NAME_L.png and NAME_R.png, in one folder or zip archive, or in Train, Validation and "
+            "Test; for other layouts pass NAME:PATH, as in pairs:mine",
         )
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
     return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural_key)), counts)
@@ -110,17 +108,16 @@ def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tu
     without a counterpart, unless `skip_unpaired` is set, and as `filter_by_name` does.
     """
     if found.unpaired and not skip_unpaired:
-        hint = "add what is missing, or go on without them: `skip_unpaired`"
+        hint = "add the missing images, or leave these out with `skip_unpaired`"
         raise UsageError(join_names(found.unpaired, "; "), hint)
     for line in found.unpaired:
         LOG.warning("%s and is left out", line)
     if others := [f"{pluralize(count, 'pair')} of {name}" for name, count in found.other_splits.items()]:
-        several = sum(found.other_splits.values()) > 1
-        LOG.info(f"left as {'they are' if several else 'it is'}: {join_names(others)} (`split`)")
+        LOG.info(f"not included: {join_names(others)} (`split`)")
     if names is None:
         return found.pairs
     pairs = filter_by_name(found.pairs, read_text(names).splitlines(), str(names))
-    LOG.info(f"{len(pairs)} of {len(found.pairs)} pairs are in {quote(names)}")
+    LOG.info(f"{quote(names)} selects {len(pairs)} of {len(found.pairs)} pairs")
     return pairs
 
 
@@ -144,9 +141,9 @@ def filter_by_name(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tu
             taken.append(pair)
     if unused := [line for line in wanted if line not in used]:
         raise UsageError(
-            f"{len(unused)} lines of {quote(file)} name no pair: {join_names(unused)}",
-            f"pairs are called as in {join_names([str(pair) for pair in pairs[:2]])}" if pairs else None,
+            f"{len(unused)} lines of {quote(file)} match no pair: {join_names(unused)}",
+            f"pairs have names such as {join_names([str(pair) for pair in pairs[:2]])}" if pairs else None,
         )
     if not taken:
-        raise UsageError(f"{quote(file)} names no pair", "a name a line")
+        raise UsageError(f"{quote(file)} lists no pair", "write one name per line")
     return tuple(taken)

@@ -141,14 +141,14 @@ class RectifiedPair:
 
 
 def rectify_stereogram(
-    picture: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
+    image: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
 ) -> RectifiedPair:
     """Split a stereogram, order and rectify its views, then shift and crop them.
 
     The result is deterministic.
 
     Args:
-        picture: Stereogram with its views side by side, (H, W, 3), uint8 or uint16.
+        image: Stereogram with its views side by side, (H, W, 3), uint8 or uint16.
         layout: Order of the views; "auto" detects it.
         infinity: Distance of the farthest object; "auto" detects it.
 
@@ -156,28 +156,25 @@ def rectify_stereogram(
         StereogramError: If the image is not usable or its layout cannot be detected.
         ValueError: If the array has another shape or type.
     """
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
-        raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {picture.shape} of {picture.dtype}")
-    boxes = find_views(picture)
-    views = [np.ascontiguousarray(box.of(picture)) for box in boxes]
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {image.shape} of {image.dtype}")
+    boxes = find_views(image)
+    views = [np.ascontiguousarray(box.of(image)) for box in boxes]
     size = boxes[0].size
     found, factor = matching.find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
     matches = matching.refine_matches(views[0], views[1], found, factor, 500)
     fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
     if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
-        agree = 0 if fit is None else int(fit.inliers.sum())
-        raise StereogramError(f"its halves do not show the same: of {len(matches)} places {agree} match")
-    angle = np.rad2deg(np.abs(fit.angles).max())
+        count = 0 if fit is None else int(fit.inliers.sum())
+        raise StereogramError(f"the halves differ: only {count} of {len(matches)} features match")
     if abs(fit.offset) > MOST_OFFSET * size[0]:
-        apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
-        raise StereogramError(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
+        limit = f"more than {MOST_OFFSET:.0%} of {size[0]}"
+        raise StereogramError(f"the views are {abs(fit.offset):.0f} rows apart, {limit}")
+    angle = np.rad2deg(np.abs(fit.angles).max())
     if angle > MOST_ROTATION:
-        raise StereogramError(
-            f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}"
-        )
+        raise StereogramError(f"a view is rotated by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
     if fit.residual > MOST_RESIDUAL:
-        off = f"{fit.residual:.1f} px off after turning and moving the views"
-        raise StereogramError(f"its rows do not fit: matches are {off}")
+        raise StereogramError(f"the rows differ by {fit.residual:.1f} px after rectification")
     maps = fit.maps(size)
     straight = [warp_view(view, places) for view, places in zip(views, maps, strict=True)]
     factor = matching.choose_downscaling(size, _AREA, _WIDTH)
@@ -187,26 +184,24 @@ def rectify_stereogram(
     nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
     match = matching.match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
     if match.first_seen.mean() < FEWEST_SEEN:
-        raise StereogramError(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
+        raise StereogramError(f"the halves differ: only {match.first_seen.mean():.0%} of the pixels match")
 
     evidence = weigh_order(small[0], small[1], match)
     if layout == "auto" and evidence.certainty < SURE:
-        guess = "parallel" if evidence.first_is_left else "cross-eye"
-        raise StereogramError(
-            f"the order of its views is unsure: {guess} is likelier with {evidence.certainty:.0%}"
-        )
+        guess = "parallel" if evidence.first_is_left else "cross"
+        raise StereogramError(f"the order of the views is unclear: {evidence.certainty:.0%} for {guess}")
     first_is_left = evidence.first_is_left if layout == "auto" else layout == "parallel"
     left, right, sign = (0, 1, 1) if first_is_left else (1, 0, -1)
     disparity, seen = (match.first, match.first_seen) if first_is_left else (match.second, match.second_seen)
-    trusted = factor * _trusted(sign * disparity, seen, greys[left])
+    trusted = factor * _select_reliable(sign * disparity, seen, greys[left])
     if len(trusted) < _FEWEST_TRUSTED:
-        raise StereogramError("too little of it has texture to find its smallest disparity")
+        raise StereogramError("too few pixels have texture to measure the smallest disparity")
     low, high = (float(value) for value in np.percentile(trusted, (1, 99)))  # mostly wrong matches lie beyond
-    reaches = _reaches_infinity(small[left], trusted, low, high) if infinity == "auto" else infinity
+    reaches = _decide_infinity(small[left], trusted, low, high) if infinity == "auto" else infinity
     if reaches is None:
-        raise StereogramError("it does not show whether its farthest thing is infinitely far or near")
+        raise StereogramError("it is unclear whether the farthest object is infinitely far or near")
     shift = round((0 if reaches == "yes" else CLOSE) - low)  # a whole number avoids another resampling
-    windows = _windows([maps[left], maps[right]], size, shift)
+    windows = _choose_windows([maps[left], maps[right]], size, shift)
     middle_offset = fit.offset - fit.second_rotation * sign * float(np.median(trusted))
     return RectifiedPair(
         left=windows[0].of(straight[left]).copy(),
@@ -219,36 +214,36 @@ def rectify_stereogram(
         infinity=reaches,
         smallest_disparity=low + shift,
         largest_disparity=high + shift,
-        left_map=_from_pair(windows[0], maps[left], boxes[left]),
-        right_map=_from_pair(windows[1], maps[right], boxes[right]),
+        left_map=_map_to_stereogram(windows[0], maps[left], boxes[left]),
+        right_map=_map_to_stereogram(windows[1], maps[right], boxes[right]),
     )
 
 
-def _spread(values: Values | Grey) -> Values:
+def _local_variance(values: Values | Grey) -> Values:
     import cv2
 
     values = values.astype(np.float32)
     return np.asarray(cv2.blur(values * values, (5, 5)) - cv2.blur(values, (5, 5)) ** 2)
 
 
-def _trusted(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values:
+def _select_reliable(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values:
     """Return the disparities (N,) of textured pixels on smooth surfaces visible in both views."""
     import cv2
 
-    keep = seen & (_spread(levels) > _TEXTURE**2) & (_spread(disparity) < _SMOOTH**2)
+    keep = seen & (_local_variance(levels) > _TEXTURE**2) & (_local_variance(disparity) < _SMOOTH**2)
     steps = np.where(keep, disparity * 16, _NOTHING).astype(np.int16)
     cv2.filterSpeckles(steps, _NOTHING, _SPECKLE, 16)
     return disparity[steps > _NOTHING]
 
 
-def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -> Literal["yes", "no"] | None:
+def _decide_infinity(view: Colours, trusted: Values, low: float, high: float) -> Literal["yes", "no"] | None:
     """Return "yes" if the farthest object is infinitely far, "no" if near, or None if undecided.
 
     "yes" needs a sky (5 to 50 % of the upper third bright, plain and not reddish) and most of the image in
     the far half of the disparities; "no" needs neither.
     """
     upper = view[: max(8, len(view) // 3)].astype(np.int16)
-    plain = _spread(upper.mean(axis=2)) < _PLAIN**2
+    plain = _local_variance(upper.mean(axis=2)) < _PLAIN**2
     sky = float((plain & (upper.mean(axis=2) > _BRIGHT) & (upper[..., 2] >= upper[..., 0] - _WARM)).mean())
     median = (float(np.median(trusted)) - low) / max(high - low, 1e-3)
     if 0.05 < sky < 0.5 and median < 0.5:
@@ -256,9 +251,9 @@ def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -
     return "no" if sky <= 0.01 and median >= 0.35 else None
 
 
-def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box, Box]:
+def _choose_windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box, Box]:
     """Return the boxes kept of the straightened left and right views, with sides that are multiples of 12."""
-    boxes = [_inside(places, size) for places in maps]
+    boxes = [_find_inner_box(places, size) for places in maps]
     top, bottom = max(box.top for box in boxes), min(box.bottom for box in boxes)
     start, end = max(boxes[0].left, boxes[1].left - shift), min(boxes[0].right, boxes[1].right - shift)
     height, width = (side // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
@@ -271,7 +266,7 @@ def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box
     return left, right
 
 
-def _inside(places: Floats, size: tuple[int, int]) -> Box:
+def _find_inner_box(places: Floats, size: tuple[int, int]) -> Box:
     """Return the largest centred box of a straightened view whose corners lie in the original view."""
     (bottom, right), top, left = size, 0, 0
     for _ in range(4):  # each cut moves the corners of the other sides
@@ -284,7 +279,7 @@ def _inside(places: Floats, size: tuple[int, int]) -> Box:
     return Box(top, bottom, left, right)
 
 
-def _from_pair(window: Box, places: Floats, box: Box) -> Floats:
+def _map_to_stereogram(window: Box, places: Floats, box: Box) -> Floats:
     """Return the map from the finished view to the stereogram."""
     turn = places[:, :2]
     move = turn @ [window.left, window.top] + places[:, 2] + [box.left, box.top]

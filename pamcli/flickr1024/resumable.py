@@ -8,6 +8,7 @@ A run may thus be interrupted at any moment without losing finished items.
 """
 
 import json
+import logging
 import os
 import shutil
 from abc import abstractmethod
@@ -24,6 +25,8 @@ from pamcli.files.atomic import check_writable, report_write_errors, require_fol
 from pamcli.files.json_files import Text, load_json
 from pamcli.files.paths import quote
 from pamcli.workers import run_in_processes
+
+LOG = logging.getLogger("pamcli")
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Item:
     """The work on one image or pair, in any process."""
 
     number: int
+    title: str
     folder: Path
     """The folder of the whole work."""
 
@@ -58,7 +62,11 @@ class Item:
         """Path of the result file; it exists if the item is done."""
         return self.folder / "done" / f"{self.number:06d}.json"
 
-    def mark(self, result: Any) -> None:
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def mark_done(self, result: Any) -> None:
         """Record the result, once all of it is on disk. Raises OutputError."""
         require_folder(self.folder, "job.json")
         write_json(self.record, result, indent=None)
@@ -69,13 +77,13 @@ class Item:
 
     def read_record(self, kind: type[Kind]) -> Kind:
         """Return the recorded result as type `kind`. Raises InputError."""
-        return load_json(kind, self.record, "remove this file, and what it is about is done anew")
+        return load_json(kind, self.record, "remove this file to process the image again")
 
     def require(self, path: Path, size: int = 0) -> None:
         """Raise InputError if a file of the result is missing or smaller than `size` bytes."""
         if not os.path.exists(path) or path.stat().st_size < size:
-            said = f"{quote(self.record)} says that {quote(path)} is there, and it is not, or not whole"
-            raise InputError(said, f"remove {quote(self.folder)} and begin anew")
+            reason = f"{quote(path)}, which {quote(self.record)} lists as done, is missing or incomplete"
+            raise InputError(reason, f"remove {quote(self.folder)} and start again")
 
 
 AnItem = TypeVar("AnItem", bound=Item)
@@ -83,7 +91,7 @@ AnItem = TypeVar("AnItem", bound=Item)
 
 @dataclass(frozen=True)
 class ResumableWork(Generic[AnItem]):
-    """The work for a request, and its folder; nothing is written before `carry_out`."""
+    """The work for a request, and its folder; nothing is written before `process`."""
 
     folder: Path
     target: Path
@@ -92,6 +100,10 @@ class ResumableWork(Generic[AnItem]):
     """File that records the request of the target."""
     request: Request
     items: tuple[AnItem, ...]
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
 
     @cached_property
     def done(self) -> frozenset[int]:
@@ -107,71 +119,82 @@ class ResumableWork(Generic[AnItem]):
             InputError: If its record cannot be read.
             OutputError: If the target does not exist and cannot be written.
         """
-        begun, target = self.folder / "job.json", quote(self.target)
+        started, target = self.folder / "job.json", quote(self.target)
         if self.target.exists():
             if not self.record.exists():
-                said = f"{target} exists already, and no run of this command finished it"
-                raise UsageError(said, "name another folder")
-            made = load_json(Record, self.record, f"remove {target} and prepare it anew")
-            if other := describe_difference(made.job, self.request):
-                raise UsageError(f"{target} was made with {other}", "name another folder, or remove this one")
+                reason = f"{target} already exists and was not made by this command"
+                raise UsageError(reason, "choose another folder")
+            earlier = load_json(Record, self.record, f"remove {target} and prepare it again").job
+            if change := describe_difference(earlier, self.request):
+                hint = "choose another folder, or remove this one"
+                raise UsageError(f"{target} was made with {change}", hint)
             return True
-        anew = f"remove {quote(self.folder)} and begin anew"
-        if (self.folder / "done").exists() and not begun.exists():
-            raise InputError(f"{quote(begun)} is gone: nobody knows what the work was for", anew)
-        if begun.exists():
-            before = load_json(Request, begun, anew)
-            if other := describe_difference(before, self.request):
-                hint = "repeat that command, or remove the folder, or name another one"
-                raise UsageError(f"{quote(self.folder)} was begun with {other}", hint)
+        hint = f"remove {quote(self.folder)} and start again"
+        if (self.folder / "done").exists() and not started.exists():
+            raise InputError(f"{quote(started)}, which states the options of the work, is missing", hint)
+        if started.exists():
+            earlier = load_json(Request, started, hint)
+            if change := describe_difference(earlier, self.request):
+                hint = "repeat that command, remove the folder, or choose another one"
+                raise UsageError(f"{quote(self.folder)} was started with {change}", hint)
         check_writable(self.target)
         return False
 
-    def outlook(self) -> Iterator[str]:
+    def describe_progress(self) -> Iterator[str]:
         """Yield lines about the work that is already done."""
         if self.is_complete:
-            yield f"{quote(self.target)} is finished already"
+            yield f"{quote(self.target)} is already complete"
         elif self.done:
-            yield f"{quote(self.target)} goes on: {len(self.done)} of {len(self.items)} pictures are done"
+            yield f"{quote(self.target)} is resumed: {len(self.done)} of {len(self.items)} images are done"
 
-    def begin(self) -> Path:
-        """Create the folder and return the path of the growing result. Raises OutputError."""
-        store = self.folder / "store"
-        with report_write_errors(store):
-            store.mkdir(parents=True, exist_ok=True)
+    def begin(self) -> None:
+        """Create the folder and record the request. Raises OutputError."""
+        with report_write_errors(self.store):
+            self.store.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "job.json").exists():
             write_json(self.folder / "job.json", asdict(self.request))
-        return store
 
-    def carry_out(
-        self, do: Callable[[AnItem], None], workers: int, advance: Callable[[], None]
-    ) -> dict[int, str]:
-        """Process the remaining items, calling `advance` for each, and return the errors by number."""
+    def process(
+        self, do: Callable[[AnItem], None], workers: int, advance: Callable[[], None], *, skip_damaged: bool
+    ) -> dict[int, str] | None:
+        """Call `do` for each remaining item, log the errors, and return them by item number.
+
+        Returns None if there are errors and `skip_damaged` is not set.
+        """
+        self.begin()
         done = self.results()
         for _ in done:
             advance()
         failed = {}
-        todo = [item for item in self.items if item.number not in done]
-        for item, result in run_in_processes(do, todo, workers):
+        remaining = [item for item in self.items if item.number not in done]
+        for item, result in run_in_processes(do, remaining, workers):
             if isinstance(result, InputError):
                 failed[item.number] = result.message
             advance()
-        return dict(sorted(failed.items()))
+        for number, reason in sorted(failed.items()):
+            level = logging.WARNING if skip_damaged else logging.ERROR
+            LOG.log(level, "%s: %s", self.items[number - 1].title, reason)
+        if failed and not skip_damaged:
+            LOG.info(
+                f"{len(self.items) - len(failed)} of {len(self.items)} images are done: repair the others "
+                "and repeat the command, or add `skip_damaged` to finish without them"
+            )
+            return None
+        return failed
 
     def results(self) -> dict[int, Any]:
         """Return the results so far by item number. Raises InputError if a record is damaged."""
         done = self.folder / "done"
-        there = set(os.listdir(done)) if done.is_dir() else set()
-        return {item.number: item.result() for item in self.items if item.record.name in there}
+        names = set(os.listdir(done)) if done.is_dir() else set()
+        return {item.number: item.result() for item in self.items if item.record.name in names}
 
-    def complete(self) -> None:
+    def publish(self) -> None:
         """Rename the store to its final name and delete the rest. Raises OutputError."""
-        store = self.folder / "store"
         with report_write_errors(self.target):
-            for left_over in store.glob(".pam-*.tmp"):  # left by a killed run
-                left_over.unlink()
-            if store.exists():  # missing if the last run was killed after renaming it
-                os.rename(store, self.target)
+            for leftover in self.store.glob(".pam-*.tmp"):  # of a killed run
+                leftover.unlink()
+            if self.store.exists():  # missing if the last run was killed after renaming it
+                os.rename(self.store, self.target)
             shutil.rmtree(self.folder)
 
 
@@ -181,9 +204,10 @@ def describe_difference(old: Request, new: Request) -> str:
         before, now = (request.options.get(name) for request in (old, new))
         if before != now:
             return f"another {quote(name)}: {quote(str(before)[:80])}, now {now}"
-    count, there = len(new.pictures), len(old.pictures)
-    how = " of other names or sizes" if there == count else ""
-    return "" if old.pictures == new.pictures else f"other pictures: {there}, now {count}{how}"
+    if old.pictures == new.pictures:
+        return ""
+    change = " of other names or sizes" if len(old.pictures) == len(new.pictures) else ""
+    return f"other images: {len(old.pictures)}, now {len(new.pictures)}{change}"
 
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
@@ -198,13 +222,13 @@ def check_space(path: Path, needed: int, files: int) -> None:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if needed > free:
-        said = f"{quote(path)} needs about {format_size(needed)}, and {format_size(free)} are free"
-        raise OutputError(said, "free some space or write to another disk")
+        reason = f"{quote(path)} needs about {format_size(needed)}, but only {format_size(free)} are free"
+        raise OutputError(reason, "free some space or write to another disk")
     if hasattr(os, "statvfs") and os.statvfs(folder).f_files:  # 0: not counted by the file system
         left = os.statvfs(folder).f_favail
         if files > left:
-            said = f"{quote(path)} needs {files:,} files, and the disk has room for {left:,}"
-            raise OutputError(said, "take `store` packed, or write to another disk")
+            reason = f"{quote(path)} needs {files:,} files, but the disk can store only {left:,} more"
+            raise OutputError(reason, "use `store` packed, or write to another disk")
 
 
 def format_size(count: int) -> str:

@@ -7,7 +7,6 @@ OUT/stereograms.csv, .json            a line per image: a pair with its measured
 
 import csv
 import io
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,17 +21,16 @@ from pamcli.files.json_files import Number, Text, Whole, load_json
 from pamcli.files.paths import escape_csv, quote
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.flickr1024.archives import ImageLocation, find_images
-from pamcli.flickr1024.pairs import LOG
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
-from pamcli.flickr1024.resumable import Item, Request, ResumableWork, check_space, write_json
+from pamcli.flickr1024.resumable import LOG, Item, Request, ResumableWork, check_space, write_json
 from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.png import encode_png
 
 SUFFIXES = (*(each for each in IMAGE_SUFFIXES if each != ".mpo"), ".jps", ".pns")
-"""The last two are JPEG and PNG stereograms. An .mpo file stores its views one by one, so it is not one."""
+"""The last two are JPEG and PNG stereograms. An .mpo file stores two separate images."""
 
-LARGER = 6  # estimated growth from JPEG, WebP or an archive to PNG
+_PNG_GROWTH = 6  # estimated, from JPEG, WebP or an archive to PNG
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -61,8 +59,8 @@ class Report:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-COLUMNS = tuple(field.name for field in fields(Report))
-FOUND = COLUMNS[COLUMNS.index("layout") :]
+_COLUMNS = tuple(field.name for field in fields(Report))
+_MEASURED = _COLUMNS[_COLUMNS.index("layout") :]
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -75,10 +73,8 @@ class Reports:
 
 @dataclass(frozen=True)
 class StereogramItem(Item):
-    """The work on one stereogram."""
+    """The work on one stereogram; the title is its path below the input."""
 
-    picture: str
-    """Path of the image below the given place."""
     name: str
     """Name of the pair."""
     location: ImageLocation
@@ -90,7 +86,7 @@ class StereogramItem(Item):
         found = self.read_record(Report)
         if found.outcome == "pair":
             for side in "LR":
-                self.require(self.folder / "store" / f"{self.name}_{side}.png")
+                self.require(self.store / f"{self.name}_{side}.png")
         return found
 
 
@@ -100,35 +96,37 @@ StereogramPlan = ResumableWork[StereogramItem]
 def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, Any]) -> StereogramPlan:
     """Find the images and check the output folder, without writing anything.
 
-    `options` are those of `rectify_stereogram`.
+    Args:
+        places: Folders and archives with stereograms.
+        out: Output folder.
+        options: Options of `rectify_stereogram`.
 
     Raises:
         InputError: If there is no image.
         UsageError: If two results have one name, or the folder holds other files or options.
         OutputError: If there is no space or no permission.
     """
-    found = [picture for place in places for picture in find_images(place, SUFFIXES)]
-    if not found:
-        raise InputError(f"{quote(places[0])} holds no picture", "give the folder with the stereograms")
     folder = out / "pairs.unfinished"
-    names: dict[str, str] = {}
-    items: list[StereogramItem] = []
-    for picture in found:
-        path = "/".join((*picture.folders, picture.name))
-        folders = [folder.removesuffix(".zip") for folder in picture.folders]
-        name = "_".join((*folders, os.path.splitext(picture.name)[0]))
-        if name in names:
-            both = f"{quote(names[name])} and {quote(path)}"
+    items: dict[str, StereogramItem] = {}
+    for image in (found for place in places for found in find_images(place, SUFFIXES)):
+        path = "/".join((*image.folders, image.name))
+        folders = [name.removesuffix(".zip") for name in image.folders]
+        name = "_".join((*folders, os.path.splitext(image.name)[0]))
+        if name in items:
+            both = f"{quote(items[name].title)} and {quote(path)}"
             raise UsageError(f"{both} would both become {quote(name)}_L.png", "rename one of them")
-        names[name] = path
-        items.append(StereogramItem(len(items) + 1, folder, path, name, picture.location, options))
-    request = Request(dict(options), [item.picture for item in items])
+        items[name] = StereogramItem(len(items) + 1, path, folder, name, image.location, options)
+    if not items:
+        raise InputError(f"{quote(places[0])} contains no image", "pass the folder with the stereograms")
+    request = Request(dict(options), [item.title for item in items.values()])
     check_folder(out)
-    plan = ResumableWork(folder, out / "pairs", out / "stereograms.json", request, tuple(items))
+    plan = ResumableWork(folder, out / "pairs", out / "stereograms.json", request, tuple(items.values()))
     if not plan.is_complete:
-        files = {item.location.path for item in items if item.number not in plan.done}
-        plain = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
-        needed = sum(file.stat().st_size * (1 if file.suffix.lower() in plain else LARGER) for file in files)
+        files = {item.location.path for item in plan.items if item.number not in plan.done}
+        lossless = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
+        needed = sum(
+            file.stat().st_size * (1 if file.suffix.lower() in lossless else _PNG_GROWTH) for file in files
+        )
         check_space(out / "pairs", needed, 2 * (len(items) - len(plan.done)))
     return plan
 
@@ -145,50 +143,32 @@ def carry_out_stereograms(
     Returns None if images cannot be read and `skip_damaged` is not set: a later run then finishes the folder.
     Raises OutputError; finished work is kept.
     """
-    for line in plan.outlook():
+    for line in plan.describe_progress():
         LOG.info(line)
-    outcomes = _carried_out(plan, workers, advance)
-    damaged = 0
-    for each in outcomes:
-        if each.outcome == "set aside":
-            LOG.info("%s is set aside: %s", each.picture, each.reason)
-        elif each.outcome == "damaged":
-            damaged += 1
-            LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", each.picture, each.reason)
     if plan.is_complete:
-        return outcomes
-    if damaged and not skip_damaged:
-        LOG.info(
-            f"{len(outcomes) - damaged} of {len(outcomes)} pictures are done: mend the others and repeat the "
-            "command to finish, or add `skip_damaged` to finish without them"
-        )
+        return load_json(Reports, plan.record, f"remove {quote(plan.target)} and start again").pictures
+    failed = plan.process(rectify, workers, advance, skip_damaged=skip_damaged)
+    reports = plan.results()
+    for report in reports.values():
+        if report.outcome == "set aside":
+            LOG.info("%s is set aside: %s", report.picture, report.reason)
+    if failed is None:
         return None
-    _finish(plan, outcomes)
-    return outcomes
-
-
-def _carried_out(plan: StereogramPlan, workers: int, advance: Callable[[], None]) -> tuple[Report, ...]:
-    if plan.is_complete:
-        return load_json(Reports, plan.record, f"remove {quote(plan.target)} and begin anew").pictures
-    plan.begin()
-    failed = plan.carry_out(rectify, workers, advance)
-    found = plan.results() | {
-        number: Report(plan.items[number - 1].picture, "damaged", why) for number, why in failed.items()
+    reports |= {
+        number: Report(plan.items[number - 1].title, "damaged", reason) for number, reason in failed.items()
     }
-    return tuple(found[item.number] for item in plan.items)
-
-
-def _finish(plan: StereogramPlan, outcomes: Sequence[Report]) -> None:
+    outcomes = tuple(reports[item.number] for item in plan.items)
     table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(table, _COLUMNS, lineterminator="\n")
     writer.writeheader()
-    reports = [outcome.as_json() for outcome in outcomes]
-    for report in reports:
-        writer.writerow({key: escape_csv(it) if isinstance(it, str) else it for key, it in report.items()})
+    records = [outcome.as_json() for outcome in outcomes]
+    for record in records:
+        writer.writerow({key: escape_csv(it) if isinstance(it, str) else it for key, it in record.items()})
     encoded = table.getvalue().encode("utf-8", "surrogateescape")  # keeps names as they are on disk
     write_atomically(plan.record.with_suffix(".csv"), encoded)
-    write_json(plan.record, {"pictures": reports, "job": vars(plan.request)})
-    plan.complete()
+    write_json(plan.record, {"pictures": records, "job": vars(plan.request)})
+    plan.publish()
+    return outcomes
 
 
 def rectify(item: StereogramItem) -> None:
@@ -196,12 +176,12 @@ def rectify(item: StereogramItem) -> None:
     try:
         result = rectify_stereogram(item.location.read().pixels, **item.options)
     except StereogramError as why:
-        item.mark(Report(item.picture, "set aside", str(why)).as_json())
+        item.mark_done(Report(item.title, "set aside", str(why)).as_json())
         return
     height, width = result.left.shape[:2]
-    known: dict[str, Any] = {key: getattr(result, key) for key in FOUND}
-    known |= {key: round(value, 4) for key, value in known.items() if isinstance(value, float)}
+    measured: dict[str, Any] = {key: getattr(result, key) for key in _MEASURED}
+    measured |= {key: round(value, 4) for key, value in measured.items() if isinstance(value, float)}
     for side, pixels in (("L", result.left), ("R", result.right)):
-        write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
-    report = Report(item.picture, "pair", name=item.name, width=width, height=height, **known)
-    item.mark(report.as_json())
+        write_atomically(item.store / f"{item.name}_{side}.png", encode_png(pixels))
+    report = Report(item.title, "pair", name=item.name, width=width, height=height, **measured)
+    item.mark_done(report.as_json())

@@ -43,52 +43,53 @@ class Box:
         """Height and width (px)."""
         return self.bottom - self.top, self.right - self.left
 
-    def of(self, picture: NDArray[_Value]) -> NDArray[_Value]:
-        return picture[self.top : self.bottom, self.left : self.right]
+    def of(self, image: NDArray[_Value]) -> NDArray[_Value]:
+        return image[self.top : self.bottom, self.left : self.right]
 
 
-def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
+def find_views(image: NDArray[np.generic]) -> tuple[Box, Box]:
     """Return the boxes of the left-hand and the right-hand view of an image (H, W, 3), both of one size.
 
-    Raises StereogramError if it has no two views of similar, sufficient size.
+    Raises StereogramError unless it has two views of similar, sufficient size.
     """
-    levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
-    whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
+    levels = (image >> 8 if image.dtype == np.uint16 else image).astype(np.int16)  # type: ignore[operator]
+    whole = _trim_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if min(whole.size) < 2:
-        raise StereogramError("it is of one colour")
+        raise StereogramError("the image has a single colour")
     if min(whole.size) < TINY:
-        raise StereogramError("it is too small for two views")
-    halves = [((whole.left, end), (start, whole.right)) for end, start in _splits(levels, whole)]
-    parted = [[_without_margins(levels, replace(whole, left=s, right=e)) for s, e in both] for both in halves]
-    boxes = max(parted, key=_likeness)
-    (height, width), (height_2, width_2) = boxes[0].size, boxes[1].size
-    if _likeness(boxes) < _UNLIKE_SIZES:
-        sizes = f"{width} x {height} and {width_2} x {height_2}"
-        raise StereogramError(
-            f"it is no side-by-side picture: its halves are {sizes} pixels without their margins"
-        )
-    height, width = min(height, height_2), min(width, width_2)
+        raise StereogramError("the image is too small for two views")
+    candidates = [
+        [_trim_margins(levels, replace(whole, right=end)), _trim_margins(levels, replace(whole, left=start))]
+        for end, start in _find_splits(levels, whole)
+    ]
+    boxes = max(candidates, key=_compare_sizes)
+    if _compare_sizes(boxes) < _UNLIKE_SIZES:
+        sizes = " and ".join(f"{width}x{height}" for height, width in (box.size for box in boxes))
+        raise StereogramError(f"the image is not side by side: without margins, its halves are {sizes}")
+    height, width = (min(sides) for sides in zip(*(box.size for box in boxes), strict=True))
     if min(height, width) < SMALLEST_SIDE:
-        raise StereogramError(
-            f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed"
-        )
+        raise StereogramError(f"the views are {width}x{height}, too small: {SMALLEST_SIDE} px are needed")
     first, second = (Box(box.top, box.top + height, box.left, box.left + width) for box in boxes)
     return first, second
 
 
-def _without_margins(levels: NDArray[np.int16], box: Box) -> Box:
+def _trim_margins(levels: NDArray[np.int16], box: Box) -> Box:
     """Return the box without single-coloured lines at its sides and the blended lines beside them."""
     for _ in range(_FRAMES):
         before, lines = box, box.of(levels)
-        box = Box(box.top + _margin(lines), box.bottom - _margin(lines[::-1]), box.left, box.right)
+        box = Box(
+            box.top + _count_margin(lines), box.bottom - _count_margin(lines[::-1]), box.left, box.right
+        )
         lines = box.of(levels).swapaxes(0, 1)
-        box = Box(box.top, box.bottom, box.left + _margin(lines), box.right - _margin(lines[::-1]))
+        box = Box(
+            box.top, box.bottom, box.left + _count_margin(lines), box.right - _count_margin(lines[::-1])
+        )
         if box == before or min(box.size) < 2:
             break
     return box
 
 
-def _margin(lines: NDArray[np.int16]) -> int:
+def _count_margin(lines: NDArray[np.int16]) -> int:
     """Return the number of leading lines of (N, M, 3) that belong to a margin."""
     if not lines.size:
         return 0
@@ -102,13 +103,13 @@ def _margin(lines: NDArray[np.int16]) -> int:
     return len(lines)
 
 
-def _likeness(boxes: list[Box]) -> float:
+def _compare_sizes(boxes: list[Box]) -> float:
     """Return the smaller box as a part of the larger one, in the direction with the larger difference."""
     sizes = np.sort([box.size for box in boxes], axis=0)
     return 0.0 if sizes.min() < 2 else float((sizes[0] / sizes[1]).min())
 
 
-def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
+def _find_splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     """Return candidate splits: the end column of the first view, and the start column of the second.
 
     One is in a gap, if a single-coloured column lies near the middle (possibly part of a view, such as a lamp

@@ -66,7 +66,7 @@ LARGEST_SIDE = 65_536
 Side = Annotated[int, Field(strict=True, ge=1, le=LARGEST_SIDE)]
 """Width or height of an image (px)."""
 
-ANEW = "remove what was prepared and prepare it anew"
+_HINT = "remove the store and prepare it again"
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,9 @@ class Patch(NamedTuple):
 
 def list_corners(height: int, width: int) -> list[tuple[int, int]]:
     """Return (row, column), from 0, of the top left pixel of every patch of a low-resolution image."""
-    rows, columns = _places(height, width)
-    return [(row, column) for row in rows for column in columns]
-
-
-def _places(height: int, width: int) -> tuple[range, range]:
     # 3 : 20 : height - 33 in MATLAB, which counts from 1 and includes the end.
-    return range(2, height - HEIGHT - 3, STRIDE), range(2, width - WIDTH - 3, STRIDE)
+    rows, columns = range(2, height - HEIGHT - 3, STRIDE), range(2, width - WIDTH - 3, STRIDE)
+    return [(row, column) for row in rows for column in columns]
 
 
 def compute_crop(width: int, height: int, scale: int, halved: bool) -> tuple[int, int]:
@@ -117,8 +113,8 @@ def read_views(pair: Pair, scale: int) -> Views:
     """Read a pair as 8 bits and downscale it. Raises InputError if it is unreadable or its sizes differ."""
     left, right = (to_uint8(location.read().pixels) for location in (pair.left, pair.right))
     if left.shape != right.shape:
-        here, there = (f"{view.shape[1]} x {view.shape[0]}" for view in (right, left))
-        raise InputError(f"{pair.right} is {here}, the left picture {pair.left} is {there}")
+        sizes = [f"{view.shape[1]}x{view.shape[0]}" for view in (left, right)]
+        raise InputError(f"{pair.left} is {sizes[0]}, but {pair.right} is {sizes[1]}")
     if pair.halved:
         left, right = (imresize(view, 1 / 2).astype(np.uint8, copy=False) for view in (left, right))
     height, width = (side - side % scale for side in left.shape[:2])
@@ -170,7 +166,7 @@ class StoredPair:
     offset: Whole
     """Offset of its first pixel in the packed file (also set for folders)."""
 
-    def boxes(self, scale: int) -> list[tuple[int, int]]:
+    def list_corners(self, scale: int) -> list[tuple[int, int]]:
         """Return the top left corners of its patches in low resolution; see `list_corners`."""
         return list_corners(self.height // scale, self.width // scale)
 
@@ -190,19 +186,19 @@ class Index:
     @pydantic.model_validator(mode="after")
     def _agrees(self) -> Self:
         if self.scale not in SCALES:
-            raise ValueError(f"its scale is {self.scale}, and must be one of {', '.join(map(str, SCALES))}")
+            raise ValueError(f"scale is {self.scale}, must be one of {', '.join(map(str, SCALES))}")
         number, offset, names = 1, 0, set()
         for picture in self.pictures:
             size = picture.width, picture.height
-            rows, columns = _places(picture.height // self.scale, picture.width // self.scale)
-            if any(side % self.scale for side in size) or picture.patches != len(rows) * len(columns):
-                raise ValueError(f"{quote(picture.name)} has not the patches of a picture of its size")
+            count = len(picture.list_corners(self.scale))
+            if any(side % self.scale for side in size) or picture.patches != count:
+                raise ValueError(f"the number of patches of {quote(picture.name)} does not match its size")
             if picture.first < number or picture.offset < offset:
-                raise ValueError(f"{quote(picture.name)} begins where the pair before it has not ended")
+                raise ValueError(f"{quote(picture.name)} overlaps the pair before it")
             number, offset = picture.first + picture.patches, picture.offset + count_bytes(*size, self.scale)
             names.add((picture.source, picture.name))
         if len(names) < len(self.pictures):
-            raise ValueError("two of its pairs have one name")
+            raise ValueError("two pairs have the same name")
         return self
 
     @property
@@ -240,11 +236,11 @@ class Index:
 
 def read_index(path: Path) -> Index:
     """Read the index of a store. Raises InputError if it is missing, damaged, or of a later version."""
-    found = read_json(path, ANEW)
+    found = read_json(path, _HINT)
     version = found.get("format") if isinstance(found, dict) else None
     if isinstance(version, int) and version > FORMAT:
         raise InputError(f"{quote(path)} was written by a later version of pam", "update pam")
-    return check_json(Index, found, path, ANEW)
+    return check_json(Index, found, path, _HINT)
 
 
 def count_bytes(width: int, height: int, scale: int) -> int:
@@ -270,7 +266,6 @@ def allocate(path: Path, count: int) -> None:
         try:
             with open(path, "wb") as stream:
                 np.lib.format.write_array_header_1_0(stream, array)
-                assert stream.tell() == HEADER
                 stream.truncate(HEADER + count)
                 if hasattr(os, "posix_fallocate"):  # reports a full disk now instead of in an hour
                     os.posix_fallocate(stream.fileno(), 0, HEADER + count)
@@ -296,7 +291,7 @@ def open_pixels(path: Path) -> Pixels:
     with open_source(path, quote(path)), report_damage(quote(path)):
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
     if pixels.dtype != np.uint8 or pixels.ndim != 1:
-        raise InputError(f"{quote(path)} holds no pixels")
+        raise InputError(f"{quote(path)} does not contain pixels")
     return np.asarray(pixels)
 
 
@@ -316,11 +311,10 @@ def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(MANIFEST_COLUMNS)
     for picture, sums in zip(index.pictures, checksums, strict=True):
-        places = enumerate(picture.boxes(index.scale), start=picture.first)
-        for (number, (row, column)), checksum in zip(places, sums, strict=True):
-            name = f"{number:06d}"
-            names = map(escape_csv, (picture.source, picture.name))
-            writer.writerow([name, *names, row, column, HEIGHT, WIDTH, checksum])
+        names = [escape_csv(picture.source), escape_csv(picture.name)]
+        corners = enumerate(picture.list_corners(index.scale), start=picture.first)
+        for (number, (row, column)), checksum in zip(corners, sums, strict=True):
+            writer.writerow([f"{number:06d}", *names, row, column, HEIGHT, WIDTH, checksum])
     return out.getvalue().encode("utf-8", "surrogateescape")  # names need not be UTF-8
 
 
@@ -332,4 +326,4 @@ def read_checksums(path: Path) -> dict[str, str]:
     except OSError as error:
         raise InputError(f"cannot read {quote(path)}: {error.strerror}") from None
     except (KeyError, ValueError, csv.Error):
-        raise InputError(f"{quote(path)} is no list of patches") from None
+        raise InputError(f"{quote(path)} is not a valid list of patches") from None

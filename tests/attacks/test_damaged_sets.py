@@ -88,15 +88,23 @@ KINDS: list[tuple[str, Callable[[Any], Any], str]] = [
     (
         "packed index",
         lambda index: _first(index, patches=10**9),
-        "has not the patches of a picture",
+        "does not match its size",
     ),
     ("folders index", lambda index: _first(index, first=0), "pictures.0.first is 0"),
-    ("packed index", lambda index: {**index, "pictures": index["pictures"][::-1]}, "has not ended"),
-    ("packed index", lambda index: {**index, "pictures": index["pictures"][:1] * 2}, "has not ended"),
+    (
+        "packed index",
+        lambda index: {**index, "pictures": index["pictures"][::-1]},
+        "overlaps the pair before it",
+    ),
+    (
+        "packed index",
+        lambda index: {**index, "pictures": index["pictures"][:1] * 2},
+        "overlaps the pair before it",
+    ),
     ("packed pair", lambda _: None, "it is None"),
-    ("packed pair", lambda _: [], "it has 0 of 6 patches"),
+    ("packed pair", lambda _: [], "it lists 0 of 6 patches"),
     ("folders pair", lambda _: 7, "it is 7"),
-    ("folders pair", lambda sums: sums[:-1], "it has 1 of 2 patches"),
+    ("folders pair", lambda sums: sums[:-1], "it lists 1 of 2 patches"),
     ("packed pair", lambda sums: [*sums[:-1], "z" * 64], "5 is 'zzz"),
     ("packed job", lambda job: [job], "it is [{'options'"),
     ("packed job", lambda job: {**job, "pictures": None}, "pictures is None"),
@@ -136,8 +144,8 @@ def test_what_a_record_says_is_there_has_to_be_there(prepared: tuple[list[str], 
     store.mkdir()
     run = pam(*command)
     assert run.code == 3
-    assert f"says that {store}/" in run.stderr
-    assert f"remove {file.parents[1]} and begin anew" in run.stderr
+    assert f"{store}/" in run.stderr
+    assert f"remove {file.parents[1]} and start again" in run.stderr
 
 
 @pytest.mark.parametrize("prepared", ["packed job"], indirect=True)
@@ -146,9 +154,9 @@ def test_without_its_request_nobody_knows_what_was_done(prepared: tuple[list[str
     file.unlink()
     run = pam(*command)
     assert run.code == 3
-    assert run.complaints == [
-        f"error: {file} is gone: nobody knows what the work was for (remove {file.parent} and begin anew)"
-    ]
+    (line,) = run.complaints
+    assert line.startswith(f"error: {file}, ")
+    assert f"remove {file.parent}" in line
 
 
 @pytest.mark.parametrize("prepared", ["packed pair"], indirect=True)

@@ -50,7 +50,7 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
     run = pam(*PREPARE)
     assert result(run) == ["out/x2: flickr1024: 2 pairs, 8 patches", "out/x2: 2 pairs, 8 patches"]
     assert run.complaints == [
-        "left as it is: 1 pair of test (--split)",
+        "not included: 1 pair of test (--split)",
         "8 patches of 2 pairs, about 442.3 kB to write",
     ]
     assert names("out") == ["x2/index.json", "x2/manifest.csv", "x2/pixels.npy"]
@@ -81,7 +81,7 @@ def test_added_sets_a_list_and_the_authors_tree() -> None:
         "sources": {"middlebury": {"pairs": 1, "patches": 1}, "flickr1024": {"pairs": 1, "patches": 2}},
         "left_out": [],
     }
-    assert "2 of 3 pairs are in names.txt" in run.complaints
+    assert "names.txt selects 2 of 3 pairs" in run.complaints
     assert len(names("out/patches_x2")) == 3 * 4
     # The authors number Middlebury first.
     assert Path("out/patches_x2.csv").read_text().splitlines()[1].startswith("000001,middlebury,Piano,2,2,")
@@ -131,7 +131,7 @@ def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     refuse(pam("dataset", "verify", "flickr1024:out"), 3, "unfinished", "repeat the command that began it")
     run = pam(*prepare, "-o", "out", "--workers", "1")
     assert result(run)[-1] == f"out/{name}: 30 pairs, 180 patches"
-    assert any(line.startswith(f"out/{name} goes on: ") for line in run.complaints)
+    assert any(line.startswith(f"out/{name} is resumed: ") for line in run.complaints)
     assert files(Path("out")) == files(Path("whole"))
 
 
@@ -141,7 +141,7 @@ def test_a_finished_folder_is_left_as_it_is() -> None:
     with unchanged():
         again = pam(*PREPARE)
     assert result(again) == result(first)
-    assert "out/x2 is finished already" in again.complaints
+    assert "out/x2 is already complete" in again.complaints
 
 
 @pytest.mark.usefixtures("published", "middlebury")
@@ -149,7 +149,7 @@ def test_a_folder_of_other_options_or_pictures_is_refused() -> None:
     result(pam(*PREPARE))
     with unchanged():
         run = pam(*PREPARE, "--add", "middlebury:midd")
-        refuse(_without_notes(run), 2, "out/x2 was made with other pictures: 2, now 3")
+        refuse(_without_notes(run), 2, "out/x2 was made with other images: 2, now 3")
         run = pam(*PREPARE, "--split", "test")
         refuse(_without_notes(run), 2, "out/x2 was made with another split: train, now test")
     result(pam(*PREPARE, "--store", "folders"))  # another store and another scale stand beside
@@ -158,7 +158,7 @@ def test_a_folder_of_other_options_or_pictures_is_refused() -> None:
     assert pam(*PREPARE).code == 6
     with unchanged():
         run = pam(*PREPARE, "--add", "middlebury:midd")
-        refuse(_without_notes(run), 2, "out/x2.unfinished was begun with other pictures: 2, now 3")
+        refuse(_without_notes(run), 2, "out/x2.unfinished was started with other images: 2, now 3")
 
 
 def _without_notes(run: Run) -> Run:
@@ -170,8 +170,8 @@ def _without_notes(run: Run) -> Run:
 def test_a_folder_that_holds_something_else_is_refused() -> None:
     Path("Flickr1024/Test").rename("Test")
     for place, text in (
-        ("out/notes.txt", "out holds something else already: notes.txt"),
-        ("out/x2/pixels.npy", "out/x2 exists already, and no run of this command finished it"),
+        ("out/notes.txt", "out holds files that pam did not write: notes.txt"),
+        ("out/x2/pixels.npy", "out/x2 already exists"),
         ("out", "out is a file"),
     ):
         Path(place).parent.mkdir(parents=True, exist_ok=True)
@@ -219,17 +219,17 @@ def test_a_picture_without_a_header_is_told_before_any_work() -> None:
     Path("Flickr1024/Train/0002_L.png").write_bytes(b"no picture")
     with unchanged():
         run = _without_notes(pam(*PREPARE))
-        refuse(run, 3, "Flickr1024/Train/0002_L.png is not a picture", "--skip-damaged")
+        refuse(run, 3, "Flickr1024/Train/0002_L.png is not an image", "--skip-damaged")
 
 
 @pytest.mark.usefixtures("published")
 def test_lone_views_are_named_and_can_be_left_out() -> None:
     Path("Flickr1024/Train/0002_R.png").unlink()
     with unchanged():
-        refuse(pam(*PREPARE), 2, "Flickr1024/Train/0002_L.png has no right picture", "--skip-unpaired")
+        refuse(pam(*PREPARE), 2, "Flickr1024/Train/0002_L.png has no right image", "--skip-unpaired")
     run = pam(*PREPARE, "--skip-unpaired")
     assert result(run)[-1] == "out/x2: 1 pair, 6 patches"
-    assert "warning: Flickr1024/Train/0002_L.png has no right picture and is left out" in run.complaints
+    assert "warning: Flickr1024/Train/0002_L.png has no right image and is left out" in run.complaints
 
 
 @pytest.mark.usefixtures("published")
@@ -238,7 +238,7 @@ def test_a_disk_that_is_too_small_is_told_before_any_work(monkeypatch: pytest.Mo
     monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
     with unchanged():
         run = _without_notes(pam(*PREPARE))
-        refuse(run, 7, "out/x2 needs about 442.3 kB, and 1.0 kB are free", "free some space")
+        refuse(run, 7, "out/x2 needs about 442.3 kB, but only 1.0 kB", "free some space")
 
 
 @pytest.mark.parametrize("store", ["packed", "folders"])
@@ -281,7 +281,7 @@ def _until_full(count: int) -> Callable[[Path, Path], None]:
 def test_an_archive_that_is_not_to_be_trusted_is_refused_before_any_work() -> None:
     archive(Path("Flickr1024/more.zip"), {"../0009_L.png": b"x"})
     with unchanged():
-        refuse(pam(*PREPARE), 3, "Flickr1024/more.zip is refused", "leads out of it")
+        refuse(pam(*PREPARE), 3, "Flickr1024/more.zip is unsafe", "leads out")
 
 
 @pytest.mark.usefixtures("published")
@@ -304,7 +304,7 @@ def test_options_that_make_no_sense() -> None:
     tree(Path("tiny"), {"0001": (190, 90)})
     with unchanged():
         run = pam(*prepare[:2], "tiny", "-o", "out", "--scale", "2")
-        refuse(run, 3, "no picture is large enough for a patch", "192 x 72")
+        refuse(run, 3, "too small for a patch", "192x72")
 
 
 # --- stats --------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def test_stats_names_copies_and_damage_and_ends_with_3() -> None:
         "flickr1024:Flickr1024: left and right of 0001 are the same picture",
     ]
     (line,) = run.complaints
-    assert line.startswith("error: flickr1024:Flickr1024: 0004: Flickr1024/Train/0004_R.png is not a picture")
+    assert line.startswith("error: flickr1024:Flickr1024: 0004: Flickr1024/Train/0004_R.png is not an image")
 
 
 @pytest.mark.usefixtures("published")
@@ -355,7 +355,7 @@ def test_names_that_are_no_utf_8(here: Path, store: str) -> None:
     assert result(run)[-1] == {"packed": "out/x2: 1 pair, 2 patches"}.get(
         store, "out/patches_x2: 1 pair, 2 patches"
     )
-    assert "finished already" in pam(*PREPARE, "--store", store).stderr
+    assert "already complete" in pam(*PREPARE, "--store", store).stderr
     manifest = Path("out/x2/manifest.csv" if store == "packed" else "out/patches_x2.csv").read_bytes()
     assert manifest.splitlines()[1].startswith(b"000001,flickr1024,\xff,")
     assert result(pam("dataset", "verify", "flickr1024:out"))

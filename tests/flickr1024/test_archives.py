@@ -42,16 +42,16 @@ def test_pictures_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("/etc/0001_L.png", "is absolute"),
-        ("C:/0001_L.png", "is absolute"),
-        ("\\server\\0001_L.png", "is absolute"),
-        ("Train/../../0001_L.png", "leads out of it"),
-        ("..\\0001_L.png", "leads out of it"),
+        ("/etc/0001_L.png", "absolute path"),
+        ("C:/0001_L.png", "absolute path"),
+        ("\\server\\0001_L.png", "absolute path"),
+        ("Train/../../0001_L.png", "leads out"),
+        ("..\\0001_L.png", "leads out"),
     ],
 )
 def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, said: str) -> None:
     path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE, name: PICTURE})
-    with pytest.raises(InputError, match=r"a.zip is refused: the path of .*" + said):
+    with pytest.raises(InputError, match=r"a.zip is unsafe: .*" + said):
         find_images(path)
 
 
@@ -66,7 +66,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
 
 def test_what_unpacks_to_far_more_than_a_picture_does_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "bomb.zip", {"0001_L.bmp": bytes(20 << 20)})
-    with pytest.raises(InputError, match=r"bomb.zip is refused: .* unpacks to [\d,]+ times its size"):
+    with pytest.raises(InputError, match=r"bomb.zip is unsafe: .* unpacks to [\d,]+ times its size"):
         find_images(tmp_path)
     small = archive(tmp_path / "plain.zip", {"0001_L.bmp": bytes(1 << 20)})  # a plain picture is no bomb
     assert len(list_members(small)) == 1
@@ -125,9 +125,7 @@ def test_a_damaged_member_is_named_with_its_archive(tmp_path: Path) -> None:
 
 def test_other_archives_alone_are_named(tmp_path: Path) -> None:
     (tmp_path / "Train.rar").write_bytes(b"Rar!")
-    with pytest.raises(
-        UsageError, match=r"Train.rar is an archive of a kind that is not read here \(unpack it"
-    ):
+    with pytest.raises(UsageError, match=r"Train.rar is an archive in an unsupported format \(unpack it"):
         find_images(tmp_path)
     with pytest.raises(InputError, match=r"none\.zip does not exist"):
         find_images(tmp_path / "none.zip")

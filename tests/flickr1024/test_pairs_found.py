@@ -60,7 +60,7 @@ def test_an_unpacked_picture_goes_before_the_one_in_the_archive(tmp_path: Path) 
 
 def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL, "Flickr1024/Train/0001": SMALL})
-    with pytest.raises(InputError, match=r"two pictures are both called 0001: .* and "):
+    with pytest.raises(InputError, match=r"two images have the name 0001: .* and "):
         find_published_pairs(tmp_path, "train")
 
 
@@ -71,16 +71,18 @@ def test_lone_views_are_named(tmp_path: Path) -> None:
     pairs = find_published_pairs(tmp_path, "train")
     assert [pair.name for pair in pairs.pairs] == ["0002"]
     assert pairs.unpaired == (
-        f"{tmp_path}/Train/0001_R.png has no left picture",
-        f"{tmp_path}/Train/0003_L.png has no right picture",
+        f"{tmp_path}/Train/0001_R.png has no left image",
+        f"{tmp_path}/Train/0003_L.png has no right image",
     )
 
 
 def test_a_place_without_pairs_says_what_was_expected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no pair of pictures \(expected NAME_L.png"):
+    with pytest.raises(InputError, match=r"contains no image pair \(expected NAME_L.png"):
         find_published_pairs(tmp_path, "train")
     tree(tmp_path, {"Validation/0001": SMALL})
-    with pytest.raises(InputError, match=r"no pair of the split train, but 1 of validation \(`split` valid"):
+    with pytest.raises(
+        InputError, match=r"no pair of the split train, but 1 of validation \(use `split` valid"
+    ):
         find_published_pairs(tmp_path, "train")
 
 
@@ -116,15 +118,15 @@ def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
     taken = filter_by_name(pairs, ["# mine", "", "flickr1024/0003", " 0001 "], "names.txt")
     assert [pair.name for pair in taken] == ["0001", "0003"]
     assert filter_by_name(pairs, ["flickr1024/*"], "names.txt") == pairs
-    with pytest.raises(UsageError, match=r"1 lines of names.txt name no pair: 0009 \(pairs are called as in"):
+    with pytest.raises(UsageError, match=r"1 lines of names.txt match no pair: 0009 \(pairs have names"):
         filter_by_name(pairs, ["0001", "0009"], "names.txt")
-    with pytest.raises(UsageError, match=r"names\.txt names no pair"):
+    with pytest.raises(UsageError, match=r"names\.txt lists no pair"):
         filter_by_name(pairs, ["# nothing"], "names.txt")
 
 
 def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
     pairs = find_published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
-    with pytest.raises(UsageError, match="two pairs are both called flickr1024/0001"):
+    with pytest.raises(UsageError, match="two pairs have the same name flickr1024/0001"):
         plan_preparation(pairs + pairs, tmp_path / "out", 2)
 
 

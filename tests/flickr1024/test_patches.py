@@ -88,5 +88,5 @@ def test_pictures_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
 def test_views_of_two_sizes_are_refused_with_both_named(tmp_path: Path) -> None:
     pair = pair_of(tmp_path, SMALL)
     (tmp_path / "a_R.png").write_bytes(png(views((240, 101))[1]))
-    with pytest.raises(InputError, match=r"a_R.png is 240 x 101, the left picture .*a_L.png is 241 x 101"):
+    with pytest.raises(InputError, match=r"a_L.png is 241x101, but .*a_R.png is 240x101"):
         read_views(pair, 2)

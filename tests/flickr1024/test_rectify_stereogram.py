@@ -12,7 +12,7 @@ from layered_scene import layered_pair, moved, side_by_side, texture
 from pamcli.flickr1024.rectify_stereogram import (
     RectifiedPair,
     StereogramError,
-    _reaches_infinity,
+    _decide_infinity,
     rectify_stereogram,
 )
 
@@ -159,7 +159,7 @@ def test_infinity_is_found_where_the_picture_tells(
     sky: tuple[int, int, int], rows: int, near: bool, expected: str | None
 ) -> None:
     far = np.linspace(0, 1, 1000, dtype=np.float32) ** 2 * 50
-    assert _reaches_infinity(outdoors(sky, rows), 50 - far if near else far, 0, 50) == expected
+    assert _decide_infinity(outdoors(sky, rows), 50 - far if near else far, 0, 50) == expected
 
 
 def test_a_picture_that_does_not_tell_is_set_aside() -> None:
@@ -186,10 +186,10 @@ def far_apart() -> np.ndarray:
 @pytest.mark.parametrize(
     ("picture", "reason"),
     [
-        (unrelated(), "do not show the same"),
-        (flat(), "order of its views is unsure"),
+        (unrelated(), "the halves differ"),
+        (flat(), "order of the views is unclear"),
         (far_apart(), "rows apart"),
-        (np.full((200, 500, 3), 128, np.uint8), "one colour"),
+        (np.full((200, 500, 3), 128, np.uint8), "single colour"),
         (stereogram("cross")[60:150, 130:420], "too small"),
     ],
     ids=["unrelated", "flat", "far apart", "plain", "small"],

@@ -134,7 +134,7 @@ class PackedPatches(_Packed, _Patches):
         _Packed.__init__(self, paths, index)
         _Patches.__init__(self, paths, index.names())
         self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
-        self._boxes = [picture.boxes(index.scale) for picture in index.pictures]
+        self._boxes = [picture.list_corners(index.scale) for picture in index.pictures]
 
     def patch(self, index: int) -> Patch:
         picture = bisect.bisect_right(self._ends, index)
