@@ -1,6 +1,6 @@
 #!/bin/sh
-# From nothing but Python 3.11 to a first result: installs pam into a virtual environment (once),
-# then the disparity of the sample pair, its error against the truth, and a picture of it, in demo/.
+# Install pam into a virtual environment (once), and match the sample pair: writes the disparity map and its colours
+# to demo/, and prints the error against the ground truth. Needs only Python 3.11 or newer.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/scripts/environment.sh"
@@ -15,8 +15,8 @@ say '$ pam disparity scripts/sample/left.png scripts/sample/right.png' \
 "$python" scripts/sample_error.py demo/disparity.pfm
 
 cat <<END
-disparity in pixels   $root/demo/disparity.pfm
-as a colour picture   $root/demo/disparity_color.png
-the pair              $root/scripts/sample/left.png, right.png
-to use pam from here  . $venv/bin/activate && pam --help
+disparity map (px)   $root/demo/disparity.pfm
+in colours           $root/demo/disparity_color.png
+sample pair          $root/scripts/sample/left.png, right.png
+next step            . $venv/bin/activate && pam --help
 END

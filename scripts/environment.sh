@@ -1,13 +1,13 @@
-# Shared by demo.sh and test.sh: one virtual environment, made and filled once.
+# Create the virtual environment of demo.sh and test.sh, once.
 #
-# Source it with $root set to the checkout, then call `prepare_environment EXTRA` ("" or "test"):
-# it leaves the environment's Python in $python. What can be set from outside:
+# Set $root to the checkout, source this file, and call `prepare_environment EXTRA` ("" or "test"). Then $python is
+# the Python of the environment. Settings from outside:
 #
 #   PAM_VENV     folder of the environment (default: .venv in the checkout)
-#   PAM_PYTHON   the Python to make it with (default: the first of the names below that will do)
-#   PAM_TORCH    what pip is asked for where PyTorch is missing (default: the version pam is tested with)
+#   PAM_PYTHON   Python that creates it (default: the first suitable one of the names below)
+#   PAM_TORCH    requirement for pip if PyTorch is missing (default: the version that pam is tested with)
 #
-# Where packages come from is pip's own business: its variables and its configuration hold.
+# pip's own variables and configuration select the package index.
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
@@ -28,8 +28,7 @@ choose_environment() {
     python=$venv/bin/python
 }
 
-# Changes whenever pip has to run again: other requirements, something else to compile, another Python, a
-# checkout that moved.
+# Print a checksum of everything that requires pip to run again: requirements, C code, Python, path of the checkout.
 stamp() {
     "$python" -P - "$root" "${PAM_TORCH:-}" <<'PYTHON'
 import hashlib, pathlib, sys
@@ -41,7 +40,7 @@ PYTHON
 
 stamp_file() { printf '%s' "$venv/pam-installed${1:+-$1}"; }
 
-# What was installed with the test extra serves without it, too.
+# An environment with the test extra is also sufficient without it.
 is_installed() {
     now=$(stamp 2>/dev/null) || return 1
     for file in "$(stamp_file "$1")" "$(stamp_file test)"; do
@@ -53,34 +52,33 @@ is_installed() {
 find_python() {
     without_venv=
     for candidate in ${PAM_PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
-        # Run it: a name on the PATH may be a version manager's empty shell.
+        # Run it, because a name on the PATH may be a stub of a version manager.
         "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
         if "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then return; fi
         without_venv=$candidate
     done
     if [ -n "$without_venv" ]; then
-        fail "$without_venv cannot make virtual environments: its modules venv and ensurepip are missing." \
-            "Install them (Debian, Ubuntu: the package python3-venv), or name another Python in PAM_PYTHON."
+        fail "$without_venv cannot make virtual environments: the modules venv and ensurepip are missing." \
+            "Install them (package python3-venv on Debian and Ubuntu), or set PAM_PYTHON to another Python."
     fi
     fail "No Python 3.11 or newer found (tried ${PAM_PYTHON:-python3, python3.14 ... python3.11, python})." \
-        "Install one, or name it in PAM_PYTHON."
+        "Install one, or set PAM_PYTHON to its path."
 }
 
 make_environment() {
-    # Never clear away a folder that is not ours: only the default one, and one left half made.
+    # Remove only the default folder, or one that this script left incomplete.
     if [ -e "$venv/unfinished" ] || [ "$venv" = "$root/.venv" ]; then
         rm -rf "$venv"
     elif [ -n "$(ls -A "$venv" 2>/dev/null)" ]; then
         fail "$venv is not a virtual environment with a working Python and pip." \
-            "Remove it, or name another folder in PAM_VENV."
+            "Remove it, or set PAM_VENV to another folder."
     fi
     find_python
     say "Making a virtual environment in $venv with $("$candidate" --version)"
     mkdir -p "$venv"
     : >"$venv/unfinished"
     "$candidate" -m venv "$venv"
-    # A PyTorch that the chosen Python has already, be it the system's or another virtual
-    # environment's, is put behind the new environment's own packages.
+    # If the chosen Python already has PyTorch, the new environment uses it, behind its own packages.
     if folder=$(folder_of_torch "$candidate"); then
         "$python" -c 'import pathlib, sys, sysconfig
 pathlib.Path(sysconfig.get_path("purelib"), "torch-found.pth").write_text(sys.argv[1] + "\n")' "$folder"
@@ -88,7 +86,7 @@ pathlib.Path(sysconfig.get_path("purelib"), "torch-found.pth").write_text(sys.ar
     rm "$venv/unfinished"
 }
 
-# Prints the folder that holds PyTorch; fails where there is none, or one older than pyproject.toml asks for.
+# Print the folder of PyTorch; fail if it is missing or older than pyproject.toml requires.
 folder_of_torch() {
     "$1" -P - "$root" 2>/dev/null <<'PYTHON'
 import pathlib, re, sys, torch
@@ -107,19 +105,19 @@ install_pam() {
     else
         torch=${PAM_TORCH:-torch==2.13.0}
         say "Downloading $torch (about 200 MB for the CPU alone, 2.5 GB with CUDA) and $rest."
-        say "pip's PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS are honoured: on Linux, an index" \
-            "of CPU-only builds spares the gigabytes."
+        say "To download CPU builds only (on Linux), set PIP_INDEX_URL, PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS" \
+            "to an index of such builds."
         run_pip install "$torch"
     fi
     run_pip install --editable "$root${1:+[$1]}"
     stamp >"$(stamp_file "$1")"
 }
 
-# On a terminal pip shows what it does: gigabytes may be on their way.
+# On a terminal, pip shows its progress, because downloads may be large.
 run_pip() {
     quiet="--quiet --quiet"
     if [ -t 2 ]; then quiet=; fi
     # shellcheck disable=SC2086 # two words, or none
     "$python" -m pip $quiet --disable-pip-version-check "$@" ||
-        fail "pip could not do it, for the reason above. Once that is mended, run the same command again."
+        fail "pip failed for the reason above. Fix it, then run the same command again."
 }

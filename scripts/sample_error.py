@@ -1,4 +1,4 @@
-"""Prints how far a disparity file is from the truth of the sample pair: sample_error.py FILE."""
+"""Print the error of a disparity file of the sample pair: sample_error.py FILE."""
 
 from __future__ import annotations
 

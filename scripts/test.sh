@@ -17,11 +17,10 @@ cd "$root"
 "$python" -m ruff format --check
 "$python" .ci/check_texts.py pages commits
 if [ -n "$fast" ]; then
-    # shellcheck disable=SC2086 # it is a list
+    # shellcheck disable=SC2086 # a list of words
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"
 fi
-# Types are checked beside the tests, and of these one more runs than two cores take: many wait for a program
-# that they started, or for the disk.
+# mypy runs next to the tests. Three test processes suit two cores, because many tests wait for a program or the disk.
 types=$(mktemp)
 "$python" -m mypy >"$types" 2>&1 &
 mypy=$!
