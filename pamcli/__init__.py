@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
     from pamcli.data.preparing import prepare_flickr1024
     from pamcli.errors import PamError
+    from pamcli.evaluation.disparity import evaluate_disparity
     from pamcli.evaluation.disparity_metrics import disparity_metrics
-    from pamcli.evaluation.measure import evaluate_disparity, evaluate_superres
     from pamcli.evaluation.results import Evaluation
+    from pamcli.evaluation.superres import evaluate_superres
     from pamcli.imaging.disparity_files import read_disparity, write_disparity
     from pamcli.imaging.images import RgbImage, read_image
     from pamcli.inference.matcher import StereoMatcher, StereoResult
@@ -104,8 +105,8 @@ _LAZY = {
     "depth_files": "pamcli.batch.depth",
     "disparity_metrics": "pamcli.evaluation.disparity_metrics",
     "upscale_files": "pamcli.batch.upscaling",
-    "evaluate_disparity": "pamcli.evaluation.measure",
-    "evaluate_superres": "pamcli.evaluation.measure",
+    "evaluate_disparity": "pamcli.evaluation.disparity",
+    "evaluate_superres": "pamcli.evaluation.superres",
     "match_files": "pamcli.batch.matching",
     "prepare_flickr1024": "pamcli.data.preparing",
     "read_calibration": "pamcli.calibration.files",

@@ -57,7 +57,7 @@ def measure(data: str, name: str, method: Method) -> float:
         found = method(sample)
         seconds.append(time.process_time() - start)
         meter.add(sample, found)
-    figures = meter.summary().pooled["all"]
+    figures = meter.pooled["all"]
     mean = sum(seconds) / len(seconds)
     print(
         f"{data}, {name}: D1 {figures['d1']:.2f} %, bad-2 {figures['bad-2']:.2f} %, "

@@ -35,7 +35,7 @@ from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair, superres_figures, superres_pair
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled, superres_figures, superres_pair
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.degradation import Degradation
@@ -86,14 +86,14 @@ def sample_views() -> tuple[Bytes, Bytes]:
     return left.astype(np.uint8), right.astype(np.uint8)
 
 
-def upscale(name: str, pair: SuperresPair) -> Enlarged:
+def upscale(name: str, pair: SuperresPair) -> Upscaled:
     """Upscale a downscaled pair with shipped weights."""
     left, right = StereoUpscaler.load(name, device="cpu")(pair.low_left, pair.low_right)
-    return Enlarged(left.astype(np.uint8), right.astype(np.uint8))
+    return Upscaled(left.astype(np.uint8), right.astype(np.uint8))
 
 
 def crops_with_psnr(
-    pair: SuperresPair, results: dict[str, Enlarged], part: tuple[slice, slice]
+    pair: SuperresPair, results: dict[str, Upscaled], part: tuple[slice, slice]
 ) -> dict[str, Bytes]:
     """Return the same part of each result, by a title with the PSNR of the whole left image."""
     parts = {}
@@ -140,8 +140,8 @@ def camera() -> Composed:
     """Show a part of an image with faults: a row for each fault, a column for each method."""
     rows, titles = [], []
     for title, fault in FAULTS.items():
-        pair = Superres(SCALE, fault).case(Sample("sample", *sample_views(), None))
-        results = {"bicubic": pair.bicubic(), "denoised, bicubic": DenoisedBicubic(fault).enlarge(pair)}
+        pair = Superres(SCALE, fault).make_case(Sample("sample", *sample_views(), None))
+        results = {"bicubic": pair.bicubic(), "denoised, bicubic": DenoisedBicubic(fault).upscale(pair)}
         results |= {name: upscale(name, pair) for name in CAMERA_WEIGHTS}
         parts = crops_with_psnr(pair, results, CROP)
         rows.append(row({f"{title}: original": pair.left[CROP], **parts}, size=19))

@@ -60,13 +60,13 @@ def row(
     task, denoised = Superres(scale, fault), DenoisedBicubic(fault)
     found, taken = [], 0
     for position in range(len(source)):
-        pair = task.case(source.load(position))
+        pair = task.make_case(source.load(position))
         shown = [
             detect_camera_fault(RgbImage(view, jpeg_quality=fault.jpeg))
             for view in (pair.low_left, pair.low_right)
         ]
         views = pair.low_left, pair.low_right
-        others = [each.left for each in (pair.bicubic(), denoised.enlarge(pair))]
+        others = [each.left for each in (pair.bicubic(), denoised.upscale(pair))]
         made = [*others, clean.upscale_left(*views), camera.upscale_left(*views)]
         figures = [measured(pair.left, view) for view in made]
         taken += any(shown)

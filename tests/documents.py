@@ -31,7 +31,7 @@ from unrectified import photographs
 from video_files import write_video
 from warm_python import WarmPython
 
-from pamcli.evaluation.submissions import rules_of
+from pamcli.evaluation.submissions import load_rules
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
 sys.path.insert(0, str(Path(__file__).parent / "calibration"))
@@ -307,7 +307,7 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     shutil.copytree(files_of_all().name, folder, dirs_exist_ok=True)
     left, right = small_views()
     if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
-        for scene in rules_of("middlebury").training:
+        for scene in load_rules("middlebury").training:
             (folder / "MiddEval3/trainingQ" / scene).mkdir(parents=True)
             left.save(folder / f"MiddEval3/trainingQ/{scene}/im0.png")
             right.save(folder / f"MiddEval3/trainingQ/{scene}/im1.png")

@@ -24,7 +24,7 @@ def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: 
     $ pam eval disparity --data kitti2015:kitti --method ours=pasmnet2 --method opencv --report both.html
     $ pam eval disparity --data kitti2015:kitti --predictions made/ --protocol kitti --protocol raft-stereo
     """
-    from pamcli.evaluation.measure import measure_disparity
+    from pamcli.evaluation.disparity import measure_disparity
 
     console = messages.console(jsonl=as_json)
     _show(measure_disparity(settings, console), settings, console)
@@ -40,7 +40,7 @@ def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bo
     $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save upscaled/ --compare
     $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --degrade jpeg=75,noise=3 --baseline-only
     """
-    from pamcli.evaluation.measure import measure_superres
+    from pamcli.evaluation.superres import measure_superres
 
     console = messages.console(jsonl=as_json)
     _show(measure_superres(settings, console), settings, console)
@@ -48,7 +48,7 @@ def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bo
 
 def _show(found: Evaluation, settings: Any, console: Console) -> None:
     """Write the requested files, then print the tables or everything as JSON."""
-    from pamcli.evaluation.measure import write_files
+    from pamcli.evaluation.run import write_files
 
     try:
         write_files(found, settings)

@@ -14,10 +14,10 @@ def command(settings: SubmitSettings, messages: Messages) -> None:
     $ pam submit --data middlebury:MiddEval3 --weights pasmnet -o pasmnet.zip
     """
     console = messages.console()
-    from pamcli.evaluation.measure import submit
+    from pamcli.evaluation.submissions import submit
 
     written = submit(settings, console)
     for note in written.notes:
         console.warn(note)
-    console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")
+    console.inform(f"{written.kind}: {written.images} images, {written.files} files, verified")
     console.path(settings.output)

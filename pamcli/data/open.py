@@ -6,7 +6,7 @@ A data set that needs no folder is NAME[?key=value&...].
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pamcli.data.source import DataSpec, Source, SourceInfo
@@ -83,6 +83,18 @@ def open_data(data: str | DataSpec) -> Source:
         source = source.first(spec.first)
     source.spec = spec
     return source
+
+
+def open_data_sets(data: str | Iterable[str | Source]) -> list[Source]:
+    """Open data sets, each at most once. Raises the errors of `open_data` before any of them is opened."""
+    given = [data] if isinstance(data, str) else data
+    specs = [parse_data(each) if isinstance(each, str) else each for each in given]
+    if not specs:
+        raise UsageError("a data set is required", "give NAME:PATH; `pam dataset list` shows the names")
+    texts = [each.text for each in specs if isinstance(each, DataSpec)]
+    if repeated := [text for text in texts if texts.count(text) > 1]:
+        raise UsageError(f"the data set {quote(repeated[0])} is given twice", "give each data set once")
+    return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
 def names_source(text: str) -> bool:

@@ -52,7 +52,7 @@ class Sample:
     training patches; None = not stored. Either both images have it or neither does."""
     low_right: NDArray[np.uint8] | None = None
     masks: Mapping[str, NDArray[np.bool_]] | None = None
-    """(H, W) further masks of the source, by the names of `evaluation.regions.REGIONS`."""
+    """(H, W) further masks of the source, by the names of `evaluation.pixels.REGIONS`."""
     fine: NDArray[np.float32] | None = None
     """(s * H, s * W) left ground truth on a grid s times finer, in px of the images, NaN = unknown;
     None = not available."""

@@ -5,15 +5,14 @@
 
 | topic | module |
 | --- | --- |
-| entry point, loop over methods and data sets -> an `Evaluation` | `run` |
-| the tasks: measurements per sample and the tables that show them | `disparity`, `superres` |
-| metrics | `disparity_metrics`, `superres_metrics`; shared parts and error distributions: `figures` |
+| the loop over methods and data sets | `run` |
+| the tasks: commands, cases, tables and charts | `disparity`, `superres` |
+| metrics | `disparity_metrics`, `superres_metrics` |
+| per-pixel errors, image regions, error distributions | `pixels` |
 | rules of benchmarks and papers, one row each | `protocols` |
-| hole filling, fine ground-truth grids, errors and D1 outliers | `preparing` |
-| image regions | `regions` |
 | methods: networks, result files, peak memory | `methods`; OpenCV: `opencv_methods` |
 | comparison of methods: differences, intervals, errors by region | `comparison` |
-| `Evaluation`: facts, tables, notes; text, JSON, CSV, report | `results` |
+| `Evaluation`: facts, tables, notes as text, JSON, CSV | `results` |
 | HTML report, from `templates/` | `report`, `report_charts`, `report_pictures` |
 | published results | `published` |
 | accuracy by resolution, range, maximum disparity | `studies` |

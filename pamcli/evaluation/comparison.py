@@ -9,20 +9,19 @@ percentiles are too narrow for few scenes: with 12 scenes they cover the true me
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, DisparitySummary
+from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, DisparityMeter
+from pamcli.evaluation.pixels import COMPUTED_REGIONS, range_regions
 from pamcli.evaluation.protocols import POOLED
-from pamcli.evaluation.regions import FOUND, range_regions
 from pamcli.evaluation.report_charts import CurveChart
-from pamcli.evaluation.results import Column, Table, Value, json_row, json_rows, text_columns
+from pamcli.evaluation.results import Column, Evaluation, Table, Value, json_row, json_rows, text_columns
 from pamcli.evaluation.run import MeasuredSet
-
-Measured = MeasuredSet[DisparitySummary]
+from pamcli.files.paths import pluralize
 
 FIGURES = ("d1", "epe", "bad-2")
 """Metrics to compare after those that the protocol states."""
@@ -35,18 +34,17 @@ LEAST_SCENES = 5
 """Minimum number of scenes for an interval."""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The mean difference over images between the metric of one method and that of another."""
 
     mean: float
     low: float
     """Lower end of the 95 % interval; NaN if there are too few scenes."""
     high: float
-    pictures: int
+    images: int
     scenes: int
 
-    def text(self, decimals: int) -> str:
+    def format(self, decimals: int) -> str:
         """Format the difference for people: "+1.20 [+0.80, +1.70]"."""
         mean, low, high = (f"{value:+.{decimals}f}" for value in (self.mean, self.low, self.high))
         return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
@@ -59,8 +57,13 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Compute the 95 % interval of a weighted mean by resampling scenes.
 
-    `values`: (N,). `scenes`: the scene of each value, length N. `weights`: (N,), all 1 by default. Returns
-    both ends of the interval; NaN with fewer than `LEAST_SCENES` scenes.
+    Args:
+        values: (N,).
+        scenes: The scene of each value, length N.
+        weights: (N,), all 1 by default.
+
+    Returns:
+        Both ends of the interval; NaN with fewer than `LEAST_SCENES` scenes.
     """
     places, which = np.unique(np.asarray([str(scene) for scene in scenes]), return_inverse=True)
     count = len(places)
@@ -74,8 +77,8 @@ def mean_interval(
     spread = math.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())
     if spread == 0:
         return float(mean), float(mean)
-    drawn = np.random.default_rng(0).integers(0, count, (DRAWS, count))
-    sums, sizes = sums[drawn], sizes[drawn]
+    draws = np.random.default_rng(0).integers(0, count, (DRAWS, count))
+    sums, sizes = sums[draws], sizes[draws]
     means = sums.sum(axis=1) / sizes.sum(axis=1)
     spreads = np.sqrt(((sums - means[:, None] * sizes) ** 2).sum(axis=1)) / sizes.sum(axis=1)
     # Draws of nearly equal scenes have almost no spread: bound it below by a quarter of the overall spread.
@@ -84,34 +87,29 @@ def mean_interval(
     return float(mean - high * spread), float(mean - low * spread)
 
 
-def difference(one: Measured, method: str, other: str, metric: str) -> Difference | None:
+def compare_methods(one: MeasuredSet, method: str, other: str, metric: str) -> Difference | None:
     """Compare two methods by a metric over all pixels; return None if no image has it for both."""
-    pairs = zip(one.methods[method].images, one.methods[other].images, strict=True)
-    found = [
-        (image.name, image.figures["all"][metric] - of_other.figures["all"][metric])
-        for image, of_other in pairs
-        if "all" in image.figures and "all" in of_other.figures
-    ]
-    found = [(name, value) for name, value in found if math.isfinite(value)]
-    if not found:
+    names, values = [], []
+    for image, reference in zip(one.methods[method].images, one.methods[other].images, strict=True):
+        if "all" in image.figures and "all" in reference.figures:
+            value = image.figures["all"][metric] - reference.figures["all"][metric]
+            if math.isfinite(value):
+                names.append(image.name)
+                values.append(value)
+    if not names:
         return None
-    names = [name for name, _ in found]
     scenes = [one.source.scene(name) for name in names]
     by_name = one.methods[method].protocol.weights
     weights = np.array([by_name.get(name.rpartition("/")[2], 1.0) for name in names])
-    values = np.array([value for _, value in found])
-    interval = mean_interval(values, scenes, weights)
+    interval = mean_interval(np.array(values), scenes, weights)
     return Difference(float(np.average(values, weights=weights)), *interval, len(names), len({*scenes}))
 
 
-def compared(
-    sets: Sequence[Measured], columns: Mapping[str, Column]
-) -> tuple[tuple[Table, Table], list[CurveChart], dict[str, Any]]:
-    """Return the tables of methods and of image regions, the charts, and their data for JSON.
-
-    `columns`: the columns of the metrics, by key.
-    """
-    first, *_ = names = [*sets[0].methods]
+def add_comparison(
+    page: Evaluation, sets: Sequence[MeasuredSet], columns: Mapping[str, Column]
+) -> Evaluation:
+    """Add the tables of methods and of image regions, their charts and notes. `columns`: of the metrics."""
+    first = next(iter(sets[0].methods))
     rows: list[dict[str, Value]] = []
     numbers = []
     stated = [each.metric for each in sets[0].last.protocol.stated if each.region == "all"]
@@ -120,54 +118,60 @@ def compared(
         for name, total in one.methods.items():
             figures = {"data": one.label, "method": name} | _costs(total)
             figures |= {metric: total.image_means["all"].get(metric) for metric in (*metrics, "density")}
-            differences = {} if name == first else {m: difference(one, name, first, m) for m in metrics}
-            rows.append({**figures})
-            for metric, each in differences.items():
-                text = None if each is None else each.text(columns[metric].decimals)
-                rows[-1][f"{metric}-first"] = text
-            plain = {m: None if each is None else json_row(vars(each)) for m, each in differences.items()}
+            row, plain = {**figures}, {}
+            for metric in metrics if name != first else ():
+                difference = compare_methods(one, name, first, metric)
+                row[f"{metric}-first"] = difference and difference.format(columns[metric].decimals)
+                plain[metric] = difference and json_row(difference._asdict())
+            rows.append(row)
             numbers.append({**json_row(figures), "differences": plain})
     beyond = [
-        Column(f"{key}-first", f"{columns[key].title} beyond {first}", columns[key].unit, text=True)
+        Column(f"{key}-first", f"{columns[key].title} minus {first}", columns[key].unit, text=True)
         for key in metrics
     ]
-    said = f"Means of the pictures. Differences to {first} are paired by picture"
-    said += ", with 95 % intervals by scenes."
-    memory = "most that was taken for a pair beyond what was held"
-    table = Table(
-        (
-            *text_columns("data", "method"),
-            columns[metrics[0]],
-            beyond[0],
-            *(columns[metric] for metric in metrics[1:]),
-            Column("seconds", "time", "s", 3),
-            Column("megabytes", "memory", "MB", 0, note=memory),
-            *beyond[1:],
-            columns["density"],
-        ),
-        tuple(rows),
-        "Methods side by side",
-        said,
+    memory = "largest memory used for a pair, beyond what was in use before"
+    table_columns = (
+        *text_columns("data", "method"),
+        columns[metrics[0]],
+        beyond[0],
+        *(columns[metric] for metric in metrics[1:]),
+        Column("seconds", "time", "s", 3),
+        Column("megabytes", "memory", "MB", 0, note=memory),
+        *beyond[1:],
+        columns["density"],
     )
-    parts = _by_part(sets, names, columns[metrics[0]])
-    told = {"reference": first, "methods": numbers, "parts": json_rows(parts)}
-    return (table, parts), [_chart(one) for one in sets], told
+    note = (
+        f"Means over the images. Differences to {first} are paired by image, with 95 % intervals by scenes."
+    )
+    parts = _region_table(sets, columns[metrics[0]])
+    charts = [_chart(one) for one in sets]
+    compared = {"reference": first, "methods": numbers, "parts": json_rows(parts)}
+    return replace(
+        page,
+        sections=(Table(table_columns, tuple(rows), "Method comparison", note), parts, *page.sections),
+        charts=(*charts, *page.charts),
+        notes=(*_notes(sets), "time and memory are those of the disparity alone", *page.notes),
+        numbers={**page.numbers, "comparison": compared},
+    )
 
 
-def notes(sets: Sequence[Measured]) -> list[str]:
+def _notes(sets: Sequence[MeasuredSet]) -> list[str]:
     """Return one note per data set on how its intervals were computed."""
-    said = []
+    notes = []
     for one in sets:
-        scenes = {one.source.scene(image.name) for image in one.last.images if image.figures}
-        if len(scenes) < LEAST_SCENES:
-            said.append(f"{one.label}: {len(scenes)} scenes are too few for intervals of the differences")
+        count = len({one.source.scene(image.name) for image in one.last.images if image.figures})
+        scenes = pluralize(count, "scene")
+        if count < LEAST_SCENES:
+            notes.append(f"{one.label}: {scenes}; intervals of the differences need {LEAST_SCENES}")
         else:
-            drawn = f"bootstrap of {len(scenes)} scenes, {DRAWS:,} draws"
-            said.append(f"{one.label}: intervals hold the true mean difference in 95 % of cases, {drawn}")
-    return said
+            method = f"bootstrap of {scenes}, {DRAWS:,} draws"
+            notes.append(
+                f"{one.label}: the intervals contain the true mean difference in 95 % of cases, {method}"
+            )
+    return notes
 
 
-def _costs(total: DisparitySummary) -> dict[str, Value]:
+def _costs(total: DisparityMeter) -> dict[str, Value]:
     seconds = [image.seconds for image in total.images if image.seconds is not None]
     memory = [image.memory for image in total.images if image.memory is not None]
     return {
@@ -177,27 +181,28 @@ def _costs(total: DisparitySummary) -> dict[str, Value]:
     }
 
 
-def _by_part(sets: Sequence[Measured], names: Sequence[str], figure: Column) -> Table:
+def _region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
     rows: list[dict[str, Value]] = []
     for one in sets:
-        totals = [total.pooled for total in one.methods.values()]
+        pooled = {name: total.pooled for name, total in one.methods.items()}
+        first = next(iter(pooled.values()))
         ranges = [*range_regions(one.last.protocol.ranges)]
         # Regions that only some data sets define: those of Spring and Booster.
-        told = [name for name in totals[0] if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
-        for part in ("all", "noc", "occluded", "bg", "fg", *FOUND, *told, *ranges):
-            if part in totals[0]:
+        others = [name for name in first if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
+        for part in ("all", "noc", "occluded", "bg", "fg", *COMPUTED_REGIONS, *others, *ranges):
+            if part in first:
                 row: dict[str, Value] = {"data": one.label, "part": f"{part} px" if part in ranges else part}
-                row["pixels"] = totals[0][part]["pixels"]
-                rows.append(row | {n: each[part][figure.key] for n, each in zip(names, totals, strict=True)})
-    each = (Column(name, name, figure.unit, figure.decimals) for name in names)
-    columns = (*text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *each)
-    where = f"{figure.heading}, {POOLED} over all pixels of each part."
-    return Table(columns, tuple(rows), "Errors by part", where)
+                row["pixels"] = first[part]["pixels"]
+                rows.append(row | {name: each[part][figure.key] for name, each in pooled.items()})
+    methods = (Column(name, name, figure.unit, figure.decimals) for name in sets[0].methods)
+    columns = (*text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods)
+    note = f"{figure.heading}, {POOLED} over all pixels of each region."
+    return Table(columns, tuple(rows), "Errors by region", note)
 
 
-def _chart(one: Measured) -> CurveChart:
-    drawn = itertools.islice(one.methods.items(), 3)
-    curves = {name: [total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in drawn}
-    caption = "" if len(one.methods) <= 3 else "The first three methods are drawn."
+def _chart(one: MeasuredSet) -> CurveChart:
+    shown = itertools.islice(one.methods.items(), 3)
+    curves = {name: [total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in shown}
+    caption = "" if len(one.methods) <= 3 else "Only the first three methods are shown."
     title = f"{one.label}: pixels with a larger error"
-    return CurveChart(title, BAD_THRESHOLDS, curves, "error (px)", "pixels above it (%)", caption)
+    return CurveChart(title, BAD_THRESHOLDS, curves, "error (px)", "pixels with a larger error (%)", caption)

@@ -1,19 +1,21 @@
-"""Measure disparity by the protocol of each data set's benchmark, and build its tables and charts."""
+"""Measure disparity by the protocol of each data set's benchmark: `pam eval disparity` and its tables."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pamcli.data.listing import resized
+from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation import comparison, studies
-from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
-from pamcli.evaluation.figures import FRACTIONS, ImageFigures, flat
-from pamcli.evaluation.methods import Estimates, Method, NetworkMethod
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
+from pamcli.evaluation.methods import FilesMethod, Matching, Method, NetworkMethod, Watch
+from pamcli.evaluation.pixels import FRACTIONS, RANGES, REGIONS, count_between
 from pamcli.evaluation.protocols import (
     MEANS,
     POOLED,
@@ -22,28 +24,34 @@ from pamcli.evaluation.protocols import (
     named_protocol,
     usual_protocol,
 )
-from pamcli.evaluation.regions import RANGES, REGIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity, shown_methods
 from pamcli.evaluation.results import (
     Column,
     Evaluation,
     Fact,
+    ImageFigures,
     Table,
     Value,
+    check_files,
+    flat,
     json_row,
     json_rows,
     json_value,
     text_columns,
 )
-from pamcli.evaluation.run import MeasuredSet, Task
+from pamcli.evaluation.run import MeasuredSet, Task, run_task, write_files
 from pamcli.imaging.resize import imresize_to
+from pamcli.registry.description import SUFFIX, read_description
+from pamcli.reporting import SILENT, Reporter
+from pamcli.settings.evaluation import DisparityMaps, EvaluateDisparitySettings
+from pamcli.settings.options import takes
 
 HEADLINE = ("pixels", "density", "epe", "d1", "bad-2", "bad-3", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
 TRUST = (
     *("ause-epe", "ause-bad-2"),
-    *(f"{seen}-{share}" for seen in ("visible", "occluded") for share in ("precision", "recall")),
+    *(f"{kind}-{share}" for kind in ("visible", "occluded") for share in ("precision", "recall")),
 )
 """Metrics of the three terminal tables, most important first; every other output has all metrics."""
 
@@ -69,8 +77,73 @@ COLUMNS = {
 }
 
 
+@takes(EvaluateDisparitySettings)
+def evaluate_disparity(settings: EvaluateDisparitySettings) -> Evaluation:
+    """Measure disparity on data sets with ground truth, as `pam eval disparity` does.
+
+    >>> found = pamcli.evaluate_disparity("pairs:labelled", device="cpu", report="report.html")
+    >>> print(found.text())
+
+    Args:
+        settings: Data sets as `NAME:PATH`; then an `EvaluateDisparitySettings`, or its fields as keywords.
+
+    Raises:
+        PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
+    """
+    return write_files(measure_disparity(settings, SILENT), settings)
+
+
+def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -> Evaluation:
+    """Measure disparity and report progress to a listener; raise as `evaluate_disparity`."""
+    pairs = settings.method or ()
+    check_files(settings, settings.weights, *(what for _, what in pairs))
+    rules = tuple(settings.protocol or ())
+    task = Disparity(settings.max_gt, settings.resize, settings.study, len(pairs) > 1, rules)
+    sets = open_data_sets(settings.data)
+    if not pairs:
+        methods = [load_method(settings, listener, allow_missing=settings.allow_missing)]
+        return run_task(task, sets, methods, settings, listener)
+    described = [Path(what) for _, what in pairs if what.endswith(SUFFIX)]
+    built = [str(path) for path in described if settings.network_from and not read_description(path).network]
+    if settings.network_from and not built:
+        raise UsageError("`network_from` requires a `method` whose description (.toml) names no network file")
+    methods = [_make_method(name, what, settings, built, listener) for name, what in pairs]
+    return run_task(task, sets, methods, settings, listener)
+
+
+def load_method(settings: DisparityMaps, listener: Reporter, name: str = "", **files: Any) -> Method:
+    """Load the network, or the `predictions` as a `FilesMethod` with the fields `files`."""
+    if settings.predictions is not None:
+        return FilesMethod(Path(settings.predictions), settings.scale, **files)
+    with listener.starting(str(settings.name)):
+        from pamcli.inference.loading import load_matcher
+
+        matcher, path = load_matcher(settings)
+    return NetworkMethod(matcher, name or str(settings.name), path)
+
+
+def _make_method(
+    name: str, what: str, settings: EvaluateDisparitySettings, built: list[str], listener: Reporter
+) -> Method:
+    """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights; raise UsageError.
+
+    `name`: the name of the method in tables. `built`: descriptions of networks that `network_from` builds.
+    """
+    if what.startswith("files:"):
+        folder = Path(what.removeprefix("files:"))
+        return FilesMethod(folder, settings.scale, settings.allow_missing, name=name)
+    if what in ("opencv", "opencv-wls"):
+        from pamcli.evaluation.opencv_methods import SemiGlobalMethod
+
+        most = settings.max_disparity if isinstance(settings.max_disparity, int) else None
+        return SemiGlobalMethod(name, what == "opencv-wls", most)
+    source = settings.network_from if str(Path(what)) in built else None
+    network = replace(settings, method=None, study=None, weights=what, network_from=source)
+    return load_method(network, listener, name)
+
+
 @dataclass(frozen=True)
-class Disparity(Task[Sample, Estimate, DisparitySummary]):
+class Disparity(Task):
     """The disparity task, measured by each data set's own protocol or by named protocols.
 
     Raises UsageError: unknown study, unknown or repeated protocol, or `max_gt` below 1 px or with a protocol.
@@ -91,55 +164,56 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     columns = COLUMNS
     key_figures = ("d1", "bad-2", "epe", "density")
     average = POOLED
-    words = (
+    row_columns = (
         Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
-        Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
-        Column("pictures", "pictures", decimals=0, note="that have the region"),
+        Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the data set"),
+        Column("images", "images", decimals=0, note="number of left images with pixels of the region"),
     )
     headline = HEADLINE, SPREAD, TRUST
     timed = "network with confidence (and visibility, where it is measured)"
 
     def __post_init__(self) -> None:
         if self.study is not None and self.study not in studies.STUDIES:
-            raise UsageError(f"no study is called {self.study!r}", f"known: {', '.join(studies.STUDIES)}")
+            known = ", ".join(studies.STUDIES)
+            raise UsageError(f"unknown study {self.study!r}, expected one of {known}")
         for name in self.protocols:
             check_protocol(name)
             if self.protocols.count(name) > 1:
                 raise UsageError(f"`protocol` {name} is given twice", "give each name once")
         if self.max_gt is not None and not (math.isfinite(self.max_gt) and self.max_gt >= 1):
-            raise UsageError(f"`max_gt` {self.max_gt:g} is no number of pixels from 1 up")
+            raise UsageError(f"`max_gt` must be at least 1 px, got {self.max_gt:g}")
         if self.protocols and self.max_gt is not None:
-            hint = "a protocol says which truth counts"
-            raise UsageError("`max_gt` and `protocol` contradict each other", hint)
+            hint = "a protocol defines which ground truth counts"
+            raise UsageError("cannot use both `max_gt` and `protocol`", hint)
 
-    def case(self, sample: Sample) -> Sample | None:
+    def make_case(self, sample: Sample) -> Sample | None:
         if sample.disparity is None:
             return None
         return sample if self.resize is None else resized(sample, *self.resize, imresize_to)
 
-    def meter(self, source: Source) -> DisparityMeter:
+    def make_meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""
-        asked: dict[str, Any] = {"resize": self.resize}
+        changes: dict[str, Any] = {"resize": self.resize}
         if self.study == "range":
-            asked["ranges"] = studies.RANGES
+            changes["ranges"] = studies.RANGES
         if self.comparing:
-            asked |= {"parts": True, "ranges": comparison.DISTANCES}
+            changes |= {"parts": True, "ranges": comparison.DISTANCES}
         full_size = source.full_size and self.resize is None
         if not self.protocols:
-            usual = usual_protocol(name, max_gt=self.max_gt, **asked)
+            usual = usual_protocol(name, max_gt=self.max_gt, **changes)
             return DisparityMeter(usual, full_size=full_size)
         rules = {each: named_protocol(each, name, resize=self.resize) for each in self.protocols}
         if (own := rules[self.protocols[0]].ranges) and self.study != "range":
-            asked["ranges"] = own
-        first = named_protocol(self.protocols[0], name, **asked)
+            changes["ranges"] = own
+        first = named_protocol(self.protocols[0], name, **changes)
         return DisparityMeter(first, rules, full_size=full_size)
 
-    def ready(self, method: Method | None, source: Source) -> Estimates:
+    def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Matching:
         assert method is not None
-        return method.disparities(source, extras=not self.comparing)
+        return method.prepare_matching(source, watch, extras=not self.comparing)
 
-    def variants(self, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
-        return {} if self.study is None else studies.variants(self.study, method)
+    def make_variants(self, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
+        return {} if self.study is None else studies.make_variants(self.study, method)
 
     def rank(self, images: Sequence[ImageFigures]) -> float | None:
         """Rank by D1; rank several methods by their largest D1 difference, ties by the end-point error."""
@@ -151,117 +225,110 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         gap = np.nan_to_num(max(errors) - min(errors), nan=0.0)
         return float(min(shares) - max(shares) - 1e-6 * gap)
 
-    def shown(
+    def draw(
         self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
     ) -> ShownPair:
-        """Draw a pair for the report; for a single network also its left-right difference and doubt."""
+        """Draw a pair for the report; for a single network also its left-right difference and uncertainty."""
         assert case.disparity is not None
-        said = [
+        captions = [
             f"D1 {image.figures['all']['d1']:.1f} %, end-point error {image.figures['all']['epe']:.2f} px"
             for image in images
         ]
         if len(answers) > 1:
-            caption = "; ".join(f"{each}: {line}" for each, line in zip(answers, said, strict=True))
+            caption = "; ".join(f"{each}: {line}" for each, line in zip(answers, captions, strict=True))
             found = {each: one.disparity for each, one in answers.items()}
             return shown_methods(case.name, caption, case.left, found, case.disparity, visible=case.visible)
         (answer,) = answers.values()
         views = case.left, answer.disparity, case.disparity
-        shown = shown_disparity(case.name, said[0], *views, visible=case.visible)
+        pair = shown_disparity(case.name, captions[0], *views, visible=case.visible)
         if answer.again is None:
-            return shown
+            return pair
         again = answer.again(extras={"right_disparity", "confidence"})
         panels = consistency_panels(again.disparity, again.right_disparity, again.confidence)
-        return replace(shown, panels=(*shown.panels, *panels))
+        return replace(pair, panels=(*pair.panels, *panels))
 
-    def facts(self, method: Method | None) -> list[Fact]:
+    def describe(self, method: Method | None) -> list[Fact]:
         if not isinstance(method, NetworkMethod):
             return []
         limit = method.network.max_disparity
         return [("maximum disparity", "none" if limit is None else f"{limit} px")]
 
-    def rows(self, total: DisparitySummary) -> Iterator[dict[str, Value]]:
+    def make_rows(self, total: DisparityMeter) -> Iterator[dict[str, Value]]:
         """Yield one row per region and average; skip rows that would repeat another one."""
         for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
             for region in filter(figures.__contains__, REGIONS):
-                pictures = total.having(region)
-                if average == MEANS and pictures == 1:
+                images = total.count_images(region)
+                if average == MEANS and images == 1:
                     continue
                 if region in RANGES and total.pooled[region]["pixels"] == total.pooled["all"]["pixels"]:
                     continue
-                yield {"region": region, "average": average, "pictures": pictures, **figures[region]}
+                yield {"region": region, "average": average, "images": images, **figures[region]}
 
-    def told(self, page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:
+    def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
         numbers = {"sets": [each for one in sets for each in _numbers(one)], **page.numbers}
-        charts = [] if self.comparing else [chart for one in sets for chart in _charts(one)]
+        charts: list[Histogram | CurveChart] = []
         studied: tuple[Table, ...] = ()
         if self.study is not None:
-            rows, drawn = studies.told(self.study, sets, COLUMNS)
+            rows, charts = studies.summarize(self.study, sets, COLUMNS)
             numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
-            charts, studied = [*drawn, *charts], (rows,)
-        regions = dict.fromkeys(str(row["region"]) for row in page.summary.rows)
-        said = f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in regions if each in REGIONS)}"
-        notes = (said, *page.notes)
+            studied = (rows,)
+        if report and not self.comparing:
+            charts += [chart for one in sets for chart in _charts(one)]
+        named = filter(REGIONS.__contains__, dict.fromkeys(str(row["region"]) for row in page.summary.rows))
+        note = f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}"
+        notes = (note, *page.notes)
         page = replace(page, studies=studied, charts=tuple(charts), numbers=numbers, notes=notes)
         if self.protocols:
-            page = _by_rules(page, self.protocols, sets)
-        if not self.comparing:
-            return page
-        tables, drawn, compared = comparison.compared(sets, COLUMNS)
-        return replace(
-            page,
-            sections=(*tables, *page.sections),
-            charts=(*drawn, *page.charts),
-            notes=(*comparison.notes(sets), "time and memory are of the disparity alone", *page.notes),
-            numbers={**page.numbers, "comparison": compared},
-        )
+            page = _add_protocols(page, self.protocols, sets)
+        return comparison.add_comparison(page, sets, COLUMNS) if self.comparing else page
 
 
-def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
+def _numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
     """Yield the metrics of each method for JSON, with its name if there are several."""
     for name, total in one.methods.items():
-        averages = (total.pooled, total.image_means)
-        pooled, means = ({part: json_row(each) for part, each in figures.items()} for figures in averages)
+        pooled, means, counts = {}, {}, {}
+        for region, figures in total.pooled.items():
+            pooled[region] = json_row(figures)
+            means[region] = json_row(total.image_means[region])
+            counts[region] = total.count_images(region)
         yield {
             "data": one.label,
             **({"method": name} if len(one.methods) > 1 else {}),
-            "pictures": total.having("all"),
+            "images": total.count_images("all"),
             "pooled": pooled,
             "image_means": means,
-            "region_pictures": {region: total.having(region) for region in pooled},
+            "region_images": counts,
             "notes": list(one.notes),
         }
 
 
-def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveChart]:
+def _charts(one: MeasuredSet) -> Iterator[Histogram | CurveChart]:
     """Yield the histogram of errors and, if there is confidence, the sparsification curve."""
-    summary = one.last
-    counts = tuple(summary.errors.between(list(ERROR_EDGES)))
-    without = max(round(summary.pooled["all"]["pixels"]) - int(summary.errors.counts.sum()), 0)
-    yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, summary.protocol.wrong_from, without)
-    if (curve := summary.curve) is not None:
-        removed = tuple(100 * fraction for fraction in FRACTIONS)
+    meter: DisparityMeter = one.last
+    histogram = meter.histograms["all"]
+    without = max(round(meter.pooled["all"]["pixels"] - histogram[0].sum()), 0)
+    counts = count_between(histogram, ERROR_EDGES)
+    yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, meter.protocol.wrong_from, without)
+    if (curve := meter.curve()) is not None:
         yield CurveChart(
-            f"{one.label}: error of what stays when the least confident go",
-            removed,
-            {"by confidence": curve.epe, "oracle": curve.epe_oracle},
+            f"{one.label}: error of the remaining pixels after removing the least confident",
+            tuple(100 * fraction for fraction in FRACTIONS),
+            {"by confidence": curve.epe.tolist(), "oracle": curve.epe_oracle.tolist()},
             "pixels removed (%)",
             "end-point error (px)",
-            f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
+            f"AUSE {curve.areas()['ause-epe']:.3f}: area between the curves, relative to the overall error.",
         )
 
 
-def _by_rules(
-    page: Evaluation, protocols: Sequence[str], sets: Sequence[MeasuredSet[DisparitySummary]]
-) -> Evaluation:
+def _add_protocols(page: Evaluation, protocols: Sequence[str], sets: Sequence[MeasuredSet]) -> Evaluation:
     """Add the table of stated metrics, one column per protocol, and describe the protocols."""
     several = any(len(one.methods) > 1 for one in sets)
     rows = [row for one in sets for name, total in one.methods.items() for row in _stated(one, name, total)]
-    words = text_columns("data", "method", "region", "figure")
-    columns = [column for column in words if several or column.key != "method"]
+    columns = text_columns("data", *(["method"] if several else []), "region", "figure")
     notes = {name: f"{PROTOCOLS[name].about} ({PROTOCOLS[name].source})" for name in protocols}
-    columns_of_rules = (Column(name, name, note=notes[name]) for name in protocols)
-    table = Table((*columns, *columns_of_rules), tuple(rows), "By the rules")
-    told = {
+    protocol_columns = (Column(name, name, note=notes[name]) for name in protocols)
+    table = Table((*columns, *protocol_columns), tuple(rows), "By protocol")
+    described = {
         name: {
             "about": PROTOCOLS[name].about,
             "source": PROTOCOLS[name].source,
@@ -277,22 +344,19 @@ def _by_rules(
         page,
         sections=(table,),
         notes=(*(f"{name}: {note}" for name, note in notes.items()), *page.notes),
-        numbers={**page.numbers, "protocols": told},
+        numbers={**page.numbers, "protocols": described},
     )
 
 
-def _stated(
-    one: MeasuredSet[DisparitySummary], method: str, total: DisparitySummary
-) -> list[dict[str, Value]]:
+def _stated(one: MeasuredSet, method: str, total: DisparityMeter) -> list[dict[str, Value]]:
     """Return a row for each stated metric and each region that has pixels."""
     found: dict[tuple[str, str], dict[str, Value]] = {}
-    for name, summary in total.rules.items():
-        for each in summary.protocol.stated:
-            figures = summary.pooled if each.average == POOLED else summary.image_means
+    for name, meter in total.beside.items():
+        for each in meter.protocol.stated:
+            figures = meter.pooled if each.average == POOLED else meter.image_means
             if each.region in figures:
                 unit = COLUMNS[each.metric].unit
-                called = f"{each.called} ({unit})" if unit else each.called
-                row = {"data": one.label, "method": method, "region": each.region, "figure": called}
-                value = figures[each.region][each.metric]
-                found.setdefault((each.region, called), {**row})[name] = value
+                title = f"{each.called} ({unit})" if unit else each.called
+                row = {"data": one.label, "method": method, "region": each.region, "figure": title}
+                found.setdefault((each.region, title), {**row})[name] = figures[each.region][each.metric]
     return [*found.values()]

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.figures import size_of
-from pamcli.evaluation.results import Fact
-from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.paths import join_names, list_entries, quote
+from pamcli.evaluation.results import Fact, size_of
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
+from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, IMAGE_SUFFIXES
 from pamcli.imaging.disparity_units import DisparityFile, read_disparity_file
 from pamcli.imaging.images import read_image
@@ -36,12 +35,19 @@ Result = TypeVar("Result")
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
+Matching = Callable[[Sample], Estimate | None]
+"""Estimates the disparity of a sample; returns None if there is no result for it."""
+Upscaling = Callable[[SuperresPair], Upscaled | None]
+"""Upscales the low-resolution images of a pair; returns None if there is no result for it."""
+Watch = Callable[[int], Callable[[float], None]]
+"""Takes the number of rows of a pair; returns a callback for the completed fraction of its processing."""
 
-def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
+
+def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
     """Run a function and return its result and its peak memory, bytes beyond what was in use before.
 
-    `gpu`: a torch.device whose memory is measured instead of the memory of this process. Returns the result,
-    and the bytes, or None if the operating system does not report them (only Linux does).
+    `gpu`: a torch.device whose memory is measured instead of the memory of this process. The memory is None
+    if the operating system does not report it (only Linux does).
     """
     from pamcli.inference.memory import measure_gpu_peak, remember_peak
 
@@ -52,27 +58,19 @@ def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int 
     remember_peak()
     try:
         _RESET.write_text("5")  # resets the peak to the current size
-        held = _status("VmRSS")
+        before = _memory_bytes("VmRSS")
     except (OSError, ValueError):
         return run(), None
     result = run()
-    return result, max(0, _status("VmHWM") - held)
+    return result, max(0, _memory_bytes("VmHWM") - before)
 
 
-def _status(name: str) -> int:
+def _memory_bytes(name: str) -> int:
     """Return a memory size in bytes; raise OSError or ValueError if it is not available."""
     found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     if found is None:
         raise ValueError(f"no {name}")
     return int(found[1]) * 1024
-
-
-Estimates = Callable[[Sample], Estimate | None]
-"""Estimates the disparity of a sample; returns None if there is no result for it."""
-Enlarges = Callable[[SuperresPair], Enlarged | None]
-"""Upscales the low-resolution images of a pair; returns None if there is no result for it."""
-Watch = Callable[[int], Callable[[float], None]]
-"""Takes the number of rows of a pair; returns a callback for the completed fraction of its processing."""
 
 
 class Method(ABC):
@@ -89,21 +87,21 @@ class Method(ABC):
     def facts(self) -> list[Fact]:
         """Return facts about the method as (name, value), the method itself first."""
 
-    def notes(self) -> list[str]:
+    def take_notes(self) -> list[str]:
         """Return notes on the measurements since the last call."""
         return []
 
-    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
         """Prepare to match a data set.
 
         `extras`: also return confidence, unless it costs a second run, and visibility if the ground truth has
         it. Raises UsageError: the method estimates no disparity; files raise as `find_files`.
         """
-        raise UsageError(f"{self.row} finds no disparity")
+        raise UsageError(f"{self.row} does not estimate disparity")
 
-    def enlarged(self, source: Source) -> Enlarges:
+    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
         """Prepare to upscale a data set; raise UsageError if not supported; files raise as `find_files`."""
-        raise UsageError(f"{self.row} enlarges no pictures")
+        raise UsageError(f"{self.row} does not upscale images")
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,6 @@ class NetworkMethod(Method):
     the left image again, which measures the gain from the second image."""
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
     """Super-resolution: called with name, left image and right image of every upscaled pair."""
-    watch: Watch | None = None
     departures: dict[str, None] = field(default_factory=dict, init=False)
     """Preprocessing that an exported network needs and the original network does not, in words."""
 
@@ -128,61 +125,62 @@ class NetworkMethod(Method):
         return f"{self.name}, left view twice" if self.right_view == "left" else self.name
 
     def facts(self) -> list[Fact]:
-        described = self.network.compute.describe()
-        found = [("network", self.row)]
+        compute = self.network.compute.describe()
+        facts = [("network", self.row)]
         if self.weights is not None:
-            found.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
-        return [*found, ("device", f"{described['device']}, {described['precision']}")]
+            facts.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
+        return [*facts, ("device", f"{compute['device']}, {compute['precision']}")]
 
-    def notes(self) -> list[str]:
-        said = [join_names(self.departures, "; ", most=2)] if self.departures else []
-        self.departures.clear()
-        return said
+    def take_notes(self) -> list[str]:
+        return _take_notes(self.departures)
 
-    def _note_departure(self, picture: NDArray[np.generic]) -> None:
-        height, width = picture.shape[:2]
-        if said := self.network.adaptation_note(height, width):
-            self.departures[said] = None
-
-    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
-        def estimate(sample: Sample) -> Estimate:
+    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
+        def match(sample: Sample) -> Estimate:
             visible = {"visible"} if sample.visible is not None else set()
             sure = {"confidence"} if self.network.model.has_confidence else set()
-            return self.disparity(sample.left, sample.right, sure | visible if extras else ())
+            return self.match(sample.left, sample.right, sure | visible if extras else (), watch=watch)
 
-        return estimate
+        return match
 
-    def disparity(
-        self, left: NDArray[np.generic], right: NDArray[np.generic], extras: Iterable[str] = ()
+    def match(
+        self,
+        left: NDArray[np.generic],
+        right: NDArray[np.generic],
+        extras: Iterable[str] = (),
+        *,
+        watch: Watch | None = None,
     ) -> Estimate:
         """Match one pair and measure time and memory. `extras`: further outputs to request."""
-        self._note_departure(left)
         run = partial(self.network, left, right)
         device = self.network.compute.device
         gpu = device if device.type == "cuda" else None
+        options = self._options(left, watch)
         start = time.perf_counter()
-        found, memory = peak_of(partial(run, extras=extras, **self._watched(left)), gpu=gpu)
+        found, memory = measure_peak(partial(run, extras=extras, **options), gpu=gpu)
         seconds = time.perf_counter() - start
         maps = found.disparity, found.visible, found.confidence
         return Estimate(*maps, seconds, memory, run, of_network=True)
 
-    def enlarged(self, source: Source) -> Enlarges:
-        return self.enlarge
+    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
+        return partial(self.upscale, watch=watch)
 
-    def enlarge(self, pair: SuperresPair) -> Enlarged:
+    def upscale(self, pair: SuperresPair, *, watch: Watch | None = None) -> Upscaled:
         """Upscale one pair and measure the time."""
-        self._note_departure(pair.low_left)
-        start = time.perf_counter()
         second = pair.low_left if self.right_view == "left" else pair.low_right
-        left, right = self.network(pair.low_left, second, **self._watched(pair.low_left))
+        options = self._options(pair.low_left, watch)
+        start = time.perf_counter()
+        left, right = self.network(pair.low_left, second, **options)
         seconds = time.perf_counter() - start
         if self.keep is not None:
             self.keep(pair.name, left, right)
         alone = self.network.upscale_left(pair.low_left, pair.low_left) if self.right_view == "both" else None
-        return Enlarged(left, right, seconds, alone)
+        return Upscaled(left, right, seconds, alone)
 
-    def _watched(self, view: NDArray[np.generic]) -> dict[str, Any]:
-        return {} if self.watch is None else {"progress": self.watch(len(view))}
+    def _options(self, left: NDArray[np.generic], watch: Watch | None) -> dict[str, Any]:
+        """Note a departure from the original network, and return the options of a run."""
+        if departure := self.network.adaptation_note(*left.shape[:2]):
+            self.departures[departure] = None
+        return {} if watch is None else {"progress": watch(len(left))}
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,7 @@ class FilesMethod(Method):
     """Run time of the program per pair, s."""
     name: str = ""
     """Name in tables; the folder's by default."""
-
-    said: dict[str, None] = field(default_factory=dict, init=False)
+    warnings: dict[str, None] = field(default_factory=dict, init=False)
     """Warnings about the files."""
 
     @property
@@ -209,38 +206,37 @@ class FilesMethod(Method):
     def facts(self) -> list[Fact]:
         return [("predictions", quote(self.folder))]
 
-    def notes(self) -> list[str]:
-        said = [join_names(self.said, "; ", most=2)] if self.said else []
-        self.said.clear()
-        return said + ([] if self.scale is None else [f"{self.scale:g} units in the files are one pixel"])
+    def take_notes(self) -> list[str]:
+        scale = [] if self.scale is None else [f"the files have {self.scale:g} units per pixel"]
+        return _take_notes(self.warnings) + scale
 
-    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
         files = find_files(self.folder, source.names, allow_missing=self.allow_missing)
 
-        def estimate(sample: Sample) -> Estimate | None:
+        def match(sample: Sample) -> Estimate | None:
             if sample.name not in files:
                 return None
             (file,), shape = files[sample.name], sample.left.shape
             found = load_disparity(file, sample.name, shape, self.scale)
-            self.said.update(dict.fromkeys(f"{sample.name}: {line}" for line in found.warnings))
+            self.warnings.update(dict.fromkeys(f"{sample.name}: {line}" for line in found.warnings))
             return Estimate(found.disparity, seconds=self.seconds, units=found.units)
 
-        return estimate
+        return match
 
-    def enlarged(self, source: Source) -> Enlarges:
+    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
         files = find_files(self.folder, source.names, views=True, allow_missing=self.allow_missing)
 
-        def enlarge(pair: SuperresPair) -> Enlarged | None:
-            return Enlarged(*load_views(files[pair.name], pair.left.shape)) if pair.name in files else None
+        def upscale(pair: SuperresPair) -> Upscaled | None:
+            return Upscaled(*load_views(files[pair.name], pair.left.shape)) if pair.name in files else None
 
-        return enlarge
+        return upscale
 
 
-def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
-    """Return the methods with progress callbacks on the networks; `watch` as in `NetworkMethod`."""
-    if watch is None:
-        return methods
-    return [replace(each, watch=watch) if isinstance(each, NetworkMethod) else each for each in methods]
+def _take_notes(notes: dict[str, None]) -> list[str]:
+    """Return the notes as one line, and clear them."""
+    lines = [join_names(notes, "; ", most=2)] if notes else []
+    notes.clear()
+    return lines
 
 
 def find_files(
@@ -253,7 +249,7 @@ def find_files(
     are missing (with `allow_missing`: all of them); InputError: the folder cannot be read.
     """
     if not folder.is_dir():
-        raise UsageError(f"no such folder: {quote(folder)}", "predictions are files in a folder")
+        raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
     endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
     present: dict[str, list[Path]] = {}
     for below in {name.rpartition("/")[0] for name in names}:
@@ -261,28 +257,24 @@ def find_files(
             stem, suffix = os.path.splitext(file)
             if suffix.lower() in suffixes:
                 present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
-    wanted = {name: [name + ending for ending in endings] for name in names}
-    stems = [stem for each in wanted.values() for stem in each]
-    if twice := [stem for stem in stems if len(present.get(stem, [])) > 1]:
-        files = present[twice[0]]
-        raise UsageError(
-            f"two predictions for {quote(twice[0])} in {quote(files[0].parent)}: "
-            f"{join_names(sorted(file.name for file in files))}",
-            "keep one of them",
-        )
-    missing = [stem for stem in stems if stem not in present]
-    found = {
-        name: [present[stem][0] for stem in each]
-        for name, each in wanted.items()
-        if present.keys() >= {*each}
-    }
+    found, missing = {}, []
+    for name in names:
+        stems = [name + ending for ending in endings]
+        for files in (present.get(stem, []) for stem in stems):
+            if len(files) > 1:
+                both = join_names(sorted(file.name for file in files))
+                message = f"two predictions for {quote(name)} in {quote(files[0].parent)}: {both}"
+                raise UsageError(message, "keep only one of them")
+        missing += [stem for stem in stems if stem not in present]
+        if present.keys() >= {*stems}:
+            found[name] = [present[stem][0] for stem in stems]
     if missing and not (allow_missing and found):
-        called = f"they are called as the samples are, for example {quote(missing[0] + suffixes[0])}"
+        hint = f"name them like the samples, for example {quote(missing[0] + suffixes[0])}"
         if not found:
-            raise UsageError(f"no prediction in {quote(folder)} for any sample of the data", called)
+            raise UsageError(f"{quote(folder)} contains no prediction for any sample of the data", hint)
         raise UsageError(
-            f"{len(missing)} missing in {quote(folder)}: {join_names(missing)}",
-            f"{called}; `allow_missing` measures without them",
+            f"{quote(folder)} lacks {pluralize(len(missing), 'prediction')}: {join_names(missing)}",
+            f"{hint}; or skip these samples with `allow_missing`",
         )
     return found
 
@@ -296,12 +288,10 @@ def load_disparity(
     InputError: the file cannot be read or has a different size.
     """
     found = read_disparity_file(path, scale=scale)
-    disparity = found.disparity
-    if disparity.shape != tuple(shape[:2]):
+    if found.disparity.shape != tuple(shape[:2]):
         raise InputError(
-            f"{quote(path)} is {size_of(disparity.shape)} pixels, "
-            f"the sample {quote(name)} {size_of(shape[:2])}",
-            "a prediction has the size of the left picture; nothing is resized silently",
+            f"{quote(path)} is {size_of(found.disparity.shape)}, but {quote(name)} is {size_of(shape)}",
+            "a prediction must have the size of the left image; nothing is resized silently",
         )
     return found
 
@@ -316,13 +306,13 @@ def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[n
     for path, pixels in views.items():
         if pixels.dtype != np.uint8:
             raise InputError(
-                f"{quote(path)} has 16 bits a channel; PSNR and SSIM are defined here on 8 bits",
+                f"{quote(path)} has 16 bits per channel, but PSNR and SSIM are defined on 8 bits",
                 "convert it to 8 bits first",
             )
         if pixels.shape[:2] != tuple(shape[:2]):
             raise InputError(
-                f"{quote(path)} is {size_of(pixels.shape[:2])} pixels, the truth is {size_of(shape[:2])}",
-                "the truth is cut at the right and the bottom to a multiple of the scale",
+                f"{quote(path)} is {size_of(pixels.shape)}, but the ground truth is {size_of(shape)}",
+                "the ground truth is cropped at the right and bottom to a multiple of the scale",
             )
     left, right = (pixels.astype(np.uint8) for pixels in views.values())
     return left, right

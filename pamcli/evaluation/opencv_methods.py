@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import Enlarges, Estimates, Method, peak_of
-from pamcli.evaluation.preparing import interpolate_background
+from pamcli.evaluation.methods import Matching, Method, Upscaling, Watch, measure_peak
+from pamcli.evaluation.pixels import interpolate_background
 from pamcli.evaluation.results import Fact
-from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.paths import pluralize
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import to_uint8
@@ -60,8 +60,8 @@ class SemiGlobalMethod(Method):
     def __post_init__(self) -> None:
         if self.wls and not hasattr(cv2, "ximgproc"):
             raise UsageError(
-                "this OpenCV has no WLS filter",
-                "install opencv-contrib-python-headless in place of opencv-python-headless, or take opencv",
+                "this OpenCV was built without the WLS filter",
+                "install opencv-contrib-python-headless instead of opencv-python-headless, or use opencv",
             )
 
     def facts(self) -> list[Fact]:
@@ -72,7 +72,7 @@ class SemiGlobalMethod(Method):
         )
         if self.wls:
             settings += "; WLS filter: " + ", ".join(f"{key} {value:g}" for key, value in WLS.items())
-        filled = "" if self.wls else "; holes are filled with the farther neighbour in the row"
+        filled = "" if self.wls else "; holes are filled with the smaller neighbouring disparity of the row"
         version = f"OpenCV {cv2.__version__} StereoSGBM"
         device = f"cpu, {pluralize(cv2.getNumThreads(), 'thread')}"
         return [("method", version), ("settings", settings + filled), ("device", device)]
@@ -83,16 +83,16 @@ class SemiGlobalMethod(Method):
         without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
         return {**SETTINGS, **(without if self.wls else {})}
 
-    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
         return self.match
 
     def match(self, sample: Sample) -> Estimate:
         """Match one pair and measure time and memory."""
         start = time.perf_counter()
-        disparity, memory = peak_of(lambda: self._disparity(sample))
+        disparity, memory = measure_peak(lambda: self._find_disparity(sample))
         return Estimate(disparity, seconds=time.perf_counter() - start, memory=memory)
 
-    def _disparity(self, sample: Sample) -> NDArray[np.float32]:
+    def _find_disparity(self, sample: Sample) -> NDArray[np.float32]:
         bound = sample.calibration.ndisp if sample.calibration else None
         searched = 16 * math.ceil((self.max_disparity or bound or DISPARITIES) / 16)
         matcher = cv2.StereoSGBM.create(
@@ -132,19 +132,19 @@ class DenoisedBicubic(Method):
         strength = f"h {self._strength:g}"
         return [("denoised", f"OpenCV {cv2.__version__}, fastNlMeansDenoisingColored, {strength}")]
 
-    def enlarged(self, source: Source) -> Enlarges:
-        return self.enlarge
+    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
+        return self.upscale
 
-    def enlarge(self, pair: SuperresPair) -> Enlarged:
+    def upscale(self, pair: SuperresPair) -> Upscaled:
         """Denoise and upscale one pair."""
-        low_left, low_right = (self._denoised(view) for view in (pair.low_left, pair.low_right))
+        low_left, low_right = (self._denoise(view) for view in (pair.low_left, pair.low_right))
         return replace(pair, low_left=low_left, low_right=low_right).bicubic()
 
     @property
     def _strength(self) -> float:
         return max(LEAST_STRENGTH, self.degradation.noise)
 
-    def _denoised(self, view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _denoise(self, view: NDArray[np.uint8]) -> NDArray[np.uint8]:
         ordered = np.ascontiguousarray(view[..., ::-1])
         found = cv2.fastNlMeansDenoisingColored(ordered, None, self._strength, self._strength)
         return np.ascontiguousarray(found[..., ::-1]).astype(np.uint8, copy=False)

@@ -16,7 +16,7 @@ from pamcli.errors import UsageError, did_you_mean
 MIDDLEBURY_WEIGHTS = dict.fromkeys(("PianoL", "Playroom", "Playtable", "Shelves", "Vintage"), 0.5)
 """Scene weights in the means of the Middlebury v3 table; 1 for all others."""
 
-POOLED, MEANS = "pooled", "mean of pictures"
+POOLED, MEANS = "pooled", "mean of images"
 """Names of the two averages in every table; pooled over all pixels is the headline."""
 
 
@@ -188,7 +188,7 @@ PROTOCOLS = {
         ),
     ),
     "kitti2012": Protocol(
-        "KITTI 2012: wrong is more than 2 to 5 px off, mean of the pictures",
+        "KITTI 2012: wrong is more than 2 to 5 px off, mean of the images",
         "development kit of KITTI 2012: evaluate_stereo.cpp",
         DisparityProtocol(
             fill=True,
@@ -210,7 +210,7 @@ PROTOCOLS = {
         ),
     ),
     "eth3d": Protocol(
-        "ETH3D two-view: shares are of the estimated pixels alone, mean of the pictures",
+        "ETH3D two-view: shares are of the estimated pixels alone, mean of the images",
         "ETH3D two-view-evaluation: src/main.cc",
         DisparityProtocol(
             wrong_from=1.0,
@@ -222,7 +222,7 @@ PROTOCOLS = {
         ),
     ),
     "sceneflow": Protocol(
-        "Scene Flow as usual: truth below 192 px, mean of the pictures; >1px and >3px without the 5 % rule",
+        "Scene Flow as usual: truth below 192 px, mean of the images; >1px and >3px without the 5 % rule",
         "PSMNet and GwcNet, evaluation on Scene Flow; users' questions about the mask",
         DisparityProtocol(
             wrong_from=3.0,
@@ -286,7 +286,7 @@ PROTOCOLS = {
     ),
     **{
         name: Protocol(
-            f"Booster: by material, pixels of the {size}, mean of the pictures",
+            f"Booster: by material, pixels of the {size}, mean of the images",
             "Zama Ramirez et al., CVPR 2022 and TPAMI 2024; its code was not read",
             DisparityProtocol(
                 fine=fine,

@@ -8,12 +8,12 @@ import functools
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
+from typing import Any
 
 from pamcli.data.statistics import SetFigures
-from pamcli.evaluation.figures import Figures, flat
-from pamcli.evaluation.results import Column, Table, Value, text_columns
+from pamcli.evaluation.results import Column, Evaluation, Figures, Table, Value, flat, json_row, text_columns
 
 SETS = (
     ("Middlebury", 65, 3511605),
@@ -45,11 +45,11 @@ class PublishedRow:
 
 def published_rows(data: str, scale: int | None = None) -> tuple[PublishedRow, ...]:
     """Return the published rows of a data set, by source name; `scale` as in the rows."""
-    return tuple(row for row in _rows() if (row.data, row.scale) == (data, scale))
+    return tuple(row for row in _load_rows() if (row.data, row.scale) == (data, scale))
 
 
 @functools.cache
-def _rows() -> tuple[PublishedRow, ...]:
+def _load_rows() -> tuple[PublishedRow, ...]:
     text = resources.files("pamcli.evaluation").joinpath("published.toml").read_text(encoding="utf-8")
     rows = []
     for table in tomllib.loads(text)["table"]:
@@ -67,6 +67,24 @@ def _rows() -> tuple[PublishedRow, ...]:
                 scale = table.get("scale")
                 rows.append(PublishedRow(method, data, subset, figures, protocol, table["source"], scale))
     return tuple(rows)
+
+
+def add_published(page: Evaluation, sets: Sequence[Any], method: str, scale: int | None) -> Evaluation:
+    """Add the published rows of every data set that has some, below the row of the method under test.
+
+    `sets`: a `MeasuredSet` per data set. `scale`: as in `published_rows`.
+    """
+    tables, rows, notes = {}, {}, [*page.notes]
+    known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]
+    for name, one in known:
+        place = name if [each for each, _ in known].count(name) == 1 else one.label
+        if published := published_rows(name, scale):
+            tables[place] = published_table(published, name, one.last.headline, method)
+            rows[place] = [json_row(row) for row in tables[place].rows[1:]]
+        else:
+            notes.append(f"there are no published results for {place}")
+    numbers = {**page.numbers, "published": rows}
+    return replace(page, published=tables, notes=tuple(notes), numbers=numbers)
 
 
 def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:

@@ -62,7 +62,7 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
     """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:
-        shown, value = table.shown(row, column), json_value(row.get(column.key))
+        shown, value = table.cell(row, column), json_value(row.get(column.key))
         number = (
             None if value is None else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
         )

@@ -1,23 +1,123 @@
-"""Hold the results of an evaluation and format them as text, JSON, CSV, Markdown and LaTeX."""
+"""Hold the results of an evaluation: metrics per image and data set, and tables as text, JSON, CSV, LaTeX."""
 
 import csv
 import io
 import math
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pamcli.data.open import parse_data
+from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair
+from pamcli.files.outputs import check_extra_output, check_new_file
 from pamcli.files.paths import escape_csv, escape_line, quote
+from pamcli.registry.catalog import check_network_files
+
+Figures = Mapping[str, Mapping[str, float]]
+"""Metrics: region ("noc", "both") -> metric ("d1", "psnr") -> value. Regions without pixels are absent; NaN
+marks a value that could not be computed."""
 
 Value = str | int | float | np.integer | np.floating | None
 """The values that a cell can hold."""
 
 Plain = str | int | float | None
 """The value of a cell in JSON."""
+
+Row = Mapping[str, Value]
+
+Fact = tuple[str, str]
+"""Name and value."""
+
+WORST = 5
+"""Number of pairs that a report shows."""
+
+
+class ImageFigures(NamedTuple):
+    """The metrics of one pair; empty if none of its pixels was counted."""
+
+    name: str
+    figures: Figures
+    seconds: float | None = None
+    """Run time of the method, s, if known."""
+    memory: int | None = None
+    """Peak memory of the method beyond what was in use before, bytes, if known."""
+
+
+class Meter(ABC):
+    """The metrics of a method on a data set, measured one pair after the other."""
+
+    weights: Mapping[str, float] = {}
+    """Weights of pairs in the means, by the last component of their names; 1 for all others."""
+
+    def __init__(self) -> None:
+        self.images: list[ImageFigures] = []
+
+    @abstractmethod
+    def add(self, case: Any, answer: Any) -> ImageFigures:
+        """Measure one answer; raise InputError that names the sample."""
+
+    @cached_property
+    def image_means(self) -> Figures:
+        """Means of the metrics of the pairs. Raises InputError if there are none."""
+        return mean_figures(self.images, self.weights)
+
+    @property
+    def headline(self) -> Figures:
+        """The average that is reported first."""
+        return self.image_means
+
+    @property
+    def notes(self) -> list[str]:
+        """Circumstances that change the metrics, one clause each."""
+        return []
+
+    def count_images(self, part: str) -> int:
+        """Return the number of pairs that have a region: "all", "noc", "left", ..."""
+        return sum(part in image.figures for image in self.images)
+
+
+def mean_figures(images: Sequence[ImageFigures], weights: Mapping[str, float]) -> Figures:
+    """Compute the mean of each metric over the pairs that have it; NaN if any of its values is NaN.
+
+    `weights`: as in `Meter`. Raises InputError: there are no pairs.
+    """
+    values: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
+    for image in images:
+        weight = weights.get(image.name.rpartition("/")[2], 1.0)
+        for key in ((part, metric) for part, figures in image.figures.items() for metric in figures):
+            found, weighted = values.setdefault(key, ([], []))
+            found.append(image.figures[key[0]][key[1]])
+            weighted.append(weight)
+    if not values:
+        raise InputError(
+            "no pair was measured, so there is no mean", "check that the data set has ground truth"
+        )
+    means: dict[str, dict[str, float]] = {}
+    for (part, metric), (found, weighted) in values.items():
+        means.setdefault(part, {})[metric] = float(np.average(found, weights=weighted))
+    return means
+
+
+def size_of(shape: Sequence[int]) -> str:
+    """Format a shape (H, W, ...) for messages as WIDTHxHEIGHT."""
+    return f"{shape[1]}x{shape[0]}"
+
+
+def flat(figures: Figures) -> dict[str, float]:
+    """Flatten metrics to column names: "d1" for all pixels, "noc d1", "both psnr"."""
+    return {
+        metric if part == "all" else f"{part} {metric}": value
+        for part, values in figures.items()
+        for metric, value in values.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -53,22 +153,25 @@ class Table:
     """A table of metrics; rows may lack some of the columns."""
 
     columns: tuple[Column, ...]
-    rows: tuple[Mapping[str, Value], ...]
+    rows: tuple[Row, ...]
     title: str = ""
     note: str = ""
     """Description of the contents, one sentence."""
 
-    def shown(self, row: Mapping[str, Value], column: Column) -> str:
+    def texts(self, column: Column) -> list[str]:
+        """Return the heading and every cell of a column, for people."""
+        return [escape_line(column.heading)] + [self.cell(row, column) for row in self.rows]
+
+    def cell(self, row: Row, column: Column) -> str:
         """Format one cell for people."""
-        return shown_value(row.get(column.key), column.decimals)
+        return format_value(row.get(column.key), column.decimals)
 
-    def texts(self, columns: Sequence[Column]) -> list[list[str]]:
-        """Return the headings of the given columns, followed by every cell."""
-        head = [escape_line(column.heading) for column in columns]
-        return [head, *([self.shown(row, column) for column in columns] for row in self.rows)]
+    def lines(self) -> list[tuple[str, ...]]:
+        """Return the headings and the cells of every row, for people."""
+        return [*zip(*map(self.texts, self.columns), strict=True)]
 
 
-def shown_value(value: Value, decimals: int) -> str:
+def format_value(value: Value, decimals: int) -> str:
     """Format a value with the given number of decimals; "-" if it could not be computed."""
     if isinstance(value, str):
         return quote(value)
@@ -85,51 +188,55 @@ def text_table(table: Table, width: int | None = None) -> str:
     `width`: maximum line length. Wider tables first move words and counts that all rows share to a line
     above, then drop columns from the right; two columns always stay.
     """
-    columns, above = list(table.columns), []
+    columns: list[tuple[Column, list[str]]] = []
     for column in table.columns:
-        values = {row.get(column.key) for row in table.rows}
-        countable = (column.text or not column.decimals) and len(values) == 1
-        if width and countable and len(_lines(table, columns)[0]) > width:
-            columns.remove(column)
-            above.append(f"{column.title} {table.shown(table.rows[0], column)}")
-    while width and len(columns) > 2 and max(map(len, _lines(table, columns))) > width:
+        texts = table.texts(column)
+        pad = str.ljust if column.text else str.rjust
+        columns.append((column, [pad(text, max(map(len, texts))) for text in texts]))
+
+    def lines() -> list[str]:
+        return ["  ".join(cells).rstrip() for cells in zip(*(texts for _, texts in columns), strict=True)]
+
+    above = []
+    for column, texts in [*columns]:
+        shared = (column.text or not column.decimals) and len(
+            {row.get(column.key) for row in table.rows}
+        ) == 1
+        if width and shared and len(lines()[0]) > width:
+            columns.remove((column, texts))
+            above.append(f"{column.title} {table.cell(table.rows[0], column)}")
+    while width and len(columns) > 2 and max(map(len, lines())) > width:
         del columns[-1]
-    return "\n".join([", ".join(above)] * bool(above) + _lines(table, columns))
-
-
-def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
-    cells = table.texts(columns)
-    widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
-    pads = [str.ljust if column.text else str.rjust for column in columns]
-    lines = (zip(pads, each, widths, strict=True) for each in cells)
-    return ["  ".join(pad(cell, width) for pad, cell, width in line).rstrip() for line in lines]
+    return "\n".join([", ".join(above)] * bool(above) + lines())
 
 
 def markdown_table(table: Table) -> str:
     """Format a table in Markdown with numbers aligned right."""
-    texts = table.texts(table.columns)
     head, *rows = [
         "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in line) + " |"
-        for line in texts
+        for line in table.lines()
     ]
     rule = "| " + " | ".join("---" if column.text else "---:" for column in table.columns) + " |"
     return "\n".join((head, rule, *rows))
 
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"<": "$<$", ">": "$>$", "|": "$|$"}
+_LATEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {sign: f"${sign}$" for sign in "<>|"}
+)
 
 
 def latex_table(table: Table) -> str:
     r"""Format a table as a LaTeX tabular with booktabs rules (\usepackage{booktabs})."""
 
     def line(cells: Sequence[str]) -> str:
-        texts = ["".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells]
+        texts = [cell.translate(_LATEX) for cell in cells]
         if texts[0][:1] in ("[", "*", "("):  # LaTeX would read these as an option of the preceding line break
             texts[0] = f"{{{texts[0][0]}}}{texts[0][1:]}"
         return " & ".join(texts) + r" \\"
 
-    head, *rows = map(line, table.texts(table.columns))
+    head, *rows = map(line, table.lines())
     kinds = "".join("l" if column.text else "r" for column in table.columns)
     begin = rf"\begin{{tabular}}{{{kinds}}}"
     return "\n".join((begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"))
@@ -156,7 +263,7 @@ def json_rows(table: Table) -> list[dict[str, Plain]]:
     return [json_row({column.key: row.get(column.key) for column in table.columns}) for row in table.rows]
 
 
-def json_row(row: Mapping[str, Value]) -> dict[str, Plain]:
+def json_row(row: Row) -> dict[str, Plain]:
     """Convert a row for JSON, see `json_value`."""
     return {key: json_value(value) for key, value in row.items()}
 
@@ -170,13 +277,6 @@ def json_value(value: Value) -> Plain:
     if isinstance(value, int | np.integer):
         return int(value)
     return float(value) if math.isfinite(value) else str(float(value))
-
-
-Fact = tuple[str, str]
-"""Name and value."""
-
-WORST = 5
-"""Number of pairs that a report shows."""
 
 
 @dataclass(frozen=True)
@@ -217,23 +317,29 @@ class Evaluation:
 
     def text(self, width: int | None = 80) -> str:
         """Format the tables with the columns that fit into `width` characters, most important first."""
-        asked = self.sections or self.headline or (self.summary,)
-        tables = [*asked, *self.studies, *self.published.values()]
+        tables = [
+            *(self.sections or self.headline or (self.summary,)),
+            *self.studies,
+            *self.published.values(),
+        ]
         return "\n\n".join(text_table(table, width) for table in tables if table.rows)
 
     def markdown(self) -> str:
         """Format the terminal tables in Markdown, with the notes."""
         parts = [
-            (escape_line(f"## {one.title}"), escape_line(one.note), markdown_table(one))
-            for one in self._titled()
+            text
+            for table in self._titled()
+            for text in (escape_line(f"## {table.title}"), escape_line(table.note), markdown_table(table))
         ]
         notes = "\n".join(f"- {escape_line(note)}" for note in self.notes)
-        return "\n\n".join(filter(None, (text for part in (*parts, (notes,)) for text in part))) + "\n"
+        return "\n\n".join(filter(None, (*parts, notes))) + "\n"
 
     def latex(self) -> str:
         """Format the terminal tables as LaTeX tabulars with booktabs rules."""
-        heads = [escape_line(f"% {one.title}. {one.note}".rstrip()) for one in self._titled()]
-        parts = map("\n".join, zip(heads, map(latex_table, self._titled()), strict=True))
+        parts = [
+            f"{escape_line(f'% {table.title}. {table.note}'.rstrip())}\n{latex_table(table)}"
+            for table in self._titled()
+        ]
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 
     def table_csv(self) -> str:
@@ -242,3 +348,25 @@ class Evaluation:
 
     def _titled(self) -> tuple[Table, ...]:
         return self.sections or (replace(self.summary, title=self.title),)
+
+
+def check_files(settings: Any, *weights: Any) -> None:
+    """Check all output files before any work starts; raise UsageError or OutputError.
+
+    `weights`: files that networks are loaded from.
+    """
+    data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
+    lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
+    files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
+    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
+    places: set[str] = set()
+    for name, file, suffixes in files:
+        if file is None:
+            continue
+        path = Path(file)
+        check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
+        check_network_files([path], *weights)
+        if os.path.realpath(path) in places:
+            raise UsageError(f"two options write {quote(path)}", "give each file its own name")
+        places.add(os.path.realpath(path))
+        check_extra_output(path, lists)

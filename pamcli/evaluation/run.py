@@ -7,45 +7,53 @@ results belong to the last method.
 """
 
 import datetime
+import logging
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic
+from pathlib import Path
+from typing import Any
 
 from pamcli import __version__
-from pamcli.data.open import open_data, parse_data
-from pamcli.data.source import DataSpec, Sample, Source
+from pamcli.data.open import open_data_sets
+from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.figures import Answer, Case, ImageFigures, Meter, Total, flat
-from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch, watched
-from pamcli.evaluation.published import published_rows, published_table
+from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch
+from pamcli.evaluation.published import add_published
 from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.results import (
     WORST,
     Column,
     Evaluation,
     Fact,
+    ImageFigures,
+    Meter,
+    Row,
     Table,
     Value,
-    json_row,
-    shown_value,
+    flat,
+    format_value,
     text_columns,
 )
+from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
+from pamcli.reporting import Reporter
+
+LOG = logging.getLogger("pamcli")
 
 
 @dataclass(frozen=True)
-class MeasuredSet(Generic[Total]):
+class MeasuredSet:
     """The results of all methods on one data set."""
 
     source: Source
     label: str
-    methods: Mapping[str, Total]
-    """Summaries by method name, the method under test last."""
-    variants: Mapping[float, Total]
-    """Summaries of modified runs of the method under test, for a study."""
+    methods: Mapping[str, Any]
+    """Meters by method name, the method under test last."""
+    variants: Mapping[float, Any]
+    """Meters of modified runs of the method under test, for a study."""
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     """Samples without a result of one method; they are measured for no method."""
@@ -53,16 +61,17 @@ class MeasuredSet(Generic[Total]):
     """Functions that draw the worst pairs, worst first."""
 
     @property
-    def last(self) -> Total:
-        """Summary of the method under test."""
+    def last(self) -> Any:
+        """Meter of the method under test."""
         return [*self.methods.values()][-1]
 
 
-AnySet = MeasuredSet[Any]
+class Task(ABC):
+    """A task to measure, with the layout of its tables and report.
 
-
-class Task(ABC, Generic[Case, Answer, Total]):
-    """A task to measure, with the layout of its tables and report."""
+    A case is what a method gets: a `Sample` for disparity, a `SuperresPair` for super-resolution. Its answer
+    is an `Estimate` or an `Upscaled`.
+    """
 
     title: str
     scale: int | None = None
@@ -73,7 +82,7 @@ class Task(ABC, Generic[Case, Answer, Total]):
     """The metrics to show first."""
     average = ""
     """Name of the average of the key metrics, if there are several."""
-    words: tuple[Column, ...]
+    row_columns: tuple[Column, ...]
     """Leading columns of summary rows after data set and method."""
     headline: tuple[Sequence[str], ...]
     """Metrics of the terminal tables, most important first."""
@@ -83,15 +92,15 @@ class Task(ABC, Generic[Case, Answer, Total]):
     """Scope of the measured run time of a network."""
 
     @abstractmethod
-    def case(self, sample: Sample) -> Case | None:
+    def make_case(self, sample: Sample) -> Any:
         """Return the case to measure, or None without ground truth; raise InputError if it is unsuitable."""
 
     @abstractmethod
-    def meter(self, source: Source) -> Meter[Case, Answer, Total]:
+    def make_meter(self, source: Source) -> Meter:
         """Return an empty meter for a method on a data set."""
 
     @abstractmethod
-    def ready(self, method: Method | None, source: Source) -> Callable[[Case], Answer | None]:
+    def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Callable[[Any], Any]:
         """Prepare a method for a data set; raise UsageError or InputError as methods do."""
 
     @abstractmethod
@@ -102,31 +111,28 @@ class Task(ABC, Generic[Case, Answer, Total]):
         """
 
     @abstractmethod
-    def shown(self, case: Case, answers: Mapping[str, Answer], images: Sequence[ImageFigures]) -> ShownPair:
+    def draw(self, case: Any, answers: Mapping[str, Any], images: Sequence[ImageFigures]) -> ShownPair:
         """Draw a pair for the report; `answers` by method name, `images` in the same order."""
 
     @abstractmethod
-    def rows(self, total: Total) -> Iterator[dict[str, Value]]:
-        """Yield the rows of the summary."""
+    def make_rows(self, total: Any) -> Iterator[dict[str, Value]]:
+        """Yield the rows of the summary of a meter."""
 
     @abstractmethod
-    def told(self, page: Evaluation, sets: Sequence[MeasuredSet[Total]]) -> Evaluation:
-        """Add the tables and charts that only this task has."""
+    def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
+        """Add the tables that only this task has, and the charts of a report."""
 
-    def facts(self, method: Method | None) -> list[Fact]:
+    def describe(self, method: Method | None) -> list[Fact]:
         """Return facts on how the method under test is run."""
         return []
 
-    def variants(self, method: Method | None) -> Mapping[float, Callable[[Case], Answer]]:
+    def make_variants(self, method: Method | None) -> Mapping[float, Callable[[Any], Any]]:
         """Return modified runs of the method under test for a study, by the modified value."""
         return {}
 
 
-AnyTask = Task[Any, Any, Any]
-
-
 def evaluate(
-    task: Task[Case, Answer, Total],
+    task: Task,
     data: Iterable[str | Source],
     methods: Sequence[Method],
     *,
@@ -141,47 +147,61 @@ def evaluate(
     >>> found = evaluate(Disparity(), ["kitti2015:kitti"], [NetworkMethod(matcher, "pasmnet2")])
     >>> Path("report.html").write_bytes(render_report(found))
 
-    `data`: data sets as `NAME:PATH`, or opened. `compare`: add published results. `worst`: number of worst
-    pairs per data set in the report. `advance`: called after each sample. `watch`: as in `NetworkMethod`.
-    Raises UsageError, InputError: data that is invalid or lacks ground truth or what a method needs.
+    Args:
+        task: `Disparity` or `Superres`.
+        data: Data sets as `NAME:PATH`, or opened.
+        methods: The methods; the last one is the method under test.
+        compare: Add published results.
+        worst: Number of worst pairs per data set in the report; 0 = no report, and no charts.
+        advance: Called after each sample.
+        watch: Called with the number of rows of each pair that a network gets; returns a callback for the
+            completed fraction.
+
+    Raises:
+        UsageError: If a data set or a method is invalid.
+        InputError: If data cannot be read, or lacks ground truth.
     """
-    sets = opened(data)
-    if (files := [one.row for one in methods if isinstance(one, FilesMethod)]) and len(sets) > 1:
-        said = f"the files of {quote(files[0])} go with one data set, {len(sets)} are given"
-        raise UsageError(said, "measure each by itself")
-    methods = watched(methods, watch)
+    sets = open_data_sets(data)
     named: dict[str, Method | None] = {**task.baseline}
     for each in methods:
+        if isinstance(each, FilesMethod) and len(sets) > 1:
+            message = f"the files of {quote(each.row)} belong to one data set, but {len(sets)} are given"
+            raise UsageError(message, "measure each data set by itself")
         row = f"{each.row} (files)" if each.row in ("", *task.baseline) else each.row
         if row in named:
-            raise UsageError(f"two methods are called {quote(row)}", "give them different names")
+            raise UsageError(f"two methods have the name {quote(row)}", "give them different names")
         named[row] = each
     if not named:
-        raise UsageError("no method is given", "give a network or a folder of files")
+        raise UsageError("a method is required", "give a network or a folder of files")
     name, method = [*named.items()][-1]
-    measured: list[MeasuredSet[Total]] = []
+    labels = [source.label for source in sets]
+    measured: list[MeasuredSet] = []
     notes: list[str] = []
     pairs: list[ShownPair] = []
-    for source, label in zip(sets, _labels(sets), strict=True):
-        runs = {each: task.ready(one, source) for each, one in named.items()}
-        found = measure(task, source, runs, variants=task.variants(method), worst=worst, advance=advance)
+    for source in sets:
+        runs = {}
+        for each_name, each_method in named.items():
+            runs[each_name] = task.prepare(each_method, source, watch)
+        found = measure(task, source, runs, variants=task.make_variants(method), worst=worst, advance=advance)
+        if source.spec and labels.count(source.label) > 1:
+            found = replace(found, label=source.spec.text)
         if found.left_out:
-            notes.append(
-                f"{len(found.left_out)} without a prediction, left out: {join_names(found.left_out)}"
-            )
-        notes += [note for one in methods for note in one.notes()]
+            pair_count = pluralize(len(found.left_out), "pair")
+            notes.append(f"{pair_count} without a prediction skipped: {join_names(found.left_out)}")
+        for each in methods:
+            notes += each.take_notes()
         pairs += [draw() for draw in found.worst]
-        measured.append(replace(found, label=label))
+        measured.append(found)
     several = len(named) > 1 or bool(task.baseline)
-    about = [("method", f"{name} alone")] if method is None else [*method.facts(), *task.facts(method)]
+    about = [("method", f"{name} alone")]
+    if method is not None:
+        about = [*method.facts(), *task.describe(method)]
     title = about[0][1]
-    network = method.network if isinstance(method, NetworkMethod) else None
-    seconds = [image.seconds for one in measured for image in one.last.images]
-    cost, numbers = _cost(seconds, network, task.timed)
+    cost, numbers = _measure_cost(measured, method, task.timed)
     if len(methods) > 1:
-        about, cost, numbers = [*_each_about(task, methods)], [], {}
-        title = " and ".join(filter(None, (", ".join([*named][:-1]), name)))
-    images, summary, headline = _tables(task, measured, several)
+        about, cost, numbers = [*_describe_all(task, methods)], [], {}
+        title = f"{', '.join([*named][:-1])} and {name}"
+    images, summary, headline = _make_tables(task, measured, several)
     page = Evaluation(
         title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {title}",
         facts=(*about, *_circumstances(measured, cost)),
@@ -193,191 +213,184 @@ def evaluate(
         worst_pairs=tuple(pairs),
         numbers=numbers,
     )
-    page = task.told(page, measured)
-    return _with_published(page, measured, name, task.scale) if compare else page
+    page = task.extend(page, measured, report=worst > 0)
+    return add_published(page, measured, name, task.scale) if compare else page
 
 
 def measure(
-    task: Task[Case, Answer, Total],
+    task: Task,
     source: Source,
-    methods: Mapping[str, Callable[[Case], Answer | None]],
+    methods: Mapping[str, Callable[[Any], Any]],
     *,
-    variants: Mapping[float, Callable[[Case], Answer]] | None = None,
+    variants: Mapping[float, Callable[[Any], Any]] | None = None,
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
-) -> MeasuredSet[Total]:
+) -> MeasuredSet:
     """Measure methods on every sample of a source that has ground truth.
 
-    `methods`: methods by name, the one under test last; samples are skipped if one returns None. `variants`:
-    modified runs to measure in addition, for a study. `worst`: number of worst pairs to keep. `advance`:
-    called after each sample. Raises InputError: as the meter raises, or, before any method runs, no sample
-    has ground truth.
+    Args:
+        task: `Disparity` or `Superres`.
+        source: The data set.
+        methods: Methods by name, the one under test last; a sample is skipped if one returns None.
+        variants: Modified runs to measure in addition, for a study.
+        worst: Number of worst pairs to keep.
+        advance: Called after each sample.
+
+    Raises:
+        InputError: As the meter raises, or, before any method runs, if no sample has ground truth.
     """
-    variants = variants or {}
-    meters = {key: task.meter(source) for key in methods}
-    varied = {key: task.meter(source) for key in variants}
+    meters, varied = {}, {}
+    for each in methods:
+        meters[each] = task.make_meter(source)
+    for key in variants or {}:
+        varied[key] = task.make_meter(source)
     bad: list[tuple[float, Callable[[], ShownPair]]] = []
     without_truth: list[str] = []
     left_out: list[str] = []
     for index, name in enumerate(source.names):
-        case = task.case(source.load(index))
-        answers = [] if case is None else [*filter(None, (run(case) for run in methods.values()))]
+        case = task.make_case(source.load(index))
+        answers = {}
+        for each, run in methods.items() if case is not None else ():
+            if (answer := run(case)) is None:
+                break
+            answers[each] = answer
         if case is None:
             without_truth.append(name)
         elif len(answers) < len(methods):
             left_out.append(name)
         else:
-            images = [meter.add(case, each) for meter, each in zip(meters.values(), answers, strict=True)]
-            for key, run in variants.items():
+            images = [meters[each].add(case, answer) for each, answer in answers.items()]
+            for key, run in (variants or {}).items():
                 varied[key].add(case, run(case))
             if worst and (rank := task.rank(images)) is not None:
-                bad.append(
-                    (rank, partial(task.shown, case, dict(zip(methods, answers, strict=True)), images))
-                )
-                bad = sorted(bad, key=lambda one: one[0])[:worst]
+                bad.append((rank, partial(task.draw, case, answers, images)))
+                bad = sorted(bad, key=lambda pair: pair[0])[:worst]
         advance()
     if without_truth and len(without_truth) == len(source):
-        others = f"nor has any other pair of {source.label or 'the data'}"
         raise InputError(
-            f"{without_truth[0]} has no true disparity, {others}",
-            "measure on a split that comes with ground truth",
+            f"{source.label or 'the data'}: no pair has ground truth, for example {without_truth[0]}",
+            "measure on a split that has ground truth",
         )
-    totals = {key: meter.summary() for key, meter in meters.items()}
-    notes = [*source.missing, *[*totals.values()][-1].notes]
+    notes = [*source.missing, *[*meters.values()][-1].notes]
     if without_truth:
-        missing = f"{len(without_truth)} of {len(source)} pairs have no truth"
-        notes.append(f"{missing}, left out: {join_names(without_truth)}")
-    return MeasuredSet(
-        source,
-        source.label,
-        totals,
-        {key: meter.summary() for key, meter in varied.items()},
-        tuple(notes),
-        tuple(left_out),
-        tuple(draw for _, draw in bad),
-    )
+        count = f"{len(without_truth)} of {pluralize(len(source), 'pair')}"
+        notes.append(f"{count} without ground truth skipped: {join_names(without_truth)}")
+    draws = tuple(draw for _, draw in bad)
+    return MeasuredSet(source, source.label, meters, varied, tuple(notes), tuple(left_out), draws)
 
 
-def _labels(sets: Sequence[Source]) -> list[str]:
-    """Return the names of the data sets in tables; repeated labels become the full text."""
-    labels = [source.label for source in sets]
-    texts = [source.spec.text if source.spec else source.label for source in sets]
-    return [text if labels.count(label) > 1 else label for label, text in zip(labels, texts, strict=True)]
-
-
-def opened(data: Iterable[str | Source]) -> list[Source]:
-    """Open data sets given as `NAME:PATH`; raise UsageError or InputError if one is invalid."""
-    data = list(data)
-    if not data:
-        raise UsageError("no data set is given", "give NAME:PATH; pam dataset list shows the names")
-    # Parse all names before opening any data set.
-    specs = [parse_data(each) if isinstance(each, str) else each for each in data]
-    texts = [each.text for each in specs if isinstance(each, DataSpec)]
-    if twice := [text for text in texts if texts.count(text) > 1]:
-        raise UsageError(f"{quote(twice[0])} is given twice", "give each data set once")
-    return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
-
-
-def _tables(task: AnyTask, sets: Sequence[AnySet], several: bool) -> tuple[Table, Table, tuple[Table, ...]]:
+def _make_tables(
+    task: Task, sets: Sequence[MeasuredSet], several: bool
+) -> tuple[Table, Table, tuple[Table, ...]]:
     """Return the tables of all pairs and of the summary, and those for the terminal.
 
     `several`: add the method to every row.
     """
-
-    def table(rows: Sequence[Mapping[str, Value]], words: Iterable[Column], keys: Iterable[str]) -> Table:
-        names = text_columns(*(name for name in ("data", "name", "method") if name in rows[0]))
-        used = (task.columns[key] for key in keys if any(key in row for row in rows))
-        return Table((*names, *words, *used), tuple(rows))
-
-    def about(one: AnySet, method: str) -> dict[str, Value]:
-        return {"data": one.label, **({"method": method} if several else {})}
-
-    images = [
-        {**about(one, method), "name": image.name, "seconds": image.seconds, **flat(image.figures)}
-        for one in sets
-        for each in zip(*(total.images for total in one.methods.values()), strict=True)
-        for method, image in zip(one.methods, each, strict=True)
-    ]
-    summary = [
-        {**about(one, method), **row}
-        for one in sets
-        for method, total in one.methods.items()
-        for row in task.rows(total)
-    ]
-    parts = ((keys, [row for row in summary if not row.keys().isdisjoint(keys)]) for keys in task.headline)
+    images, summary = [], []
+    for one in sets:
+        for name, total in one.methods.items():
+            for row in task.make_rows(total):
+                summary.append({"data": one.label, **({"method": name} if several else {}), **row})
+        for index in range(len(one.last.images)):
+            for name, total in one.methods.items():
+                image = total.images[index]
+                about = {"data": one.label, **({"method": name} if several else {}), "name": image.name}
+                images.append({**about, "seconds": image.seconds, **flat(image.figures)})
+    headline = []
+    for keys in task.headline:
+        if rows := [row for row in summary if not row.keys().isdisjoint(keys)]:
+            headline.append(_make_table(task, rows, task.row_columns, keys))
     return (
-        table(images, [Column("seconds", "time", "s", 3)], task.columns),
-        table(summary, task.words, dict.fromkeys((*task.headline[0], *task.columns))),
-        tuple(table(rows, task.words, keys) for keys, rows in parts if rows),
+        _make_table(task, images, [Column("seconds", "time", "s", 3)], task.columns),
+        _make_table(task, summary, task.row_columns, dict.fromkeys((*task.headline[0], *task.columns))),
+        tuple(headline),
+    )
+
+
+def _make_table(task: Task, rows: Sequence[Row], first: Iterable[Column], keys: Iterable[str]) -> Table:
+    present = {key for row in rows for key in row}
+    names = text_columns(*filter(rows[0].__contains__, ("data", "name", "method")))
+    return Table(
+        (*names, *first, *map(task.columns.__getitem__, filter(present.__contains__, keys))), tuple(rows)
     )
 
 
 def _key_figures(
-    task: AnyTask, sets: Sequence[AnySet], several: bool
+    task: Task, sets: Sequence[MeasuredSet], several: bool
 ) -> Iterator[tuple[str, tuple[Fact, ...]]]:
-    columns = [task.columns[key] for key in task.key_figures]
     for one in sets:
-        for name, found in one.methods.items():
-            figures = flat(found.headline)
-            values = ((each.heading, shown_value(figures[each.key], each.decimals)) for each in columns)
-            called = (one.label, name if several else "", task.average)
-            yield ", ".join(filter(None, called)), tuple(values)
+        for name, total in one.methods.items():
+            figures, values = flat(total.headline), []
+            for column in map(task.columns.__getitem__, task.key_figures):
+                values.append((column.heading, format_value(figures[column.key], column.decimals)))
+            yield ", ".join(filter(None, (one.label, name if several else "", task.average))), tuple(values)
 
 
-def _each_about(task: AnyTask, methods: Sequence[Method]) -> Iterator[Fact]:
+def _describe_all(task: Task, methods: Sequence[Method]) -> Iterator[Fact]:
     for one in methods:
-        facts = [fact for fact in (*one.facts(), *task.facts(one)) if fact[0] != "network"]
+        facts = [fact for fact in (*one.facts(), *task.describe(one)) if fact[0] != "network"]
         plain = ("method", "weights", "device")
         yield one.row, "; ".join(value if name in plain else f"{name} {value}" for name, value in facts)
 
 
-def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
+def _circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> list[Fact]:
     """Return date, system and data of the measurement; `run`: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     data = []
     for one in sets:
-        count = pluralize(sum(bool(image.figures) for image in one.last.images), "pair")
+        count = pluralize(len([image for image in one.last.images if image.figures]), "pair")
         data.append(f"{quote(one.source.spec.text if one.source.spec else one.label)} ({count})")
     version = f"{__version__}, Python {platform.python_version()}"
     return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
 
 
-def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
+def _set_notes(sets: Sequence[MeasuredSet]) -> Iterator[str]:
     """Yield notes on each data set, on unverified layouts, and on training weights without effect here."""
     for one in sets:
-        yield from (f"{one.label}: {line}" for line in one.notes)
+        for line in one.notes:
+            yield f"{one.label}: {line}"
         if (spec := one.source.spec) and spec.info.unverified:
             yield f"{one.label}: unverified layout, {spec.info.unverified}"
         if spec and spec.weight != 1:
-            yield f"{one.label}: weight={spec.weight:g} is about training and changes nothing here"
+            yield f"{one.label}: weight={spec.weight:g} affects training only and is ignored here"
 
 
-def _cost(
-    seconds: Sequence[float | None], network: Any | None, what: str
+def _measure_cost(
+    sets: Sequence[MeasuredSet], method: Method | None, timed: str
 ) -> tuple[list[Fact], dict[str, Any]]:
-    """Return run time per pair, s, and peak memory, bytes, of a network, as facts and for JSON.
-
-    `seconds`: the run time of each pair. `what`: the scope of the run time, in words.
-    """
-    known = [each for each in seconds if each is not None]
-    if not known or network is None:
+    """Return run time per pair, s, and peak memory, bytes, of a network, as facts and for JSON."""
+    seconds = [image.seconds for one in sets for image in one.last.images if image.seconds is not None]
+    if not seconds or not isinstance(method, NetworkMethod):
         return [], {"seconds_per_pair": None, "peak_memory_bytes": None}
-    mean, memory = sum(known) / len(known), network.compute.peak_memory()
-    where = "on the GPU" if network.compute.device.type == "cuda" else "in all"
-    facts = [("time", f"{mean:.3f} s a pair, {what}"), ("peak memory", f"{memory / 1e9:.2f} GB {where}")]
+    mean, compute = sum(seconds) / len(seconds), method.network.compute
+    memory = compute.peak_memory()
+    where = "on the GPU" if compute.device.type == "cuda" else "in total"
+    facts = [("time", f"{mean:.3f} s per pair, {timed}"), ("peak memory", f"{memory / 1e9:.2f} GB {where}")]
     return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}
 
 
-def _with_published(page: Evaluation, sets: Sequence[AnySet], method: str, scale: int | None) -> Evaluation:
-    """Add the published rows of every data set that has some, below the row of the method under test."""
-    tables, rows, notes = {}, {}, [*page.notes]
-    known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]
-    for name, one in known:
-        place = name if [each for each, _ in known].count(name) == 1 else one.label
-        if published := published_rows(name, scale):
-            tables[place] = published_table(published, name, one.last.headline, method)
-            rows[place] = [json_row(row) for row in tables[place].rows[1:]]
-        else:
-            notes.append(f"no published rows are known for {place}")
-    numbers = {**page.numbers, "published": rows}
-    return replace(page, published=tables, notes=tuple(notes), numbers=numbers)
+def run_task(
+    task: Task, sets: list[Source], methods: list[Method], settings: Any, listener: Reporter
+) -> Evaluation:
+    """Evaluate with the settings of `pam eval`, and report progress to a listener."""
+    for source in sets:
+        LOG.debug(f"{source.spec.text if source.spec else source.label}: {len(source)} pairs")
+    worst = WORST if settings.report else 0
+    with listener.progress("pairs", sum(map(len, sets))) as bar:
+        return evaluate(
+            task, sets, methods, compare=settings.compare, worst=worst, advance=bar.advance, watch=bar.watch
+        )
+
+
+def write_files(found: Evaluation, settings: Any) -> Evaluation:
+    """Write the requested files, each atomically; raise OutputError if one cannot be written."""
+    forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
+    texts = [] if settings.per_image is None else [(Path(settings.per_image), found.csv)]
+    texts += [(Path(path), forms[Path(path).suffix.lower()]) for path in settings.table or ()]
+    for path, text in texts:
+        write_atomically(path, text().encode("utf-8", "surrogateescape"))
+    if settings.report is not None:
+        from pamcli.evaluation.report import render_report
+
+        write_atomically(Path(settings.report), render_report(found))
+    return found

@@ -8,15 +8,16 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
-from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.methods import Method, NetworkMethod
-from pamcli.evaluation.regions import range_regions
-from pamcli.evaluation.report_charts import CurveChart
+from pamcli.evaluation.pixels import range_regions
+from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.results import Column, Table, Value, text_columns
 from pamcli.evaluation.run import MeasuredSet
 from pamcli.imaging.resize import imresize_to, resize_nearest
@@ -36,72 +37,69 @@ LIMITS = (192, 96)
 
 FIGURES = ("d1", "epe", "bad-2", "bad-3")
 
-Measured = MeasuredSet[DisparitySummary]
 Rows = list[dict[str, Value]]
 
 
-def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
+def make_variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
     """Return modified runs of a network, by resolution factor or by maximum disparity, px.
 
     Result files have no variants, nor has the range study of a network with a fixed search range. Raises
     UsageError: result files with the resolution study.
     """
-    if isinstance(method, NetworkMethod):
-        if kind == "range":
-            if method.network.model.has_fixed_search:
-                return {}
-            return {limit: _limited(method, limit) for limit in LIMITS}
-        return {factor: _at_resolution(method, factor) for factor in RESOLUTIONS if factor != 1}
-    if kind == "range":
-        return {}
-    raise UsageError("a study of the resolution runs a network", "files have one resolution")
-
-
-def told(
-    kind: str, sets: Sequence[Measured], figures: Mapping[str, Column]
-) -> tuple[Table, list[CurveChart]]:
-    """Return a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
-    words = text_columns("data")
     if kind == "resolution":
-        words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
+        if not isinstance(method, NetworkMethod):
+            raise UsageError("`study` resolution requires a network", "result files have one resolution")
+        return {factor: partial(_match_at, method, factor) for factor in RESOLUTIONS if factor != 1}
+    if not isinstance(method, NetworkMethod) or method.network.model.has_fixed_search:
+        return {}
+    return {limit: _limit_search(method, limit) for limit in LIMITS}
+
+
+def summarize(
+    kind: str, sets: Sequence[MeasuredSet], figures: Mapping[str, Column]
+) -> tuple[Table, list[Histogram | CurveChart]]:
+    """Return a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
+    columns = text_columns("data")
+    if kind == "resolution":
+        columns += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
     else:
-        words += [*text_columns("maximum"), Column("truth", "truth (px)", text=True)]
-        words += [Column("pixels", "pixels", decimals=0)]
-    found = [(_over_range if kind == "range" else _over_resolution)(one) for one in sets]
-    columns = (*words, *(figures[key] for key in FIGURES))
-    return Table(columns, tuple(row for rows, _ in found for row in rows)), [chart for _, chart in found]
+        columns += [*text_columns("maximum"), Column("truth", "ground truth (px)", text=True)]
+        columns += [Column("pixels", "pixels", decimals=0)]
+    rows: Rows = []
+    charts: list[Histogram | CurveChart] = []
+    for one in sets:
+        of_set, chart = (_rows_by_range if kind == "range" else _rows_by_resolution)(one)
+        rows += of_set
+        charts.append(chart)
+    return Table((*columns, *(figures[key] for key in FIGURES)), tuple(rows)), charts
 
 
-def _over_resolution(one: Measured) -> tuple[Rows, CurveChart]:
+def _rows_by_resolution(one: MeasuredSet) -> tuple[Rows, CurveChart]:
     rows: Rows = []
     for factor in RESOLUTIONS:
-        each = one.last if factor == 1 else one.variants[factor]
-        times = [image.seconds for image in each.images if image.seconds is not None]
+        meter = one.last if factor == 1 else one.variants[factor]
+        times = [image.seconds for image in meter.images if image.seconds is not None]
         seconds = sum(times) / len(times) if times else None
-        figures = {key: each.pooled["all"][key] for key in FIGURES}
+        figures = {key: meter.pooled["all"][key] for key in FIGURES}
         rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
     curves = {"D1": _numbers(rows, "d1"), "bad-2": _numbers(rows, "bad-2")}
-    caption = "Pictures are resized for the network alone; errors are of the full size."
+    caption = "Images are resized for the network alone; errors are at full size."
     title = f"{one.label}: resolution"
-    return rows, CurveChart(title, RESOLUTIONS, curves, "times the size", "wrong (%)", caption)
+    return rows, CurveChart(title, RESOLUTIONS, curves, "factor of the image size", "bad pixels (%)", caption)
 
 
-def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], Estimate]:
-    def estimate(sample: Sample) -> Estimate:
-        height, width = sample.left.shape[:2]
-        sides = [max(16, round(side * factor)) for side in (width, height)]
-        left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
-        found = method.disparity(left, right)
-        back = resize_nearest(found.disparity, width, height).astype(np.float32) * np.float32(
-            width / sides[0]
-        )
-        return Estimate(back, seconds=found.seconds, of_network=True)
-
-    return estimate
+def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
+    """Match resized images, and resize the disparity map back."""
+    height, width = sample.left.shape[:2]
+    sides = [max(16, round(side * factor)) for side in (width, height)]
+    left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
+    found = method.match(left, right)
+    back = resize_nearest(found.disparity, width, height).astype(np.float32) * np.float32(width / sides[0])
+    return Estimate(back, seconds=found.seconds, of_network=True)
 
 
-def _over_range(one: Measured) -> tuple[Rows, CurveChart]:
-    runs: dict[str, DisparitySummary] = {"as measured": one.last}
+def _rows_by_range(one: MeasuredSet) -> tuple[Rows, CurveChart]:
+    runs: dict[str, DisparityMeter] = {"as measured": one.last}
     runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
     regions = range_regions(RANGES)
     parts = [region for region in (*regions, "all") if region in one.last.pooled]
@@ -115,16 +113,16 @@ def _over_range(one: Measured) -> tuple[Rows, CurveChart]:
         ]
         rows += found
         curves[f"maximum {name}" if len(runs) > 1 else "D1"] = _numbers(found[:-1], "d1")
-    caption = "Each point stands at the lower edge of its range of the truth."
+    caption = "Each point is at the lower edge of its range of ground truth."
     title, edges = f"{one.label}: range of disparity", [regions[region] for region in parts[:-1]]
-    return rows, CurveChart(title, edges, curves, "truth (px)", "D1 (%)", caption)
+    return rows, CurveChart(title, edges, curves, "ground truth (px)", "D1 (%)", caption)
 
 
-def _limited(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
+def _limit_search(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
     limited = copy.copy(method.network)
     limited.max_disparity = limit
     other = replace(method, network=limited)
-    return lambda sample: other.disparity(sample.left, sample.right)
+    return lambda sample: other.match(sample.left, sample.right)
 
 
 def _numbers(rows: Rows, key: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Write archives for the servers of the stereo benchmarks, after the checks that a server would do.
+"""Write archives for the servers of the stereo benchmarks after the servers' own checks (`pam submit`).
 
 | kind       | files in the archive                                                           | count    |
 | ---------- | ------------------------------------------------------------------------------ | -------- |
@@ -18,33 +18,38 @@ import functools
 import math
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.data.open import open_data_sets
 from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
+from pamcli.evaluation.disparity import load_method
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import Method, Watch, watched
 from pamcli.files.atomic import replace_atomically
+from pamcli.files.outputs import check_new_file
 from pamcli.files.paths import join_names, pluralize
 from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.registry.catalog import check_network_files
+from pamcli.reporting import Reporter
+from pamcli.settings.evaluation import SubmitSettings
 
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest zip date, so that equal submissions give identical archives
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(NamedTuple):
     """An archive that was written, read back, and found complete."""
 
     kind: str
-    pictures: int
+    images: int
     files: int
     notes: tuple[str, ...]
     """Notes to read before uploading, one sentence each; "unverified" marks rules without a source."""
@@ -68,7 +73,7 @@ class Rules:
 
 
 @functools.cache
-def rules_of(kind: str) -> Rules:
+def load_rules(kind: str) -> Rules:
     """Load the rules of one of `KINDS`."""
     text = resources.files("pamcli.evaluation").joinpath("submissions.toml").read_text(encoding="utf-8")
     given = tomllib.loads(text)[kind]
@@ -77,87 +82,96 @@ def rules_of(kind: str) -> Rules:
     return Rules(kind, training, numbered + test, notes=tuple(given.pop("notes", ())), **given)
 
 
+def submit(settings: SubmitSettings, listener: Reporter) -> Submission:
+    """Write the archive for a benchmark server; raise as `evaluate_disparity`."""
+    check_new_file(settings.output, ".zip", overwrite=settings.overwrite)
+    check_network_files([settings.output], settings.weights)
+    sets = open_data_sets(settings.data)
+    rules, seconds = plan_submission(sets), settings.prediction_seconds
+    if seconds is not None and not rules.seconds:
+        raise UsageError("`prediction_seconds` applies only to archives for Middlebury and ETH3D")
+    if settings.predictions is not None and rules.seconds and seconds is None:
+        message = f"a submission to {rules.kind} contains the run time, which result files do not contain"
+        raise UsageError(message, "give the seconds per pair with `prediction_seconds`")
+    method = load_method(settings, listener, seconds=seconds)
+
+    def results() -> Iterator[tuple[str, Estimate]]:
+        for source in sets:
+            match = method.prepare_matching(source, bar.watch, extras=False)
+            for index, name in enumerate(source.names):
+                if found := match(source.load(index)):
+                    yield name, found
+                bar.advance()
+
+    with listener.progress("pairs", sum(map(len, sets))) as bar:
+        return write_submission(settings.output, rules, results())
+
+
 def plan_submission(sets: Sequence[Source]) -> Rules:
     """Return the archive rules for these data sets; raise UsageError or InputError if they fit none."""
     specs = [source.spec for source in sets if source.spec]
     kinds = {spec.info.name for spec in specs}
     if len(kinds) != 1 or not kinds <= set(KINDS):
         given = ", ".join(sorted(kinds))
-        raise UsageError(f"no benchmark takes an archive of {given}", f"known: {', '.join(KINDS)}")
+        raise UsageError(f"cannot submit results on {given}", f"give one data set of {', '.join(KINDS)}")
     (kind,) = kinds
     # The training pairs of KITTI 2015 have the same names as its test pairs.
     if kind.startswith("kitti") and any(spec.split != "testing" for spec in specs):
-        raise UsageError(f"{kind} takes results of its testing pairs alone", f"give {kind}/testing:PATH")
-    rules = rules_of(kind)
+        raise UsageError(f"{kind} accepts results on its testing pairs only", f"give {kind}/testing:PATH")
+    rules = load_rules(kind)
     names = [name for source in sets for name in source.names]
-    require_complete(rules, names)
+    check_complete(rules, names)
     if kind != "middlebury":
         return rules
     tops = {name.rpartition("/")[0] for name in names}
     if not tops <= {f"{part}{size}" for part in ("training", "test") for size in "FHQ"}:
         raise UsageError(
-            "a submission to Middlebury needs the pairs of its version 3 evaluation",
-            "give the folder MiddEval3, which holds trainingF, testF and so on",
+            "a submission to Middlebury requires the pairs of its version 3 evaluation",
+            "give the folder MiddEval3, which contains trainingF, testF and so on",
         )
     sizes = sorted({top[-1] for top in tops})
     if len(sizes) > 1:
-        raise UsageError(f"one submission of several sizes: {', '.join(sizes)}", "choose one with ?size=")
+        message = f"a submission must have images of one size, got {', '.join(sizes)}"
+        raise UsageError(message, "choose one with ?size=")
     return replace(rules, size=sizes[0])
 
 
-def require_complete(rules: Rules, names: Iterable[str]) -> None:
+def check_complete(rules: Rules, names: Iterable[str]) -> None:
     """Raise InputError if an archive of these samples is incomplete, naming the first missing ones.
 
     `names`: sample names, of which the last component counts ("testing/000000_10"). Call this before the
     network runs for an hour.
     """
-    kind = rules.kind
     given = [name.rpartition("/")[2] for name in names]
     if repeated := sorted({name for name in given if given.count(name) > 1}):
-        raise InputError(f"two pictures for one file of a {kind} submission: {join_names(repeated)}")
-    if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
-        raise InputError(f"{pluralize(len(strange), 'picture')} not of {kind}: {join_names(strange)}")
+        raise InputError(f"two images for one file of a {rules.kind} submission: {join_names(repeated)}")
+    if unknown := [name for name in given if name not in {*rules.training, *rules.test}]:
+        raise InputError(
+            f"{pluralize(len(unknown), 'image')} not part of {rules.kind}: {join_names(unknown)}"
+        )
     # Training scenes alone if allowed and no test scene is given, else all scenes.
     alone = rules.training and not set(given) & set(rules.test)
     wanted = rules.training if alone else (*rules.training, *rules.test)
     if missing := [name for name in wanted if name not in set(given)]:
         raise InputError(
-            f"incomplete for {kind}: {pluralize(len(missing), 'picture')} missing: {join_names(missing)}"
+            f"incomplete for {rules.kind}: {pluralize(len(missing), 'image')} missing: {join_names(missing)}"
         )
-
-
-def write_results(
-    file: Path,
-    rules: Rules,
-    sets: Sequence[Source],
-    method: Method,
-    advance: Callable[[], None],
-    watch: Watch | None = None,
-) -> Submission:
-    """Write the archive of a method's results; raise as `write_submission`.
-
-    `advance`: called after each sample. `watch`: as in `NetworkMethod`.
-    """
-    (method,) = watched([method], watch)
-
-    def results() -> Iterator[tuple[str, Estimate]]:
-        for source in sets:
-            estimate = method.disparities(source, extras=False)
-            for index, name in enumerate(source.names):
-                if found := estimate(source.load(index)):
-                    yield name, found
-                advance()
-
-    return write_submission(file, rules, results())
 
 
 def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Estimate]]) -> Submission:
     """Write an archive, read it back, and only then move it into place.
 
-    On failure no new file remains, and an existing file at `path` is unchanged. `results`: sample name and
-    estimate, in any order, consumed one at a time. The last component of the name is the file or scene in the
-    archive. Middlebury and ETH3D need the seconds. Raises InputError: incomplete, out of range, or without a
-    required run time; OutputError: the archive cannot be written.
+    On failure no new file remains, and an existing file at `path` is unchanged.
+
+    Args:
+        path: The archive.
+        rules: The rules of the benchmark.
+        results: Sample name and estimate, in any order, consumed one at a time. The last component of the
+            name is the file or scene in the archive. Middlebury and ETH3D need the seconds.
+
+    Raises:
+        InputError: If results are incomplete, out of range, or without a required run time.
+        OutputError: If the archive cannot be written.
     """
     written: list[str] = []
     files: list[str] = []
@@ -167,7 +181,7 @@ def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Esti
             for sample, found in results:
                 name = sample.rpartition("/")[2]
                 if name in written or name not in {*rules.training, *rules.test}:
-                    require_complete(rules, [*written, name])
+                    check_complete(rules, [*written, name])
                 written.append(name)
                 seconds = found.seconds or math.nan
                 _check(sample, found.disparity, seconds, rules)
@@ -185,15 +199,19 @@ def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Esti
                     info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
                     archive.writestr(info, data, compresslevel=6)
                     files.append(info.filename)
-        require_complete(rules, written)
+        check_complete(rules, written)
         with zipfile.ZipFile(temporary) as archive:
             if archive.testzip() is not None or archive.namelist() != files:
-                raise InputError(f"{path} reads back damaged", "is the disk sound?")
+                raise InputError(f"{path} was damaged while it was written", "check the disk")
     notes = list(rules.notes)
     if rules.training and not set(written) & set(rules.test):
-        notes.insert(0, f"only the {len(rules.training)} training scenes: not for the table of the test set")
+        notes.insert(
+            0, f"only the {len(rules.training)} training scenes, not ranked in the table of the test set"
+        )
     if saturated:
-        notes.insert(0, f"{saturated} pixels lie beyond 255.996 px, the largest that the files hold")
+        notes.insert(
+            0, f"{saturated} pixels exceed 255.996 px, the largest disparity that the files can store"
+        )
     return Submission(rules.kind, len(written), len(files), tuple(notes))
 
 
@@ -201,20 +219,21 @@ def _check(name: str, disparity: NDArray[np.floating], seconds: float, rules: Ru
     """Raise InputError if the server would reject the result or score it as worthless."""
     known = disparity[np.isfinite(disparity)]
     if known.size == 0:
-        raise InputError(f"{name} has no estimate at all")
+        raise InputError(f"{name} has no estimate at any pixel")
     if not rules.holes and known.size < disparity.size:
+        missing = pluralize(disparity.size - known.size, "pixel")
         raise InputError(
-            f"{name}: {disparity.size - known.size} pixels have no estimate, and a dense file must have all",
-            "fill the holes first",
+            f"{name}: {missing} without an estimate, but the file must be dense", "fill the holes first"
         )
     low, high, width = float(known.min()), float(known.max()), disparity.shape[1]
     if low < 0:
-        raise InputError(f"{name} holds a negative disparity, {low:g} px", "left disparities are positive")
-    if high > width:
-        raise InputError(f"{name} holds a disparity of {high:g} px in a picture {width} px wide")
-    if high < 1:
         raise InputError(
-            f"{name}: the largest disparity is {high:g} px", "is it divided by the width, or by 256?"
+            f"{name} contains a negative disparity, {low:g} px", "left disparities must be positive"
         )
+    if high > width:
+        raise InputError(f"{name} contains a disparity of {high:g} px, but the image is only {width} px wide")
+    if high < 1:
+        hint = "disparities must be in pixels, not divided by the width or by 256"
+        raise InputError(f"{name}: the largest disparity is {high:g} px", hint)
     if rules.seconds and not (math.isfinite(seconds) and seconds > 0):
-        raise InputError(f"{name}: a runtime of {seconds:g} s, where the server wants one above 0")
+        raise InputError(f"{name}: the run time must be above 0 s, got {seconds:g} s")

@@ -1,28 +1,51 @@
-"""Measure super-resolution: downscale pairs, upscale them again, and compare, always with bicubic."""
+"""Measure super-resolution against bicubic: downscale pairs, upscale them again, and compare.
+
+`measure_superres` is `pam eval superres`.
+"""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
-from pamcli.evaluation.figures import ImageFigures, flat
-from pamcli.evaluation.methods import Method
+from pamcli.errors import UsageError
+from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Upscaling, Watch
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
-from pamcli.evaluation.results import Column, Evaluation, Fact, Value, json_rows
-from pamcli.evaluation.run import MeasuredSet, Task
+from pamcli.evaluation.results import (
+    Column,
+    Evaluation,
+    Fact,
+    ImageFigures,
+    Value,
+    check_files,
+    flat,
+    json_rows,
+)
+from pamcli.evaluation.run import MeasuredSet, Task, run_task, write_files
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
-    Enlarged,
     SuperresMeter,
     SuperresPair,
-    SuperresSummary,
+    Upscaled,
     superres_pair,
 )
-from pamcli.imaging.degradation import Degradation
+from pamcli.files.atomic import check_writable, require_folder, write_atomically
+from pamcli.files.outputs import check_collisions, check_existing, check_separate_folders
+from pamcli.files.pairing import PairPaths
+from pamcli.imaging.degradation import Degradation, parse_degradation
+from pamcli.imaging.images import RgbImage, encode_image
+from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
+from pamcli.reporting import SILENT, Reporter
+from pamcli.settings.evaluation import EvaluateSuperresSettings
+from pamcli.settings.options import takes
 
 BICUBIC = "bicubic"
 
@@ -39,8 +62,51 @@ COLUMNS = {
 }
 
 
+@takes(EvaluateSuperresSettings)
+def evaluate_superres(settings: EvaluateSuperresSettings) -> Evaluation:
+    """Measure super-resolution on data sets against bicubic, as `pam eval superres` does.
+
+    >>> found = pamcli.evaluate_superres("pairs:labelled", scale=2, baseline_only=True)
+    >>> print(found.text())
+
+    Args:
+        settings: Data sets as `NAME:PATH`; then an `EvaluateSuperresSettings`, or its fields as keywords.
+
+    Raises:
+        PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
+    """
+    return write_files(measure_superres(settings, SILENT), settings)
+
+
+def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> Evaluation:
+    """Measure super-resolution and report progress to a listener; raise as `evaluate_superres`."""
+    check_files(settings, settings.weights)
+    sets, keep = open_data_sets(settings.data), None
+    if settings.save is not None:
+        keep = UpscaledWriter(settings.save, sets, settings.weights, overwrite=settings.overwrite)
+    methods: list[Method] = []
+    degradation = None
+    if settings.degrade is not None:
+        from pamcli.evaluation.opencv_methods import DenoisedBicubic
+
+        degradation = parse_degradation(settings.degrade, "`degrade`")
+        methods.append(DenoisedBicubic(degradation))
+    factor = int(settings.scale or DEFAULT_SCALE)
+    if settings.predictions is not None:
+        methods.append(FilesMethod(settings.predictions, allow_missing=settings.allow_missing))
+    elif not settings.baseline_only:
+        with listener.starting(str(settings.name)):
+            from pamcli.inference.loading import load_upscaler
+
+            upscaler, path = load_upscaler(settings)
+        factor = int(upscaler.scale)
+        name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
+        methods.append(NetworkMethod(upscaler, name, path, settings.right_view, keep))
+    return run_task(Superres(factor, degradation), sets, methods, settings, listener)
+
+
 @dataclass(frozen=True)
-class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
+class Superres(Task):
     """The task of upscaling by `scale`; bicubic accompanies every method, or is measured alone."""
 
     scale: int = field()
@@ -52,11 +118,11 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
     key_figures = ("both psnr", "left psnr", "both ssim-ipassr")
     # Both protocols of a metric side by side, PSNR first.
     headline = ([f"{protocol} {metric}" for metric in METRICS for protocol in PROTOCOLS],)
-    words = (Column("pairs", "pairs", decimals=0),)
+    row_columns = (Column("pairs", "pairs", decimals=0),)
     baseline = MappingProxyType({BICUBIC: None})
     timed = "network alone"
 
-    def case(self, sample: Sample) -> SuperresPair:
+    def make_case(self, sample: Sample) -> SuperresPair:
         pair = superres_pair(sample.left, sample.right, self.scale, name=sample.name)
         if self.degradation is None:
             return pair
@@ -64,17 +130,17 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         low_left, low_right = (self.degradation(view, rng) for view in (pair.low_left, pair.low_right))
         return replace(pair, low_left=low_left, low_right=low_right)
 
-    def meter(self, source: Source) -> SuperresMeter:
+    def make_meter(self, source: Source) -> SuperresMeter:
         return SuperresMeter()
 
-    def ready(self, method: Method | None, source: Source) -> Callable[[SuperresPair], Enlarged | None]:
-        return SuperresPair.bicubic if method is None else method.enlarged(source)
+    def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Upscaling:
+        return SuperresPair.bicubic if method is None else method.prepare_upscaling(source, watch)
 
     def rank(self, images: Sequence[ImageFigures]) -> float:
         return images[-1].figures["left"]["psnr"]
 
-    def shown(
-        self, case: SuperresPair, answers: Mapping[str, Enlarged], images: Sequence[ImageFigures]
+    def draw(
+        self, case: SuperresPair, answers: Mapping[str, Upscaled], images: Sequence[ImageFigures]
     ) -> ShownPair:
         views = [each.left for each in answers.values()]
         baseline, quality = (self.rank([image]) for image in (images[0], images[-1]))
@@ -84,28 +150,62 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
             result = views[-1]
         return shown_superres(case.name, caption, views[0], result, case.left)
 
-    def facts(self, method: Method | None) -> list[Fact]:
+    def describe(self, method: Method | None) -> list[Fact]:
         degraded = [] if self.degradation is None else [("degraded by", str(self.degradation))]
         return [("scale", f"x{self.scale}"), *degraded]
 
-    def rows(self, total: SuperresSummary) -> Iterator[dict[str, Value]]:
+    def make_rows(self, total: SuperresMeter) -> Iterator[dict[str, Value]]:
         yield {"pairs": len(total.images), **flat(total.headline)}
 
-    def told(self, page: Evaluation, sets: Sequence[MeasuredSet[SuperresSummary]]) -> Evaluation:
-        second = {one.label: one.last.second_view for one in sets}
-        worth = {label: gain for label, gain in second.items() if gain is not None}
-        told = [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
-        note = "SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed"
+    def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
+        gains = {one.label: gain for one in sets if (gain := one.last.second_view) is not None}
+        facts = [
+            ("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()
+        ]
+        note = "the parallax-attention paper does not define its SSIM, so that SSIM is not computed"
         degraded = {} if self.degradation is None else {"degraded_by": str(self.degradation)}
-        numbers = {
-            "scale": self.scale,
-            **degraded,
-            "summary": json_rows(page.summary),
-            "second_view": worth,
-        }
+        numbers: dict[str, Any] = {"scale": self.scale, **degraded, "summary": json_rows(page.summary)}
         return replace(
             page,
-            facts=(*page.facts, *told),
+            facts=(*page.facts, *facts),
             notes=(*page.notes, note),
-            numbers={**numbers, **page.numbers},
+            numbers={**numbers, "second_view": gains, **page.numbers},
         )
+
+
+class UpscaledWriter:
+    """A writer of <name>_left.png and <name>_right.png for each sample, for `NetworkMethod.keep`."""
+
+    def __init__(
+        self, folder: Path, sets: Sequence[Source], weights: str | Path | None, *, overwrite: bool
+    ) -> None:
+        """Prepare the folder.
+
+        `weights`: the file that the network is loaded from. Raises UsageError, OutputError: the images cannot
+        be written, or exist and may not be overwritten.
+        """
+        if len(sets) > 1:
+            message = f"`save` writes the images of one data set, but {len(sets)} are given"
+            raise UsageError(message, "measure each data set by itself")
+        (source,) = sets
+        self.folder, self.written = folder, set[Path]()
+        outputs = [self._files(name) for name in source.names]
+        pairs = [PairPaths(files.left, files.right, files.name) for files in source.files]
+        check_collisions(pairs, outputs, list_network_files(weights))
+        written = (file.parent for files in outputs for file in files.values())
+        check_separate_folders(written, source.view_files)
+        check_existing(outputs, overwrite=overwrite)
+        for files in outputs:
+            for file in files.values():
+                check_writable(file)
+
+    def _files(self, name: str) -> dict[str, Path]:
+        return {view: self.folder / f"{name}_{view}.png" for view in ("left", "right")}
+
+    def __call__(self, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
+        """Write both images of a sample, (H, W, 3) RGB."""
+        for file, pixels in zip(self._files(name).values(), (left, right), strict=True):
+            if file.parent in self.written:
+                require_folder(file.parent)
+            write_atomically(file, encode_image(RgbImage(pixels), ".png", name=str(file)))
+            self.written.add(file.parent)

@@ -20,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures, size_of
+from pamcli.evaluation.results import Figures, ImageFigures, Meter, size_of
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
 """Number of high-resolution columns that the "left" protocol skips, at every scale."""
 
-PROTOCOLS = {"left": "left view without its 64 left-most columns", "both": "mean of both views at full width"}
+PROTOCOLS = {
+    "left": "left image without its 64 leftmost columns",
+    "both": "mean of both images at full width",
+}
 METRICS = {
     "psnr": "PSNR in dB over all pixels and channels",
     "ssim-ipassr": "SSIM, 7x7 uniform window, population covariance, channels side by side",
-    "haarpsi": "HaarPSI, 0 to 1: how alike edges and colours look",
+    "haarpsi": "HaarPSI, 0 to 1: perceived similarity of edges and colours",
     "ssim-skimage": "SSIM, 7x7 uniform window, sample covariance (49/48), mean of the channels",
 }
 
@@ -58,13 +61,13 @@ class SuperresPair:
     scale: int
     name: str
 
-    def bicubic(self) -> "Enlarged":
+    def bicubic(self) -> "Upscaled":
         """Upscale both images by MATLAB's bicubic, rounded to 8 bits."""
-        return Enlarged(_resized(self.low_left, self.scale), _resized(self.low_right, self.scale))
+        return Upscaled(_resize(self.low_left, self.scale), _resize(self.low_right, self.scale))
 
 
 @dataclass(frozen=True)
-class Enlarged:
+class Upscaled:
     """The upscaled images of a pair: (H, W, 3) RGB uint8, of the size of the ground truth."""
 
     left: NDArray[np.uint8]
@@ -75,36 +78,27 @@ class Enlarged:
     """The left image upscaled from the left image alone; None = not measured."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SuperresSummary(Summary):
+class SuperresMeter(Meter):
     """The metrics of a method on a data set, by protocol ("left", "both") and metric ("psnr", ...)."""
 
-    second_view: float | None = None
-    """Mean PSNR gain of the left image from the right image, dB; None = not measured."""
-
-
-class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
-    """A meter that accumulates pairs; memory grows only by the metrics of each pair."""
-
     def __init__(self) -> None:
-        self._images: list[ImageFigures] = []
+        super().__init__()
         self._gains: list[float] = []
 
-    def add(self, case: SuperresPair, answer: Enlarged) -> ImageFigures:
+    @property
+    def second_view(self) -> float | None:
+        """Mean PSNR gain of the left image from the right image, dB; None = not measured."""
+        return sum(self._gains) / len(self._gains) if self._gains else None
+
+    def add(self, case: SuperresPair, answer: Upscaled) -> ImageFigures:
         """Measure both images; raise InputError as `superres_figures` does."""
         figures = superres_figures(case, answer.left, answer.right)
         if answer.alone is not None:
             alone = psnr(case.left[:, LEFT_MARGIN:], answer.alone[:, LEFT_MARGIN:])
             gain = figures["left"]["psnr"] - alone
             self._gains += [gain] if np.isfinite(gain) else []  # identical images have infinite PSNR
-        self._images.append(ImageFigures(case.name, figures, answer.seconds))
-        return self._images[-1]
-
-    def summary(self) -> SuperresSummary:
-        """Summarize all pairs so far; raise InputError if there are none."""
-        worth = sum(self._gains) / len(self._gains) if self._gains else None
-        images = tuple(self._images)
-        return SuperresSummary(images=images, image_means=mean_figures(images), second_view=worth)
+        self.images.append(ImageFigures(case.name, figures, answer.seconds))
+        return self.images[-1]
 
 
 def superres_pair(
@@ -118,20 +112,22 @@ def superres_pair(
     for view in (left, right):
         if view.dtype != np.uint8 or view.ndim != 3:
             raise InputError(
-                f"{name} has {8 * view.itemsize} bits a channel; PSNR and SSIM are defined here on 8 bits",
-                "convert the pictures to 8 bits first",
+                f"{name} has {8 * view.itemsize} bits per channel, but PSNR and SSIM are defined on 8 bits",
+                "convert the images to 8 bits first",
             )
     if left.shape != right.shape:
-        sizes = " and ".join(size_of(view.shape[:2]) for view in (left, right))
-        raise InputError(f"{name}: the views differ in size, {sizes} pixels")
+        raise InputError(
+            f"{name}: the left image is {size_of(left.shape)}, but the right image is {size_of(right.shape)}",
+            "both images of a rectified pair must have the same size",
+        )
     height, width = (side - side % scale for side in left.shape[:2])
     if width < LEFT_MARGIN + _WINDOW or height < _WINDOW:
         raise InputError(
-            f"{name} is too small to measure: {size_of(left.shape[:2])} pixels",
-            f"the smallest is {LEFT_MARGIN + _WINDOW} x {_WINDOW}",
+            f"{name} is too small to measure: {size_of(left.shape)}",
+            f"images must be at least {LEFT_MARGIN + _WINDOW}x{_WINDOW}",
         )
     views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
-    low = [_resized(view, 1 / scale) for view in views]
+    low = [_resize(view, 1 / scale) for view in views]
     return SuperresPair(views[0], views[1], low[0], low[1], scale, name)
 
 
@@ -144,9 +140,9 @@ def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
             raise InputError(
-                f"{pair.name}: a result is {size_of(result.shape[:2])} pixels of {result.dtype}, "
-                f"the truth {size_of(pair.left.shape[:2])} of uint8",
-                f"the truth is cut at the right and the bottom to a multiple of {pair.scale}",
+                f"{pair.name}: a result is {size_of(result.shape)} {result.dtype}, "
+                f"but the ground truth is {size_of(pair.left.shape)} uint8",
+                f"the ground truth is cropped at the right and bottom to a multiple of {pair.scale}",
             )
     whole = [_measured(pair.left, left), _measured(pair.right, right)]
     return {
@@ -257,5 +253,5 @@ def _sums(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW)
     return np.asarray(columns[:, width:] - columns[:, :-width])
 
 
-def _resized(picture: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
-    return imresize(picture, scale).astype(np.uint8, copy=False)
+def _resize(image: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+    return imresize(image, scale).astype(np.uint8, copy=False)

@@ -17,7 +17,7 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.methods import NetworkMethod
 from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres
-from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.paths import quote
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import to_uint8, write_image
@@ -94,7 +94,7 @@ class Validator:
             for index in source.spread(1 if source.endless else LOOKED_AT):
                 sample = source.load(index)
                 if scale is not None:
-                    Superres(scale).case(sample)
+                    Superres(scale).make_case(sample)
                 elif index == 0 and sample.disparity is None:
                     raise InputError(
                         f"{text} has no true disparity", "validate on a set that comes with ground truth"
@@ -197,7 +197,7 @@ def _disparity(
     shown: list[NDArray[np.uint8]] = []
 
     def estimate(sample: Sample) -> Estimate:
-        found = NetworkMethod(matcher).disparity(sample.left, sample.right)
+        found = NetworkMethod(matcher).match(sample.left, sample.right)
         if len(shown) < SAMPLES:
             shown.append(_disparity_picture(sample, found.disparity))
         return found
@@ -219,8 +219,8 @@ def _superres(
 ) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
     shown: list[NDArray[np.uint8]] = []
 
-    def enlarge(pair: SuperresPair) -> Enlarged:
-        found = NetworkMethod(upscaler, right_view="both").enlarge(pair)
+    def enlarge(pair: SuperresPair) -> Upscaled:
+        found = NetworkMethod(upscaler, right_view="both").upscale(pair)
         if len(shown) < SAMPLES:
             middle = tuple(
                 slice((side - min(side, most)) // 2, (side + min(side, most)) // 2)

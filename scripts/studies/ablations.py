@@ -37,7 +37,7 @@ from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.run import measure as measured
 from pamcli.evaluation.superres import BICUBIC, Superres
-from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.atomic import write_atomically
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -165,9 +165,9 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
     """Means over the pairs of all sets, of the left view, and of bicubic."""
     upscaler = StereoUpscaler.load(weights)
 
-    def enlarge(pair: SuperresPair) -> Enlarged:
+    def enlarge(pair: SuperresPair) -> Upscaled:
         left = upscaler.upscale_left(pair.low_left, pair.low_right).astype(np.uint8)
-        return Enlarged(left, pair.bicubic().right)
+        return Upscaled(left, pair.bicubic().right)
 
     methods, task = {BICUBIC: SuperresPair.bicubic, "network": enlarge}, Superres(int(upscaler.scale))
     found = [measured(task, open_data(text), methods).methods for text in sets]

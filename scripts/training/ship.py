@@ -83,7 +83,7 @@ def measured(weights: Path, data: str) -> dict[str, float]:
         sample = source.load(index)
         found = matcher(sample.left, sample.right, extras={"confidence"})
         meter.add(sample, Estimate(found.disparity, confidence=found.confidence))
-    pooled = meter.summary().pooled["all"]
+    pooled = meter.pooled["all"]
     return {name: pooled[name] for name in ("epe", "d1", "bad-2", "ause-epe")}
 
 

@@ -50,8 +50,8 @@ def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
     ramp = np.tile(np.linspace(40, 200, 512, dtype=np.uint8)[:, None], (64, 1, 3)).reshape(64, 512, 3)
     camera = Degradation(noise=10)
     task = Superres(4, camera)
-    pair = task.case(Sample("ramp", ramp, ramp, None))
-    made = pair.bicubic(), DenoisedBicubic(camera).enlarge(pair)
+    pair = task.make_case(Sample("ramp", ramp, ramp, None))
+    made = pair.bicubic(), DenoisedBicubic(camera).upscale(pair)
     noisy, denoised = (superres_figures(pair, each.left, each.right)["left"]["psnr"] for each in made)
     assert denoised > noisy + 2
 

@@ -17,7 +17,7 @@ from pam_program import Run, pam, refuse, unchanged
 
 from pamcli.data.listing import resized
 from pamcli.data.source import Sample
-from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.protocols import PROTOCOLS, DisparityProtocol
 from pamcli.imaging.resize import imresize_to
 from pamcli.inference.matcher import StereoMatcher
@@ -28,7 +28,7 @@ NAMES = list(eval_trees.BOXES)
 
 def of_network(
     samples: list[Sample], *, kitti: bool = True, rounded: bool = False, **protocol: Any
-) -> DisparitySummary:
+) -> DisparityMeter:
     """What the network reaches on the samples, measured without the command; `rounded` as a PNG stores it."""
     found = DisparityMeter(DisparityProtocol(fill=kitti, **protocol))
     matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
@@ -37,15 +37,15 @@ def of_network(
         result = matcher(sample.left, sample.right, extras=extras)
         disparity = np.round(256 * result.disparity) / np.float32(256) if rounded else result.disparity
         found.add(sample, Estimate(disparity, visible=result.visible, confidence=result.confidence))
-    return found.summary()
+    return found
 
 
-def of_files(made: dict[str, np.ndarray], *, kitti: bool = True) -> DisparitySummary:
+def of_files(made: dict[str, np.ndarray], *, kitti: bool = True) -> DisparityMeter:
     meter = DisparityMeter(DisparityProtocol(fill=kitti))
     for sample in eval_trees.crops():
         if sample.name in made:
             meter.add(sample, Estimate(made[sample.name]))
-    return meter.summary()
+    return meter
 
 
 def without_masks() -> list[Sample]:
@@ -65,7 +65,7 @@ def answer(run: Run) -> dict[str, Any]:
     return found
 
 
-def same(numbers: dict[str, Any], summary: DisparitySummary) -> None:
+def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:
     """Assert that the figures of a set are those of a summary, exactly."""
     for key, figures in (("pooled", summary.pooled), ("image_means", summary.image_means)):
         expected = {
@@ -73,8 +73,8 @@ def same(numbers: dict[str, Any], summary: DisparitySummary) -> None:
             for region, values in figures.items()
         }
         assert numbers[key] == expected
-    assert numbers["pictures"] == summary.having("all")
-    assert numbers["region_pictures"] == {region: summary.having(region) for region in summary.pooled}
+    assert numbers["images"] == summary.count_images("all")
+    assert numbers["region_images"] == {region: summary.count_images(region) for region in summary.pooled}
 
 
 # --- of a network -------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
     assert run.stderr == ""
     assert set(found) == {"facts", "notes", "sets", "seconds_per_pair", "peak_memory_bytes"}
     (one,) = found["sets"]
-    assert set(one) == {"data", "pictures", "pooled", "image_means", "region_pictures", "notes"}
+    assert set(one) == {"data", "images", "pooled", "image_means", "region_images", "notes"}
     assert one["data"] == "kitti2015/training"
     same(one, of_network(eval_trees.crops()))
     assert {"all", "noc", "occluded", "bg", "fg", "noc-bg", "noc-fg", "0-100"} == set(one["pooled"])
@@ -106,7 +106,7 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
 def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: Path) -> None:
     run = pam("eval", "disparity", "--data", KITTI, "--max-disparity", "64")
     assert (run.code, run.stderr) == (0, "")
-    assert run.lines[0] == "data kitti2015/training, pictures 2"
+    assert run.lines[0] == "data kitti2015/training, images 2"
     head = run.lines[1]
     assert [
         word for word in ("region", "average", "EPE (px)", "D1 (%)", "bad-2 (%)") if word not in head
@@ -114,7 +114,7 @@ def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: 
     tables = run.stdout.decode().split("\n\nnetwork: ")[0].splitlines()
     assert max(map(len, tables)) <= 80, "more than a terminal shows in a line"
     rows = [re.split(r"  +", line) for line in tables]
-    assert {row[1] for row in rows if row[0] in ("all", "noc")} == {"pooled", "mean of pictures"}
+    assert {row[1] for row in rows if row[0] in ("all", "noc")} == {"pooled", "mean of images"}
     text = run.stdout.decode()
     assert "network: pasmnet2\n" in text
     assert "maximum disparity: 64 px\n" in text
@@ -185,7 +185,7 @@ def test_two_protocols_give_two_columns_of_the_same_files(made: dict[str, np.nda
     assert found["fg", "D1 (%)"][0] == "-"
     assert any(line.startswith("note: kitti: ") and "io_disp.h" in line for line in run.lines)
     page = Path("r.html").read_text(encoding="utf-8")
-    assert "By the rules" in page
+    assert "By protocol" in page
     told = answer(pam(*arguments, "--protocol", "raft-stereo", "--json"))["protocols"]
     assert set(told) == {"raft-stereo"}
     assert told["raft-stereo"]["source"]
@@ -199,7 +199,7 @@ def test_protocols_are_listed_with_their_sources() -> None:
     assert all(row["about"] and row["source"] and row["figures"] for row in rows)
     shown = pam("eval", "protocols", "eth3d").lines
     assert "source: ETH3D two-view-evaluation: src/main.cc" in shown
-    assert "  bad 2 = bad-2, mean of pictures: noc, all" in shown
+    assert "  bad 2 = bad-2, mean of images: noc, all" in shown
     refuse(pam("eval", "protocols", "kiti"), 2, "kiti", "kitti")
 
 
@@ -260,7 +260,7 @@ def test_published_rows_are_marked(networks: None, made: dict[str, np.ndarray]) 
 def test_a_set_without_published_rows_is_named(mine: Path, made: dict[str, np.ndarray]) -> None:
     run = pam("eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--compare")
     assert run.code == 0
-    assert "note: no published rows are known for pairs" in run.lines
+    assert "note: there are no published results for pairs" in run.lines
 
 
 @pytest.mark.parametrize(("option", "file"), [("--per-image", "rows.csv"), ("--report", "report.html")])
@@ -317,11 +317,11 @@ def test_names_keep_their_folders_and_suffixes_may_differ(made: dict[str, np.nda
 def test_a_missing_prediction_is_named_and_an_error_unless_allowed(made: dict[str, np.ndarray]) -> None:
     Path("made/000001_10.pfm").unlink()
     arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"]
-    refuse(pam(*arguments), 2, "1 missing", "000001_10", "--allow-missing")
+    refuse(pam(*arguments), 2, "lacks 1 prediction", "000001_10", "--allow-missing")
     found = answer(pam(*arguments, "--allow-missing"))
     del made["000001_10"]
     same(found["sets"][0], of_files(made))
-    assert "1 without a prediction, left out: 000001_10" in found["notes"]
+    assert "1 pair without a prediction skipped: 000001_10" in found["notes"]
     assert found["facts"]["data"] == f"{KITTI} (1 pair)"
 
 
@@ -329,14 +329,14 @@ def test_no_prediction_at_all_is_an_error_even_when_some_may_be_missing(kitti: P
     Path("made").mkdir()
     arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
     for more in ([], ["--allow-missing"]):
-        refuse(pam(*arguments, *more), 2, "no prediction in made", "000000_10.pfm")
+        refuse(pam(*arguments, *more), 2, "no prediction", "made", "000000_10.pfm")
 
 
 def test_a_prediction_of_another_size_is_an_error(made: dict[str, np.ndarray]) -> None:
     eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][:, 1:])
     line = refuse(pam("eval", "disparity", "--data", KITTI, "--predictions", "made"), 3, "made/000001_10.pfm")
-    assert "127 x 80" in line
-    assert "128 x 80" in line
+    assert "127x80" in line
+    assert "128x80" in line
 
 
 def test_a_prediction_that_cannot_be_read_is_an_error(made: dict[str, np.ndarray]) -> None:
@@ -351,7 +351,7 @@ def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
     refuse(pam(*arguments), 3, "times the ground truth nearly", "--scale 4 if 4 units are one pixel")
     found = answer(pam(*arguments, "--scale", "4"))
     same(found["sets"][0], of_files(made))
-    assert any("4 units in the files are one pixel" in note for note in found["notes"])
+    assert any("4 units per pixel" in note for note in found["notes"])
     for value in ("nan", "inf", "0", "1e308", "1e-300"):
         refuse(pam(*arguments, f"--scale={value}"), 2, "--scale")
 
@@ -369,7 +369,7 @@ def test_a_set_without_truth_is_an_error_before_the_network_runs(
 ) -> None:
     eval_trees.pairs(here / "mine", truth=False)
     monkeypatch.setattr(StereoMatcher, "__call__", None)
-    refuse(pam("eval", "disparity", "--data", "pairs:mine"), 3, "000000_10", "no true disparity")
+    refuse(pam("eval", "disparity", "--data", "pairs:mine"), 3, "000000_10", "ground truth")
 
 
 def test_a_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: Path) -> None:

@@ -20,7 +20,7 @@ def test_methods_in_one_run_and_in_every_form(made: dict[str, np.ndarray]) -> No
     files = [*forms, "--report", "r.html", "--per-image", "p.csv"]
     run = pam("eval", "disparity", "--data", KITTI, *METHODS, *files)
     assert (run.code, run.stderr) == (0, "")
-    assert "D1 beyond ours (%)" in run.lines[1]
+    assert "D1 minus ours (%)" in run.lines[1]
     assert any(line.startswith("sgbm: OpenCV ") and "blockSize 3" in line for line in run.lines)
     assert "ours: predictions made" in run.lines
     with Path("t.csv").open(newline="") as file:
@@ -31,7 +31,7 @@ def test_methods_in_one_run_and_in_every_form(made: dict[str, np.ndarray]) -> No
     assert float(rows["sgbm"]["d1-first"].split()[0]) == pytest.approx(
         float(rows["sgbm"]["d1"]) - float(rows["ours"]["d1"]), abs=0.005
     )
-    assert Path("t.md").read_text().startswith("## Methods side by side")
+    assert Path("t.md").read_text().startswith("## Method comparison")
     assert r"\toprule" in Path("t.tex").read_text()
     page = Path("r.html").read_text(encoding="utf-8")
     assert "Where the methods differ most" in page
@@ -71,14 +71,14 @@ def test_a_pytorch_network_of_ones_own_beside_another(
     methods = [each["method"] for each in run.records[0]["comparison"]["methods"]]
     assert methods == ["own", "pasmnet2", "opencv"]
     for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
-        refuse(pam(*measure, "--method", *others), 2, "no --method is a description", "--network-from makes")
+        refuse(pam(*measure, "--method", *others), 2, "--network-from", "--method")
     refuse(pam(*measure, "--predictions", "kitti"), 2, "--predictions and --network-from")
 
 
 @pytest.mark.parametrize(
     ("more", "texts"),
     [
-        (["--method", "a=opencv", "--method", "a=files:made"], ["two methods are called a"]),
+        (["--method", "a=opencv", "--method", "a=files:made"], ["two methods", "a"]),
         (["--method", "opencv", "--predictions", "made"], ["--method", "--predictions"]),
         (["--method", "opencv", "--weights", "pasmnet"], ["--method", "--weights"]),
         (["--method", "opencv", "--study", "range"], ["--study", "--method"]),

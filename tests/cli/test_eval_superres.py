@@ -17,13 +17,13 @@ from pam_program import Run, names, pam, refuse, refuse_options, unchanged
 from PIL import Image
 
 from pamcli.data.source import Sample
-from pamcli.evaluation.figures import flat
+from pamcli.evaluation.results import flat
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
-    Enlarged,
     SuperresMeter,
     SuperresPair,
+    Upscaled,
     superres_figures,
     superres_pair,
 )
@@ -45,12 +45,12 @@ def pair_of(sample: Sample, scale: int) -> SuperresPair:
     return superres_pair(sample.left, sample.right, scale, name=sample.name)
 
 
-def row(pairs: list[SuperresPair], results: list[Enlarged]) -> dict[str, float]:
+def row(pairs: list[SuperresPair], results: list[Upscaled]) -> dict[str, float]:
     """Means over the pairs under the names of the columns."""
     meter = SuperresMeter()
     for pair, made in zip(pairs, results, strict=True):
         meter.add(pair, made)
-    return flat(meter.summary().image_means)
+    return flat(meter.image_means)
 
 
 def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]:
@@ -58,9 +58,9 @@ def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]
     return row(pairs, [pair.bicubic() for pair in pairs])
 
 
-def enlarged(pair: SuperresPair, left_twice: bool = False) -> Enlarged:
+def enlarged(pair: SuperresPair, left_twice: bool = False) -> Upscaled:
     upscaler = StereoUpscaler.load(DEFAULT_UPSCALING[pair.scale], device="cpu")
-    return Enlarged(*upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right))
+    return Upscaled(*upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right))
 
 
 def of_network(scale: int, left_twice: bool = False) -> dict[str, float]:
@@ -100,7 +100,7 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: 
     assert found["facts"]["device"] == "cpu, fp32"
     assert found["facts"]["data"] == f"{KITTI} (2 pairs)"
     assert found["seconds_per_pair"] > 0
-    assert any("SSIM" in note and "defined nowhere" in note for note in found["notes"])
+    assert any("SSIM" in note and "not computed" in note for note in found["notes"])
 
 
 def test_the_table_names_the_protocols(networks: None) -> None:
@@ -137,7 +137,7 @@ def test_what_the_second_view_is_worth(networks: None) -> None:
     found = answer(pam("eval", "superres", "--data", KITTI, "--json"))
     gain = of_network(4)["left psnr"] - of_network(4, left_twice=True)["left psnr"]
     assert found["second_view"] == {"kitti2015/training": pytest.approx(gain, abs=1e-9)}
-    assert found["facts"]["second view"] == f"{gain:+.3f} dB on the left one, kitti2015/training"
+    assert found["facts"]["second view"] == f"{gain:+.3f} dB on the left image, kitti2015/training"
     without = answer(pam("eval", "superres", "--data", KITTI, "--right-view", "right", "--json"))
     assert without["second_view"] == {}
     assert without["summary"] == found["summary"]
@@ -229,7 +229,7 @@ def test_published_rows_are_marked() -> None:
 def test_a_set_without_published_rows_is_named(here: Path) -> None:
     eval_trees.pairs(here / "mine")
     run = pam("eval", "superres", "--data", "pairs:mine", "--baseline-only", "--compare")
-    assert "note: no published rows are known for pairs" in run.lines
+    assert "note: there are no published results for pairs" in run.lines
 
 
 @pytest.mark.parametrize(("option", "file"), [("--per-image", "rows.csv"), ("--report", "report.html")])
@@ -321,23 +321,23 @@ def test_the_truth_itself_is_infinitely_good(made: Path) -> None:
 
 def test_a_missing_view_is_named_and_an_error_unless_allowed(made: Path) -> None:
     (made / "000000_10_right.png").unlink()
-    refuse(pam(*PREDICTIONS), 2, "1 missing", "000000_10_right", "--allow-missing")
+    refuse(pam(*PREDICTIONS), 2, "lacks 1 prediction", "000000_10_right", "--allow-missing")
     found = answer(pam(*PREDICTIONS, "--allow-missing", "--json"))
     only = bicubic(4, eval_trees.crops()[1:])
     assert rows(found) == {"bicubic": only, "bicubic (files)": only}
-    assert "1 without a prediction, left out: 000000_10" in found["notes"]
+    assert "1 pair without a prediction skipped: 000000_10" in found["notes"]
 
 
 def test_no_prediction_at_all_is_an_error(here: Path) -> None:
     (here / "bicubic").mkdir()
-    refuse(pam(*PREDICTIONS, "--allow-missing"), 2, "no prediction in bicubic")
+    refuse(pam(*PREDICTIONS, "--allow-missing"), 2, "no prediction", "bicubic")
 
 
 def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
     Image.open(made / "000001_10_left.png").crop((0, 0, 100, 80)).save(made / "000001_10_left.png")
     line = refuse(pam(*PREDICTIONS), 3, "000001_10_left.png")
-    assert "100 x 80" in line
-    assert "128 x 80" in line
+    assert "100x80" in line
+    assert "128x80" in line
 
 
 @pytest.mark.parametrize(
@@ -396,5 +396,5 @@ def test_pairs_that_are_too_small_are_named(kitti: Path) -> None:
     for part in ("disp_occ_0", "disp_noc_0", "obj_map"):
         (kitti / "training" / part / "000000_10.png").unlink()
     run = pam("eval", "superres", "--data", KITTI, "--baseline-only", "--per-image", "rows.csv")
-    refuse(run, 3, "000000_10", "60 x 64", "too small")
+    refuse(run, 3, "000000_10", "60x64", "too small")
     assert not Path("rows.csv").exists()

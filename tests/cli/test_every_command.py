@@ -108,8 +108,8 @@ def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatc
     if name == "weights import":
         torch.save({"state_dict": load_file(weights_folder() / "pasmnet.safetensors")}, "checkpoint.pth.tar")
     if name == "submit":  # of two pictures, not 200
-        rules = replace(submissions.rules_of("kitti2015"), test=tuple(eval_trees.BOXES))
-        monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
+        rules = replace(submissions.load_rules("kitti2015"), test=tuple(eval_trees.BOXES))
+        monkeypatch.setattr(submissions, "load_rules", lambda kind: rules)
     words = COMMANDS[name].replace("{weights}", str(weights_folder())).split()
     run = pam(*name.split(), *words)
     assert run.code == 0, run.stderr

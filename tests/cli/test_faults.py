@@ -85,8 +85,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def inputs(here: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their folder; a KITTI of two pairs; an export that comes at once, and is none."""
     shutil.copytree(tree, here, dirs_exist_ok=True)
-    rules = replace(submissions.rules_of("kitti2015"), test=tuple(eval_trees.BOXES))
-    monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
+    rules = replace(submissions.load_rules("kitti2015"), test=tuple(eval_trees.BOXES))
+    monkeypatch.setattr(submissions, "load_rules", lambda kind: rules)
     made = onnx_file.Exported(b"an export", (1, 1), "grey levels", 0.0, 0.0, (0.0, 0.0))
     monkeypatch.setattr(onnx_file, "export", lambda *given, **more: made)
 

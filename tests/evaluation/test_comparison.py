@@ -13,13 +13,13 @@ from test_measuring import TRUTH, Held, Network, sample
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
-from pamcli.evaluation.comparison import LEAST_SCENES, difference, mean_interval
+from pamcli.evaluation.comparison import LEAST_SCENES, compare_methods, mean_interval
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.methods import NetworkMethod, peak_of
+from pamcli.evaluation.methods import NetworkMethod, measure_peak
 from pamcli.evaluation.opencv_methods import SemiGlobalMethod
+from pamcli.evaluation.pixels import compute_regions
 from pamcli.evaluation.protocols import DisparityProtocol
-from pamcli.evaluation.regions import found_regions
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate
 from pamcli.inference.memory import peak_memory
@@ -76,9 +76,9 @@ def test_pictures_count_in_a_difference_as_the_protocol_weighs_them() -> None:
     measured = SimpleNamespace(
         methods={"one": summary(2, 5), "other": summary(1, 1)}, source=SimpleNamespace(scene=str)
     )
-    found = difference(measured, "one", "other", "epe")  # type: ignore[arg-type]
+    found = compare_methods(measured, "one", "other", "epe")  # type: ignore[arg-type]
     assert found is not None
-    assert (found.mean, found.pictures, found.scenes) == (2, 2, 2)
+    assert (found.mean, found.images, found.scenes) == (2, 2, 2)
 
 
 class Off(Network):
@@ -112,7 +112,7 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     numbers = found.json()["comparison"]
     assert numbers["reference"] == "one"
     far = numbers["methods"][1]["differences"]["epe"]
-    assert (far["mean"], far["pictures"], far["scenes"]) == (pytest.approx(1.4375), 8, 8)
+    assert (far["mean"], far["images"], far["scenes"]) == (pytest.approx(1.4375), 8, 8)
     assert 0 < far["low"] < far["mean"] < far["high"] < 10, "one scene is far off, the others are alike"
     assert {row["part"] for row in parts.rows} >= {"all", "0 to 16 px", "16 to 32 px", "32 to 64 px"}
     assert found.worst_pairs[0].name == "scene7/frame_0001"
@@ -121,7 +121,7 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     assert titles[2:] == ["one: disparity", "one: error", "two: disparity", "two: error"]
     page = render_report(found).decode()
     assert "Where the methods differ most" in page
-    assert "Methods side by side" in page
+    assert "Method comparison" in page
     assert any("bootstrap of 8 scenes" in note for note in found.notes)
     assert "ause-epe" not in found.json()["sets"][0]["pooled"]["all"], "nothing but disparity is asked for"
 
@@ -130,7 +130,7 @@ def test_too_few_scenes_are_said() -> None:
     methods = [NetworkMethod(Off(1, 1), "one"), NetworkMethod(Off(2, 2), "two")]
     found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
     assert found.sections[0].rows[1]["epe-first"] == "+1.00"
-    assert any("2 scenes are too few" in note for note in found.notes)
+    assert any("2 scenes; " in note for note in found.notes)
 
 
 def test_tables_for_papers_and_pages() -> None:
@@ -142,7 +142,7 @@ def test_tables_for_papers_and_pages() -> None:
     head = next(line for line in latex.splitlines() if line.startswith("data"))
     assert len(latex.partition(r"\begin{tabular}{")[2].partition("}")[0]) == head.count(" & ") + 1
     lines = found.markdown().splitlines()
-    assert lines[0] == "## Methods side by side"
+    assert lines[0] == "## Method comparison"
     assert any(r"x\|y" in line for line in lines)
     assert found.table_csv().splitlines()[0].startswith("data,method,d1,d1-first,")
 
@@ -152,11 +152,11 @@ def test_edges_and_textureless_parts() -> None:
     truth[:, 15:] = 14
     left = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
     left[:10] = 90
-    found = found_regions(Sample("a", left, left, disparity=truth))
+    found = compute_regions(Sample("a", left, left, disparity=truth))
     assert found["edges"][5].nonzero()[0].tolist() == list(range(10, 20))
     assert found["textureless"][:9].all()
     assert found["textureless"][11:].mean() < 0.01
-    deep = found_regions(Sample("a", left.astype(np.uint16) * 257, left, disparity=truth))
+    deep = compute_regions(Sample("a", left.astype(np.uint16) * 257, left, disparity=truth))
     assert np.array_equal(deep["textureless"], found["textureless"])
 
 
@@ -164,7 +164,7 @@ def test_memory_is_what_was_taken_beyond_what_was_held() -> None:
     def take() -> int:
         return int(np.ones(200_000_000, np.uint8).sum())
 
-    result, memory = peak_of(take)
+    result, memory = measure_peak(take)
     assert result == 200_000_000
     if not Path("/proc/self/clear_refs").exists():
         assert memory is None
@@ -172,7 +172,7 @@ def test_memory_is_what_was_taken_beyond_what_was_held() -> None:
         assert memory is not None
         assert 190e6 < memory < 300e6, "larger than what malloc keeps for itself"
     most = peak_memory(torch.device("cpu"))
-    peak_of(lambda: 1)
+    measure_peak(lambda: 1)
     assert peak_memory(torch.device("cpu")) >= most, "the peak of all pairs, not of the last one"
 
 
@@ -182,7 +182,7 @@ def test_opencv_finds_a_shift_and_says_its_settings() -> None:
     left, right = wide[:, :200], wide[:, 12:212]
     method = SemiGlobalMethod("sgbm", max_disparity=40)
     pair = Sample("a", left, right, disparity=np.full((80, 200), 12, np.float32))
-    found = method.disparities(Held(pair))(pair)
+    found = method.prepare_matching(Held(pair))(pair)
     assert found.disparity.shape == (80, 200)
     assert np.median(np.abs(found.disparity - 12)) < 0.5
     assert found.seconds is not None
@@ -197,7 +197,7 @@ def test_the_wls_filter_is_asked_for_where_it_is_not() -> None:
     if hasattr(cv2, "ximgproc"):
         assert "WLS filter: Lambda 8000" in dict(SemiGlobalMethod(wls=True).facts())["settings"]
         return
-    with pytest.raises(UsageError, match="no WLS filter") as caught:
+    with pytest.raises(UsageError, match="WLS filter") as caught:
         SemiGlobalMethod(wls=True)
     assert "opencv-contrib" in str(caught.value)
 
@@ -205,4 +205,4 @@ def test_the_wls_filter_is_asked_for_where_it_is_not() -> None:
 def test_figures_of_parts_are_measured_where_methods_are_compared_alone() -> None:
     meter = DisparityMeter(DisparityProtocol())
     meter.add(sample(), Estimate(TRUTH))
-    assert "edges" not in meter.summary().pooled
+    assert "edges" not in meter.pooled

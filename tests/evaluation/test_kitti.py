@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pamcli.evaluation.preparing import interpolate_background
+from pamcli.evaluation.pixels import interpolate_background
 
 N = math.nan
 

@@ -53,7 +53,7 @@ def test_other_units_are_scaled(tmp_path: Path) -> None:
 
 def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
-    with pytest.raises(UsageError, match=r"2 missing .*: b, c/d") as raised:
+    with pytest.raises(UsageError, match=r"lacks 2 predictions: b, c/d") as raised:
         find_files(tmp_path, ["a", "b", "c/d"])
     assert "`allow_missing`" in (raised.value.hint or "")
     found = find_files(tmp_path, ["a", "b", "c/d"], allow_missing=True)
@@ -79,7 +79,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_another_size_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
-    with pytest.raises(InputError, match=r"a\.pfm is 3 x 2 pixels, the sample a 6 x 4"):
+    with pytest.raises(InputError, match=r"a\.pfm is 3x2, but a is 6x4"):
         load_disparity(tmp_path / "a.pfm", "a", (4, 6, 3))
 
 
@@ -97,7 +97,7 @@ def test_enlarged_pairs(tmp_path: Path) -> None:
     views = load_views(found["k/a"], (4, 6))
     assert np.array_equal(views[0], left)
     assert np.array_equal(views[1], right)
-    with pytest.raises(InputError, match=r"a_left\.png is 6 x 4 pixels, the truth is 8 x 4"):
+    with pytest.raises(InputError, match=r"a_left\.png is 6x4, but the ground truth is 8x4"):
         load_views(found["k/a"], (4, 8))
 
 
@@ -106,7 +106,7 @@ def test_a_pair_without_one_view_is_missing(tmp_path: Path) -> None:
     picture(tmp_path / "a_left.png", black)
     picture(tmp_path / "b_left.png", black)
     picture(tmp_path / "b_right.png", black)
-    with pytest.raises(UsageError, match=r"1 missing .*: a_right"):
+    with pytest.raises(UsageError, match=r"lacks 1 prediction: a_right"):
         find_files(tmp_path, ["a", "b"], views=True)
     found = find_files(tmp_path, ["a", "b"], views=True, allow_missing=True)
     assert list(found) == ["b"]

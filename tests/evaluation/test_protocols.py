@@ -14,8 +14,8 @@ from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
+from pamcli.evaluation.pixels import REGIONS, range_regions
 from pamcli.evaluation.protocols import MIDDLEBURY_WEIGHTS, POOLED, PROTOCOLS, named_protocol
-from pamcli.evaluation.regions import REGIONS, range_regions
 
 HEIGHT, WIDTH, TIMES = 12, 20, 2
 NAMES = ("a/Adirondack", "a/Playtable", "a/Vintage")
@@ -156,23 +156,22 @@ def test_stated_figures_are_those_of_plain_loops(name: str, data: str) -> None:
     meter = DisparityMeter(named_protocol(name, data))
     for sample, estimate in SET:
         meter.add(sample, Estimate(estimate))
-    summary = meter.summary()
     pictures = [[*scored_pixels(name, data, *each)] for each in SET]
     weights = [MIDDLEBURY_WEIGHTS.get(each.rpartition("/")[2], 1) for each in NAMES]
     if name != "middlebury-v3" and data != "middlebury":
         weights = [1, 1, 1]
     if name in ("raft-stereo", "igev", "lite-any-stereo"):
         weights = [1, 1, 1]
-    assert summary.protocol.stated
-    for each in summary.protocol.stated:
+    assert meter.protocol.stated
+    for each in meter.protocol.stated:
         of = [[pixel for pixel in pixels if each.region in pixel["regions"]] for pixels in pictures]
         if each.average == POOLED:
             expected = figure(name, each.metric, [pixel for pixels in of for pixel in pixels])
-            found = summary.pooled[each.region][each.metric]
+            found = meter.pooled[each.region][each.metric]
         else:
             values = [figure(name, each.metric, pixels) for pixels in of]
             expected = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
-            found = summary.image_means[each.region][each.metric]
+            found = meter.image_means[each.region][each.metric]
         assert found == pytest.approx(expected, abs=1e-6, rel=1e-6), each
 
 
@@ -186,7 +185,7 @@ def test_the_corner_of_a_large_picture_alone_counts_for_the_paper() -> None:
     view = np.zeros((*truth.shape, 3), np.uint8)
     meter = DisparityMeter(named_protocol("pasmnet", "sceneflow"))
     meter.add(Sample("a", view, view, disparity=truth), Estimate(estimate))
-    figures = meter.summary().image_means["all"]
+    figures = meter.image_means["all"]
     assert figures["pixels"] == 960 * 512
     assert figures["d1-1"] == pytest.approx(100 * 10 / (960 * 512), abs=1e-9)
     assert figures["bad-1"] == pytest.approx(100 * 20 / (960 * 512), abs=1e-9)
@@ -210,15 +209,15 @@ def test_a_truth_without_a_finer_grid_is_measured_as_it_is_and_that_is_said() ->
     meter = DisparityMeter(named_protocol("middlebury-v3", "middlebury"))
     meter.add(bare, Estimate(estimate))
     meter.add(sample, Estimate(estimate))
-    assert any(note.startswith("1 pair without a truth of the full size") for note in meter.summary().notes)
+    assert any(note.startswith("1 pair without full-size ground truth") for note in meter.notes)
     whole = DisparityMeter(named_protocol("middlebury-v3", "middlebury"), full_size=True)
     whole.add(bare, Estimate(estimate))
-    assert not any("full size" in note for note in whole.summary().notes)
+    assert not any("full-size" in note for note in whole.notes)
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="kiti") as caught:
         Disparity(protocols=("kiti",))
     assert "kitti" in str(caught.value)
-    with pytest.raises(UsageError, match="which truth counts"):
+    with pytest.raises(UsageError, match="`max_gt` and `protocol`"):
         Disparity(192, protocols=("kitti",))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pamcli.evaluation import disparity_metrics, superres_metrics
+from pamcli.evaluation.pixels import REGIONS
 from pamcli.evaluation.published import published_rows
-from pamcli.evaluation.regions import REGIONS
 
 SUPERRES = [
     (data, scale) for data in ("kitti2012", "kitti2015", "middlebury", "flickr1024") for scale in (2, 4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.evaluation.figures import ImageFigures, mean_figures
+from pamcli.evaluation.results import ImageFigures, mean_figures
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
     haarpsi,
@@ -171,21 +171,21 @@ def test_what_the_protocols_look_at() -> None:
 def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
     one = ImageFigures("a", {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}})
     other = ImageFigures("b", {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}})
-    assert mean_figures([one, other]) == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
+    assert mean_figures([one, other], {}) == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
     with pytest.raises(InputError, match="no pair"):
-        mean_figures([])
+        mean_figures([], {})
 
 
 def test_what_cannot_be_measured_is_refused_by_name() -> None:
     picture = noise(28, 100)
     with pytest.raises(InputError, match=r"deep has 16 bits"):
         superres_pair(picture.astype(np.uint16), picture.astype(np.uint16), 2, name="deep")
-    with pytest.raises(InputError, match=r"uneven.*100 x 28 and 99 x 28"):
+    with pytest.raises(InputError, match=r"uneven.*100x28.*99x28"):
         superres_pair(picture, picture[:, 1:], 2, name="uneven")
     with pytest.raises(InputError, match=r"small is too small"):
         superres_pair(picture[:, :70], picture[:, :70], 2, name="small")
     pair = superres_pair(picture, picture, 2, name="odd")
-    with pytest.raises(InputError, match=r"odd: a result is 99 x 28"):
+    with pytest.raises(InputError, match=r"odd: a result is 99x28"):
         superres_figures(pair, picture[:, 1:], picture)
     with pytest.raises(InputError, match="float64"):
         superres_figures(pair, picture / 255, picture)

@@ -16,10 +16,10 @@ from pamcli.evaluation.results import (
     Evaluation,
     Table,
     csv_table,
+    format_value,
     json_rows,
     latex_table,
     markdown_table,
-    shown_value,
     text_table,
 )
 from pamcli.files.paths import escape_csv
@@ -68,7 +68,7 @@ def test_a_table_without_rows_is_its_heading() -> None:
     ],
 )
 def test_figures_are_rounded_for_reading(value: float | str | None, decimals: int, shown: str) -> None:
-    assert shown_value(value, decimals) == shown
+    assert format_value(value, decimals) == shown
 
 
 def test_csv_is_rfc_4180_with_exact_figures() -> None:

@@ -16,7 +16,7 @@ from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres
-from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair, superres_figures, superres_pair
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled, superres_figures, superres_pair
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -84,8 +84,8 @@ def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp
     save_network(weights, spec, tmp_path / "w.safetensors")
     upscaler = StereoUpscaler.load(tmp_path / "w.safetensors", device="cpu", precision="fp32")
 
-    def enlarge(pair: SuperresPair) -> Enlarged:
-        return Enlarged(*upscaler(pair.low_left, pair.low_right))
+    def enlarge(pair: SuperresPair) -> Upscaled:
+        return Upscaled(*upscaler(pair.low_left, pair.low_right))
 
     measured = measure(Superres(2), open_data(data), {BICUBIC: SuperresPair.bicubic, "network": enlarge})
     expected = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}

@@ -1,0 +1,331 @@
+"""Compute per-pixel errors, the image regions that metrics are reported for, and error distributions.
+
+A region is a mask of the counted pixels. Most come with the data. Edges and textureless regions are computed
+as in Scharstein and Szeliski's evaluation (IJCV 2002, Section 5.1), when methods are compared.
+"""
+
+import itertools
+import math
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.source import Sample
+from pamcli.errors import InputError
+
+Mask = NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+REGIONS = {
+    "all": "every pixel with ground truth (KITTI: occ)",
+    "noc": "pixels that are visible in both images",
+    "occluded": "pixels that are not visible in the right image",
+    "bg": "background (KITTI's object map)",
+    "fg": "foreground (KITTI's object map)",
+    "noc-bg": "background that is visible in both images",
+    "noc-fg": "foreground that is visible in both images",
+    "0-100": "ground truth below 100 px",
+    "100-200": "ground truth from 100 to 200 px",
+    ">200": "ground truth above 200 px",
+    ">192": "ground truth above 192 px, the usual maximum of cost volumes",
+    "low-detail": "pixels outside fine structures (Spring)",
+    "high-detail": "fine structures, where the ground truth varies within a pixel (Spring)",
+    "not-sky": "everything but the sky (Spring)",
+    "sky": "the sky (Spring)",
+    "class-0": "materials that are easy to match (Booster's class 0)",
+    "class-1": "Booster's class 1",
+    "class-2": "Booster's class 2",
+    "class-3": "transparent and mirroring materials, the hardest (Booster's class 3)",
+    "edges": "at most 4 px from a step of the ground truth by more than 2 px",
+    "textureless": "mean squared horizontal grey-level difference below 4 in 3 x 3 pixels",
+}
+
+RANGES = ("0-100", "100-200", ">200", ">192")
+"""Regions by size of the ground truth."""
+
+COMPUTED_REGIONS = ("edges", "textureless")
+"""Regions computed from ground truth and image, not given by the data."""
+
+FRACTIONS = tuple(index / 100 for index in range(100))
+"""Fractions of removed pixels at which sparsification curves are sampled."""
+
+_JUMP, _REACH = 2.0, 4  # px of disparity; px of the image
+_FLAT = 4.0  # squared 8-bit grey levels
+_BAD = 2.0  # px, error threshold of bad pixels in sparsification curves
+_LEVELS = 65536  # quantisation of confidence, as in 16-bit confidence files
+# Positive floats sort as their bits do. Dropping the last 12 of 23 mantissa bits makes each bin at most
+# 1/2048 of its value wide, for errors of any size: 522,240 bins, 8 MB with the sums.
+_DROPPED_BITS = 12
+_BINS = int(np.array(np.inf, np.float32).view(np.uint32)) >> _DROPPED_BITS
+
+
+def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Fill unknown pixels as `interpolateBackground` of the KITTI kit does (io_disp.h).
+
+    In each row a gap gets the smaller of its two neighbours; the ends get the nearest known value. Rows above
+    the first and below the last row with known pixels copy that row. Unknown rows in between stay unknown.
+
+    Args:
+        disparity: (H, W), px; NaN, inf or below 0 = unknown.
+
+    Returns:
+        (H, W), NaN = unknown.
+    """
+    known = np.isfinite(disparity) & (disparity >= 0)
+    width = disparity.shape[1]
+    columns = np.broadcast_to(np.arange(width), disparity.shape)
+    before = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
+    behind = np.minimum.accumulate(np.where(known, columns, width)[:, ::-1], axis=1)[:, ::-1]
+    left = np.take_along_axis(disparity, np.maximum(before, 0), axis=1)
+    right = np.take_along_axis(disparity, np.minimum(behind, width - 1), axis=1)
+    left = np.where(before >= 0, left, np.nan)
+    right = np.where(behind < width, right, np.nan)
+    filled: NDArray[np.float32] = np.fmin(left, right).astype(np.float32)
+    rows = np.flatnonzero(known.any(axis=1))
+    if len(rows):
+        filled[: rows[0]] = filled[rows[0]]
+        filled[rows[-1] + 1 :] = filled[rows[-1]]
+    return filled
+
+
+def repeat_pixels(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:
+    """Repeat each pixel of (H, W) in both directions: (times * H, times * W)."""
+    return np.repeat(np.repeat(values, times, axis=0), times, axis=1)
+
+
+def use_fine_grid(sample: Sample) -> tuple[Sample, int]:
+    """Bring the ground truth and masks of a sample to its finer grid; images are unchanged.
+
+    Returns the sample with ground truth and ndisp in fine pixels, and the factor; or the same sample and 1.
+    """
+    if sample.fine is None:
+        return sample, 1
+    times = sample.fine.shape[0] // sample.left.shape[0]
+
+    def refine(values: Mask | None) -> Mask | None:
+        return None if values is None else repeat_pixels(values, times)
+
+    calibration = sample.calibration
+    if calibration is not None and calibration.ndisp is not None:
+        calibration = replace(calibration, ndisp=calibration.ndisp * times)
+    finer = replace(
+        sample,
+        disparity=sample.fine * np.float32(times),
+        visible=refine(sample.visible) if sample.fine_visible is None else sample.fine_visible,
+        foreground=refine(sample.foreground),
+        masks=sample.masks and {name: repeat_pixels(each, times) for name, each in sample.masks.items()},
+        calibration=calibration,
+    )
+    return finer, times
+
+
+def pixel_errors(
+    estimate: NDArray[np.floating], sample: Sample, *, nearest: bool = False
+) -> tuple[NDArray[np.float32], NDArray[np.float64], tuple[Mask, Mask]]:
+    """Compute per-pixel ground truth, errors and D1 outliers of an estimate.
+
+    Outliers are computed in float32 as in KITTI's kit, where exactly 5 % slightly exceeds 0.05.
+
+    Args:
+        estimate: (H, W), px; not finite = no estimate.
+        sample: The pair with its ground truth.
+        nearest: On a finer grid, compare with the nearest ground truth within the pixel. The returned ground
+            truth is then their mean, NaN if any of them is unknown.
+
+    Returns:
+        (H, W) each: ground truth, px, NaN = unknown; error, px, inf without an estimate; and two masks, error
+        above 3 px and 5 % of the (largest) ground truth, and above 1 px and 5 %.
+    """
+    assert sample.disparity is not None
+    truth = at = longest = sample.disparity
+    filled = np.where(np.isfinite(estimate), estimate, np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if nearest and sample.fine is not None:
+            height, width = sample.left.shape[:2]
+            times = sample.fine.shape[0] // height
+            blocks = sample.fine.reshape(height, times, width, times).swapaxes(1, 2)
+            within = blocks.reshape(height, width, times * times)  # all ground truths of each pixel
+            truth, longest = within.mean(axis=-1), np.abs(within).max(axis=-1)
+            best = np.abs(filled[..., None] - within).argmin(axis=-1)
+            at = np.take_along_axis(within, best[..., None], axis=-1)[..., 0]
+        error = np.abs(filled.astype(np.float64) - at)
+        short = np.abs(filled.astype(np.float32) - at)
+        beyond = (short / np.abs(longest)).astype(np.float64) > 0.05
+        outliers = (short > 3) & beyond, (short > 1) & beyond
+    return truth, error, outliers
+
+
+def region_masks(
+    sample: Sample, truth: NDArray[np.float32], counted: Mask, edges: tuple[float, ...]
+) -> dict[str, Mask]:
+    """Return the counted pixels of each region of the sample and of the ranges between edges.
+
+    `truth`: (H, W), px, NaN = unknown. `counted`: (H, W). Returns (H, W) by name of `REGIONS` and
+    `range_regions(edges)`; "all" is first.
+    """
+    masks = {"all": counted}
+    if sample.visible is not None:
+        masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
+    if sample.foreground is not None:
+        masks |= {"bg": counted & ~sample.foreground, "fg": counted & sample.foreground}
+    if sample.visible is not None and sample.foreground is not None:
+        masks |= {"noc-bg": masks["bg"] & sample.visible, "noc-fg": masks["fg"] & sample.visible}
+    for name, mask in (sample.masks or {}).items():
+        masks[name] = counted & mask
+    with np.errstate(invalid="ignore"):
+        masks |= {
+            "0-100": counted & (truth < 100),
+            "100-200": counted & (truth >= 100) & (truth <= 200),
+            ">200": counted & (truth > 200),
+            ">192": counted & (truth > 192),
+        }
+        for (region, low), high in zip(range_regions(edges).items(), edges[1:], strict=True):
+            masks[region] = counted & (truth >= low) & (truth < high)
+    return masks
+
+
+def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
+    """Return the names of the ground-truth ranges between edges, px, with their lower edges."""
+    names = {}
+    for low, high in itertools.pairwise(edges):
+        names[f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}"] = low
+    return names
+
+
+def compute_regions(sample: Sample) -> dict[str, Mask]:
+    """Return masks (H, W) of ground-truth edges and textureless parts of the left image.
+
+    Edges: pixels whose ground truth differs from a 4-neighbour's by more than 2 px, and all pixels within 4
+    px of them. Textureless: the squared grey-level difference to the left neighbour, averaged over 3 x 3
+    pixels, is below 4 (8 bits).
+    """
+    assert sample.disparity is not None
+    jumps = np.zeros(sample.disparity.shape, np.bool_)
+    with np.errstate(invalid="ignore"):
+        across = np.abs(np.diff(sample.disparity, axis=1)) > _JUMP
+        down = np.abs(np.diff(sample.disparity, axis=0)) > _JUMP
+    jumps[:, 1:] |= across
+    jumps[:, :-1] |= across
+    jumps[1:] |= down
+    jumps[:-1] |= down
+    grey = sample.left.mean(axis=2, dtype=np.float64) / (257 if sample.left.dtype == np.uint16 else 1)
+    squares = np.diff(grey, axis=1, prepend=grey[:, :1]) ** 2
+    return {
+        "edges": _box(jumps.astype(np.float64), _REACH) > 0.5,
+        "textureless": _box(squares, 1) < _FLAT * _box(np.ones_like(squares), 1),
+    }
+
+
+def _box(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    """Sum over the square of 2 * reach + 1 pixels around each pixel, with zeros beyond the border."""
+    for axis in (0, 1):
+        width = [(0, 0), (0, 0)]
+        width[axis] = (reach + 1, reach)
+        sums = np.pad(values, width).cumsum(axis=axis)
+        later = np.take(sums, np.arange(2 * reach + 1, sums.shape[axis]), axis=axis)
+        values = later - np.take(sums, np.arange(values.shape[axis]), axis=axis)
+    return values
+
+
+def error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:
+    """Return counts and sums (2, N) of errors in bins of 0.05 % relative width; histograms can be added.
+
+    `errors`: any shape, finite and at least 0.
+    """
+    flat = np.zeros(0) if errors is None else errors.ravel()
+    bins = flat.astype(np.float32).view(np.uint32) >> _DROPPED_BITS
+    histogram = np.empty((2, _BINS))
+    histogram[0] = np.bincount(bins, minlength=_BINS)
+    histogram[1] = np.bincount(bins, weights=flat, minlength=_BINS)
+    return histogram
+
+
+def histogram_quantile(histogram: NDArray[np.float64], fraction: float) -> float:
+    """Return the smallest error that at least `fraction` of all errors do not exceed, NaN if empty.
+
+    The result is the mean of the errors in its bin, accurate to 0.05 %.
+    """
+    upto = np.cumsum(histogram[0])
+    if not upto[-1]:
+        return math.nan
+    found = int(np.searchsorted(upto, max(1, math.ceil(fraction * upto[-1]))))
+    return float(histogram[1, found] / histogram[0, found])
+
+
+def count_between(histogram: NDArray[np.float64], edges: tuple[float, ...]) -> tuple[int, ...]:
+    """Count the errors in [edges[i], edges[i + 1]) for rising edges, accurate to 0.05 %."""
+    positions = np.array(edges, np.float32).view(np.uint32) >> _DROPPED_BITS
+    below = np.concatenate([[0], np.cumsum(histogram[0])])[np.minimum(positions, _BINS)]
+    return tuple(map(int, np.diff(below)))
+
+
+def count_by_confidence(
+    errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str
+) -> NDArray[np.float64]:
+    """Return pixel count, sum of errors and count of bad pixels, per level of confidence: (3, 65536).
+
+    Results can be added. `errors`: (N,), px, finite. `confidence`: (N,), in [0, 1]. `name`: the sample, for
+    messages. Raises InputError: a confidence is unknown or outside [0, 1].
+    """
+    if not ((confidence >= 0) & (confidence <= 1)).all():
+        raise InputError(
+            f"{name}: the confidence must be from 0 to 1 at every pixel with a disparity",
+            "0 = unreliable, 1 = certain",
+        )
+    levels = np.rint(confidence * (_LEVELS - 1)).astype(np.intp)
+    rows = np.empty((3, _LEVELS))
+    for row, weights in zip(rows, (None, errors, errors > _BAD), strict=True):
+        row[:] = np.bincount(levels, weights, minlength=_LEVELS)
+    return rows
+
+
+class SparsificationCurve(NamedTuple):
+    """Errors after removing each of `FRACTIONS`: the least confident pixels, or (oracle) the worst ones."""
+
+    pixels: int
+    epe: NDArray[np.float64]
+    """End-point error, px."""
+    epe_oracle: NDArray[np.float64]
+    bad_2: NDArray[np.float64]
+    """Bad pixels, percent."""
+    bad_2_oracle: NDArray[np.float64]
+
+    def areas(self) -> dict[str, float]:
+        """Return the areas between each curve and its oracle, relative to the error of all pixels."""
+        areas = {}
+        for name, curve, oracle in (
+            ("ause-epe", self.epe, self.epe_oracle),
+            ("ause-bad-2", self.bad_2, self.bad_2_oracle),
+        ):
+            # Without errors, every order is the oracle's.
+            areas[name] = float(np.trapezoid((curve - oracle) / curve[0], FRACTIONS)) if curve[0] else 0.0
+        return areas
+
+
+def sparsification_curve(
+    by_confidence: NDArray[np.float64], histogram: NDArray[np.float64]
+) -> SparsificationCurve | None:
+    """Return the curve of pixels from `count_by_confidence` and `error_histogram`; None if there are none."""
+    pixels, _, wrong = by_confidence.sum(axis=1)
+    if not pixels:
+        return None
+    # Groups are sorted last removed first: by confidence, or for the oracle by smallest error.
+    counts, sums, bad_counts = by_confidence[:, ::-1]
+    return SparsificationCurve(
+        int(pixels),
+        _remaining(counts, sums),
+        _remaining(*histogram),
+        100 * _remaining(counts, bad_counts),
+        100 * _remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong])),
+    )
+
+
+def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:
+    """Return the mean over the remaining pixels at each fraction; groups are sorted last removed first."""
+    used = counts > 0
+    upto = np.concatenate([[0.0], np.cumsum(counts[used])])
+    total = np.concatenate([[0.0], np.cumsum(sums[used])])
+    staying = (1 - np.array(FRACTIONS)) * upto[-1]
+    return np.asarray(np.interp(staying, upto, total) / staying)
