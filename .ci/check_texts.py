@@ -108,7 +108,8 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node) or ""
             whole = path.parent.name == "cli" and getattr(node, "name", "") == "command"  # shown by --help
-            yield getattr(node, "lineno", 1), text if whole else text.partition("\n")[0]
+            shown = re.sub(r"\n\$ .*", "", text) if whole else text.partition("\n")[0]
+            yield getattr(node, "lineno", 1), " ".join(shown.split())
 
 
 def code() -> Iterator[str]:
