@@ -1,4 +1,4 @@
-"""The README and the guide as tests read them: their fenced blocks, and miniature stand-ins for their files.
+"""Read the fenced blocks of README and guide, and make small stand-ins for the files that their commands use.
 
 A fenced `sh` or `console` block is one folder's story: its commands run one after the other in a folder of
 their own that holds the files of `prepare` below, and so is a table whose last column is headed `command`. A
@@ -58,7 +58,7 @@ PROGRAMS = {
     "sbatch",
     "parallel",
 }
-"""What a command may call: pam, and what stands on every machine."""
+"""Programs that commands of the guide may call: pam, and tools of every machine."""
 
 OUTPUT_OPTIONS = {
     "-o",
@@ -104,7 +104,7 @@ shift
 for value; do "${before[@]//\\{\\}/$value}" || exit; done
 """,
 }
-"""Programs that a machine need not have, as far as the pages use them."""
+"""Substitutes of programs that a machine may lack, limited to what the pages use."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Block:
         return f"{self.page}:{self.line}"
 
     def commands(self) -> list[str]:
-        """The block's command lines, continued lines joined, comments and shown output left out."""
+        """Return the command lines: continued lines are joined, comments and output are removed."""
         lines = self.text.replace("\\\n", "").splitlines()
         if self.language == "console":
             lines = [line[2:] for line in lines if line.startswith("$ ")]
@@ -145,7 +145,7 @@ def words_of(command: str) -> list[str]:
 
 
 def programs_of(command: str) -> list[str]:
-    """The first word of every command in a pipeline or a list."""
+    """Return the first word of every command in a pipeline or a list."""
     programs, first = [], True
     for word in words_of(command):
         if first:
@@ -155,20 +155,20 @@ def programs_of(command: str) -> list[str]:
 
 
 @cache
-def board_pictures() -> list[tuple[np.ndarray, np.ndarray]]:
-    """What two cameras see of a board that somebody holds up."""
+def board_images() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Render the images of a board in front of two cameras."""
     rig = made_up(2, size=(400, 250))
     return pairs_of(rig, chessboard(9, 6, 0.025), held_up(rig, 24, 2, square=0.025), 2, {5: (9, 4)})
 
 
 def prepare_boards(folder: Path) -> None:
-    """Pictures and videos of a board in the places of other pairs, and no calibration."""
+    """Replace the pairs by images and videos of a board, and remove the calibration."""
     (folder / "rig.yaml").unlink()
     for side, name in enumerate(("left", "right")):
         shutil.rmtree(folder / f"{name}s")
         (folder / f"{name}s").mkdir()
         video = cv2.VideoWriter(str(folder / f"{name}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (400, 250))
-        for number, pair in enumerate(board_pictures(), 1):
+        for number, pair in enumerate(board_images(), 1):
             view = Image.fromarray(pair[side])
             view.save(folder / f"{name}s" / f"{number:02}.png")
             for _ in range(2):  # it is held still
@@ -190,7 +190,7 @@ def prepare_bags(folder: Path, left: Image.Image, right: Image.Image) -> None:
 
 
 def prepare_videos(folder: Path, left: Image.Image, right: Image.Image) -> None:
-    """Clips of two cameras that move down, and one with both views; needs PyAV."""
+    """Write videos of two cameras that move down, and one with both views; needs PyAV."""
     views = [[np.asarray(view)[top : top + 60] for top in range(4)] for view in (left, right)]
     write_video(folder / "clip_left.mp4", views[0], "libx264", "yuv420p")
     write_video(folder / "clip_right.mp4", views[1], "libx264", "yuv420p")
@@ -209,7 +209,7 @@ def small_views() -> tuple[Image.Image, Image.Image]:
 
 @cache
 def files_of_all() -> tempfile.TemporaryDirectory[str]:
-    """Small files of the names that the pages use, as they lie before any block's first command."""
+    """Make small files with the names that the pages use, in a folder to copy for each block."""
     made = tempfile.TemporaryDirectory(prefix="pam-pages-")
     folder = Path(made.name)
     left, right = small_views()
@@ -217,10 +217,10 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     packed.paste(left, (0, 0))
     packed.paste(right, (left.width, 0))
 
-    def save(picture: Image.Image, *names: str) -> None:
+    def save(image: Image.Image, *names: str) -> None:
         for name in names:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            picture.save(folder / name)
+            image.save(folder / name)
 
     save(
         left,
@@ -242,8 +242,8 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     )
     save(left, "photos/yard.jpg")
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg")
-    # Data sets: one pair of KITTI 2015 with its truth, one of KITTI 2012 and five own pairs without any.
-    truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
+    # Data sets: one pair of KITTI 2015 with ground truth; one of KITTI 2012 and five own pairs without.
+    ground_truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
     save(
         left,
         "kitti/training/image_2/000000_10.png",
@@ -257,7 +257,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
         *(f"mine/right/{number}.png" for number in range(5)),
     )
     (folder / "kitti/training/disp_occ_0").mkdir()
-    encoded = encode_disparity(truth, ".png").data
+    encoded = encode_disparity(ground_truth, ".png").data
     (folder / "kitti/training/disp_occ_0/000000_10.png").write_bytes(encoded)
     (folder / "pairs.tsv").write_text("yard/five.png\tyard/six.png\n")
     # Flickr1024 and Middlebury, large enough for patches; a cross-eyed stereogram.
@@ -265,8 +265,8 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
         Image.open(ROOT / "scripts" / "sample" / f"{side}.png").convert("RGB").crop((60, 100, 540, 340))
         for side in ("left", "right")
     ]
-    for picture, view, image in zip(large, "LR", ("im0.png", "im1.png"), strict=True):
-        save(picture, f"Flickr1024/Train/0001_{view}.png", f"midd/Piano/{image}")
+    for pixels, view, name in zip(large, "LR", ("im0.png", "im1.png"), strict=True):
+        save(pixels, f"Flickr1024/Train/0001_{view}.png", f"midd/Piano/{name}")
     (folder / "names.txt").write_text("flickr1024/*\nPiano\n")
     stereogram = Image.new("RGB", (2 * large[0].width, large[0].height))
     stereogram.paste(large[1], (0, 0))
@@ -303,7 +303,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
 
 
 def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
-    """Fills the folder with small files of the names that the README uses; returns the environment."""
+    """Fill the folder with the files that a block uses, and return the environment of its commands."""
     shutil.copytree(files_of_all().name, folder, dirs_exist_ok=True)
     left, right = small_views()
     if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
@@ -357,11 +357,11 @@ def assert_outputs_exist(folder: Path, command: str) -> None:
 
 
 TRAIN_A_LITTLE = " --steps 1 --batch 1 --workers 0"
-"""What makes a training run of a page one of seconds; given last, it counts."""
+"""Options that shorten a training run to seconds; the last value of an option counts."""
 
 
 def shortened(command: str) -> str:
-    """The command as the test runs it."""
+    """Return the command with shorter training."""
     if not command.startswith("pam train"):
         return command
     if "--resume" in command:

@@ -46,7 +46,7 @@ SHELL = [block for block in BLOCKS if block.language in ("sh", "console")]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint in the authors' layout, made from the shipped network."""
+    """Write a checkpoint in the authors' layout from the shipped network."""
     import torch
     from safetensors.torch import load_file
 
@@ -102,7 +102,7 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_
 @pytest.mark.parametrize(
     "shards", [line for block in SHELL for line in block.commands() if "--shard" in line]
 )
-def test_shards_of_the_guide_are_the_whole(
+def test_the_shards_of_the_guide_write_the_files_of_one_process(
     shards: str, tmp_path: Path, checkpoint: Path, warm_python: WarmPython
 ) -> None:
     environment = prepare(tmp_path, SHELL[0], checkpoint, warm_python)
@@ -138,13 +138,13 @@ def test_every_command_is_shown(words: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_the_help_stand_in_the_guide(name: str) -> None:
+def test_the_guide_contains_the_examples_of_the_help(name: str) -> None:
     shown = {command.partition(" #")[0].rstrip() for block in SHELL for command in block.commands()}
     examples = COMMANDS[name].epilog.splitlines()[1:]
     assert [example for example in examples if example not in shown] == []
 
 
-def test_every_fenced_block_has_a_language_that_is_tested_or_is_none_to_run() -> None:
+def test_every_fenced_block_has_a_known_language() -> None:
     assert {block.language for block in BLOCKS} <= {"sh", "console", "python", "text", "json", "yaml"}
 
 
@@ -162,21 +162,20 @@ def test_the_first_page_links_every_other_page() -> None:
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", text)) == {page.name for page in PAGES[1:]} - {"start.md"}
 
 
-ONE_AFTER_THE_OTHER = {"depth.md", "onnx.md", "own-network.md"}
-"""Pages whose answer is a chain of commands, each of which takes what the one before it made."""
-EXPLAINING = {"code.md", "glossary.md", "how-it-works.md"}
-"""Pages that answer no question with a command."""
+SEVERAL_COMMANDS = {"depth.md", "onnx.md", "own-network.md"}
+"""Pages that begin with a chain of commands, each of which uses the result of the previous one."""
+WITHOUT_COMMAND = {"code.md", "glossary.md", "how-it-works.md"}
 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_a_page_begins_with_its_task_and_shows_a_command_at_once(page: Path) -> None:
     title, _, text = page.read_text(encoding="utf-8").partition("\n")
     assert re.fullmatch(r"# [A-Z][^.]{8,80}", title), "it names the task"
-    if page.name in EXPLAINING:
+    if page.name in WITHOUT_COMMAND:
         return
     assert "```" in text.partition("\n## ")[0]
     shown = next(block for block in BLOCKS if block.page == page.name)
-    if shown.language != "python" and page.name not in ONE_AFTER_THE_OTHER:
+    if shown.language != "python" and page.name not in SEVERAL_COMMANDS:
         assert len(shown.commands()) == 1, "one command, and what it does, before the others"
 
 
@@ -186,7 +185,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-def test_the_pages_of_options_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_of_options_match_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import option_tables
 
@@ -194,7 +193,7 @@ def test_the_pages_of_options_are_those_of_the_settings(monkeypatch: pytest.Monk
         assert (option_tables.GUIDE / name).read_text(encoding="utf-8") == option_tables.page(name)
 
 
-def test_the_figures_of_readme_guide_and_model_cards_are_those_of_figures_toml(
+def test_the_tables_of_figures_match_figures_toml(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))

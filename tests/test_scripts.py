@@ -1,4 +1,4 @@
-"""The README's two commands: what they install, what they leave alone, and what they say when they cannot."""
+"""The two scripts of the README: installation, reuse of environments, and error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def sh(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a shell script with environment.sh loaded, away from the checkout."""
+    """Run a shell script with environment.sh loaded, away from the checkout."""
     lines = f'set -eu; root="{ROOT}"; . "$root/scripts/environment.sh"; {script}'
     return subprocess.run(
         ["sh", "-c", lines], cwd="/", env={**os.environ, **environment}, capture_output=True, text=True
@@ -26,7 +26,7 @@ def sh(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """An environment with everything in it, borrowed from the one that runs the tests, but without pip."""
+    """Make an environment with the packages of the running one, but without pip."""
     folder = tmp_path / "filled"
     venv.create(folder, with_pip=False)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
