@@ -17,7 +17,7 @@ from documents import BLOCKS
 from pamcli.data.source import Sample
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image
-from pamcli.training.recipes import changed, named_recipe
+from pamcli.training.recipes import change_recipe, named_recipe
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "scripts" / "sample"
@@ -65,7 +65,7 @@ def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: Mod
         for study, row in ((each, row) for each in studies for row in each.rows):
             assert len(row.published.split()) == len(study.columns), row
             weights = dict(f"losses.{loss}".split("=") for loss in row.losses)
-            assert str(changed(recipe, {"variant": row.variant, **weights}).form) == row.variant
+            assert str(change_recipe(recipe, {"variant": row.variant, **weights}).form) == row.variant
 
 
 def test_matchers_are_trained_measured_and_go_on(call: Call) -> None:

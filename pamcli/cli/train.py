@@ -1,4 +1,4 @@
-"""pam train: the networks learn, from known disparities or from pairs alone; what is said meanwhile."""
+"""Run `pam train` and show the progress of a run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pamcli.settings.options import flag
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
 
 if TYPE_CHECKING:
-    from pamcli.training.journal import Entry
+    from pamcli.training.journal import Entry, Observer
     from pamcli.training.loop import Stop
-    from pamcli.training.validation import Validated
+    from pamcli.training.validation import ValidationResult
 
 AS_JSON = flag(
     "Print every line of the log on stdout, one JSON object a line.", "--jsonl", rich_help_panel="Output"
@@ -33,7 +33,7 @@ def disparity(settings: TrainDisparitySettings, messages: Messages, as_json: boo
 
     Recipes: scratch, scenes, refine, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
 
-    The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
+    Weights, checkpoints, log and images are written to the directory of -o; stdout names the weights.
 
     $ pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet
     $ pam train disparity --data pairs:mine/ --unsupervised -o runs/mine
@@ -46,7 +46,7 @@ def superres(settings: TrainSuperresSettings, messages: Messages, as_json: bool 
 
     Recipes: superres (the default), passrnet2, passrnet2-psnr, passrnet2-camera, paper-superres.
 
-    The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
+    Weights, checkpoints, log and images are written to the directory of -o; stdout names the weights.
 
     $ pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4
     $ pam train superres --resume runs/sr4
@@ -55,34 +55,34 @@ def superres(settings: TrainSuperresSettings, messages: Messages, as_json: bool 
 
 
 def _train(settings: TrainSettings, console: Console) -> None:
-    from pamcli.training.train import planned
+    from pamcli.training.train import plan_run
 
-    folder, recipe = planned(settings)
-    # From here on torch is needed: what is wrong with the options has been said.
+    folder, recipe = plan_run(settings)
+    # Only from here on is torch needed: wrong options are reported before it loads.
     with console.starting("PyTorch"):
         from pamcli.training.distributed import Processes
         from pamcli.training.loop import Stop
-        from pamcli.training.train import run
+        from pamcli.training.run import run
 
     stop, is_main = Stop(settings.max_minutes), Processes.from_environment().is_main
     with _signals(stop), console.progress("steps", None) if is_main else nullcontext(SILENT) as bar:
-        outcome = run(settings, folder, recipe, stop, _Watcher(console, bar))
+        end = run(settings, folder, recipe, stop, _watcher(console, bar))
     if is_main:
-        if outcome.stopped is not None:
-            go_on = f"pam train {settings.task} --resume {folder.path}"
-            console.inform(f"stopped after step {outcome.step}; to go on: {go_on}")
+        if end.stopped is not None:
+            command = f"pam train {settings.task} --resume {folder.path}"
+            console.inform(f"stopped after step {end.step}; continue with: {command}")
         weights = folder.weights
-        if console.jsonl or (outcome.stopped in (None, "time") and weights.is_file()):
-            values: dict[str, Any] = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
-            if outcome.gained is not None:
-                values["gained"] = asdict(outcome.gained)
+        if console.jsonl or (end.stopped in (None, "time") and weights.is_file()):
+            values: dict[str, Any] = {"step": end.step, "stopped": end.stopped, "weights": weights}
+            if end.gained is not None:
+                values["gained"] = asdict(end.gained)
             console.answer(values, str(weights))
-    if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
+    if code := {"interrupted": 130, "terminated": 143}.get(end.stopped or "", 0):
         raise typer.Exit(code)
 
 
 def _signals(stop: Stop) -> AbstractContextManager[None]:
-    """The first Ctrl-C or SIGTERM asks the run to stop after its step, the second ends it at once."""
+    """Stop the run after its step at the first Ctrl-C or SIGTERM, and at once at the second."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if stop.reason in ("interrupted", "terminated"):
@@ -91,44 +91,47 @@ def _signals(stop: Stop) -> AbstractContextManager[None]:
             sys.exit(128 + number)
         stop.ask("interrupted" if number == signal.SIGINT else "terminated")
         if number == signal.SIGINT:  # not through a stream, which may be in the middle of a line
-            os.write(2, b"\npam: stops after this step and a checkpoint; Ctrl-C again ends at once\n")
+            os.write(2, b"\npam: stopping after this step and a checkpoint; press Ctrl-C again to stop now\n")
 
     return on_signals(on_signal)
 
 
-class _Watcher:
-    """Shows how a run goes: on a bar where one is drawn, else in lines."""
+def _watcher(console: Console, bar: Any) -> Observer:
+    """Return an observer that shows the progress of a run on a bar, or in lines."""
+    from pamcli.training.journal import Observer
 
-    def __init__(self, console: Console, bar: Any) -> None:
-        self.console, self.bar, self.steps = console, bar, 0
+    class Watcher(Observer):
+        steps = 0
 
-    def started(self, step: int, steps: int) -> None:
-        self.steps = steps
-        self.bar.show(completed=step, total=steps)
+        def on_start(self, step: int, steps: int) -> None:
+            self.steps = steps
+            bar.show(completed=step, total=steps)
 
-    def stepped(self, step: int) -> None:
-        self.bar.show(completed=step)
+        def on_step(self, step: int) -> None:
+            bar.show(completed=step)
 
-    def logged(self, entry: Entry) -> None:
-        if self.console.jsonl:
-            self.console.record(dict(entry))
-        loss = f"loss {entry['loss']:.4g}"
-        figures = f", rate {entry['learning_rate']:.2e}, {entry['pairs']:,} pairs"
-        figures += f", {entry['pairs_per_second']:.2f} a second"
-        figures += f", waiting {entry['waiting']:.0%}, preparing {entry['preparing']:.0%}"
-        if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
-            figures += f", {left} left"
-        self.bar.show(rate=f"{loss}{figures}")
-        if not self.console.draws:
-            terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
-            self.console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
+        def on_log(self, entry: Entry) -> None:
+            if console.jsonl:
+                console.record(dict(entry))
+            loss = f"loss {entry['loss']:.4g}"
+            figures = f", rate {entry['learning_rate']:.2e}, {entry['pairs']:,} pairs"
+            figures += f", {entry['pairs_per_second']:.2f} pairs/s"
+            figures += f", waiting {entry['waiting']:.0%}, preparing {entry['preparing']:.0%}"
+            if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
+                figures += f", {left} remaining"
+            bar.show(rate=f"{loss}{figures}")
+            if not console.draws:
+                terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
+                console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
 
-    def validated(self, step: int, validated: Validated, best: bool) -> None:
-        if self.console.jsonl:
-            figures = {"figure": validated.figure, "validation": validated.figures, "best": best}
-            self.console.record({"step": step, **figures})
-        for line in validated.lines():
-            self.console.inform(f"validation at step {step}: {line}{' (best)' if best else ''}")
+        def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
+            if console.jsonl:
+                figures = {"figure": result.figure, "validation": result.figures, "best": best}
+                console.record({"step": step, **figures})
+            for line in result.lines():
+                console.inform(f"validation at step {step}: {line}{' (best)' if best else ''}")
 
-    def informed(self, message: str) -> None:
-        self.console.inform(message)
+        def inform(self, message: str) -> None:
+            console.inform(message)
+
+    return Watcher()

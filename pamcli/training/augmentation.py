@@ -20,6 +20,7 @@ from pamcli.imaging.degradation import apply_blur, draw_degradation
 from pamcli.validation import NonNegative, Positive, Share, validate_fields
 
 LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle covers
+Views = tuple[NDArray[np.uint8], ...]
 
 
 @validate_fields
@@ -27,19 +28,16 @@ LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle c
 class Augmentation:
     """The strengths and probabilities of all augmentations, 0 by default, as plain JSON values.
 
-    Factors are given as the excess over 1: 0.25 means from 1/1.25 to 1.25, log-uniformly. Raises UsageError:
-    a value out of its range.
+    Factors are given as the excess over 1: 0.25 means from 1/1.25 to 1.25, log-uniformly.
     """
 
     smallest: Positive = 1.0
-    """Lower limit of the random image scale, ..."""
+    """Lower limit of the random image scale, log-uniform up to `largest`."""
     largest: Positive = 1.0
-    """... and its upper limit; log-uniform."""
     stretch: NonNegative = 0.0
     """Factor between the scales of width and height."""
     mirror: Share = 0.0
-    """Probability of mirroring, which exchanges the images. Pairs with left ground truth only stay as they
-    are, because they would have none when mirrored."""
+    """Probability of mirroring, which exchanges the images; not for pairs with left ground truth only."""
     upside_down: Share = 0.0
     """Probability of flipping upside down."""
     permute_colours: Share = 0.0
@@ -62,8 +60,7 @@ class Augmentation:
     blur: NonNegative = 0.0
     """Maximum standard deviation of a Gaussian blur, px, for each image separately."""
     camera: Share = 0.0
-    """Super-resolution: probability of camera degradation of both low-resolution images, independently
-    (`imaging.degrading`); the targets stay unchanged."""
+    """Super-resolution: probability of degrading both low-resolution images (`imaging.degrading`)."""
     synthesize_right: Share = 0.0
     """Disparity: probability of replacing the right image of a pair with left ground truth only by a
     synthesized one, with ground truth at nearly every pixel (`view_synthesis`)."""
@@ -82,12 +79,14 @@ class Augmentation:
 
     @property
     def for_scenes(self) -> "Augmentation":
-        """Return the augmentation for rendered scenes, which have their size, blur and noise already."""
+        """Augmentation for rendered scenes, which have their size, blur and noise already."""
         return replace(self, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
 
     def __post_init__(self) -> None:
         if self.smallest > self.largest:
-            raise UsageError(f"augmentation: scales from {self.smallest} to {self.largest}")
+            raise UsageError(
+                f"augmentation: smallest ({self.smallest}) must not be above largest ({self.largest})"
+            )
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,10 @@ class Crop:
     scale_y: float = 1.0
     scale_x: float = 1.0
 
-    def widened(self, margin: int, height: int, width: int, grid: int) -> "Crop":
-        """Add a margin on each side, as far as whole cells of `grid` fit into an image of height x width.
+    def widen(self, margin: int, height: int, width: int, grid: int) -> "Crop":
+        """Add a margin on each side, as far as an unscaled image of height x width has whole cells of `grid`.
 
-        Sizes are those of the unscaled image; margin and window are multiples of `grid`.
+        Margin and window are multiples of `grid`.
         """
         bottom, right = self.top + self.height, self.left + self.width
         below = max(_scaled(height, self.scale_y) // grid * grid - bottom, 0)
@@ -130,7 +129,7 @@ class Crop:
         rows, columns = bottom + min(margin, below) - top, right + min(margin, beyond) - left
         return replace(self, top=top, left=left, height=rows, width=columns)
 
-    def reaching(self, columns: int, width: int) -> "Crop":
+    def extend(self, columns: int, width: int) -> "Crop":
         """Add columns on the right, as far as the unscaled image of this width has them."""
         spare = _scaled(width, self.scale_x) - self.left - self.width
         return replace(self, width=self.width + max(0, min(columns, spare)))
@@ -142,15 +141,15 @@ class Crop:
     def columns(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
         return _nearest(self.left, self.width, self.scale_x, first, step)
 
-    def cut(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def cut(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Cut the window (height, width, 3) from an image; scaling is bicubic with antialiasing."""
         if self.scale_x == self.scale_y == 1:
-            return picture[self.top : self.top + self.height, self.left : self.left + self.width]
-        height, width = picture.shape[:2]
+            return image[self.top : self.top + self.height, self.left : self.left + self.width]
+        height, width = image.shape[:2]
         x, y = self.left / self.scale_x, self.top / self.scale_y
         right = min(x + self.width / self.scale_x, width)
         bottom = min(y + self.height / self.scale_y, height)
-        scaled = Image.fromarray(np.ascontiguousarray(picture)).resize(
+        scaled = Image.fromarray(np.ascontiguousarray(image)).resize(
             (self.width, self.height), Image.Resampling.BICUBIC, box=(x, y, right, bottom)
         )
         return np.asarray(scaled)
@@ -171,14 +170,13 @@ def choose_crop(
 ) -> Crop:
     """Choose a random window of `crop` (height, width) px in an image of height x width.
 
-    It starts at multiples of `grid`, which divides the crop. Images smaller than the crop are enlarged to
-    fit.
+    It starts at multiples of `grid`, which divides the crop. Images smaller than the crop are upscaled to it.
     """
     scale = math.exp(rng.uniform(math.log(augmentation.smallest), math.log(augmentation.largest)))
     stretch = _factor(rng, augmentation.stretch) ** 0.5
     scale_y, scale_x = scale / stretch, scale * stretch
-    enlarge = max(1.0, crop[0] / (height * scale_y), crop[1] / (width * scale_x))
-    scale_y, scale_x = scale_y * enlarge, scale_x * enlarge
+    upscale = max(1.0, crop[0] / (height * scale_y), crop[1] / (width * scale_x))
+    scale_y, scale_x = scale_y * upscale, scale_x * upscale
     spare_y, spare_x = (
         max(0, _scaled(side, scale) - wanted) // grid
         for side, scale, wanted in ((height, scale_y, crop[0]), (width, scale_x, crop[1]))
@@ -191,31 +189,31 @@ def flip_randomly(rng: Generator, example: Example, augmentation: Augmentation) 
     """Mirror and flip the example at random."""
     mirror, upside_down = (rng.random(2) < (augmentation.mirror, augmentation.upside_down)).tolist()
     if mirror and (np.isfinite(example.right_disparity).any() or not np.isfinite(example.disparity).any()):
-        example = mirrored(example)
-    return flipped(example) if upside_down else example
+        example = mirror_example(example)
+    return flip_example(example) if upside_down else example
 
 
-def mirrored(example: Example) -> Example:
+def mirror_example(example: Example) -> Example:
     """Mirror the example: the mirrored right image becomes the left one."""
-    turned = _turned(example, np.fliplr)
-    return Example(*(turned[place] for place in (1, 0, 3, 2, 5, 4, 7, 6)))
+    parts = _map_parts(example, np.fliplr)
+    return Example(*(parts[place] for place in (1, 0, 3, 2, 5, 4, 7, 6)))
 
 
-def flipped(example: Example) -> Example:
+def flip_example(example: Example) -> Example:
     """Flip the example upside down; disparities stay the same."""
-    return Example(*_turned(example, np.flipud))
+    return Example(*_map_parts(example, np.flipud))
 
 
-def _turned(example: Example, turn: Callable[[Any], Any]) -> list[Any]:
-    return [None if each is None else turn(each) for each in vars(example).values()]
+def _map_parts(example: Example, change: Callable[[Any], Any]) -> list[Any]:
+    return [None if each is None else change(each) for each in vars(example).values()]
 
 
 def jitter(
     rng: Generator, left: NDArray[np.uint8], right: NDArray[np.uint8], augmentation: Augmentation
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Change light, colours, blur and noise at random; changes of the scene affect both images alike."""
+    """Change light, colours, blur and noise at random; changes of the scene are the same in both images."""
     by = augmentation
-    left, right = permuted(rng, (left, right), augmentation)
+    left, right = permute_colours(rng, (left, right), augmentation)
     both = _light(rng, by.brightness, by.contrast, by.gamma, by.colour)
     views = []
     for view in (left, right):
@@ -232,22 +230,20 @@ def jitter(
     return views[0], views[1]
 
 
-def taken(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """Degrade both network inputs as two cameras would, independently, at random."""
+def degrade_inputs(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+    """Degrade both network inputs at random, independently, as two cameras would."""
     if rng.random() >= augmentation.camera:
         return example
     left, right = (draw_degradation(rng)(view, rng) for view in (example.left, example.right))
     return replace(example, left=left, right=right)
 
 
-def permuted(
-    rng: Generator, pictures: tuple[NDArray[np.uint8], ...], augmentation: Augmentation
-) -> tuple[NDArray[np.uint8], ...]:
-    """Permute the colours of all images alike, at random."""
-    order = rng.permutation(3) if rng.random() < augmentation.permute_colours else np.arange(3)
-    if (order == np.arange(3)).all():
-        return pictures
-    return tuple(picture[..., order] for picture in pictures)
+def permute_colours(rng: Generator, images: Views, augmentation: Augmentation) -> Views:
+    """Permute the colours of all images at random, in the same way."""
+    if rng.random() >= augmentation.permute_colours:
+        return images
+    order = rng.permutation(3)
+    return images if (order == np.arange(3)).all() else tuple(image[..., order] for image in images)
 
 
 def _light(
@@ -273,7 +269,7 @@ def _factor(rng: Generator, beyond: float) -> float:
     return float((1 + beyond) ** rng.uniform(-1, 1))
 
 
-def erased(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+def erase_rectangle(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
     """Erase a rectangle of the right image at random; the pixels behind it become occluded."""
     if rng.random() >= augmentation.erase:
         return example

@@ -1,7 +1,7 @@
 """Save and load checkpoints, from which a run resumes as if it had never stopped.
 
-A checkpoint is a file `checkpoints/step-00001000.pt` of tensors and plain values only (torch loads it with
-`weights_only=True`). Data position and learning rate follow from the step and are not stored.
+A checkpoint is a file `checkpoints/step-00001000.pt` of tensors and plain values. Data position and learning
+rate follow from the step and are not stored.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ import pickle
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,12 @@ from pamcli.files.atomic import write_atomically
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})\.pt")
+_DAMAGE = (RuntimeError, ValueError, LookupError, AttributeError, TypeError, NotImplementedError)
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 class Checkpoint:
-    """The state of a run after `step` steps."""
+    """The state of a run after `step` steps; values of other types raise ValidationError, a ValueError."""
 
     step: int
     network: dict[str, torch.Tensor]
@@ -40,11 +40,6 @@ class Checkpoint:
     """States of torch's random generators, by kind of device."""
     pairs: int = 0
     """Number of pairs processed so far."""
-
-
-@pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
-class _Checked(Checkpoint):
-    """A checkpoint with type checks; wrong types raise ValidationError, a ValueError."""
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
@@ -59,7 +54,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
     try:
         _flush_to_disk(path)
     except OSError as error:
-        raise _not_kept(folder, error) from error
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     remove_older(folder, checkpoint.step, keep=keep)
     return path
 
@@ -71,15 +66,11 @@ def _name(step: int) -> str:
 def remove_older(folder: Path, step: int, *, keep: int) -> None:
     """Remove all checkpoints before `step` except the newest `keep` - 1; raise OutputError on failure."""
     older = [file for other, file in list_checkpoints(folder) if other < step]
-    try:
-        for file in older[: max(len(older) - (keep - 1), 0)]:
+    for file in older[: max(len(older) - (keep - 1), 0)]:
+        try:
             file.unlink(missing_ok=True)
-    except OSError as error:
-        raise _not_kept(folder, error) from error
-
-
-def _not_kept(folder: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot keep the checkpoints in {folder}: {error.strerror or error}")
+        except OSError as error:
+            raise OutputError(f"cannot remove {file}: {error.strerror or error}") from error
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
@@ -110,26 +101,20 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
             if archive.testzip() is not None or any(part.external_attr for part in archive.infolist()):
                 return None
         content = torch.load(path, map_location="cpu", weights_only=True)
-        if content.pop("format") != FORMAT:
-            return None
-        _Checked(**content)
-        return Checkpoint(**content)
+        return Checkpoint(**content) if content.pop("format") == FORMAT else None
     except (zipfile.BadZipFile, pickle.UnpicklingError, OSError, EOFError, *_DAMAGE):
         return None
 
 
-_DAMAGE = (RuntimeError, ValueError, LookupError, AttributeError, TypeError, NotImplementedError)
-
-
 @contextlib.contextmanager
-def fitting(checkpoint: Checkpoint) -> Iterator[None]:
+def check_fit(checkpoint: Checkpoint) -> Iterator[None]:
     """Convert errors from restoring parts of a checkpoint into a ModelError that names it."""
     try:
         yield
     except _DAMAGE as error:
         raise ModelError(
-            f"the checkpoint {_name(checkpoint.step)} is not of this run's network and recipe, or is damaged",
-            "put the recipe back as it was, or remove the checkpoint: then the one before it is taken",
+            f"the checkpoint {_name(checkpoint.step)} is damaged, or belongs to another network or recipe",
+            "restore the recipe, or remove the checkpoint to continue from the one before it",
         ) from error
 
 

@@ -32,9 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pamcli.errors import DeviceError, PamError, UsageError
 
 PATIENCE_TO_MEET = timedelta(minutes=5)  # maximum wait for other processes at the start
-
-PATIENCE = timedelta(hours=2)
-"""Maximum later wait for other processes, for example during validation."""
+PATIENCE = timedelta(hours=2)  # maximum later wait, for example during validation
 
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
@@ -60,19 +58,19 @@ class Processes:
 
         Raises UsageError: missing, invalid or inconsistent numbers.
         """
-        if not any(name in environment for name in _NUMBERS):
+        given = [name for name in _NUMBERS if name in environment]
+        if not given:
             return cls()
         for name in _NUMBERS + _ADDRESS:
-            if not environment.get(name):
-                given = next(n for n in _NUMBERS if n in environment)
-                raise UsageError(f"the environment has {given} but no {name}", _HOW_TO_START)
-        for name in (*_NUMBERS, "MASTER_PORT"):
-            if not (environment[name].isascii() and environment[name].isdigit()):
-                raise UsageError(f"{name} is {environment[name]!r}, not a whole number", _HOW_TO_START)
+            value = environment.get(name)
+            if not value:
+                raise UsageError(f"the environment has {given[0]}, but not {name}", _HOW_TO_START)
+            if name != "MASTER_ADDR" and not (value.isascii() and value.isdigit()):
+                raise UsageError(f"{name} must be a whole number, got {value!r}", _HOW_TO_START)
         rank, local_rank, world = (int(environment[name]) for name in _NUMBERS)
         if not local_rank <= rank < world:
-            numbers = f"RANK {rank}, LOCAL_RANK {local_rank} and WORLD_SIZE {world}"
-            raise UsageError(f"{numbers} contradict each other", _HOW_TO_START)
+            numbers = f"LOCAL_RANK {local_rank}, RANK {rank} and WORLD_SIZE {world}"
+            raise UsageError(f"{numbers} must satisfy LOCAL_RANK <= RANK < WORLD_SIZE", _HOW_TO_START)
         return cls(rank, local_rank, world)
 
     @property
@@ -96,13 +94,13 @@ class Processes:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if self.local_rank >= count:
             raise DeviceError(
-                f"no GPU for process {self.local_rank + 1} of this machine, which has {count}",
+                f"process {self.local_rank + 1} of this machine has no GPU: the machine has {count}",
                 "lower --nproc_per_node, or use `device` cpu",
             )
         return f"cuda:{self.local_rank}"
 
     @contextmanager
-    def connected(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
+    def connect(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
         """Connect to the other processes, and disconnect at the end, also after an error.
 
         Tensors on the CPU use gloo, those on a GPU NCCL. No reference to the result of `wrap` may remain at
@@ -124,8 +122,8 @@ class Processes:
         except (RuntimeError, ValueError) as error:
             where = ":".join(os.environ.get(name, "?") for name in _ADDRESS)
             raise PamError(
-                f"process {self.rank} of {self.world} did not meet the others at {where}: {_line(error)}",
-                "start as many processes as WORLD_SIZE says; the port must be free, and open to all machines",
+                f"process {self.rank} of {self.world} cannot reach the others at {where}: {_line(error)}",
+                "start WORLD_SIZE processes; the port must be free, and open to all machines",
             ) from error
         clean = device.type != "cuda"
         try:
@@ -138,7 +136,7 @@ class Processes:
             if isinstance(error, dist.DistError) or "gloo" in str(error):
                 raise PamError(
                     f"process {self.rank} of {self.world} has lost the others: {_line(error)}",
-                    "one of them ended: see what it said, then go on with `resume`",
+                    "see the message of the process that ended, then continue with `resume`",
                 ) from error
             raise
         finally:
@@ -147,11 +145,11 @@ class Processes:
             if clean:
                 dist.destroy_process_group()
 
-    def any_of(self, flag: bool) -> bool:
+    def any_true(self, flag: bool) -> bool:
         """Return whether any process passes True, so that all of them stop together."""
-        return self.sum_of([flag])[0] > 0
+        return self.sum_values([flag])[0] > 0
 
-    def sum_of(self, values: Sequence[float]) -> list[float]:
+    def sum_values(self, values: Sequence[float]) -> list[float]:
         """Return the sums of host numbers over the processes, in float64."""
         numbers = torch.tensor(list(values), dtype=torch.float64)
         if self.world > 1:
@@ -176,7 +174,7 @@ class Processes:
         others = [str(rank) for rank in range(self.world) if not torch.equal(digests[rank], digests[0])]
         if others:
             who = f"process {others[0]} has" if len(others) == 1 else f"processes {', '.join(others)} have"
-            raise UsageError(f"{who} other options than process 0", "start all processes alike")
+            raise UsageError(f"{who} other options than process 0", "use the same options for all processes")
 
 
 def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.device) -> Loss:
@@ -184,8 +182,7 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
 
     `loss(network, *batch)` returns this process's share (`total_loss`); the shares add up to the loss of the
     joint batch. It is multiplied by the number of processes here, because DistributedDataParallel averages
-    gradients where the sum is needed. After the backward pass every process has the same gradients. The
-    network's own parameters are trained, and it still works alone in evaluation mode.
+    gradients where the sum is needed. After the backward pass every process has the same gradients.
 
     The loss is computed inside DistributedDataParallel's forward for two reasons. It follows tensors, tuples
     and dicts, but no dataclass such as `Matching`, whose gradients a static graph would silently not reduce.

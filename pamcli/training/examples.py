@@ -1,7 +1,6 @@
-"""Prepare training batches, as a function of seed and position only.
+"""Prepare training batches as a function of seed and position, whatever the workers and interruptions.
 
-The number of worker processes and interruptions therefore do not matter. Positions count pairs from 0. Images
-travel between processes as bytes and become floats on the device.
+Positions count pairs from 0. Images travel between processes as bytes and become floats on the device.
 """
 
 from __future__ import annotations
@@ -37,20 +36,19 @@ from pamcli.training.augmentation import (
     Crop,
     Example,
     choose_crop,
-    erased,
+    degrade_inputs,
+    erase_rectangle,
     flip_randomly,
     jitter,
-    permuted,
-    taken,
+    permute_colours,
 )
-from pamcli.training.crops import Crops
-from pamcli.training.occluders import inserted
-from pamcli.training.recipe import SceneSettings
+from pamcli.training.occluders import insert_occluders
+from pamcli.training.recipe import Recipe, SceneSettings
 from pamcli.training.scene_cache import SceneCache
-from pamcli.training.view_synthesis import NEARER, redrawn
+from pamcli.training.view_synthesis import NEARER, synthesize_right_view
 from pamcli.workers import block_ctrl_c
 
-# Separate random streams of a seed; 4 and 5 belong to `crops` and `kept_scenes`. 0 is unused, because NumPy
+# Separate random streams of a seed; 4 and 5 belong to `recipe` and `scene_cache`. 0 is unused, because NumPy
 # treats (seed, position, 0) as (seed, position), the stream of a scene.
 _CHOICE, _ORDER, _CHANGES = 1, 2, 3
 
@@ -75,39 +73,38 @@ class StepBatch(NamedTuple):
         """Split the batch into up to `count` parts of nearly equal size."""
         for pairs in torch.arange(len(self.left)).tensor_split(min(count, len(self.left))):
             first, last = int(pairs[0]), int(pairs[-1])
-            yield self._each(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
+            yield self._map(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> StepBatch:
         """Stack examples of one size into a batch."""
 
-        def stacked(name: str) -> Tensor:
+        def stack(name: str) -> Tensor:
             return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
 
-        def views(name: str) -> Tensor:
-            return stacked(name).permute(0, 3, 1, 2).contiguous()
+        def views(*names: str) -> tuple[Tensor, ...]:
+            return tuple(stack(name).permute(0, 3, 1, 2).contiguous() for name in names)
 
-        high = () if examples[0].left_high is None else (views("left_high"), views("right_high"))
-        truth = Truth(*map(stacked, Truth._fields))
-        labelled = truth.known.any() or stacked("right_disparity").isfinite().any()
-        batch = cls(views("left"), views("right"), *high)
-        return batch._replace(truth=truth) if labelled else batch
+        high = (None, None) if examples[0].left_high is None else views("left_high", "right_high")
+        batch = cls._make((*views("left", "right"), *high, None, 0.0))
+        truth = Truth(*map(stack, Truth._fields))
+        has_labels = truth.known.any() or stack("right_disparity").isfinite().any()
+        return batch._replace(truth=truth) if has_labels else batch
 
     def to(self, device: torch.device | str) -> StepBatch:
         """Move the batch to a device, with images as floats, without waiting for the device."""
 
-        def moved(values: Tensor) -> Tensor:
+        def move(values: Tensor) -> Tensor:
             values = values.to(device, non_blocking=True)
             return values.float().div_(255) if values.dtype == torch.uint8 else values
 
-        return self._each(moved)
+        return self._map(move)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
-        def changed(values: Tensor | None) -> Tensor | None:
-            return None if values is None else change(values)
-
-        truth = None if self.truth is None else Truth._make(map(changed, self.truth))
-        return StepBatch._make((*map(changed, self[:4]), truth, self.prepared))
+    def _map(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
+        views = (None if view is None else change(view) for view in self[:4])
+        parts = (None if each is None else change(each) for each in self.truth or ())
+        truth = None if self.truth is None else Truth._make(parts)
+        return StepBatch._make((*views, truth, self.prepared))
 
 
 class Examples(Dataset[Example]):
@@ -121,30 +118,39 @@ class Examples(Dataset[Example]):
         seed: int,
         augmentation: Augmentation,
         scale: int | None = None,
-        drawing: SceneSettings | None = None,
+        scenes: SceneSettings | None = None,
         folder: Path | None = None,
         pace: float = 1.0,
     ) -> None:
         """Prepare the examples of a run.
 
-        `sources`: data sets, each with its relative sampling frequency. `crop`: height and width of the
-        network input. `scale`: upscaling factor of super-resolution. `drawing`: settings for endless data
-        sets. `folder`: scene cache. `pace`: crops of this size per position; below 1 if some steps use fewer.
-        Raises UsageError: the seed is out of range.
+        Args:
+            sources: Data sets, each with its relative sampling frequency.
+            task: Task of the network.
+            crop: Height and width of the network input, px.
+            seed: Seed of all random choices.
+            augmentation: Augmentation of all pairs but scenes with their own.
+            scale: Upscaling factor of super-resolution.
+            scenes: Settings for endless data sets.
+            folder: Scene cache.
+            pace: Crops of this size per position; below 1 if some steps use fewer.
+
+        Raises:
+            UsageError: The seed is out of range.
         """
         if not 0 <= seed <= LARGEST_SEED:
-            raise UsageError(f"the seed {seed} is not a whole number from 0 to 2^63 - 1")
+            raise UsageError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
         self.sources = [source for source, _ in sources]
         weights = np.array([weight for _, weight in sources], np.float64)
         weights /= weights.max()  # keeps their sum finite
         self.shares = weights / weights.sum()
         self.crop, self.seed, self.augmentation = crop, seed, augmentation
-        self.drawing = SceneSettings() if drawing is None else drawing
+        self.scenes = SceneSettings() if scenes is None else scenes
         self._caches: dict[int, SceneCache] = {}
         for place, (source, share) in enumerate(zip(self.sources, self.shares.tolist(), strict=True)):
-            if source.endless and self.drawing.sizes:
-                new = pace * share / self.drawing.uses
-                self._caches[place] = SceneCache(source, self.drawing, seed, new, folder, f"{place}-")
+            if source.endless and self.scenes.sizes:
+                new = pace * share / self.scenes.uses
+                self._caches[place] = SceneCache(source, self.scenes, seed, new, folder, f"{place}-")
         self.scale = (scale or 1) if task == "superres" else None
         self._order: tuple[int, NDArray[np.intp]] | None = None
 
@@ -160,29 +166,29 @@ class Examples(Dataset[Example]):
     def at(self, position: int, size: tuple[int, int]) -> Example:
         """Return the example at a position, at a given height and width."""
         rng = default_rng((self.seed, position, _CHANGES))
-        place = self._place(position)
+        place = self._choose_source(position)
         source = self.sources[place]
-        kept = self._caches.get(place)
-        sample = self._sample(source, position, size) if kept is None else kept.scene(position)
+        cache = self._caches.get(place)
+        sample = cache.scene(position) if cache else self._sample(source, position, size)
         if self.scale is not None:
-            example = flip_randomly(rng, self._reduced(rng, sample, self.scale), self.augmentation)
-            return taken(rng, example, self.augmentation)
+            example = flip_randomly(rng, self._crop_superres(rng, sample, self.scale), self.augmentation)
+            return degrade_inputs(rng, example, self.augmentation)
         by = self.augmentation
         if source.endless:
-            by = self.drawing.augmentation or by.for_scenes
+            by = self.scenes.augmentation or by.for_scenes
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
         left_alone = sample.disparity is not None and sample.right_disparity is None
         if left_alone and rng.random() < by.synthesize_right:
-            example = _redrawn(rng, sample, crop)
+            example = _synthesize(rng, sample, crop)
         else:
             left, right = (crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
-            example = Example(left, right, *_truths(sample, crop, first=0, step=1))
+            example = Example(left, right, *_crop_truths(sample, crop, first=0, step=1))
         if left_alone and rng.random() < by.occluders:
-            example = inserted(rng, example)
+            example = insert_occluders(rng, example)
         example = flip_randomly(rng, example, by)
         left, right = jitter(rng, example.left, example.right, by)
-        return erased(rng, replace(example, left=left, right=right), by)
+        return erase_rectangle(rng, replace(example, left=left, right=right), by)
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """Return the sample at a position: shuffled passes over one data set, random choice among several."""
@@ -197,61 +203,55 @@ class Examples(Dataset[Example]):
             self._order = passes, order
         return source.load(int(self._order[1][place]))
 
-    def _place(self, position: int) -> int:
+    def _choose_source(self, position: int) -> int:
         rng = default_rng((self.seed, position, _CHOICE))
         return int(rng.choice(len(self.sources), p=self.shares))
 
-    def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
+    def _crop_superres(self, rng: Generator, sample: Sample, scale: int) -> Example:
         """Return a high-resolution crop and its low-resolution version, cut from the downscaled image."""
         height, width = sample.left.shape[:2]
         rows, columns = self.crop
         crop = choose_crop(rng, height, width, (rows * scale, columns * scale), self.augmentation, scale)
-        truths = _truths(sample, crop, first=scale // 2, step=scale)
+        truths = _crop_truths(sample, crop, first=scale // 2, step=scale)
         if sample.low_left is not None and sample.low_right is not None:
             if sample.low_left.shape[0] * scale != height:
                 stored = height // sample.low_left.shape[0]
                 raise UsageError(
-                    f"the patches of {sample.name} are of x{stored}, the training is of x{scale}",
-                    f"prepare some with `scale` {scale}",
+                    f"the patches of {sample.name} are prepared for x{stored}, but the run trains x{scale}",
+                    f"prepare patches with `scale` {scale}",
                 )
             if self.augmentation.keeps_pixels and crop.scale_x == crop.scale_y == 1:
                 # Patches are stored as the downscaled whole image, so their borders are correct too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
-                stored_views = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
-                high_views = (crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
-                views = *stored_views, *high_views
-                low_left, low_right, left, right = permuted(rng, views, self.augmentation)
+                low = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
+                views = *low, *(crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
+                low_left, low_right, left, right = permute_colours(rng, views, self.augmentation)
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
-        wide = crop.widened(_REACH * scale, height, width, scale)
+        wide = crop.widen(_REACH * scale, height, width, scale)
         left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
         left, right = jitter(rng, left, right, self.augmentation)
         top, before = crop.top - wide.top, crop.left - wide.left
-
-        def low(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
-            whole = imresize(view, 1 / scale).astype(np.uint8, copy=False)
-            return whole[top // scale :, before // scale :][:rows, :columns]
-
-        def high(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
-            return view[top:, before:][: rows * scale, : columns * scale]
-
-        return Example(low(left), low(right), *truths, left_high=high(left), right_high=high(right))
+        small = (imresize(view, 1 / scale).astype(np.uint8, copy=False) for view in (left, right))
+        low = [view[top // scale :, before // scale :][:rows, :columns] for view in small]
+        high = [view[top:, before:][: rows * scale, : columns * scale] for view in (left, right)]
+        return Example(low[0], low[1], *truths, left_high=high[0], right_high=high[1])
 
 
-def _redrawn(rng: Generator, sample: Sample, crop: Crop) -> Example:
+def _synthesize(rng: Generator, sample: Sample, crop: Crop) -> Example:
     """Return a crop whose right image is synthesized from the left one, if any disparity is known."""
     assert sample.disparity is not None
     largest = np.nanmax(sample.disparity[crop.rows()], initial=0) * crop.scale_x * NEARER
-    wide = crop.reaching(math.ceil(largest), sample.left.shape[1])
+    wide = crop.extend(math.ceil(largest), sample.left.shape[1])
     left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
-    disparity, right_disparity, visible, right_visible = _truths(sample, wide, first=0, step=1)
+    disparity, right_disparity, visible, right_visible = _crop_truths(sample, wide, first=0, step=1)
     if np.isfinite(disparity).any():
-        right, disparity, right_disparity, visible = redrawn(rng, left, right, disparity)
+        right, disparity, right_disparity, visible = synthesize_right_view(rng, left, right, disparity)
         right_visible = np.arange(wide.width) + right_disparity <= crop.width - 1  # known means visible
     parts: list[Any] = [left, right, disparity, right_disparity, visible, right_visible]
     return Example(*(np.ascontiguousarray(part[:, : crop.width]) for part in parts))
 
 
-def _truths(
+def _crop_truths(
     sample: Sample, crop: Crop, first: int, step: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
     """Return disparities and visibility of both images at the crop's pixels first, first + step, ...
@@ -287,23 +287,27 @@ class _Steps(Dataset["StepBatch | Exception"]):
     batch: int
     rank: int
     world: int
-    crops: Crops
+    recipe: Recipe | None
+    steps: int
 
     def __getitem__(self, step: int) -> StepBatch | Exception:
         begun = time.process_time()
-        start = (step * self.world + self.rank) * self.crops.most(self.batch)
-        size = self.crops.at(step)
+        size, count, most = self.examples.crop, self.batch, self.batch
+        if self.recipe is not None:
+            size = self.recipe.crop_at(step, self.steps)
+            count, most = self.recipe.count_pairs(self.batch, size), self.recipe.most_pairs(self.batch)
+        start = (step * self.world + self.rank) * most
         try:
-            pairs = [self.examples.at(start + i, size) for i in range(self.crops.pairs(self.batch, size))]
+            pairs = [self.examples.at(start + i, size) for i in range(count)]
             return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
         except PamError as error:
             return error
         except Exception as error:  # noqa: BLE001 - raised where the batch is used
-            error.add_note(f"(where it came from)\n{traceback.format_exc()}")
+            error.add_note(f"(raised in)\n{traceback.format_exc()}")
             return error
 
 
-def loader(
+def load_batches(
     examples: Examples,
     start: int,
     steps: int,
@@ -311,21 +315,32 @@ def loader(
     workers: int,
     rank: int = 0,
     world: int = 1,
-    crops: Crops | None = None,
+    recipe: Recipe | None = None,
 ) -> abc.Generator[StepBatch, None, None]:
     """Yield the batches of steps start, ..., steps - 1 for one of `world` processes.
 
-    `batch`: pairs of this process at the examples' own crop. Step s uses the positions from s * most * world
-    on, where `most` is the largest number of pairs of any step; `rank` uses its contiguous share of them, and
-    steps of fewer pairs its first part. `workers`: processes that prepare batches ahead; 0 prepares them in
-    this process. Batches are in pinned memory if there is a CUDA device. Raises PamError as `Examples` does,
-    in the order of the steps; DeviceError: a worker was killed.
+    Step s uses the positions from s * most * world on, where `most` is the largest number of pairs of any
+    step; `rank` uses its contiguous share of them, and steps of fewer pairs its first part. Batches are in
+    pinned memory if there is a CUDA device.
+
+    Args:
+        examples: Examples of the run.
+        start: First step.
+        steps: Number of steps of the run.
+        batch: Pairs of this process at the examples' own crop.
+        workers: Processes that prepare batches ahead; 0 prepares them in this process.
+        rank: Number of this process.
+        world: Number of processes.
+        recipe: Recipe with further crop sizes; None: all crops have the examples' size.
+
+    Raises:
+        PamError: As `Examples` does, in the order of the steps; a DeviceError if a worker was killed.
     """
-    with _sigchld_handler_kept(), warnings.catch_warnings():
+    with _keep_sigchld_handler(), warnings.catch_warnings():
         # Suppress advice on the number of workers.
         warnings.filterwarnings("ignore", "This DataLoader will create")
         loaded = DataLoader(
-            _Steps(examples, batch, rank, world, crops or Crops(examples.crop)),
+            _Steps(examples, batch, rank, world, recipe, steps),
             batch_size=None,
             sampler=range(start, steps),
             num_workers=workers,
@@ -344,15 +359,15 @@ def loader(
         if "DataLoader worker" not in str(error):
             raise
         raise DeviceError(
-            "a process that prepares training data was killed, most likely for want of memory",
-            "give fewer `workers`, a smaller batch, or more shared memory (/dev/shm)",
+            "a process that prepares training data was killed, probably because memory ran out",
+            "use fewer `workers`, a smaller `batch`, or more shared memory (/dev/shm)",
         ) from None
     finally:
         del batches  # ends the workers now, even if a traceback still refers to them
 
 
 @contextmanager
-def _sigchld_handler_kept() -> Iterator[None]:
+def _keep_sigchld_handler() -> Iterator[None]:
     """Undo DataLoader's SIGCHLD handler, which raises anywhere; `next` detects dead workers too."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     yield

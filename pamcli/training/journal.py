@@ -1,4 +1,4 @@
-"""Manage the files of a run folder, its log (JSON lines and TensorBoard events), and its observers."""
+"""Provide the folder of a run, its log (JSON lines and TensorBoard events), and its observers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pydantic
@@ -21,7 +21,7 @@ from pamcli.files.paths import quote
 from pamcli.files.safe_reading import read_text
 
 if TYPE_CHECKING:
-    from pamcli.training.validation import Validated
+    from pamcli.training.validation import ValidationResult
 
 Entry = Mapping[str, Any]
 """A log line: `step` and values. Training lines have `loss`, validation lines `figure`."""
@@ -60,16 +60,18 @@ class RunFolder:
         there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
         # Runs killed at the start leave .pam-... files.
         if not all(name.startswith(".pam-") for name in there):
-            hint = f"`resume` {quote(self.path)} goes on with it" if self.recipe.exists() else "name another"
-            raise UsageError(f"{quote(self.path)} holds something already", hint)
+            hint = (
+                f"continue the run with `resume` {quote(self.path)}"
+                if self.recipe.exists()
+                else "use another"
+            )
+            raise UsageError(f"{quote(self.path)} is not empty", hint)
         check_writable(self.recipe)
 
     def require_run(self) -> None:
         """Raise InputError if the folder has no run."""
         if not self.recipe.is_file():
-            raise InputError(
-                f"{quote(self.path)} is no training run: it has no recipe.json", "give a run's folder"
-            )
+            raise InputError(f"{quote(self.path)} has no recipe.json", "use the folder of a training run")
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -86,10 +88,8 @@ def read_entries(log: Path) -> list[Entry]:
 
     An unterminated last line, left by a kill, is skipped. Raises InputError that names a damaged line.
     """
-    if not log.is_file():
-        return []
     entries: list[Entry] = []
-    for number, line in enumerate(read_text(log).split("\n")[:-1], start=1):
+    for number, line in enumerate(read_text(log).split("\n")[:-1] if log.is_file() else (), start=1):
         name, hint = f"line {number} of {quote(log)}", "remove the line"
         entry = parse_stored_json(line, name, hint)
         check_json(Line, entry, name, hint)
@@ -122,11 +122,11 @@ class Journal:
             with self.folder.log.open("a", encoding="utf-8") as log:
                 log.write(_line(entry))
         except OSError as error:
-            raise _cannot_write(self.folder.log, error) from error
+            raise _output_error(self.folder.log, error) from error
         for name, value in _flat(entry).items():
             self._events.add_scalar(name, value, entry["step"])
 
-    def picture(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
+    def add_image(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
         """Add an image (H, W, 3) to the TensorBoard events."""
         self._events.add_image(name, pixels, step, dataformats="HWC")
 
@@ -140,7 +140,7 @@ class Journal:
             self._events.close()
         except OSError as failed:
             if error is None:
-                raise _cannot_write(self.folder.path, failed) from failed
+                raise _output_error(self.folder.path, failed) from failed
 
 
 def _line(entry: Entry) -> str:
@@ -159,35 +159,26 @@ def _flat(entry: Entry, prefix: str = "") -> dict[str, float]:
     return found
 
 
-def _cannot_write(path: Path, error: OSError) -> OutputError:
+def _output_error(path: Path, error: OSError) -> OutputError:
     return OutputError(
-        f"cannot write {path}: {error.strerror or error}", "make room, then go on with `resume`"
+        f"cannot write {path}: {error.strerror or error}", "free some space, then continue with `resume`"
     )
 
 
-class Observer(Protocol):
-    """An observer of a run, such as the command line."""
+class Observer:
+    """An observer of a run, such as the command line; it ignores all events by default."""
 
-    def started(self, step: int, steps: int) -> None:
+    def on_start(self, step: int, steps: int) -> None:
         """Handle the start of a run, or its continuation after `step` steps."""
-        return
 
-    def stepped(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         """Handle the end of a step, whose values are not known yet."""
-        return
 
-    def logged(self, entry: Entry) -> None:
+    def on_log(self, entry: Entry) -> None:
         """Handle a new log line."""
-        return
 
-    def validated(self, step: int, validated: Validated, best: bool) -> None:
+    def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
         """Handle a validation; `best`: better than all before."""
-        return
 
-    def informed(self, message: str) -> None:
+    def inform(self, message: str) -> None:
         """Show a message to the user."""
-        return
-
-
-class NoObserver(Observer):
-    """An observer without reaction, for all processes but the main one."""

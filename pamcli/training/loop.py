@@ -24,7 +24,7 @@ from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import (
     Checkpoint,
-    fitting,
+    check_fit,
     random_states,
     remove_older,
     restore_random_states,
@@ -35,23 +35,24 @@ from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.recipe import Recipe, learning_rate
-from pamcli.training.tasks import averaged, make_optimizer, model_spec, taken_up, training_mode
-from pamcli.training.validation import Gain, Validated, Validator, measured, save_pictures, stored_weights
+from pamcli.training.tasks import make_average, make_optimizer, model_spec, resume_average, set_training_mode
+from pamcli.training.validation import (
+    Gain,
+    ValidationResult,
+    Validator,
+    read_figures,
+    round_weights,
+    save_images,
+)
 
 Reason = Literal["interrupted", "terminated", "time"]
-
-
-def reason_of(stop: "Stop", processes: Processes) -> Reason:
-    """Return the common reason for stopping, as the clocks of the processes differ slightly."""
-    signalled = processes.any_of(stop.reason in ("interrupted", "terminated"))
-    return stop.reason or ("terminated" if signalled else "time")
 
 
 class Stop:
     """A request to stop, by signal or time limit, checked between steps."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
-        self._deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self._deadline = math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
         self._reason: Reason | None = None
 
     def ask(self, reason: Reason) -> None:
@@ -61,9 +62,15 @@ class Stop:
     @property
     def reason(self) -> Reason | None:
         """Reason to stop; None = continue."""
-        if self._reason is None and self._deadline is not None and time.monotonic() >= self._deadline:
+        if self._reason is None and time.monotonic() >= self._deadline:
             self._reason = "time"
         return self._reason
+
+
+def agree_on_reason(stop: Stop, processes: Processes) -> Reason:
+    """Return the common reason for stopping, as the clocks of the processes differ slightly."""
+    signalled = processes.any_true(stop.reason in ("interrupted", "terminated"))
+    return stop.reason or ("terminated" if signalled else "time")
 
 
 @dataclass(frozen=True)
@@ -104,21 +111,21 @@ class Trainer:
             make_faster(network)
         self.step, self.pairs, self.rate = 0, 0, 0.0
         self.optimizer = make_optimizer(recipe, network)
-        remembers_from = math.inf if recipe.average_from is None else recipe.average_from * steps
-        self.average = averaged(network, recipe.ema, remembers_from)
+        mean_from = math.inf if recipe.average_from is None else recipe.average_from * steps
+        self.average = make_average(network, recipe.ema, mean_from)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
 
     @property
-    def kept(self) -> dict[str, Tensor]:
-        """Return the weights to validate and save."""
+    def result_weights(self) -> dict[str, Tensor]:
+        """Weights to validate and save."""
         return (self.network if self.average is None else self.average.module).state_dict()
 
-    def state(self) -> Checkpoint:
+    def make_checkpoint(self) -> Checkpoint:
         """Return the complete state for `restore`."""
         return Checkpoint(
             step=self.step,
-            network=self.network.state_dict(),
-            average=self.kept,
+            network=dict(self.network.state_dict()),
+            average=dict(self.result_weights),
             optimizer=self.optimizer.state_dict(),
             scaler=self.scaler.state_dict(),
             random=random_states(),
@@ -127,11 +134,11 @@ class Trainer:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
-        with fitting(checkpoint):
+        with check_fit(checkpoint):
             self.network.load_state_dict(checkpoint.network)
             if self.average is not None:
                 self.average.module.load_state_dict(checkpoint.average)
-                taken_up(self.average, checkpoint.step)
+                resume_average(self.average, checkpoint.step)
             self.optimizer.load_state_dict(checkpoint.optimizer)
             for parameter, moments in self.optimizer.state.items():
                 for moment in moments.values():
@@ -159,20 +166,20 @@ class Trainer:
         height, width = batch.left.shape[-2:]
         memory = memory_errors(
             f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory",
-            "start again with a smaller `batch` or `crop`",
+            "use a smaller `batch` or `crop`",
         )
         with memory, exact:
             self.optimizer.zero_grad(set_to_none=True)
             for part in batch.parts(self.recipe.accumulate):
                 share, values = self.loss(part.to(self.compute.device))
                 if not share.requires_grad:
-                    raise UsageError(f"nothing in the loss depends on {self.recipe.only}, which alone learns")
+                    raise UsageError(f"no loss term depends on {self.recipe.only}, the only part that trains")
                 counts = len(part.left) / len(batch.left)
                 self.scaler.scale(share * counts).backward()  # type: ignore[no-untyped-call]
                 for name, value in values.items():
                     figures[name] = figures.get(name, 0) + value * counts
             self.scaler.unscale_(self.optimizer)
-            largest = float("inf") if self.recipe.clip is None else self.recipe.clip
+            largest = math.inf if self.recipe.clip is None else self.recipe.clip
             norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
             self.scaler.step(self.optimizer)
             self.scaler.update()
@@ -196,24 +203,24 @@ class Trainer:
         Raises PamError: loss or weights that are not finite, no memory, or a full disk.
         """
         writer = _Writer(self, folder, journal, validator, stop, observer)
-        writer.mend()
-        if (self.step or self.recipe.pseudo_labels) and self._validates():
+        writer.repair()
+        if (self.step or self.recipe.pseudo_labels) and self._must_validate():
             entries = [] if journal is None else journal.entries
-            measured = any(entry["step"] == self.step and "figure" in entry for entry in entries)
-            if self.processes.any_of(journal is not None and not measured):
+            missing = not any(entry["step"] == self.step and "figure" in entry for entry in entries)
+            if self.processes.any_true(journal is not None and missing):
                 writer.validate()
-                if self.processes.any_of(stop.reason is not None):
-                    return RunEnd(self.step, reason_of(stop, self.processes))
+                if self.processes.any_true(stop.reason is not None):
+                    return RunEnd(self.step, agree_on_reason(stop, self.processes))
         sums = _Sums()
-        observer.started(self.step, self.steps)
-        for batch in sums.timed(batches):
-            training_mode(self.recipe, self.network, self.step / self.steps)
+        observer.on_start(self.step, self.steps)
+        while (batch := sums.wait_for(batches)) is not None:
+            set_training_mode(self.recipe, self.network, self.step / self.steps)
             sums.add(self.step + 1, batch, *self.take_step(batch))
-            observer.stepped(self.step)
+            observer.on_step(self.step)
             end = self.step == self.steps
-            asked = self.processes.any_of(stop.reason is not None)
+            asked = self.processes.any_true(stop.reason is not None)
             keep = end or asked or self.step % self.recipe.checkpoint_every == 0
-            measure = self._validates()
+            measure = self._must_validate()
             if not (keep or measure or self.step % self.recipe.log_every == 0):
                 continue
             writer.log(sums)
@@ -222,15 +229,15 @@ class Trainer:
             if measure:
                 writer.validate()
                 # Measuring stopped on request; it restarts when the run resumes.
-                asked = self.processes.any_of(stop.reason is not None)
+                asked = self.processes.any_true(stop.reason is not None)
                 if asked and not keep:
                     writer.checkpoint()
             if asked and (measure or not end):
-                return RunEnd(self.step, reason_of(stop, self.processes))
-            sums.begin()
+                return RunEnd(self.step, agree_on_reason(stop, self.processes))
+            sums = _Sums()
         return RunEnd(self.step, None)
 
-    def _validates(self) -> bool:
+    def _must_validate(self) -> bool:
         due = self.step == self.steps or self.step % self.recipe.validate_every == 0
         return self.measures and due
 
@@ -249,14 +256,14 @@ class _Writer:
     def log(self, sums: "_Sums") -> None:
         """Log the steps; raise PamError and save nothing if a loss or gradient is not finite."""
         trainer, recipe = self.trainer, self.trainer.recipe
-        broken = sums.broken(count_gradient=not trainer.scaler.is_enabled())
-        if trainer.processes.any_of(broken is not None):
+        broken = sums.find_broken(count_gradient=not trainer.scaler.is_enabled())
+        if trainer.processes.any_true(broken is not None):
             where = f"since step {broken[0]} (first: {broken[1]})" if broken else "on another process"
-            raise _diverged(f"the loss is not finite {where}")
-        means = sums.means(trainer.processes)
+            raise _divergence(f"the loss is not finite {where}")
+        means = sums.average(trainer.processes)
         if self.journal is None:
             return
-        norm = means.pop("gradient")
+        norm, seconds = means.pop("gradient"), sums.seconds
         entry = {
             "step": trainer.step,
             "loss": sum(means.values()),
@@ -265,29 +272,29 @@ class _Writer:
             "learning_rate": trainer.rate,
             "gradient_norm": norm,
             "pairs": trainer.pairs,
-            "pairs_per_second": sums.pairs * trainer.processes.world / sums.seconds,
-            "waiting": sums.waited / sums.seconds,
-            "preparing": sums.prepared / sums.seconds,
-            "hours_left": (trainer.steps - trainer.step) / len(sums) * sums.seconds / 3600,
+            "pairs_per_second": sums.pairs * trainer.processes.world / seconds,
+            "waiting": sums.waited / seconds,
+            "preparing": sums.prepared / seconds,
+            "hours_left": (trainer.steps - trainer.step) / len(sums.figures) * seconds / 3600,
             "memory_mb": trainer.compute.peak_memory() / 1e6,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         self.journal.write(entry)
-        self.observer.logged(entry)
+        self.observer.on_log(entry)
 
     def checkpoint(self) -> None:
         """Save state and weights; raise PamError for weights that are not finite, or OutputError."""
         if self.journal is None:
             return
-        state = self.trainer.state()
+        state = self.trainer.make_checkpoint()
         for key, value in state.network.items():
             if not bool(value.isfinite().all()):
-                raise _diverged(f"the weights are not finite at step {state.step} (first: {key})")
+                raise _divergence(f"the weights are not finite at step {state.step} (first: {key})")
         require_folder(self.folder.path, self.folder.log.name)
         save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
         self.export(None, last=True)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Complete what a killed run left after its last checkpoint: remove the oldest, write weights."""
         trainer = self.trainer
         if self.journal is None or not trainer.step:
@@ -300,48 +307,46 @@ class _Writer:
         if f"; {trainer.step} of {trainer.steps} steps" not in stored:
             self.export(None, last=True)
 
-    def export(self, validated: Validated | None, *, last: bool) -> None:
+    def export(self, result: ValidationResult | None, *, last: bool) -> None:
         """Write the averaged weights as last or best."""
         trainer = self.trainer
         text = f"{trainer.about}; {trainer.step} of {trainer.steps} steps"
-        if validated is not None:
-            text += "; " + "; ".join(validated.lines())
+        if result is not None:
+            text += "; " + "; ".join(result.lines())
         path = self.folder.last if last else self.folder.best
-        save_network(stored_weights(trainer.kept), model_spec(trainer.recipe, text), path)
+        save_network(round_weights(trainer.result_weights), model_spec(trainer.recipe, text), path)
 
     def validate(self) -> None:
         """Validate the averaged weights, unless a stop is requested meanwhile."""
         if self.journal is None or self.validator is None:
             return
         trainer, step = self.trainer, self.trainer.step
-        spec = model_spec(trainer.recipe, "")
+        weights, spec = round_weights(trainer.result_weights), model_spec(trainer.recipe, "")
         try:
-            validated = self.validator.measure(
-                stored_weights(trainer.kept), spec, trainer.compute, self._go_on
-            )
+            result = self.validator.measure(weights, spec, trainer.compute, self._check_stop)
         except _StoppedError:
             return
-        best = self.validator.better(validated.figure, measured(self.journal.entries))
+        best = self.validator.is_better(result.figure, read_figures(self.journal.entries))
         if best:
-            self.export(validated, last=False)
+            self.export(result, last=False)
         if step == trainer.steps:
-            self.export(validated, last=True)
-        save_pictures(self.folder.samples(step), validated)
-        for name, pixels in validated.pictures.items():
-            self.journal.picture(step, name, pixels)
+            self.export(result, last=True)
+        save_images(self.folder.samples(step), result)
+        for name, pixels in result.images.items():
+            self.journal.add_image(step, name, pixels)
         # Write this last: a log line means that the validation is complete.
-        self.journal.write({"step": step, "figure": validated.figure, "validation": validated.figures})
-        self.observer.validated(step, validated, best)
+        self.journal.write({"step": step, "figure": result.figure, "validation": result.figures})
+        self.observer.on_validation(step, result, best)
 
-    def _go_on(self) -> None:
+    def _check_stop(self) -> None:
         if self.stop.reason is not None:
             raise _StoppedError
 
 
-def _diverged(what: str) -> PamError:
+def _divergence(what: str) -> PamError:
     return PamError(
         f"{what}; the last checkpoint is from before",
-        "start again with a lower `learning_rate`; from last.safetensors, if there is one: `from`",
+        "start again with a lower `learning_rate`, `from` last.safetensors if it exists",
     )
 
 
@@ -353,45 +358,37 @@ class _Sums:
     """Sums of terms, gradient norm and time over several steps, on the device."""
 
     def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
         self.pairs, self.waited, self.prepared, self._since = 0, 0.0, 0.0, time.monotonic()
+        self.figures: dict[int, Tensor] = {}
+        """Terms and gradient norm, by step."""
         self._names: list[str] = []
-        self._figures: dict[int, Tensor] = {}
 
     @property
     def seconds(self) -> float:
         return max(time.monotonic() - self._since, 1e-9)
 
-    def timed(self, batches: Iterator[StepBatch]) -> Iterator[StepBatch]:
-        """Yield the batches and add up the waiting time."""
-        while True:
-            asked = time.monotonic()
-            batch = next(batches, None)
-            self.waited += time.monotonic() - asked
-            if batch is None:
-                return
-            yield batch
-
-    def __len__(self) -> int:
-        return len(self._figures)
+    def wait_for(self, batches: Iterator[StepBatch]) -> StepBatch | None:
+        """Return the next batch, if any, and add up the waiting time."""
+        asked = time.monotonic()
+        batch = next(batches, None)
+        self.waited += time.monotonic() - asked
+        return batch
 
     def add(self, step: int, batch: StepBatch, values: dict[str, Tensor], norm: Tensor) -> None:
         self._names = [*values, "gradient"]
-        self._figures[step] = torch.stack([*values.values(), norm.detach()]).float()
+        self.figures[step] = torch.stack([*values.values(), norm.detach()]).float()
         self.pairs += len(batch.left)
         self.prepared += batch.prepared
 
-    def broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
+    def find_broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
         """Return the first step with a value that is not finite, and its name; None if all are finite."""
         names = self._names if count_gradient else self._names[:-1]
-        steps = list(self._figures)
-        broken = ~torch.stack(list(self._figures.values()))[:, : len(names)].isfinite()
+        steps = list(self.figures)
+        broken = ~torch.stack(list(self.figures.values()))[:, : len(names)].isfinite()
         return next(((steps[row], names[column]) for row, column in broken.nonzero().tolist()), None)
 
-    def means(self, processes: Processes) -> dict[str, float]:
+    def average(self, processes: Processes) -> dict[str, float]:
         """Return the means over the steps; terms are summed over the processes."""
-        *terms, norm = torch.stack(list(self._figures.values())).sum(0).tolist()
-        sums = zip(self._names, [*processes.sum_of(terms), norm], strict=True)
-        return {name: sum_ / len(self._figures) for name, sum_ in sums}
+        *terms, norm = torch.stack(list(self.figures.values())).sum(0).tolist()
+        sums = zip(self._names, [*processes.sum_values(terms), norm], strict=True)
+        return {name: sum_ / len(self.figures) for name, sum_ in sums}

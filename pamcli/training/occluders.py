@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pamcli.scenes.occluders import FINER, random_occluder
 from pamcli.training.augmentation import Example
-from pamcli.training.view_synthesis import Picture, Values, filled
+from pamcli.training.view_synthesis import Picture, Values, fill_gaps
 
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
@@ -29,7 +29,7 @@ _TRIALS = 4  # attempts to place an occluder in front of everything it covers
 _WRONG = 0.005  # tolerated share of covered pixels that are nearer, because labels err
 
 
-class Thing(NamedTuple):
+class Occluder(NamedTuple):
     """An occluder: texture (4, FINER h, FINER w), premultiplied RGB and opacity, with its position."""
 
     texture: Tensor
@@ -83,7 +83,7 @@ def _window(first: float, last: float, side: int) -> slice:
     return slice(start, int(np.clip(math.ceil(last) + 1, start + 1, side)))
 
 
-def inserted(rng: Generator, example: Example) -> Example:
+def insert_occluders(rng: Generator, example: Example) -> Example:
     """Insert up to `MOST` occluders at random positions, each in front of what it covers.
 
     The right ground truth, if any, grows. Pairs without known disparities are unchanged.
@@ -91,17 +91,17 @@ def inserted(rng: Generator, example: Example) -> Example:
     if not np.isfinite(example.disparity).any():
         return example
     picture = example.left
-    behind, _ = filled(example.disparity)
+    behind, _ = fill_gaps(example.disparity)
     for _ in range(int(rng.integers(1, MOST + 1))):
         for _ in range(_TRIALS):
             thing = _thing(rng, picture, behind)
-            if thing is not None and _in_front(views := thing.views(*behind.shape), behind):
-                example, behind = _with(example, views, behind)
+            if thing is not None and _is_in_front(views := thing.views(*behind.shape), behind):
+                example, behind = _insert(example, views, behind)
                 break
     return example
 
 
-def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
+def _thing(rng: Generator, picture: Picture, behind: Values) -> Occluder | None:
     """Return a random occluder in front of `behind` (H, W), or None if it would be too near."""
     height, width = behind.shape
     texture, slant = random_occluder(rng, picture)
@@ -115,10 +115,10 @@ def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
     if disparity > NEAREST * width:
         return None
     across, down = (slant * float(rng.normal()) * disparity / side for side in (columns, rows))
-    return Thing(texture, left, top, disparity, float(np.clip(across, -0.3, 0.3)), down)
+    return Occluder(texture, left, top, disparity, float(np.clip(across, -0.3, 0.3)), down)
 
 
-def _in_front(views: Views, behind: Values) -> bool:
+def _is_in_front(views: Views, behind: Values) -> bool:
     """Return whether an occluder is nearer than what it covers in both images, except for a few pixels."""
     width = behind.shape[1]
     for from_right, (_, opacity, disparity) in enumerate(views):
@@ -134,7 +134,7 @@ def _in_front(views: Views, behind: Values) -> bool:
     return True
 
 
-def _with(example: Example, views: Views, behind: Values) -> tuple[Example, Values]:
+def _insert(example: Example, views: Views, behind: Values) -> tuple[Example, Values]:
     """Insert an occluder into the pair and into the gap-free left disparities."""
     from_left, from_right = views
     own, there = from_left[1] > 0.5, from_right[1] > 0.5
@@ -143,22 +143,22 @@ def _with(example: Example, views: Views, behind: Values) -> tuple[Example, Valu
     if np.isfinite(of_right).any():
         of_right = np.where(there, from_right[2], of_right)
     changed = Example(
-        _mixed(example.left, *from_left[:2]),
-        _mixed(example.right, *from_right[:2]),
+        _blend(example.left, *from_left[:2]),
+        _blend(example.right, *from_right[:2]),
         disparity,
         of_right,
-        _seen(disparity, -1, own, there, example.visible),
-        _seen(of_right, 1, there, own, example.right_visible),
+        _find_visible(disparity, -1, own, there, example.visible),
+        _find_visible(of_right, 1, there, own, example.right_visible),
     )
     return changed, np.where(own, disparity, behind)
 
 
-def _mixed(view: Picture, colours: Values, opacity: Values) -> Picture:
+def _blend(view: Picture, colours: Values, opacity: Values) -> Picture:
     mixed: Picture = np.rint(view * (1 - opacity[..., None]) + 255 * colours).clip(0, 255).astype(np.uint8)
     return mixed
 
 
-def _seen(disparity: Values, sign: int, own: Mask, other: Mask, before: Mask) -> Mask:
+def _find_visible(disparity: Values, sign: int, own: Mask, other: Mask, before: Mask) -> Mask:
     """Return the pixels visible in both images; `own`, `other`: where the images show the occluder."""
     width = disparity.shape[1]
     places = np.arange(width) + sign * np.nan_to_num(disparity)

@@ -1,14 +1,17 @@
 """Define recipes: all values that determine the result of a training run.
 
 Output folder, device, number of workers and time limit are not part of a recipe, so it gives the same run
-anywhere. Learning rates are pure functions of the step, so a resumed run needs no state of them.
+anywhere. Learning rates and crop sizes are functions of the step, so a resumed run needs no state of them.
 """
 
 import math
+import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from numpy.random import default_rng
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
@@ -27,34 +30,55 @@ from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 from pamcli.validation import Count, NonNegative, Positive, Share, validate_fields
 
-Kind = Literal["constant", "step", "cosine", "one-cycle"]
 ONE_CYCLE_START = 1 / 25  # initial rate of one-cycle, relative to the peak
+_SIZES = 4  # random stream of a seed, among those in `examples`
 
-Side = Annotated[int, Field(ge=8, le=65_536)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+FractionFromZero = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _parse_size(value: Any) -> Any:
+    """Return (height, width) for "WIDTHxHEIGHT" or a tuple; raise ValueError."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,5})x(\d{1,5})", value)):
+        value = int(found[2]), int(found[1])
+    match value:
+        case [int(height), int(width)] if isinstance(value, list):
+            raise ValueError(f'{value} is rows x columns, write "{width}x{height}" (WIDTHxHEIGHT)')
+        case (int(height), int(width)) if min(value) >= 8 and max(value) <= 65_536:
+            return value
+    raise ValueError(f'must be "WIDTHxHEIGHT" with sides of 8 to 65536 px, as "512x256", got {value!r:.40}')
+
+
+def format_size(size: tuple[int, int]) -> str:
+    """Format (height, width) as WIDTHxHEIGHT."""
+    return f"{size[1]}x{size[0]}"
+
+
+Size = Annotated[tuple[int, int], BeforeValidator(_parse_size), PlainSerializer(format_size)]
+"""Height and width, px; "WIDTHxHEIGHT" in files and options."""
 
 
 @validate_fields
 @dataclass(frozen=True)
 class Schedule:
-    """A learning-rate schedule; positions are fractions of the run in [0, 1].
+    """A learning-rate schedule; positions are fractions of the run.
 
     constant: the peak. step: times `factor` at each of `milestones`. cosine: down to `final` times the peak.
-    one-cycle: up from 1/25 of the peak during `warmup`, then cosine down to `final` times the peak. Raises
-    UsageError: unknown kind, or a value out of its range.
+    one-cycle: up from 1/25 of the peak during `warmup`, then cosine down to `final` times the peak.
     """
 
-    kind: Kind = "constant"
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    kind: Literal["constant", "step", "cosine", "one-cycle"] = "constant"
+    warmup: FractionFromZero = 0.0
     """Fraction of the run with a linearly rising rate (one-cycle: half a cosine)."""
-    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
+    milestones: tuple[Fraction, ...] = ()
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     final: Share = 0.0
-    hold: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    hold: FractionFromZero = 0.0
     """Fraction of the run for which a cosine stays at the peak."""
 
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(self.milestones):
-            raise UsageError("a schedule's milestones are rising parts of the run between 0 and 1")
+            raise UsageError(f"schedule.milestones must rise, got {list(self.milestones)}")
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
@@ -63,31 +87,29 @@ def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> flo
     if schedule.warmup and done < schedule.warmup:
         # Use the rate at the end of the step's interval, so that the first step already moves.
         risen = min((step + 1) / (schedule.warmup * steps), 1.0)
-        if schedule.kind == "one-cycle":
-            return peak * _between(ONE_CYCLE_START, 1.0, risen)
-        return peak * risen
+        return peak * (_interpolate(ONE_CYCLE_START, 1.0, risen) if schedule.kind == "one-cycle" else risen)
     if schedule.kind == "constant":
         return peak
     if schedule.kind == "step":
         return peak * schedule.factor ** sum(done >= milestone for milestone in schedule.milestones)
     begins = max(schedule.warmup, schedule.hold)
-    return peak * _between(1.0, schedule.final, max(done - begins, 0) / (1 - begins))
+    return peak * _interpolate(1.0, schedule.final, max(done - begins, 0) / (1 - begins))
 
 
-def _between(start: float, end: float, part: float) -> float:
+def _interpolate(start: float, end: float, part: float) -> float:
     """Interpolate by half a cosine from `start` (part 0) to `end` (part 1)."""
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
 @validate_fields
 @dataclass(frozen=True)
-class Size:
+class CropShare:
     """A further crop size for some of the steps, with about as many pixels per step.
 
     Many small crops teach features; wide crops have rows as long as those of real images.
     """
 
-    crop: tuple[Side, Side]
+    crop: Size
     shares: tuple[Share, ...]
     """Shares of the steps, per phase of the run."""
 
@@ -97,9 +119,8 @@ class Size:
 class SceneSettings:
     """Settings for rendering procedural scenes and cropping them."""
 
-    sizes: tuple[tuple[Side, Side], ...] = ()
-    """Heights and widths of the scenes, in turn. If empty, render one scene per crop, at the size of the
-    crop."""
+    sizes: tuple[Size, ...] = ()
+    """Sizes of the scenes, in turn. If empty, render one scene per crop, at the size of the crop."""
     uses: Count = 1
     """Mean number of crops per scene, of the recipe's `crop` or of equal pixel count."""
     pool: Count = 128
@@ -107,7 +128,7 @@ class SceneSettings:
     augmentation: Augmentation | None = None
     """None = the recipe's, without what rendering does already."""
     hard: HardCases = field(default_factory=HardCases)
-    """Difficult cases in the scenes, unless the data set specifies them."""
+    """Hard cases in the scenes, unless the data set specifies them."""
 
 
 @validate_fields
@@ -119,8 +140,8 @@ class Recipe:
     task: Task
     batch: Annotated[int, Field(ge=1, le=65_536)]
     """Pairs per step, over all processes."""
-    crop: tuple[Side, Side]
-    """Height and width of the network input; low resolution for super-resolution."""
+    crop: Size
+    """Size of the network input; low resolution for super-resolution."""
     losses: LossWeights
     learning_rate: Positive
     """Peak of the schedule."""
@@ -140,12 +161,11 @@ class Recipe:
     after: str | None = None
     """Recipe that produces the initial weights."""
     initialisation: Literal["default", "xavier", "upscaler"] = "default"
-    """Initialisation without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: PASSRnet
-    as plain interpolation."""
+    """Initialisation without `start`: PyTorch's, as the paper's PASSRnet, or PASSRnet as an interpolation."""
     only: str | None = None
     """Comma-separated parts of the network, or modules inside them, to train exclusively."""
     reinitialise: str | None = None
-    """Part of the network to reinitialise, despite `start`."""
+    """Part of the network to initialise with random weights, despite `start`."""
     rates: dict[str, NonNegative] = field(default_factory=dict)
     """Factors of the learning rate by part or module, such as "cas_pam.stage3"; the most specific one
     applies, 1 by default. 0 freezes the part."""
@@ -156,25 +176,24 @@ class Recipe:
     """Passes over the data, instead of `steps`."""
     accumulate: Count = 1
     """Number of equal parts of a batch, processed in turn, whose gradients are averaged."""
-    sizes: tuple[Size, ...] = ()
+    sizes: tuple[CropShare, ...] = ()
     """Further crop sizes and their shares of the steps."""
-    phases: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
+    phases: tuple[Fraction, ...] = ()
     """Fractions of the run at which the shares of the sizes change."""
     scenes: SceneSettings = field(default_factory=SceneSettings)
-    """Rendering of procedural data sets."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """muon: move weight matrices equally in all directions, without `betas`; use adamw for other weights."""
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
+    betas: tuple[FractionFromZero, FractionFromZero] = (0.9, 0.999)
     weight_decay: NonNegative = 0.0
     schedule: Schedule = field(default_factory=Schedule)
     clip: Positive | None = None
     """Maximum gradient norm over all weights."""
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    ema: Fraction | None = None
     """Decay of the moving average to validate and save; None = use the weights themselves."""
-    average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
+    average_from: Fraction | None = None
     """Fraction of the run from which the moving average is a plain mean."""
     pseudo_labels: bool = False
-    """Train on pairs without ground truth, with pseudo-labels computed first: see `own_pairs`."""
+    """Train on pairs without ground truth, with pseudo-labels computed first: see `unlabelled_pairs`."""
     held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     """Share of held-out pairs for validation, with `pseudo_labels` and without `validation`."""
     freeze_batch_norm: bool = False
@@ -194,77 +213,73 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.architecture not in list_architectures(self.task):
-            networks = ", ".join(list_architectures(self.task))
-            raise UsageError(f"{self.architecture} is none of the networks of {self.task}: {networks}")
+            known = ", ".join(list_architectures(self.task))
+            raise UsageError(f"{self.architecture} does not support {self.task}", f"networks: {known}")
         if (self.steps is None) == (self.epochs is None):
-            raise UsageError("a run has a number of steps or of epochs", "give one of them")
+            raise UsageError("a recipe must have either `steps` or `epochs`", "set exactly one of them")
         if self.average_from is not None and self.ema is None:
-            raise UsageError(
-                "`average_from` is about the moving average, and there is none", "give `ema`, or none of both"
-            )
-        _ = self.form
+            raise UsageError("`average_from` requires a moving average", "set `ema`")
         if self.batch % self.accumulate:
-            raise UsageError(f"a batch of {self.batch} pairs has no {self.accumulate} equal parts")
+            raise UsageError(f"batch must be a multiple of accumulate ({self.accumulate}), got {self.batch}")
         if self.max_disparity is not None and self.max_disparity % 16:
-            raise UsageError(f"a maximum disparity of {self.max_disparity} px is not a multiple of 16")
+            raise UsageError(f"max_disparity must be a multiple of 16 px, got {self.max_disparity}")
         self._check_sizes()
         self._check_terms()
         self._check_parts()
         if self.task == "superres":
             if self.scale not in SCALES:
                 known = ", ".join(map(str, SCALES))
-                raise UsageError("super-resolution needs an enlargement", f"a scale, one of {known}")
+                raise UsageError(f"scale must be one of {known}, got {self.scale}", "set `scale`")
             if self.max_disparity is not None or self.freeze_batch_norm or self.sizes:
-                raise UsageError("a maximum disparity, batch norm and crops of other sizes belong to PASMnet")
+                raise UsageError("superres does not support max_disparity, freeze_batch_norm and sizes")
             return
         if self.scale is not None or self.initialisation == "upscaler":
-            raise UsageError("an enlargement belongs to super-resolution")
-        for height, width in (self.crop, *(size.crop for size in self.sizes)):
-            if height % self.row.multiple or width % self.row.multiple:
+            raise UsageError("`scale` and the initialisation upscaler are for super-resolution only")
+        for size in (self.crop, *(each.crop for each in self.sizes)):
+            if size[0] % self.row.multiple or size[1] % self.row.multiple:
                 raise UsageError(
-                    f"a crop of {width}x{height} does not fit {self.architecture}",
-                    f"both sides are multiples of {self.row.multiple}",
+                    f"a crop of {format_size(size)} does not fit {self.architecture}",
+                    f"both sides must be multiples of {self.row.multiple} px",
                 )
 
     def _check_sizes(self) -> None:
         if list(self.phases) != sorted(set(self.phases)):
-            raise UsageError("phases are rising parts of the run between 0 and 1")
+            raise UsageError(f"phases must rise, got {list(self.phases)}")
         for size in self.sizes:
             if len(size.shares) != len(self.phases) + 1:
-                height, width = size.crop
                 raise UsageError(
-                    f"crops of {width}x{height} have {len(size.shares)} shares, and the run has "
+                    f"crops of {format_size(size.crop)} have {len(size.shares)} shares, but the run has "
                     f"{len(self.phases) + 1} phases",
-                    "a share for each: phases are the parts of the run at which they change",
+                    "give one share per phase; `phases` holds the fractions of the run that separate them",
                 )
         for shares in zip(*(size.shares for size in self.sizes), strict=True):
             if sum(shares) > 1 + 1e-9:
-                raise UsageError("the shares of the sizes are more than 1 together")
+                raise UsageError(f"the shares of all sizes must add up to at most 1, got {sum(shares):g}")
 
     def _check_terms(self) -> None:
         if self.pseudo_labels and self.task != "disparity":
-            raise UsageError("labels of one's own are disparities, which super-resolution does not find")
+            raise UsageError("pseudo_labels is not supported for super-resolution")
         for name in self.row.other_terms:
             if getattr(self.losses, name):
-                raise UsageError(f"the loss of {self.architecture} has no term {name}")
+                raise UsageError(f"{self.architecture} does not have the loss term {name}")
         attention = self.losses.of_attention or self.losses.likelihood
         if attention and self.form is not None and not self.form.attends:
             raise UsageError(
-                f"a network with {self.variant} has no attention for the loss to look at",
-                "pam and likelihood are then 0",
+                f"a network with variant {self.variant} has no attention, which the loss needs",
+                "set losses.pam=0 and losses.likelihood=0",
             )
-        if not (self.losses.supervised or self.learns_without_truth):
-            raise UsageError("every term of the loss is switched off", "one must weigh more than 0")
+        if not (self.losses.supervised or self.has_unsupervised_terms):
+            raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
     def _check_parts(self) -> None:
         without = () if self.form is None else self.form.without
         known = [part for part in self.row.parts if part not in without]
-        named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
-        wrong = [name for name in named if self.row.part_of(name) not in known]
+        names = [*(self.only.split(",") if self.only else ()), *self.rates]
+        wrong = [name for name in names if self.row.part_of(name) not in known]
         if self.reinitialise is not None and self.reinitialise not in known:
             wrong.append(self.reinitialise)
         if wrong:
-            raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"here: {', '.join(known)}")
+            raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"parts: {', '.join(known)}")
 
     @property
     def architecture(self) -> str:
@@ -289,19 +304,16 @@ class Recipe:
 
         if self.only and not any(map(fits, self.only.split(","))):
             return 0.0
-
-        def nearness(part: str) -> tuple[bool, int]:
-            return part not in self.row.parts, len(part)
-
-        return self.rates[max(found, key=nearness)] if (found := [*filter(fits, self.rates)]) else 1.0
+        found = [*filter(fits, self.rates)]
+        nearest = max(found, key=lambda part: (part not in self.row.parts, len(part)), default=None)
+        return 1.0 if nearest is None else self.rates[nearest]
 
     @property
-    def learns_without_truth(self) -> bool:
+    def has_unsupervised_terms(self) -> bool:
         """True if any loss term needs no ground truth."""
-        terms = "photometric", *OF_PICTURES
-        return self.losses.of_attention or any(getattr(self.losses, term) for term in terms)
+        return self.losses.of_attention or any(getattr(self.losses, n) for n in ("photometric", *OF_PICTURES))
 
-    def steps_of(self, pairs: int | None) -> int:
+    def count_steps(self, pairs: int | None) -> int:
         """Return the number of steps. `pairs`: length of a pass over the data, None if endless.
 
         Raises UsageError: epochs of endless data, or too many.
@@ -310,8 +322,26 @@ class Recipe:
             return self.steps
         assert self.epochs is not None
         if pairs is None:
-            raise UsageError("procedural scenes never end: there are no epochs", "give a number of steps")
+            raise UsageError("procedural scenes are endless, so `epochs` is not supported", "set `steps`")
         steps = max(1, math.ceil(self.epochs * pairs / self.batch))
         if steps > 10**9:
             raise UsageError(f"{self.epochs:g} epochs are {steps:,} steps", "a run has at most 1,000,000,000")
         return steps
+
+    def crop_at(self, step: int, steps: int) -> tuple[int, int]:
+        """Return height and width of the crops in a step of a run of `steps`."""
+        phase = bisect_right(self.phases, step / steps)
+        place = float(default_rng((self.seed, step, _SIZES)).random()) if self.sizes else 0.0
+        for size in self.sizes:
+            if place < size.shares[phase]:
+                return size.crop
+            place -= size.shares[phase]
+        return self.crop
+
+    def count_pairs(self, batch: int, crop: tuple[int, int]) -> int:
+        """Return how many pairs of this crop have about as many pixels as `batch` pairs of the usual crop."""
+        return max(1, round(batch * self.crop[0] * self.crop[1] / (crop[0] * crop[1])))
+
+    def most_pairs(self, batch: int) -> int:
+        """Return the largest number of pairs in any step."""
+        return max(self.count_pairs(batch, crop) for crop in (self.crop, *(size.crop for size in self.sizes)))

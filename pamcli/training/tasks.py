@@ -28,7 +28,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
     def _disparity(network: nn.Module, batch: StepBatch) -> Terms:
         left, right = batch.left, batch.right
         if ARCHITECTURES[recipe.architecture].normalised:
-            left, right = normalised(left), normalised(right)
+            left, right = normalise(left), normalise(right)
         with compute.autocast():
             matching = network(left, right, recipe.max_disparity, all_stages=True)
         return matching_terms(matching, left, right, recipe.losses, truth_of(batch))
@@ -53,7 +53,7 @@ def truth_of(batch: StepBatch) -> Truth:
     return Truth(unknown, unknown)
 
 
-def normalised(view: Tensor) -> Tensor:
+def normalise(view: Tensor) -> Tensor:
     """Normalise (B, 3, H, W) in [0, 1] for matching networks."""
     # Computed on the device: copying a table there would delay every step.
     channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
@@ -82,7 +82,7 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     )
 
 
-def training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
+def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
     """Set training mode, except batch norm whose statistics or weights the recipe freezes.
 
     `done`: the completed fraction of the run, in [0, 1].
@@ -107,7 +107,7 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     )
 
 
-def averaged(
+def make_average(
     network: nn.Module, decay: float | None, remembers_from: float = math.inf
 ) -> AveragedModel | None:
     """Return a moving average of all tensors of a network, including batch norm's running statistics.
@@ -131,10 +131,10 @@ def averaged(
                 average.copy_(live)
 
     model = AveragedModel(network, multi_avg_fn=mix, use_buffers=True)
-    taken_up(model, 0)
+    resume_average(model, 0)
     return model
 
 
-def taken_up(average: AveragedModel, steps: int) -> None:
+def resume_average(average: AveragedModel, steps: int) -> None:
     """Set the number of steps in the average; the next update is number `steps` + 1."""
     average.n_averaged.fill_(steps + 1)

@@ -1,20 +1,15 @@
-"""Implement `pam train`: make a recipe from settings, and start or resume a run."""
+"""Train networks from Python, and check the options of a run without loading PyTorch."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pamcli.data.open import parse_data
 from pamcli.settings.options import takes
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
-from pamcli.training.journal import NoObserver, Observer, RunFolder
+from pamcli.training.journal import Observer, RunFolder
 from pamcli.training.recipe import Recipe
-from pamcli.training.recipes import choose_recipe
-
-if TYPE_CHECKING:
-    from pamcli.training.loop import RunEnd, Stop
+from pamcli.training.recipes import make_recipe
 
 
 @takes(TrainDisparitySettings)
@@ -29,7 +24,7 @@ def train_disparity(settings: TrainDisparitySettings) -> Path:
     Raises:
         PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
-    return _trained(settings)
+    return _train(settings)
 
 
 @takes(TrainSuperresSettings)
@@ -44,18 +39,19 @@ def train_superres(settings: TrainSuperresSettings) -> Path:
     Raises:
         PamError: A UsageError, InputError, ModelError, DeviceError or OutputError.
     """
-    return _trained(settings)
+    return _train(settings)
 
 
-def _trained(settings: TrainSettings) -> Path:
+def _train(settings: TrainSettings) -> Path:
+    folder, recipe = plan_run(settings)
     from pamcli.training.loop import Stop
+    from pamcli.training.run import run
 
-    folder, recipe = planned(settings)
-    run(settings, folder, recipe, Stop(settings.max_minutes), NoObserver())
+    run(settings, folder, recipe, Stop(settings.max_minutes), Observer())
     return folder.weights
 
 
-def planned(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
+def plan_run(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
     """Return the folder of a run and its recipe (None to resume), without loading PyTorch.
 
     Raises UsageError, InputError, ModelError.
@@ -67,27 +63,3 @@ def planned(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
         return folder, None
     folder.require_new()
     return folder, make_recipe(settings)
-
-
-def make_recipe(settings: TrainSettings) -> Recipe:
-    """Return the requested recipe, changed by the given options; raise as `choose_recipe`."""
-    given = {each.name: getattr(settings, each.name, None) for each in fields(Recipe)}
-    values = {name: value for name, value in given.items() if value not in (None, [], (), "stored")}
-    if settings.crop is not None:
-        values["crop"] = settings.crop[::-1]  # recipes use (height, width)
-    if getattr(settings, "max_disparity", "stored") != "stored":
-        values["max_disparity"] = given["max_disparity"]
-    changes, unsupervised = dict(settings.settings or ()), getattr(settings, "unsupervised", False)
-    return choose_recipe(settings.task, settings.recipe, values, changes, unsupervised=unsupervised)
-
-
-def run(
-    settings: TrainSettings, folder: RunFolder, recipe: Recipe | None, stop: Stop, observer: Observer
-) -> RunEnd:
-    """Start a run, or resume it if `recipe` is None; raise as `run.start` and `run.resume`."""
-    from pamcli.training import run as runs
-
-    machine = runs.Machine(settings.device, settings.workers, getattr(settings, "compile", False))
-    if recipe is not None:
-        return runs.start(recipe, folder, machine, stop, observer)
-    return runs.resume(folder, machine, stop, observer, settings.steps, task=settings.task)

@@ -1,8 +1,8 @@
-"""Train on the user's own pairs without ground truth: pseudo-labels and held-out pairs.
+"""Provide pairs without ground truth for training (pseudo-labels) and validation (held-out pairs).
 
 `labels` computes the labels with the initial network. Weights are validated on held-out pairs against
-confident block matching. This is not ground truth: it errs too, and lacks textureless areas. It ranks clearly
-different weights as ground truth does; small differences are noise (`CLEARLY`).
+confident block matching. It errs too, and lacks textureless areas, but ranks clearly different weights as
+ground truth does; small differences are noise (`CLEARLY`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,14 +22,16 @@ from pamcli.imaging.resize import resize_nearest
 from pamcli.inference.match_size import matched_size, resized
 
 FEWEST = 5
-MOST_ASIDE, MOST_LEARNED = 16, 100
+"""Minimum number of pairs to hold some out."""
+
+MOST_HELD_OUT, MOST_LEARNED = 16, 100
 """Maximum numbers of held-out and of training pairs, which bound the time for labelling and validation."""
 
 SEARCHED = 0.25  # search range of block matching, as a fraction of the width
 BLOCK_PIXELS = 1_000_000
 """Maximum number of pixels for block matching alone, which then uses up to 2 GB of memory."""
 
-REMARK = " kept aside, against block matching"
+REMARK = " held out, against block matching"
 
 CLEARLY = 0.1
 """Minimum relative decrease of D1 on the held-out pairs for new weights to count as better.
@@ -51,7 +53,7 @@ class UnlabelledPairs(Source):
         """Return the file of a pair's disparity map."""
         return self.folder / f"{self.indices[index]:06d}.tif"
 
-    def unlabelled(self) -> int:
+    def count_unlabelled(self) -> int:
         """Return the number of pairs without a disparity map."""
         return sum(not self.label_of(index).exists() for index in range(len(self)))
 
@@ -65,56 +67,57 @@ class UnlabelledPairs(Source):
     def load(self, index: int) -> Sample:
         """Load a pair with its label; raise InputError, also if the label is missing or damaged."""
         left, right = self.views(index)
-        path = self.label_of(index)
+        path, hint = self.label_of(index), "start a new run, which computes new labels"
         try:
             disparity = read_disparity(path)
-            if disparity.shape != left.shape[:2]:
-                raise InputError(f"{quote(path)} has another size than the pair {quote(self.names[index])}")
         except InputError as error:
-            raise InputError(error.message, "begin a new run, whose labels are found anew") from error
+            raise InputError(error.message, hint) from error
+        if disparity.shape != left.shape[:2]:
+            raise InputError(f"{quote(path)} has another size than the pair {quote(self.names[index])}", hint)
         return Sample(self.names[index], left, right, disparity=disparity)
 
     def fingerprint(self) -> str:
         return self.source.fingerprint()
 
 
-def apart(source: Source, share: float, folder: Path) -> tuple[UnlabelledPairs, UnlabelledPairs | None]:
+def split_pairs(source: Source, share: float, folder: Path) -> tuple[UnlabelledPairs, UnlabelledPairs | None]:
     """Split the pairs into those for training and evenly spaced held-out ones, None if there are too few.
 
     If there are more pairs than needed, neighbours of held-out pairs are dropped first, because adjacent
     video frames are nearly equal. `folder`: the place for the labels of both.
     """
     count = len(source)
-    aside: list[int] = []
+    held_out: list[int] = []
     if share and count >= FEWEST:
-        most = min(MOST_ASIDE, max(1, round(share * count)))
-        aside = [int((place + 0.5) * count / most) for place in range(most)]
-    rest = [index for index in range(count) if index not in set(aside)]
-    if aside and len(rest) > MOST_LEARNED:
-        gap = (len(rest) - MOST_LEARNED) // (2 * len(aside))
-        near = {index + step for index in aside for step in range(-gap, gap + 1)}
+        most = min(MOST_HELD_OUT, max(1, round(share * count)))
+        held_out = [int((place + 0.5) * count / most) for place in range(most)]
+    rest = [index for index in range(count) if index not in set(held_out)]
+    if held_out and len(rest) > MOST_LEARNED:
+        gap = (len(rest) - MOST_LEARNED) // (2 * len(held_out))
+        near = {index + step for index in held_out for step in range(-gap, gap + 1)}
         rest = [index for index in rest if index not in near]
     if len(rest) > MOST_LEARNED:
         rest = [rest[int(place * len(rest) / MOST_LEARNED)] for place in range(MOST_LEARNED)]
-    kept = UnlabelledPairs(source, aside, folder / "aside") if aside else None
+    # Earlier versions call this folder "aside", too.
+    kept = UnlabelledPairs(source, held_out, folder / "aside") if held_out else None
     return UnlabelledPairs(source, rest, folder), kept
 
 
-def said_of(learned: UnlabelledPairs, aside: UnlabelledPairs | None) -> list[str]:
+def describe_split(learned: UnlabelledPairs, held_out: UnlabelledPairs | None) -> list[str]:
     """Return messages about the selection, one per line."""
     count = len(learned.source)
-    if aside is None:
+    if held_out is None:
         return [
-            f"none of {count} pairs is kept aside, so nothing tells whether the new weights are better; "
-            f"{FEWEST} would do"
+            f"{count} pairs are too few to hold some out (at least {FEWEST}), so the new weights cannot be "
+            "compared with the initial ones"
         ]
-    lines = [f"kept aside, to be measured on: {len(aside)} of {count} pairs ({join_names(aside.names)})"]
-    if len(learned) + len(aside) < count:
-        lines.append(f"learned from: {len(learned)} of the others, evenly spaced")
+    lines = [f"held out for validation: {len(held_out)} of {count} pairs ({join_names(held_out.names)})"]
+    if len(learned) + len(held_out) < count:
+        lines.append(f"training uses {len(learned)} of the others, evenly spaced")
     return lines
 
 
-def any_label(pairs: UnlabelledPairs) -> bool:
+def has_labels(pairs: UnlabelledPairs) -> bool:
     """Return whether any pixel has a positive label; raise InputError for a missing or damaged file."""
     truths = (pairs.load(index).disparity for index in range(len(pairs)))
     return any(truth is not None and bool((truth > 0).any()) for truth in truths)
@@ -125,22 +128,22 @@ Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
 
 
 def write_labels(
-    labelled: UnlabelledPairs, find: Find, indices: Iterable[int], go_on: Callable[[], bool]
+    pairs: UnlabelledPairs, find: Find, indices: Iterable[int], may_continue: Callable[[], bool]
 ) -> bool:
     """Compute the disparity maps of the pairs that have none yet.
 
-    `go_on`: called before every pair; if it returns False, stop and return False. Raises InputError,
+    `may_continue`: called before every pair; if it returns False, stop and return False. Raises InputError,
     OutputError, DeviceError.
     """
     for index in indices:
-        if not go_on():
+        if not may_continue():
             return False
-        if not (path := labelled.label_of(index)).exists():
-            write_atomically(path, encode_disparity(find(*labelled.views(index)), path.suffix).data)
+        if not (path := pairs.label_of(index)).exists():
+            write_atomically(path, encode_disparity(find(*pairs.views(index)), path.suffix).data)
     return True
 
 
-def sure_disparity(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
+def match_blocks(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return the disparity map (H, W) of a pair (H, W, 3) where block matching is confident, px; else NaN.
 
     Images are reduced to `BLOCK_PIXELS`, as block matching needs four bytes per pixel and disparity.

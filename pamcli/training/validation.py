@@ -34,7 +34,7 @@ CROP = (160, 240)  # height and width of saved super-resolution crops, at high r
 
 
 @dataclass(frozen=True)
-class Validated:
+class ValidationResult:
     """The accuracy of weights on the validation sets."""
 
     figure: float
@@ -42,7 +42,7 @@ class Validated:
     figures: dict[str, dict[str, float]]
     """Metrics by data set label: pooled D1 and end-point error; or, in dB for the left image, PSNR, that of
     bicubic, and the gain from the second image."""
-    pictures: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
+    images: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     """Images (H, W, 3) by name. Disparity: left image above the coloured disparity map. Super-resolution:
     crop of the left image, bicubic beside the network's."""
 
@@ -57,7 +57,7 @@ class Validated:
         ]
 
 
-def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def round_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copy the weights in half precision, as in weights files; tensors beyond its range stay float32."""
     return {key: halved(value).detach().clone() for key, value in state.items()}
 
@@ -97,12 +97,12 @@ class Validator:
                     Superres(scale).make_case(sample)
                 elif index == 0 and sample.disparity is None:
                     raise InputError(
-                        f"{text} has no true disparity", "validate on a set that comes with ground truth"
+                        f"{text} has no ground truth", "validate on a data set with ground truth"
                     )
             sets.append((spec, source))
         return cls(sets, scale)
 
-    def better(self, figure: float, before: Mapping[int, float]) -> bool:
+    def is_better(self, figure: float, before: Mapping[int, float]) -> bool:
         """Return whether a value beats those of earlier steps: low D1, or high PSNR."""
         if self.scale is not None:
             return all(figure > one for one in before.values())
@@ -110,8 +110,8 @@ class Validator:
 
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
-    ) -> Validated:
-        """Measure weights from `stored_weights`, in float32. `advance`: called after each pair.
+    ) -> ValidationResult:
+        """Measure weights from `round_weights`, in float32. `advance`: called after each pair.
 
         Raises DeviceError: a pair does not fit into memory; InputError as the data does.
         """
@@ -119,27 +119,23 @@ class Validator:
         exact = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
         network.load_state_dict(exact, assign=True)
         network.eval().requires_grad_(False)
-        exactly = Compute(compute.device, "fp32")
+        model = TorchModel(network, spec, Compute(compute.device, "fp32"))
         found: dict[str, dict[str, float]] = {}
-        pictures: dict[str, NDArray[np.uint8]] = {}
+        images: dict[str, NDArray[np.uint8]] = {}
         for data, source in self.sets:
             label = data.label + self.remark
             label = label if label not in found else data.text + self.remark
             if spec.row.task == "disparity":
                 # Held-out pairs are at matching resolution already.
                 size = 1.0 if isinstance(source, UnlabelledPairs) else spec.row.match_size
-                matcher = StereoMatcher(
-                    TorchModel(network, spec, exactly), spec.max_disparity, match_size=size
-                )
-                found[label], shown = _disparity(matcher, source, advance)
+                matcher = StereoMatcher(model, spec.max_disparity, match_size=size)
+                found[label], samples = _measure_disparity(matcher, source, advance)
             else:
-                found[label], shown = _superres(
-                    StereoUpscaler(TorchModel(network, spec, exactly)), source, advance
-                )
-            pictures |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(shown)}
+                found[label], samples = _measure_superres(StereoUpscaler(model), source, advance)
+            images |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(samples)}
         main = "D1" if self.scale is None else "PSNR"
         figure = sum(figures[main] for figures in found.values()) / len(found)
-        return Validated(figure, found, pictures)
+        return ValidationResult(figure, found, images)
 
 
 @dataclass(frozen=True)
@@ -154,84 +150,81 @@ class Gain:
     """Number of steps at that D1."""
     better: bool
 
-    def said(self, best: Path, last: Path) -> str:
+    def describe(self, best: Path, last: Path) -> str:
         """Return a message on the result and on the files of the best and last weights."""
         if self.better:
             return (
-                f"better: D1 {self.after:.2f} % after {self.step} steps, {self.before:.2f} % before; "
+                f"better: D1 is {self.after:.2f} % after {self.step} steps, and was {self.before:.2f} %; "
                 f"{quote(best)} has these weights"
             )
         return (
-            f"not clearly better: D1 {self.after:.2f} % at best, {self.before:.2f} % before; "
-            f"{quote(best)} has the weights that the run began with, {quote(last)} the new ones"
+            f"not clearly better: D1 is {self.after:.2f} % at best, and was {self.before:.2f} %; "
+            f"{quote(best)} has the initial weights, {quote(last)} the new ones"
         )
 
 
-def gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | None:
+def measure_gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | None:
     """Return the improvement shown by the log of a disparity run.
 
     Returns None without measurements both before and after the first step.
     """
-    figures = measured(entries)
+    figures = read_figures(entries)
     before = figures.pop(0, None)
     if before is None or not figures:
         return None
     step = min(figures, key=lambda one: figures[one])
-    return Gain(before, figures[step], step, validator.better(figures[step], {0: before}))
+    return Gain(before, figures[step], step, validator.is_better(figures[step], {0: before}))
 
 
-def measured(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
+def read_figures(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
     """Return the validation values in a log, by step."""
     return {entry["step"]: entry["figure"] for entry in entries if entry.get("figure") is not None}
 
 
-def save_pictures(folder: Path, validated: Validated) -> None:
+def save_images(folder: Path, result: ValidationResult) -> None:
     """Write PNG files; raise OutputError on failure."""
-    for name, pixels in validated.pictures.items():
+    for name, pixels in result.images.items():
         write_image(folder / f"{name}.png", pixels)
 
 
-def _disparity(
+def _measure_disparity(
     matcher: StereoMatcher, source: Source, advance: Callable[[], None]
 ) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
-    shown: list[NDArray[np.uint8]] = []
+    images: list[NDArray[np.uint8]] = []
 
     def estimate(sample: Sample) -> Estimate:
         found = NetworkMethod(matcher).match(sample.left, sample.right)
-        if len(shown) < SAMPLES:
-            shown.append(_disparity_picture(sample, found.disparity))
+        if len(images) < SAMPLES:
+            # Colours span the range of the ground truth, so that validations are comparable.
+            assert sample.disparity is not None
+            known = sample.disparity[np.isfinite(sample.disparity)]
+            high = float(np.percentile(known, 99)) if known.size else float(found.disparity.max())
+            coloured = colorize(found.disparity, 0.0, max(high, 1.0))
+            images.append(np.concatenate([to_uint8(sample.left), coloured]))
         return found
 
     pooled = measure(Disparity(), source, {"network": estimate}, advance=advance).last.pooled["all"]
-    return {"D1": pooled["d1"], "EPE": pooled["epe"]}, shown
+    return {"D1": pooled["d1"], "EPE": pooled["epe"]}, images
 
 
-def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Draw the left image above the disparity map, coloured by the ground-truth range for comparability."""
-    assert sample.disparity is not None
-    known = sample.disparity[np.isfinite(sample.disparity)]
-    high = float(np.percentile(known, 99)) if known.size else float(disparity.max())
-    return np.concatenate([to_uint8(sample.left), colorize(disparity, 0.0, max(high, 1.0))])
-
-
-def _superres(
+def _measure_superres(
     upscaler: StereoUpscaler, source: Source, advance: Callable[[], None]
 ) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
-    shown: list[NDArray[np.uint8]] = []
+    images: list[NDArray[np.uint8]] = []
 
-    def enlarge(pair: SuperresPair) -> Upscaled:
+    def upscale(pair: SuperresPair) -> Upscaled:
         found = NetworkMethod(upscaler, right_view="both").upscale(pair)
-        if len(shown) < SAMPLES:
+        if len(images) < SAMPLES:
             middle = tuple(
                 slice((side - min(side, most)) // 2, (side + min(side, most)) // 2)
                 for side, most in zip(found.left.shape, CROP, strict=False)
             )
-            shown.append(np.concatenate([pair.bicubic().left[middle], found.left[middle]], axis=1))
+            images.append(np.concatenate([pair.bicubic().left[middle], found.left[middle]], axis=1))
         return found
 
-    task, methods = Superres(int(upscaler.scale)), {BICUBIC: SuperresPair.bicubic, "network": enlarge}
+    task, methods = Superres(int(upscaler.scale)), {BICUBIC: SuperresPair.bicubic, "network": upscale}
     measured = measure(task, source, methods, advance=advance)
     psnr = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
     worth = measured.last.second_view
     assert worth is not None
-    return {"PSNR": psnr["network"], "bicubic": psnr[BICUBIC], "second view": worth}, shown
+    return {"PSNR": psnr["network"], "bicubic": psnr[BICUBIC], "second view": worth}, images

@@ -23,7 +23,7 @@ GAP = 4.0  # px by which a gap may be wider than the occlusion
 _STEP = 1.0  # maximum disparity step within a surface, px
 
 
-def redrawn(
+def synthesize_right_view(
     rng: Generator, left: Picture, right: Picture, disparity: Values
 ) -> tuple[Picture, Values, Values, NDArray[np.bool_]]:
     """Synthesize another right image, with a baseline changed by a factor up to `NEARER`.
@@ -33,15 +33,15 @@ def redrawn(
     gaps of the left disparity that are too wide, and right pixels that are occluded in the left image.
     """
     factor = float(math.exp(rng.uniform(-1, 1) * math.log(NEARER)))
-    disparity, learned = filled(disparity)
+    disparity, learned = fill_gaps(disparity)
     disparity *= np.float32(factor)
-    nearest = _seen_from_right(disparity)
+    nearest = _project_to_right(disparity)
     holes = np.isnan(nearest)
-    behind = np.fmin(_carried(nearest), _carried(nearest[:, ::-1])[:, ::-1])
+    behind = np.fmin(_carry_forward(nearest), _carry_forward(nearest[:, ::-1])[:, ::-1])
     width = left.shape[1]
     places = ((np.arange(_TO * width, dtype=np.float32) + 0.5) / _TO - 0.5)[None]
-    seen = _sampled(left, places + np.nan_to_num(nearest))
-    hidden = _sampled(right, places + np.nan_to_num(behind) * np.float32(1 - 1 / factor))
+    seen = _sample(left, places + np.nan_to_num(nearest))
+    hidden = _sample(right, places + np.nan_to_num(behind) * np.float32(1 - 1 / factor))
     fine = np.where(holes[..., None], hidden, seen)
     drawn = fine.reshape(len(left), width, _TO, 3).mean(2)
     of_right = np.fmax(nearest[:, ::_TO], nearest[:, 1::_TO])
@@ -53,7 +53,7 @@ def redrawn(
     return np.rint(drawn).clip(0, 255).astype(np.uint8), taught, of_right, visible
 
 
-def _sampled(view: Picture, columns: NDArray[np.floating]) -> Values:
+def _sample(view: Picture, columns: NDArray[np.floating]) -> Values:
     """Sample colours (H, N, 3) of an image (H, W, 3) at columns (H, N), by cubic interpolation."""
     height, width = view.shape[:2]
     x = torch.from_numpy(np.broadcast_to(columns, (height, columns.shape[1])).astype(np.float32))
@@ -64,35 +64,35 @@ def _sampled(view: Picture, columns: NDArray[np.floating]) -> Values:
     return np.asarray(found[0].permute(1, 2, 0).numpy())
 
 
-def filled(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
+def fill_gaps(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
     """Fill unknown disparities (NaN) with the farther one of their neighbours in the row.
 
     Also returns the pixels (bool) to learn from: known ones, and gaps in front of a nearer object, or at the
     left border, that are not wider than the occlusion.
     """
     unknown = np.isnan(disparity)
-    before, after = _carried(disparity), _carried(disparity[:, ::-1])[:, ::-1]
+    before, after = _carry_forward(disparity), _carry_forward(disparity[:, ::-1])[:, ::-1]
     found = np.fmin(before, after)
-    found = _carried(_carried(found.T)[:, ::-1])[:, ::-1].T  # rows without known pixels
+    found = _carry_forward(_carry_forward(found.T)[:, ::-1])[:, ::-1].T  # rows without known pixels
     # Rows are filled separately: smooth their steps by the median of five.
     rows = F.pad(torch.from_numpy(np.ascontiguousarray(found))[None], (0, 0, 2, 2), mode="replicate")[0]
     smooth = rows.unfold(0, 5, 1).median(-1).values.numpy()
     columns = np.broadcast_to(np.arange(disparity.shape[1], dtype=np.float32), disparity.shape)
     places = np.where(unknown, np.float32(np.nan), columns)
-    first, last = np.nan_to_num(_carried(places), nan=-1), _carried(places[:, ::-1])[:, ::-1]
+    first, last = np.nan_to_num(_carry_forward(places), nan=-1), _carry_forward(places[:, ::-1])[:, ::-1]
     hidden = after - np.nan_to_num(before)  # disparity is 0 at the left border
     explained = unknown & (last - first - 1 <= hidden + GAP)
     return np.where(unknown, smooth, disparity).astype(np.float32), ~unknown | explained
 
 
-def _carried(values: Values) -> Values:
+def _carry_forward(values: Values) -> Values:
     """Replace NaN in (H, W) by the last value before it in the row; NaN remains where there is none."""
     places = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
     np.maximum.accumulate(places, axis=1, out=places)
     return np.take_along_axis(values, places, 1)
 
 
-def _seen_from_right(disparity: Values) -> Values:
+def _project_to_right(disparity: Values) -> Values:
     """Return the disparity of each sample (H, 2 W) of the right image; NaN where occluded in the left one.
 
     The nearest of all surfaces that project to a sample is visible.

@@ -85,13 +85,13 @@ fi
 if [ "$task" = disparity ]; then
     start=pasmnet2
     # Without an end there are no phases: the shares of the middle of a run.
-    sizes='[{"crop": [192, 384], "shares": [0.3]}, {"crop": [256, 768], "shares": [0.25]}]'
+    sizes='[{"crop": "384x192", "shares": [0.3]}, {"crop": "768x256", "shares": [0.25]}]'
     given=(--network pasmnet2 --batch 32 --set phases=[] --set "sizes=$sizes" --data procedural:runs/textures)
     [ ! -d runs/labelled ] || given+=(--data 'pairs:runs/labelled?weight=0.28')
 else
     start=passrnet2-${what#superres-}
     given=(--recipe passrnet2-psnr --scale "${what#superres-x}" --batch 64 --set augmentation.smallest=0.5
-        --set 'scenes.sizes=[[256, 1152], [384, 768]]' --set scenes.uses=16 --set scenes.pool=64
+        --set 'scenes.sizes=["1152x256", "768x384"]' --set scenes.uses=16 --set scenes.pool=64
         --data 'procedural:runs/textures?weight=0.2')
     for data in real:0.1 labelled:0.45 moved:0.25; do
         [ ! -d "runs/sr/${data%:*}" ] || given+=(--data "pairs:runs/sr/${data%:*}?weight=${data#*:}")

@@ -24,12 +24,12 @@ from pamcli.data.open import open_data
 from pamcli.inference.device import choose_training_compute
 from pamcli.inference.memory import keep_freed_memory, without_denormals
 from pamcli.training.distributed import Processes, wrap
-from pamcli.training.examples import Examples, StepBatch, loader
+from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.loop import Trainer
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import named_recipe
-from pamcli.training.tasks import loss_function, training_mode
+from pamcli.training.tasks import loss_function, set_training_mode
 
 WARM_UP = 2  # steps before the clock runs
 KEPT = 4  # scenes that crops are taken of at a time
@@ -77,7 +77,7 @@ def main() -> None:
             recipe.seed,
             recipe.augmentation,
             scale=recipe.scale,
-            drawing=recipe.scenes,
+            scenes=recipe.scenes,
             folder=Path(folder),
         )
         measure(recipe, examples, given.steps, given.workers, given.device)
@@ -92,11 +92,11 @@ def measure(recipe: Recipe, examples: Examples, steps: int, workers: int, device
         f"{recipe.name}, batches of {recipe.batch} at {width}x{height}, {compute.device} in "
         f"{compute.precision}, {torch.get_num_threads()} threads, pairs a second (of the processor's):"
     )
-    alone = loader(examples, 0, steps + WARM_UP, recipe.batch, 0)
+    alone = load_batches(examples, 0, steps + WARM_UP, recipe.batch, 0)
     batch = next(alone)
     prepared = _speed(recipe, alone, None)
     taken = _speed(recipe, itertools.repeat(batch, steps), trainer)
-    together = loader(examples, 0, steps + WARM_UP, recipe.batch, workers)
+    together = load_batches(examples, 0, steps + WARM_UP, recipe.batch, workers)
     print(f"  examples alone, one process  {prepared}")
     print(f"  steps alone                  {taken}")
     loop = _speed(recipe, together, _trainer(recipe, device))
@@ -107,7 +107,7 @@ def measure(recipe: Recipe, examples: Examples, steps: int, workers: int, device
 def _trainer(recipe: Recipe, device: str) -> Trainer:
     compute = choose_training_compute(Processes.from_environment().device(device), recipe.precision)
     network = initial_network(recipe).to(compute.device)
-    training_mode(recipe, network)
+    set_training_mode(recipe, network)
     processes = Processes.from_environment()
     loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
     assert recipe.steps is not None

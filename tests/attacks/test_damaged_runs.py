@@ -112,7 +112,7 @@ def odd_tensors(state: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def test_checkpoints(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    path = save_checkpoint(tmp_path, trainer().state(), keep=1)
+    path = save_checkpoint(tmp_path, trainer().make_checkpoint(), keep=1)
     whole = torch.load(path, weights_only=True)
     noticed = 0
     for seed in range(2 * request.config.getoption("--seeds")):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.training.labels import CONTRADICTION, LARGEST, agreed, alike, find_labels
+from pamcli.training.labels import CONTRADICTION, LARGEST, combine_networks, combine_with_blocks, find_labels
 
 pytestmark = pytest.mark.usefixtures("networks")
 NAN = np.nan
@@ -32,13 +32,13 @@ def test_labels_are_what_both_found_without_contradiction() -> None:
     network = np.array([[5.0, 5.0, NAN, 5.0, NAN, 9.0]], np.float32)
     blocks = np.array([[5.5, NAN, 4.0, 5.0 + 1.1 * CONTRADICTION, NAN, 9.0]], np.float32)
     expected = np.array([[5.25, 5.0, NAN, NAN, NAN, 9.0]], np.float32)
-    np.testing.assert_array_equal(agreed(network, blocks), expected)
+    np.testing.assert_array_equal(combine_with_blocks(network, blocks), expected)
 
 
 def test_labels_of_two_networks_are_their_mean_where_they_agree() -> None:
     first = np.array([[5.0, 5.0, NAN, 5.0, NAN]], np.float32)
     second = np.array([[6.0, NAN, 4.0, 5.0 + 1.1 * CONTRADICTION, NAN]], np.float32)
-    np.testing.assert_array_equal(alike(first, second), [[5.5, NAN, NAN, NAN, NAN]])
+    np.testing.assert_array_equal(combine_networks(first, second), [[5.5, NAN, NAN, NAN, NAN]])
 
 
 def test_another_network_is_asked_instead_of_block_matching(mine: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_pair_that_is_named_like_a_mirrored_one_is_named(mine: Path) -> None:
         (mine / side / "b.png").rename(mine / side / "a-mirrored.png")
     run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--mirrored")
     assert run.code == 2
-    assert "a-mirrored is among the pairs already" in run.stderr
+    assert "already called a-mirrored" in run.stderr
     assert not Path("labelled").exists() or not any(Path("labelled").rglob("*.png"))
 
 
@@ -149,7 +149,7 @@ def test_a_second_call_goes_on_and_overwrites_only_when_asked(mine: Path) -> Non
     (mine.parent / "labelled/right/b.png").unlink()
     run = pam(*label)
     assert run.code == 0
-    assert "1 pair of 2 labelled there already" in run.stderr
+    assert "1 of 2 pairs have labels already" in run.stderr
     assert [line.partition(":")[0] for line in run.stdout.decode().splitlines()] == ["b"]
     assert Path("labelled/right/b.png").exists()
     np.save("labelled/disparity/a.npy", np.zeros((64, 96), np.float32))
@@ -160,10 +160,10 @@ def test_a_second_call_goes_on_and_overwrites_only_when_asked(mine: Path) -> Non
 
 
 def test_large_pictures_are_reduced(here: Path) -> None:
-    from pamcli.training.labels import _reduced
+    from pamcli.training.labels import _downscale
 
-    assert _reduced(np.zeros((1000, 2500, 3), np.uint8)).shape == (500, LARGEST[0], 3)
-    assert _reduced(np.zeros((90, 100, 3), np.uint8)).shape == (90, 100, 3)
+    assert _downscale(np.zeros((1000, 2500, 3), np.uint8)).shape == (500, LARGEST[0], 3)
+    assert _downscale(np.zeros((90, 100, 3), np.uint8)).shape == (90, 100, 3)
 
 
 def test_a_damaged_picture_is_one_line_and_the_others_are_labelled(mine: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_damaged_picture_is_one_line_and_the_others_are_labelled(mine: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["procedural", "-o", "labelled"], "has a truth at every pixel"),
+        (["procedural", "-o", "labelled"], "has ground truth at every pixel"),
         (["pairs:mine", "-o", "mine"], "which is read, lies where results would go"),
         (["pairs:mine", "-o", "mine/left/a.png"], "is a file"),
         (["pairs:nowhere", "-o", "labelled"], "does not exist"),
@@ -220,15 +220,15 @@ def test_a_changed_image_is_noticed_in_any_place(mine: Path, side: str) -> None:
     Image.fromarray(view).save(f"mine/{side}/b.png")
     run = pam(*LABEL)
     assert run.code == 2
-    assert "labelled has labels of other images by the names of these pairs: b" in run.stderr
+    assert "labelled has labels of other images with the names of these pairs: b" in run.stderr
     assert "--overwrite" in run.stderr
     assert np.array_equal(np.load("labelled/disparity/b.npy"), before, equal_nan=True)
     run = pam(*LABEL, "--overwrite")
     assert run.code == 0
-    assert "the images of b are others than were labelled: labelled anew" in run.stderr
+    assert "the images of b changed after labelling" in run.stderr
     assert np.array_equal(np.asarray(Image.open(f"labelled/{side}/b.png")), view)
     run = pam(*LABEL)
-    assert (run.code, "2 pairs of 2 labelled there already" in run.stderr) == (0, True)
+    assert (run.code, "2 of 2 pairs have labels already" in run.stderr) == (0, True)
 
 
 def test_labels_that_are_deleted_are_named(mine: Path) -> None:
@@ -237,7 +237,7 @@ def test_labels_that_are_deleted_are_named(mine: Path) -> None:
     Image.fromarray(255 - view[::-1]).save("mine/right/b.png")
     run = pam(*LABEL, "--overwrite")
     assert run.code == 0
-    assert "warning: b: its earlier labels are deleted, for too few pixels have one now" in run.stderr
+    assert "warning: b: deleted its earlier labels" in run.stderr
     assert [path.name for path in Path("labelled/right").iterdir()] == ["a.png"]
 
 
@@ -247,7 +247,7 @@ def test_labels_that_stay_are_named(mine: Path) -> None:
         (mine / side / "a.png").unlink()
     (mine / "left/b.png").write_bytes(b"no picture")
     run = pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu")
-    assert "labelled keeps the labels of 1 pair that are none of these: a" in run.stderr
-    assert "b: its labels stay, its images cannot be read: " in run.stderr
+    assert "labelled keeps the labels of 1 other pair: a" in run.stderr
+    assert "b: keeping its labels, but " in run.stderr
     Path("labelled/disparity/b.npy").unlink()
     assert pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu").code == 6

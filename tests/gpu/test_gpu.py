@@ -21,7 +21,7 @@ from pamcli.losses.total import matching_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.training.compiled import compile_blocks
+from pamcli.training.initialisation import compile_blocks
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA GPU"),

@@ -18,7 +18,7 @@ PAIRS = 5
 """Pairs of one of several processes: they need not go up in the parts, nor be as many."""
 
 
-def taken(accumulate: int) -> tuple[dict[str, float], list[Tensor]]:
+def take_step(accumulate: int) -> tuple[dict[str, float], list[Tensor]]:
     """The figures of a step, and the gradients."""
     torch.manual_seed(5)
     network = nn.Conv2d(3, 3, 1)
@@ -38,7 +38,7 @@ def taken(accumulate: int) -> tuple[dict[str, float], list[Tensor]]:
 
 @pytest.mark.parametrize("accumulate", [2, 3, PAIRS, 9])
 def test_parts_count_by_their_pairs(accumulate: int) -> None:
-    (figures, gradients), (whole, expected) = taken(accumulate), taken(1)
+    (figures, gradients), (whole, expected) = take_step(accumulate), take_step(1)
     assert figures == pytest.approx(whole, rel=1e-5)
     assert len(gradients) == 2
     for gradient, other in zip(gradients, expected, strict=True):

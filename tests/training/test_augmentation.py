@@ -15,12 +15,12 @@ from pamcli.training.augmentation import (
     Augmentation,
     Crop,
     choose_crop,
-    erased,
+    degrade_inputs,
+    erase_rectangle,
+    flip_example,
     flip_randomly,
-    flipped,
     jitter,
-    mirrored,
-    taken,
+    mirror_example,
 )
 
 
@@ -31,8 +31,8 @@ def rng(seed: int = 0) -> np.random.Generator:
 def test_by_default_nothing_is_changed() -> None:
     whole, nothing = example(pair()), Augmentation()
     assert flip_randomly(rng(), whole, nothing) is whole
-    assert erased(rng(), whole, nothing) is whole
-    assert taken(rng(), whole, nothing) is whole
+    assert erase_rectangle(rng(), whole, nothing) is whole
+    assert degrade_inputs(rng(), whole, nothing) is whole
     left, right = jitter(rng(), whole.left, whole.right, nothing)
     assert left is whole.left
     assert right is whole.right
@@ -59,7 +59,7 @@ def test_it_is_plain_numbers() -> None:
     ],
 )
 def test_numbers_out_of_their_range_are_refused(values: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(values))} is .*must be|augmentation: scales"):
+    with pytest.raises(UsageError, match=f"{next(iter(values))} is .*must be|augmentation: smallest"):
         Augmentation(**values)
 
 
@@ -71,19 +71,19 @@ def test_the_pair_that_the_tests_use_is_consistent() -> None:
 
 def test_a_mirrored_pair_is_a_pair() -> None:
     whole = example(pair())
-    turned = mirrored(whole)
+    turned = mirror_example(whole)
     assert warp_error(turned) == 0
     assert np.array_equal(turned.left, whole.right[:, ::-1])
     assert np.array_equal(turned.disparity, whole.right_disparity[:, ::-1])
     assert turned.visible.sum() == whole.right_visible.sum()
-    back = mirrored(turned)
+    back = mirror_example(turned)
     for field in dataclasses.fields(whole):
         assert np.array_equal(getattr(back, field.name), getattr(whole, field.name)), field.name
 
 
 def test_upside_down_pairs_stay_pairs() -> None:
     whole = example(pair())
-    turned = flipped(whole)
+    turned = flip_example(whole)
     assert warp_error(turned) == 0
     assert np.array_equal(turned.left, whole.left[::-1])
     assert np.array_equal(turned.disparity, whole.disparity[::-1])
@@ -93,19 +93,19 @@ def test_upside_down_pairs_stay_pairs() -> None:
 def test_high_resolution_pictures_turn_with_the_low_ones() -> None:
     high = example(pair(96, 192, seed=1))
     whole = dataclasses.replace(example(pair()), left_high=high.left, right_high=high.right)
-    left, right = mirrored(whole).left_high, mirrored(whole).right_high
+    left, right = mirror_example(whole).left_high, mirror_example(whole).right_high
     assert np.array_equal(left, high.right[:, ::-1])  # type: ignore[arg-type]
     assert np.array_equal(right, high.left[:, ::-1])  # type: ignore[arg-type]
-    assert np.array_equal(flipped(whole).left_high, high.left[::-1])  # type: ignore[arg-type]
+    assert np.array_equal(flip_example(whole).left_high, high.left[::-1])  # type: ignore[arg-type]
 
 
 def test_turns_come_as_often_as_is_asked() -> None:
     whole = example(pair())
     ways = {
         "not": whole.left,
-        "mirrored": mirrored(whole).left,
-        "upside down": flipped(whole).left,
-        "both": mirrored(flipped(whole)).left,
+        "mirrored": mirror_example(whole).left,
+        "upside down": flip_example(whole).left,
+        "both": mirror_example(flip_example(whole)).left,
     }
     counts = dict.fromkeys(ways, 0)
     for seed in range(400):
@@ -178,9 +178,9 @@ def test_every_other_row_of_a_truth_is_that_row() -> None:
 
 def test_a_wider_crop_stays_in_the_picture() -> None:
     crop = Crop(8, 4, 20, 40)
-    assert crop.widened(8, 50, 100, 4) == Crop(0, 0, 36, 52)
-    assert Crop(0, 0, 20, 40).widened(8, 31, 100, 4) == Crop(0, 0, 28, 48)
-    assert Crop(28, 60, 20, 40).widened(8, 50, 100, 4) == Crop(20, 52, 28, 48)
+    assert crop.widen(8, 50, 100, 4) == Crop(0, 0, 36, 52)
+    assert Crop(0, 0, 20, 40).widen(8, 31, 100, 4) == Crop(0, 0, 28, 48)
+    assert Crop(28, 60, 20, 40).widen(8, 50, 100, 4) == Crop(20, 52, 28, 48)
 
 
 def levels(picture: np.ndarray) -> np.ndarray:
@@ -256,7 +256,7 @@ def test_noise_and_blur_are_of_each_view() -> None:
 
 def test_a_rectangle_before_the_right_camera_hides_what_matched_there() -> None:
     whole = example(pair())
-    changed = erased(rng(4), whole, Augmentation(erase=1))
+    changed = erase_rectangle(rng(4), whole, Augmentation(erase=1))
     covered = np.isnan(changed.right_disparity)
     rows, columns = np.nonzero(covered)
     assert covered.sum() == (np.ptp(rows) + 1) * (np.ptp(columns) + 1) > 0
@@ -278,6 +278,6 @@ def test_erasing_comes_as_often_as_is_asked_and_unknown_truth_stays_unknown() ->
         disparity=np.full_like(whole.disparity, np.nan),
         visible=np.zeros_like(whole.visible),
     )
-    changed = [erased(rng(seed), unknown, Augmentation(erase=0.3)) for seed in range(100)]
+    changed = [erase_rectangle(rng(seed), unknown, Augmentation(erase=0.3)) for seed in range(100)]
     assert 15 < sum(each is not unknown for each in changed) < 45
     assert all(np.isnan(each.disparity).all() and not each.visible.any() for each in changed)

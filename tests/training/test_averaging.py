@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pamcli.training.tasks import averaged, taken_up
+from pamcli.training.tasks import make_average, resume_average
 
 
 def network() -> nn.Sequential:
@@ -23,7 +23,7 @@ def step(net: nn.Module) -> None:
 
 def test_the_average_is_the_recurrence_of_weights_and_running_statistics() -> None:
     net = network()
-    average = averaged(net, 0.9)
+    average = make_average(net, 0.9)
     assert average is not None
     expected = {key: value.clone() for key, value in net.state_dict().items()}
     for number in range(1, 121):
@@ -41,18 +41,18 @@ def test_the_average_is_the_recurrence_of_weights_and_running_statistics() -> No
 
 
 def test_without_a_decay_there_is_no_average() -> None:
-    assert averaged(network(), None) is None
+    assert make_average(network(), None) is None
 
 
 def test_an_average_that_is_taken_up_goes_on_bit_for_bit() -> None:
     net = network()
-    one, other = averaged(net, 0.99), averaged(network(), 0.99)
+    one, other = make_average(net, 0.99), make_average(network(), 0.99)
     assert one is not None
     assert other is not None
     step(net)
     one.update_parameters(net)
     other.module.load_state_dict(one.module.state_dict())
-    taken_up(other, 1)
+    resume_average(other, 1)
     step(net)
     for average in (one, other):
         average.update_parameters(net)
@@ -62,7 +62,7 @@ def test_an_average_that_is_taken_up_goes_on_bit_for_bit() -> None:
 
 def test_the_end_of_a_run_is_averaged_evenly_with_what_was_averaged_before() -> None:
     net = network()
-    average = averaged(net, 0.9, remembers_from=50)
+    average = make_average(net, 0.9, remembers_from=50)
     assert average is not None
     for _ in range(50):
         step(net)

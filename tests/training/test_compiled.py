@@ -10,8 +10,8 @@ import torch
 from pamcli.errors import DeviceError, UsageError
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.training import compiled
-from pamcli.training.compiled import compile_blocks
+from pamcli.training import initialisation
+from pamcli.training.initialisation import compile_blocks
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -42,12 +42,12 @@ def test_compiled_blocks_have_the_gradients_of_the_others() -> None:
 
 
 def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="passrnet2 alone"):
+    with pytest.raises(UsageError, match="only passrnet2"):
         compile_blocks(PASSRnet(4), GPU)
     network = PASSRnet2(2, blocks=4)
-    with pytest.raises(UsageError, match="gains nothing"):
+    with pytest.raises(UsageError, match="requires a CUDA GPU"):
         compile_blocks(network, CPU)
-    monkeypatch.setattr(compiled, "find_spec", lambda name: None)
+    monkeypatch.setattr(initialisation, "find_spec", lambda name: None)
     with pytest.raises(DeviceError, match="Triton"):
         compile_blocks(network, GPU)
     assert all(block._compiled_call_impl is None for block in network.blocks)

@@ -13,7 +13,7 @@ from test_loop import RECIPE, STEPS, Run, raises_at
 
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
 from pamcli.training.distributed import Processes
-from pamcli.training.loop import RunEnd, Stop, reason_of
+from pamcli.training.loop import RunEnd, Stop, agree_on_reason
 
 
 def test_the_statistics_of_batch_norm_stand_from_a_part_of_the_run_on_also_after_a_stop(
@@ -65,10 +65,10 @@ def test_the_kept_weights_are_the_mean_of_the_end_where_it_is_asked_for(tmp_path
 @pytest.mark.parametrize(("others", "said"), [(False, "time"), (True, "terminated")])
 def test_processes_whose_clocks_differ_by_a_moment_end_alike(others: bool, said: str) -> None:
     class Two(Processes):
-        def any_of(self, condition: bool) -> bool:
+        def any_true(self, condition: bool) -> bool:
             return condition or others
 
-    assert reason_of(Stop(), Two()) == said
+    assert agree_on_reason(Stop(), Two()) == said
     asked = Stop()
     asked.ask("interrupted")
-    assert reason_of(asked, Two()) == "interrupted"
+    assert agree_on_reason(asked, Two()) == "interrupted"

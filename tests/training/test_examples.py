@@ -28,7 +28,7 @@ from pamcli.data.sources.procedural import CHECK_SERIES
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.resize import imresize
 from pamcli.training.augmentation import Augmentation, Example
-from pamcli.training.examples import Examples, loader
+from pamcli.training.examples import Examples, load_batches
 
 PROCEDURAL = open_data("procedural")
 
@@ -81,7 +81,7 @@ def test_procedural_scenes_are_those_of_the_seed_and_of_no_check() -> None:
 def test_whether_a_scene_is_drawn_does_not_decide_which() -> None:
     """In a mix, the scenes that are drawn have no smaller ranges than others."""
     made = Examples([(PROCEDURAL, 1.0), (Stored(pair()), 3.0)], "disparity", CROP, 0, NOTHING)
-    taken = [p for p in range(400) if made._place(p) == 0]
+    taken = [p for p in range(400) if made._choose_source(p) == 0]
     first_draws = [np.random.default_rng((0, position)).random() for position in taken]
     assert 60 < len(taken) < 140
     assert 0.4 < np.mean(first_draws) < 0.6
@@ -207,7 +207,7 @@ def test_sixteen_bits_become_the_same_light() -> None:
     assert example.left.dtype == np.uint8
     assert (example.left == 200).all()
     assert (example.right == 200).all()
-    (batch,) = loader(examples(sixteen), 0, 1, 1, workers=0)
+    (batch,) = load_batches(examples(sixteen), 0, 1, 1, workers=0)
     assert batch.to("cpu").left.unique().tolist() == [pytest.approx(200 / 255)]
 
 

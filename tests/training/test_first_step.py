@@ -17,11 +17,11 @@ from pamcli.cli import app, train
 from pamcli.data.open import open_data
 from pamcli.losses.total import matching_terms, total_loss
 from pamcli.settings.training import TrainSettings
-from pamcli.training.examples import Examples, loader
+from pamcli.training.examples import Examples, load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
-from pamcli.training.tasks import normalised, training_mode, truth_of
-from pamcli.training.train import make_recipe
+from pamcli.training.recipes import make_recipe
+from pamcli.training.tasks import normalise, set_training_mode, truth_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "training"
 ARGUMENTS = {
@@ -67,10 +67,10 @@ def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     """
     recipe = replace(recipe, crop=SMALL, sizes=(), batch=1)
     network = initial_network(recipe)
-    training_mode(recipe, network)
+    set_training_mode(recipe, network)
     examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, seed, recipe.augmentation)
-    batch = next(loader(examples, 0, 1, 1, 0)).to("cpu")
-    left, right = normalised(batch.left), normalised(batch.right)
+    batch = next(load_batches(examples, 0, 1, 1, 0)).to("cpu")
+    left, right = normalise(batch.left), normalise(batch.right)
     matching = network(left, right, all_stages=True)
     terms = matching_terms(matching, left, right, recipe.losses, truth_of(batch))
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]

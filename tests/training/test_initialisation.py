@@ -20,15 +20,15 @@ from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.initialisation import (
     SMOOTHING,
-    check_start,
-    halved_scale,
+    check_weights,
+    halve_scale,
     initial_network,
-    start_as_upscaler,
-    start_with_xavier,
+    initialise_as_upscaler,
+    initialise_by_xavier,
 )
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import RECIPES
-from pamcli.training.tasks import training_mode
+from pamcli.training.tasks import set_training_mode
 
 SUPERRES = RECIPES["superres"]
 
@@ -55,7 +55,7 @@ def test_a_plain_upscaler_enlarges_bilinearly_away_from_the_border(scale: int) -
 
 def test_every_scale_has_its_smoothing() -> None:
     for scale in SMOOTHING:
-        start_as_upscaler(PASSRnet(scale))
+        initialise_as_upscaler(PASSRnet(scale))
     assert set(SMOOTHING) == {2, 3, 4, 8}
 
 
@@ -72,7 +72,7 @@ def test_every_weight_of_a_plain_upscaler_learns_within_two_steps() -> None:
 
 def test_xavier_has_the_variance_of_the_paper_s_initialisation() -> None:
     network = PASSRnet(2)
-    start_with_xavier(network)
+    initialise_by_xavier(network)
     layer = network.init_feature[4].body[0]  # 64 to 64 channels, 3 x 3
     assert layer.weight.std().item() == pytest.approx((2 / (2 * 64 * 9)) ** 0.5, rel=0.02)
     assert not network.pam.b1.bias.any()
@@ -97,7 +97,7 @@ def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
             assert torch.equal(parameter, before[name])
     name = "refine.E0.body.0.0.weight"
     assert not torch.equal(network.get_parameter(name), before[name])
-    training_mode(replace(RECIPES["scenes"], only="refine"), network)
+    set_training_mode(replace(RECIPES["scenes"], only="refine"), network)
     modes = {
         n.split(".")[0]: m.training for n, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)
     }
@@ -108,7 +108,7 @@ def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path:
     path = str(weights(tmp_path / "w.safetensors", PASMnet()))
     recipe = replace(RECIPES["scenes"], start=path, reinitialise="refine", freeze_batch_norm=True)
     network = initial_network(recipe)
-    training_mode(recipe, network)
+    set_training_mode(recipe, network)
     initial = 30 * torch.rand(1, 1, 8, 16, generator=torch.Generator().manual_seed(2))
     refined, estimate = network.refine(initial, torch.randn(1, 64, 8, 16))
     expected = upsample(upsample(4 * initial))
@@ -158,13 +158,13 @@ def test_x4_weights_start_x2_where_every_place_is_the_mean_of_four(tmp_path: Pat
 
 def test_halving_changes_nothing_but_the_layer_before_the_shuffle() -> None:
     state = PASSRnet(4).state_dict()
-    halved = halved_scale(state)
+    halved = halve_scale(state)
     assert [key for key in state if halved[key] is not state[key]] == ["upscale.4.weight"]
     torch.manual_seed(0)
     larger, smaller = PASSRnet2(4), PASSRnet2(2)
     torch.nn.init.normal_(larger.last.weight)
     torch.nn.init.normal_(larger.last.bias)
-    smaller.load_state_dict(halved_scale(larger.state_dict()))
+    smaller.load_state_dict(halve_scale(larger.state_dict()))
     features = torch.rand(1, 64, 5, 7)
     shuffled = (F.pixel_shuffle(network.last(features), network.scale) for network in (larger, smaller))
     torch.testing.assert_close(F.avg_pool2d(next(shuffled), 2), next(shuffled))
@@ -173,8 +173,8 @@ def test_halving_changes_nothing_but_the_layer_before_the_shuffle() -> None:
 @pytest.mark.parametrize(("stored", "wanted"), [(2, 4), (4, 3), (2, 3)])
 def test_other_scales_are_refused(stored: int, wanted: int) -> None:
     recipe = replace(SUPERRES, scale=wanted)
-    with pytest.raises(UsageError, match=f"enlarges {stored} times"):
-        check_start("w", ModelSpec("passrnet", scale=stored), recipe)
+    with pytest.raises(UsageError, match=f"upscales by {stored}"):
+        check_weights("w", ModelSpec("passrnet", scale=stored), recipe)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_other_scales_are_refused(stored: int, wanted: int) -> None:
     [(SUPERRES, ModelSpec("pasmnet")), (RECIPES["scenes"], ModelSpec("passrnet", scale=4))],
 )
 def test_another_network_s_weights_are_refused(recipe: Recipe, spec: ModelSpec) -> None:
-    with pytest.raises(ModelError, match="is trained"):
-        check_start("w", spec, recipe)
+    with pytest.raises(ModelError, match="the run trains"):
+        check_weights("w", spec, recipe)
 
 
 def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path)
             assert torch.equal(one, kept[key])
     assert learning == {"s1", "s2", "s3", "x2", "mask", "error_scale"}
     assert not torch.equal(network.s1.ctx[0].weight, trained.s1.ctx[0].weight)
-    with pytest.raises(ModelError, match="pasmnet2 is trained"):
+    with pytest.raises(ModelError, match="trains pasmnet2"):
         initial_network(replace(recipe, start=str(weights(tmp_path / "p.safetensors", PASMnet()))))
 
 
@@ -228,5 +228,5 @@ def test_a_deeper_network_begins_as_the_one_it_comes_from(tmp_path: Path) -> Non
 
 def test_no_other_variant_begins_with_weights_of_another_one() -> None:
     recipe = replace(RECIPES["passrnet2"], scale=4)
-    with pytest.raises(UsageError, match=r"in the variant blocks=32, not paper"):
-        check_start("w", ModelSpec("passrnet2", scale=4, variant="blocks=32"), recipe)
+    with pytest.raises(UsageError, match=r"variant blocks=32, .*trains paper"):
+        check_weights("w", ModelSpec("passrnet2", scale=4, variant="blocks=32"), recipe)

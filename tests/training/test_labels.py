@@ -58,7 +58,7 @@ class Named(Source):
 
 @pytest.mark.parametrize("names", [("a/b", "a_b"), ("a/b_c", "d", "a_b/c")])
 def test_pairs_whose_labels_would_be_one_file_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match=f"{names[0]} and {names[-1]} would have their labels in one file"):
+    with pytest.raises(UsageError, match=f"{names[0]} and {names[-1]} share a label file"):
         select_pairs_to_label(Named(*names), tmp_path, mirrored=False, overwrite=False)
     assert [*select_pairs_to_label(Named("a/b", "a/c"), tmp_path, mirrored=True, overwrite=True)] == [
         "a/b",
@@ -91,7 +91,7 @@ def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_pat
     assert [*select_pairs_to_label(first, tmp_path, mirrored=False, overwrite=False)] == ["001"]
     assert [*select_pairs_to_label(first, tmp_path, mirrored=False, overwrite=True)] == ["000", "001"]
     for overwrite in (False, True):
-        with pytest.raises(UsageError, match="has labels of other images by the names of these pairs: 000"):
+        with pytest.raises(UsageError, match=r"has labels of other images .* 000"):
             select_pairs_to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)
 
 
@@ -99,7 +99,7 @@ def test_disparities_of_somebody_else_are_not_taken_for_half_a_label(tmp_path: P
     (tmp_path / "disparity").mkdir()
     for name in ("000", "001"):
         (tmp_path / f"disparity/{name}.npy").write_bytes(b"mine")
-    with pytest.raises(UsageError, match=r"000\.npy and others are there, and no labels"):
+    with pytest.raises(UsageError, match=r"not labels, such as .*000\.npy"):
         select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)
     (tmp_path / "disparity/001.npy").unlink()  # what a run that was killed leaves
     assert len(select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)) == 2

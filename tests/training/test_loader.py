@@ -26,7 +26,7 @@ from example_pairs import (
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
 from pamcli.errors import DeviceError, InputError
-from pamcli.training.examples import Examples, StepBatch, loader
+from pamcli.training.examples import Examples, StepBatch, load_batches
 
 
 def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> None:
@@ -34,7 +34,7 @@ def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> 
     assert sample.disparity is not None
     sample.disparity[:4] = np.nan
     made = examples(sample, unlabelled(pair(*CROP, seed=1)))
-    (raw,) = loader(made, 0, 1, 2, workers=0)
+    (raw,) = load_batches(made, 0, 1, 2, workers=0)
     assert raw.left.dtype == torch.uint8
     batch = raw.to("cpu")
     assert batch.left.shape == batch.right.shape == (2, 3, *CROP)
@@ -58,14 +58,14 @@ def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> 
 
 
 def test_a_batch_without_any_label_has_no_truth_and_one_of_numbers_stays_as_it_is() -> None:
-    (batch,) = loader(examples(unlabelled(pair())), 0, 1, 2, workers=0)
+    (batch,) = load_batches(examples(unlabelled(pair())), 0, 1, 2, workers=0)
     assert batch.truth is None
     made = StepBatch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
     assert torch.equal(made.to("cpu").left, made.left)
 
 
 def test_batches_of_super_resolution_hold_both_sizes() -> None:
-    (batch,) = loader(superres(pair()), 0, 1, 3, workers=0)
+    (batch,) = load_batches(superres(pair()), 0, 1, 3, workers=0)
     batch = batch.to("cpu")
     assert batch.left.shape == (3, 3, 6, 10)
     assert batch.left_high is not None
@@ -82,19 +82,19 @@ def colours(batches: Iterator[StepBatch]) -> list[list[int]]:
 
 def test_processes_share_the_positions_of_a_step_and_a_later_start_goes_on() -> None:
     made = examples(*numbered(100))
-    alone = colours(loader(made, 0, 5, 4, workers=0))
+    alone = colours(load_batches(made, 0, 5, 4, workers=0))
     assert [number for step in alone for number in step] == numbers(made, range(20))
-    shares = [colours(loader(made, 0, 5, 2, workers=0, rank=rank, world=2)) for rank in range(2)]
+    shares = [colours(load_batches(made, 0, 5, 2, workers=0, rank=rank, world=2)) for rank in range(2)]
     assert [first + second for first, second in zip(*shares, strict=True)] == alone
-    assert colours(loader(made, 3, 5, 4, workers=0)) == alone[3:]
-    assert colours(loader(made, 5, 5, 4, workers=0)) == []
+    assert colours(load_batches(made, 3, 5, 4, workers=0)) == alone[3:]
+    assert colours(load_batches(made, 5, 5, 4, workers=0)) == []
 
 
 def test_worker_processes_make_the_same_bytes() -> None:
     sources = [(Stored(pair(), pair(seed=1)), 1.0), (open_data("procedural"), 1.0)]
     made = Examples(sources, "disparity", CROP, 3, EVERYTHING)
     state = torch.get_rng_state()
-    runs = [list(loader(made, 1, 5, 2, workers=workers)) for workers in (0, 2)]
+    runs = [list(load_batches(made, 1, 5, 2, workers=workers)) for workers in (0, 2)]
     assert torch.equal(torch.get_rng_state(), state), "the random state of the run is its own"
     assert len(runs[0]) == len(runs[1]) == 4
     for here, there in zip(*runs, strict=True):
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_one_error_in_its_turn(workers: int) -> None:
     samples: list[Sample | None] = list(numbered(12))
     order = numbers(examples(*numbered(12)), range(12))
     samples[order[7]] = None
-    made = loader(examples(*samples), 0, 6, 2, workers)
+    made = load_batches(examples(*samples), 0, 6, 2, workers)
     found = [next(made) for _ in range(3)]
     assert colours(iter(found)) == [order[:2], order[2:4], order[4:6]]
     with pytest.raises(InputError) as caught:
@@ -134,18 +134,18 @@ class Deadly(Stored):
 def test_more_workers_than_processors_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     made = examples(*numbered(2))
-    assert colours(loader(made, 0, 2, 2, workers=2)) == colours(loader(made, 0, 2, 2, workers=0))
+    assert colours(load_batches(made, 0, 2, 2, workers=2)) == colours(load_batches(made, 0, 2, 2, workers=0))
 
 
 def test_a_killed_worker_raises_nowhere_but_where_a_batch_is_wanted() -> None:
     before = signal.getsignal(signal.SIGCHLD)
-    made = loader(examples(*numbered(2)), 0, 2, 1, workers=1)
+    made = load_batches(examples(*numbered(2)), 0, 2, 1, workers=1)
     next(made)
     assert signal.getsignal(signal.SIGCHLD) == before
 
 
 def test_an_error_leaves_no_worker_behind() -> None:
-    made = loader(examples(None), 0, 6, 1, workers=2)
+    made = load_batches(examples(None), 0, 6, 1, workers=2)
     with pytest.raises(InputError) as caught:
         next(made)
     assert caught.value.__traceback__ is not None, "which holds what the loader used"
@@ -164,7 +164,7 @@ class Lacking(Stored):
 def test_an_error_that_nobody_expects_is_the_same_one_outside_of_a_worker() -> None:
     made = Examples([(Lacking(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
     with pytest.raises(ModuleNotFoundError) as caught:
-        next(loader(made, 0, 2, 1, workers=1))
+        next(load_batches(made, 0, 2, 1, workers=1))
     assert caught.value.name == "elsewhere"
     assert "in load" in caught.value.__notes__[0], "where it came from"
     for worker in multiprocessing.active_children():
@@ -175,7 +175,7 @@ def test_an_error_that_nobody_expects_is_the_same_one_outside_of_a_worker() -> N
 def test_a_killed_worker_is_one_line() -> None:
     made = Examples([(Deadly(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
     with pytest.raises(DeviceError, match="was killed") as caught:
-        next(loader(made, 0, 2, 1, workers=1))
+        next(load_batches(made, 0, 2, 1, workers=1))
     assert "`workers`" in str(caught.value)
 
 
@@ -191,4 +191,4 @@ class Interrupted(Stored):
 
 def test_workers_leave_the_end_to_the_main_process() -> None:
     made = Examples([(Interrupted(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
-    assert len(list(loader(made, 0, 2, 1, workers=1))) == 2
+    assert len(list(load_batches(made, 0, 2, 1, workers=1))) == 2

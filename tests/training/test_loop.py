@@ -19,11 +19,11 @@ from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
-from pamcli.training.journal import Journal, NoObserver, RunFolder
+from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.loop import RunEnd, Stop, Trainer
 from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.recipes import RECIPES
-from pamcli.training.validation import Validated, Validator
+from pamcli.training.validation import ValidationResult, Validator
 
 STEPS = 8
 RECIPE = replace(RECIPES["scenes"], steps=STEPS, batch=2, log_every=2, checkpoint_every=3, ema=0.9)
@@ -79,7 +79,7 @@ class Run:
 
         with Journal(self.folder, trainer.step) as journal, deterministic_algorithms(torch.device("cpu")):
             return trainer.run(
-                batches(), self.folder, journal, validator, stop or Stop(), observer or NoObserver()
+                batches(), self.folder, journal, validator, stop or Stop(), observer or Observer()
             )
 
     @property
@@ -237,8 +237,8 @@ def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     trainer = run.trainer()
 
-    class Poisoning(NoObserver):
-        def stepped(self, step: int) -> None:
+    class Poisoning(Observer):
+        def on_step(self, step: int) -> None:
             if step == 3:
                 trainer.network.load_state_dict(
                     {
@@ -320,14 +320,14 @@ class Measured(Validator):
         self.stop, self.asks_at = stop, asks_at
         self.step = 0
 
-    def measure(self, weights: Any, spec: Any, compute: Any, advance: Callable[[], None]) -> Validated:
+    def measure(self, weights: Any, spec: Any, compute: Any, advance: Callable[[], None]) -> ValidationResult:
         self.step = min(step for step in self.figures if step not in self.measured)
         if self.stop is not None and self.step == self.asks_at:
             self.stop.ask("terminated")
         advance()
         self.measured.append(self.step)
         figure = self.figures[self.step]
-        return Validated(figure, {"kitti2015/training": {"D1": figure, "EPE": 1.0}})
+        return ValidationResult(figure, {"kitti2015/training": {"D1": figure, "EPE": 1.0}})
 
 
 VALIDATING = replace(RECIPE, validation=("kitti2015:somewhere",), validate_every=2)
@@ -337,8 +337,8 @@ def test_the_best_weights_are_those_of_the_lowest_d1(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", VALIDATING)
     best: list[bytes] = []
 
-    class Watching(NoObserver):
-        def validated(self, step: int, validated: Validated, best_yet: bool) -> None:
+    class Watching(Observer):
+        def on_validation(self, step: int, validated: ValidationResult, best_yet: bool) -> None:
             best.append(run.folder.best.read_bytes())
 
     run.go(validator=Measured({2: 30.0, 4: 20.0, 6: 25.0, 8: 22.0}), observer=Watching())

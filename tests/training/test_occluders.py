@@ -15,7 +15,7 @@ from pamcli.scenes import occluders as textures
 from pamcli.training import occluders
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import Examples
-from pamcli.training.occluders import Thing, inserted
+from pamcli.training.occluders import Occluder, insert_occluders
 
 INSERT = Augmentation(occluders=1)
 
@@ -42,7 +42,7 @@ def even(grey: int = 100, disparity: float = 3, width: int = 128, *, both: bool 
 def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, down: float) -> None:
     waves = 0.5 + 0.4 * torch.sin(torch.arange(160) / 12)
     texture = torch.cat((waves.expand(3, 60, 160), torch.ones(1, 60, 160)))
-    thing = Thing(texture, 100.25, 8, 30.3, across, down)
+    thing = Occluder(texture, 100.25, 8, 30.3, across, down)
     (left, _, disparity), (right, _, of_right) = (
         thing.seen(48, 256, from_right=which) for which in (False, True)
     )
@@ -60,8 +60,8 @@ def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, d
 
 def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_not_visible() -> None:
     texture = torch.cat((torch.zeros(3, 40, 24), torch.ones(1, 40, 24)))  # 12 x 20 px, black
-    thing = Thing(texture, 59.5, 9.5, 9, 0, 0)
-    changed, behind = occluders._with(even(), thing.views(48, 128), even().disparity)
+    thing = Occluder(texture, 59.5, 9.5, 9, 0, 0)
+    changed, behind = occluders._insert(even(), thing.views(48, 128), even().disparity)
     own = np.zeros((48, 128), np.bool_)
     own[10:30, 60:72] = True
     assert (changed.left[own] == 0).all()
@@ -79,8 +79,8 @@ def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_
 
 
 def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
-    thing = Thing(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
-    changed, _ = occluders._with(even(both=True), thing.views(48, 128), even().disparity)
+    thing = Occluder(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
+    changed, _ = occluders._insert(even(both=True), thing.views(48, 128), even().disparity)
     there = changed.right_disparity == 9
     assert there.sum() == 20 * 12
     assert there[10:30, 51:63].all()
@@ -89,7 +89,7 @@ def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
 
 
 def test_things_stand_in_front_of_all_that_they_cover() -> None:
-    found = [inserted(rng(seed), even(disparity=20)) for seed in range(60)]
+    found = [insert_occluders(rng(seed), even(disparity=20)) for seed in range(60)]
     nearest = [float(np.nanmin(one.disparity)) for one in found]
     assert min(nearest) == 20
     grown = [bool((one.disparity > 20.5).any()) for one in found]
@@ -102,11 +102,13 @@ def test_a_thing_that_would_stand_behind_what_it_covers_in_either_view_is_refuse
     board = wall.copy()
     board[:, 40:60] = 30  # at 10 to 29 of the right view
     there = {
-        left: occluders._in_front(Thing(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board)
+        left: occluders._is_in_front(
+            Occluder(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board
+        )
         for left in (20, 45, 90)
     }
     assert there == {20: False, 45: False, 90: True}
-    assert occluders._in_front(Thing(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
+    assert occluders._is_in_front(Occluder(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
 
 
 def test_every_thing_can_be_put_before_a_pair() -> None:

@@ -12,8 +12,14 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.training.recipe import Recipe, Schedule, Size, learning_rate
-from pamcli.training.recipes import RECIPES, changed, default_recipe, named_recipe, read_recipe, recipe_json
+from pamcli.training.recipe import CropShare, Recipe, Schedule, learning_rate
+from pamcli.training.recipes import (
+    RECIPES,
+    change_recipe,
+    named_recipe,
+    read_recipe,
+    recipe_json,
+)
 
 SCENES = RECIPES["scenes"]
 
@@ -58,27 +64,17 @@ def test_passrnet2_ends_with_what_psnr_measures() -> None:
     recipe, before = RECIPES["passrnet2-psnr"], RECIPES["passrnet2"]
     assert (recipe.after, recipe.network, recipe.losses.charbonnier) == ("passrnet2", "passrnet2", 0)
     assert recipe.losses.psnr > 0
-    assert recipe.learns_without_truth
+    assert recipe.has_unsupervised_terms
     assert recipe.optimizer == "muon"
     assert replace(recipe, losses=before.losses, learning_rate=before.learning_rate) == replace(
         before, name=recipe.name, after=recipe.after, schedule=recipe.schedule, optimizer=recipe.optimizer
     )
 
 
-def test_what_is_the_default_follows_from_the_task() -> None:
-    assert default_recipe("disparity", unsupervised=False, start=False) == "scratch"
-    assert default_recipe("disparity", unsupervised=False, start=True) == "scenes"
-    assert default_recipe("disparity", unsupervised=False, start=True, network="pasmnet2") == "pasmnet2"
-    assert default_recipe("disparity", unsupervised=True, start=False) == "unsupervised"
-    assert default_recipe("disparity", unsupervised=True, start=True) == "adapt"
-    assert default_recipe("superres", unsupervised=False, start=True) == "superres"
-    assert default_recipe("superres", unsupervised=False, start=False, network="passrnet2") == "passrnet2"
-
-
 @pytest.mark.parametrize("name", ["unsupervised", "paper-kitti"])
 def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
     assert not RECIPES[name].losses.need_truth
-    assert RECIPES[name].learns_without_truth
+    assert RECIPES[name].has_unsupervised_terms
 
 
 def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
@@ -90,19 +86,13 @@ def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
         assert replace(recipe, network=network).losses.need_truth  # or its terms would have been refused
 
 
-def test_runs_without_an_average_that_named_its_end_go_on(tmp_path: Path) -> None:
-    values = json.loads(recipe_json(RECIPES["pasmnet2"])) | {"ema": None, "average_from": 0.9}
-    (tmp_path / "recipe.json").write_text(json.dumps(values))
-    assert read_recipe(tmp_path / "recipe.json").average_from is None
-
-
 def test_a_mean_of_the_end_is_of_the_moving_average() -> None:
     with pytest.raises(UsageError, match="average_from"):
         replace(RECIPES["pasmnet2"], ema=None)
 
 
 def test_labels_of_one_s_own_are_disparities() -> None:
-    with pytest.raises(UsageError, match="super-resolution"):
+    with pytest.raises(UsageError, match="pseudo_labels"):
         replace(RECIPES["superres"], pseudo_labels=True)
 
 
@@ -114,7 +104,7 @@ def test_views_that_are_compared_are_lit_alike() -> None:
 
 def test_scenes_learn_from_the_truth_alone() -> None:
     assert SCENES.losses.supervised
-    assert not SCENES.learns_without_truth
+    assert not SCENES.has_unsupervised_terms
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -129,7 +119,7 @@ def test_json_and_back_changes_nothing(tmp_path: Path, name: str) -> None:
 def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(
-        '{"name": "mine", "task": "disparity", "batch": 2, "crop": [64, 128], "steps": 5, '
+        '{"name": "mine", "task": "disparity", "batch": 2, "crop": "128x64", "steps": 5, '
         '"learning_rate": 1, "losses": {"refined": 1}, "schedule": {"kind": "cosine"}}'
     )
     expected = Recipe(
@@ -152,7 +142,6 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
         ({"batch": "4"}, "batch is '4'"),
         ({"batch": True}, "batch is True"),
         ({"batch": 4.0}, "batch is 4.0"),
-        ({"crop": [256]}, "crop"),
         ({"crop": 256}, "crop"),
         ({"losses": {"photo": 1}}, "photometric"),
         ({"schedule": {"kind": "linear"}}, "linear"),
@@ -166,7 +155,7 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
 )
 def test_a_wrong_value_in_a_file_is_one_line(tmp_path: Path, change: dict[str, object], said: str) -> None:
     file = tmp_path / "recipe.json"
-    file.write_text(json.dumps(asdict(SCENES) | change))
+    file.write_text(json.dumps(json.loads(recipe_json(SCENES)) | change))
     with pytest.raises(InputError) as raised:
         read_recipe(file)
     line = str(raised.value)
@@ -250,22 +239,22 @@ def test_a_weight_that_would_teach_the_opposite_or_nothing_is_refused(wrong: dic
 
 
 def test_a_recipe_of_the_other_task_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"is one of pam train superres.*scenes"):
+    with pytest.raises(UsageError, match=r"pam train superres.*scenes"):
         named_recipe("paper-superres", "disparity")
-    with pytest.raises(UsageError, match=r"is none.*paper-superres"):
+    with pytest.raises(UsageError, match=r"paper.*paper-superres"):
         named_recipe("paper", "superres")
 
 
 def test_epochs_are_whole_passes_over_the_data() -> None:
     recipe = replace(SCENES, steps=None, epochs=3.0, batch=4)
-    assert recipe.steps_of(36) == 27
-    assert recipe.steps_of(37) == 28
-    assert recipe.steps_of(1) == 1
-    assert SCENES.steps_of(36) == SCENES.steps
-    with pytest.raises(UsageError, match="never end"):
-        recipe.steps_of(None)
+    assert recipe.count_steps(36) == 27
+    assert recipe.count_steps(37) == 28
+    assert recipe.count_steps(1) == 1
+    assert SCENES.count_steps(36) == SCENES.steps
+    with pytest.raises(UsageError, match="endless"):
+        recipe.count_steps(None)
     with pytest.raises(UsageError, match="at most 1,000,000,000"):
-        replace(recipe, epochs=1e9).steps_of(36)
+        replace(recipe, epochs=1e9).count_steps(36)
 
 
 @pytest.mark.parametrize(
@@ -279,13 +268,13 @@ def test_epochs_are_whole_passes_over_the_data() -> None:
         ("losses.pam_over_columns", "false", False),
         ("schedule.kind", "cosine", "cosine"),
         ("rates.cas_pam.stage3", "0.5", 0.5),
-        ("sizes", '[{"crop": [64, 128], "shares": [0.5]}]', (Size((64, 128), (0.5,)),)),
+        ("sizes", '[{"crop": "128x64", "shares": [0.5]}]', (CropShare((64, 128), (0.5,)),)),
         ("scenes.uses", "3", 3),
         ("scenes.hard.walls", "0.5", 0.5),
     ],
 )
 def test_a_key_takes_the_value_of_a_text(key: str, text: str, expected: object) -> None:
-    found: Any = changed(replace(SCENES, losses=replace(SCENES.losses, pam=1)), {key: text})
+    found: Any = change_recipe(replace(SCENES, losses=replace(SCENES.losses, pam=1)), {key: text})
     for name in ("rates", "cas_pam.stage3") if key.startswith("rates") else key.split("."):
         found = found[name] if isinstance(found, dict) else getattr(found, name)
     assert found == expected
@@ -307,16 +296,51 @@ def test_a_key_takes_the_value_of_a_text(key: str, text: str, expected: object) 
 )
 def test_a_key_that_does_not_exist_or_a_value_that_is_none_is_refused(key: str, text: str) -> None:
     with pytest.raises(UsageError, match=key.rpartition(".")[2]) as raised:
-        changed(SCENES, {key: text})
+        change_recipe(SCENES, {key: text})
     assert "\n" not in str(raised.value)
 
 
-def test_a_run_recorded_before_there_were_shares_of_occluded_pixels_can_be_read(tmp_path: Path) -> None:
-    values = asdict(SCENES)
-    del values["losses"]["occluded"], values["losses"]["updates"], values["network"], values["rates"]
-    values["losses"]["refine_occluded"] = True
+def test_the_recipe_of_an_earlier_run_is_converted(tmp_path: Path) -> None:
+    values = json.loads(recipe_json(RECIPES["pasmnet2"], {"pam": "0.2"}))
+    values["own_labels"], values["augmentation"]["insert"] = values.pop("pseudo_labels"), 0.25
+    del values["augmentation"]["occluders"]
+    values["crop"] = [256, 512]
+    values["sizes"] = [{"crop": [192, 384], "shares": [0.5, 0.5, 0.5]}]
+    values["scenes"]["sizes"] = [[320, 640]]
     (tmp_path / "recipe.json").write_text(json.dumps(values))
-    assert read_recipe(tmp_path / "recipe.json") == replace(SCENES, losses=replace(SCENES.losses, occluded=1))
+    found = read_recipe(tmp_path / "recipe.json")
+    assert (found.crop, found.sizes[0].crop, found.scenes.sizes) == ((256, 512), (192, 384), ((320, 640),))
+    assert found.augmentation.occluders == 0.25
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"crop": [256, 512]}, 'write "512x256"'),
+        ({"sizes": [{"crop": [192, 384], "shares": [0.5]}]}, 'write "384x192"'),
+        ({"scenes": {"sizes": [[320, 640]]}}, 'write "640x320"'),
+        ({"crop": "512"}, "WIDTHxHEIGHT"),
+        ({"crop": "4x4"}, "8 to 65536 px"),
+    ],
+)
+def test_sizes_are_width_by_height(tmp_path: Path, change: dict[str, object], expected: str) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(json.loads(recipe_json(SCENES)) | change))
+    with pytest.raises(InputError, match=expected):
+        read_recipe(tmp_path / "mine.json")
+    (key, value), *_ = change.items()
+    with pytest.raises(UsageError, match=expected):
+        change_recipe(SCENES, {key: json.dumps(value)})
+
+
+def test_files_name_sizes_by_width_and_height() -> None:
+    values = json.loads(recipe_json(RECIPES["pasmnet2"]))
+    assert (values["crop"], values["sizes"][0]["crop"]) == ("512x256", "384x192")
+    assert values["scenes"]["sizes"][2] == "832x288"
+
+
+def test_a_setting_with_a_new_name_is_an_error_that_names_it() -> None:
+    with pytest.raises(UsageError, match=r"augmentation\.occluders"):
+        change_recipe(SCENES, {"augmentation.insert": "0.5"})
 
 
 def test_the_nearest_name_that_fits_says_how_fast_a_weight_learns() -> None:
@@ -343,20 +367,13 @@ def test_numbers_that_no_optimiser_takes_are_refused(values: dict[str, Any]) -> 
         replace(SCENES, **values)
 
 
-def test_a_run_recorded_with_wide_crops_has_them_as_sizes(tmp_path: Path) -> None:
-    values = json.loads(recipe_json(SCENES))
-    del values["sizes"]
-    (tmp_path / "recipe.json").write_text(json.dumps(values | {"wide": {"crop": [64, 128], "share": 0.5}}))
-    assert read_recipe(tmp_path / "recipe.json") == replace(SCENES, sizes=(Size((64, 128), (0.5,)),))
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"sizes": (Size((64, 128), (0.5, 0.5)),)}, "128x64 have 2 shares, and the run has 1 phases"),
-        ({"sizes": (Size((64, 128), (0.6,)), Size((64, 96), (0.6,)))}, "more than 1 together"),
-        ({"sizes": (Size((64, 100), (0.6,)),)}, "100x64 does not fit"),
-        ({"phases": (0.5, 0.2)}, "rising parts"),
+        ({"sizes": (CropShare((64, 128), (0.5, 0.5)),)}, "128x64 have 2 shares"),
+        ({"sizes": (CropShare((64, 128), (0.6,)), CropShare((64, 96), (0.6,)))}, "at most 1, got 1.2"),
+        ({"sizes": (CropShare((64, 100), (0.6,)),)}, "100x64 does not fit"),
+        ({"phases": (0.5, 0.2)}, "phases must rise"),
     ],
 )
 def test_sizes_that_make_no_plan_are_refused(values: dict[str, Any], said: str) -> None:

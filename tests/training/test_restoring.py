@@ -34,7 +34,7 @@ def test_the_scale_of_the_gradients_goes_on_where_it_was() -> None:
     one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
     one.scaler.update(1024.0)
     assert other.scaler.get_scale() != 1024
-    other.restore(one.state())
+    other.restore(one.make_checkpoint())
     assert other.scaler.get_scale() == 1024
 
 
@@ -42,8 +42,8 @@ def test_the_scale_of_the_gradients_goes_on_where_it_was() -> None:
 def test_moments_of_another_optimizer_are_refused(kinds: Any) -> None:
     one, other = (trainer(kind) for kind in kinds)
     one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
-    with pytest.raises(ModelError, match="not of this run's network and recipe"):
-        other.restore(one.state())
+    with pytest.raises(ModelError, match="belongs to another network or recipe"):
+        other.restore(one.make_checkpoint())
 
 
 def test_a_run_goes_on_with_muon_as_if_it_had_never_stopped() -> None:
@@ -53,7 +53,7 @@ def test_a_run_goes_on_with_muon_as_if_it_had_never_stopped() -> None:
         straight.take_step(batch)
     for batch in batches[:2]:
         one.take_step(batch)
-    other.restore(one.state())
+    other.restore(one.make_checkpoint())
     for batch in batches[2:]:
         other.take_step(batch)
     for key, weights in straight.network.state_dict().items():
@@ -63,7 +63,7 @@ def test_a_run_goes_on_with_muon_as_if_it_had_never_stopped() -> None:
 def test_a_checkpoint_from_before_there_were_several_rates_is_taken() -> None:
     one, other = trainer(), trainer()
     one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
-    checkpoint = one.state()
+    checkpoint = one.make_checkpoint()
     for group in checkpoint.optimizer["param_groups"]:
         del group["factor"]
     other.restore(checkpoint)

@@ -18,10 +18,10 @@ def test_a_run_begins_in_a_folder_of_its_own(tmp_path: Path) -> None:
     (folder.path / ".pam-00ff.tmp").touch()  # of a run that was killed before it had written its recipe
     folder.require_new()
     (folder.path / "notes.txt").touch()
-    with pytest.raises(UsageError, match=r"holds something already \(name another\)"):
+    with pytest.raises(UsageError, match=r"is not empty \(use another\)"):
         folder.require_new()
     folder.recipe.touch()
-    with pytest.raises(UsageError, match="goes on with it"):
+    with pytest.raises(UsageError, match="continue the run with"):
         folder.require_new()
     with pytest.raises(UsageError, match="holds something already"):
         RunFolder(folder.recipe).require_new()

@@ -12,7 +12,7 @@ from example_pairs import CROP, NOTHING, Stored, pair
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.training.augmentation import Augmentation
-from pamcli.training.examples import Examples, loader
+from pamcli.training.examples import Examples, load_batches
 from pamcli.training.recipe import SceneSettings
 from pamcli.training.scene_cache import LATE, SceneCache
 
@@ -85,12 +85,12 @@ def test_a_scene_is_the_same_from_disk_drawn_anew_and_after_damage(tmp_path: Pat
 def made(folder: Path | None, augmentation: Augmentation | None = None) -> Examples:
     sources = [(Stored(pair(), pair(seed=1)), 1.0), (open_data("procedural"), 3.0)]
     drawing = replace(DRAWING, augmentation=augmentation)
-    return Examples(sources, "disparity", CROP, 3, NOTHING, drawing=drawing, folder=folder)
+    return Examples(sources, "disparity", CROP, 3, NOTHING, scenes=drawing, folder=folder)
 
 
 def test_any_number_of_workers_make_the_same_batches(tmp_path: Path) -> None:
-    runs = [list(loader(made(tmp_path / str(workers)), 0, 4, 2, workers)) for workers in (0, 2)]
-    runs.append(list(loader(made(None), 0, 4, 2, 0)))
+    runs = [list(load_batches(made(tmp_path / str(workers)), 0, 4, 2, workers)) for workers in (0, 2)]
+    runs.append(list(load_batches(made(None), 0, 4, 2, 0)))
     for run in runs[1:]:
         for here, there in zip(runs[0], run, strict=True):
             assert np.array_equal(here.left, there.left)
@@ -100,7 +100,7 @@ def test_any_number_of_workers_make_the_same_batches(tmp_path: Path) -> None:
 def test_scenes_are_changed_by_their_own_augmentation_and_real_pairs_by_theirs() -> None:
     plain, mirrored = made(None), made(None, Augmentation(mirror=1))
     changed = {
-        plain._place(position): not np.array_equal(plain[position].left, mirrored[position].left)
+        plain._choose_source(position): not np.array_equal(plain[position].left, mirrored[position].left)
         for position in range(12)
     }
     assert changed == {0: False, 1: True}
@@ -108,7 +108,7 @@ def test_scenes_are_changed_by_their_own_augmentation_and_real_pairs_by_theirs()
 
 def test_a_crop_that_is_larger_than_a_scene_has_it_enlarged() -> None:
     drawing = SceneSettings(sizes=((32, 64),), pool=2)
-    large = Examples([(open_data("procedural"), 1.0)], "disparity", (64, 96), 3, NOTHING, drawing=drawing)
+    large = Examples([(open_data("procedural"), 1.0)], "disparity", (64, 96), 3, NOTHING, scenes=drawing)
     example = large[0]
     assert example.left.shape == (64, 96, 3)
     assert np.isfinite(example.disparity).all()

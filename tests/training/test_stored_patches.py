@@ -59,7 +59,7 @@ def test_a_patch_in_other_light_is_reduced_anew() -> None:
 
 
 def test_patches_of_another_enlargement_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"x2, the training is of x4.*`scale` 4"):
+    with pytest.raises(UsageError, match=r"prepared for x2, but the run trains x4.*`scale` 4"):
         examples(patch(), NOTHING, (4, 8), scale=4)[0]
 
 

@@ -15,7 +15,7 @@ from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.recipes import RECIPES
-from pamcli.training.tasks import loss_function, model_spec, normalised, training_mode
+from pamcli.training.tasks import loss_function, model_spec, normalise, set_training_mode
 
 CPU = Compute(torch.device("cpu"), "fp32")
 
@@ -29,7 +29,7 @@ def pair(truth: Truth | None = None) -> StepBatch:
 def test_pasmnet_is_given_normalised_views() -> None:
     view = pair().left
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGE_MEAN, IMAGE_STD))
-    torch.testing.assert_close(normalised(view), (view - mean) / std)
+    torch.testing.assert_close(normalise(view), (view - mean) / std)
 
 
 def test_a_batch_without_labels_has_all_terms_and_learns_from_those_that_need_none() -> None:
@@ -61,7 +61,7 @@ def test_the_prior_is_trained_with_and_stored() -> None:
 
 def test_frozen_batch_norm_alone_is_in_evaluation_mode() -> None:
     network = PASMnet()
-    training_mode(replace(RECIPES["scenes"], freeze_batch_norm=True), network)
+    set_training_mode(replace(RECIPES["scenes"], freeze_batch_norm=True), network)
     modes = {
         (isinstance(module, torch.nn.BatchNorm2d), module.training)
         for module in network.modules()

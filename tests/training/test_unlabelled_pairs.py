@@ -10,8 +10,8 @@ from example_pairs import Stored, numbered, pair, unlabelled
 
 from pamcli.errors import InputError
 from pamcli.training import unlabelled_pairs
-from pamcli.training.unlabelled_pairs import apart, said_of, sure_disparity, write_labels
-from pamcli.training.validation import Gain, Validator, gain
+from pamcli.training.unlabelled_pairs import describe_split, match_blocks, split_pairs, write_labels
+from pamcli.training.validation import Gain, Validator, measure_gain
 
 
 class Pairs(Stored):
@@ -34,28 +34,30 @@ def always() -> bool:
 def test_a_share_of_the_pairs_is_kept_aside_where_there_are_enough(
     tmp_path: Path, count: int, learned: list[int], aside: list[int]
 ) -> None:
-    found, kept = apart(Stored(*numbered(count)), 0.2, tmp_path)
+    found, kept = split_pairs(Stored(*numbered(count)), 0.2, tmp_path)
     assert list(found.indices) == learned
     assert ([] if kept is None else list(kept.indices)) == aside
-    (line,) = said_of(found, kept)
-    assert line.startswith("none of 4" if count == 4 else f"kept aside, to be measured on: {len(aside)} of")
+    (line,) = describe_split(found, kept)
+    assert line.startswith(
+        "4 pairs are too few" if count == 4 else f"held out for validation: {len(aside)} of"
+    )
     assert all(f"{index:03d}" in line for index in aside)
 
 
 def test_of_many_pairs_some_are_learned_from_and_none_of_those_kept_aside(tmp_path: Path) -> None:
-    found, kept = apart(Stored(*numbered(250)), 0.2, tmp_path)
+    found, kept = split_pairs(Stored(*numbered(250)), 0.2, tmp_path)
     assert kept is not None
-    assert (len(found), len(kept)) == (unlabelled_pairs.MOST_LEARNED, unlabelled_pairs.MOST_ASIDE)
+    assert (len(found), len(kept)) == (unlabelled_pairs.MOST_LEARNED, unlabelled_pairs.MOST_HELD_OUT)
     assert not set(found.names) & set(kept.names)
     assert max(np.diff(found.indices)) <= 11
     assert min(abs(one - other) for one in found.indices for other in kept.indices) == 5, "frames are alike"
-    assert said_of(found, kept)[1] == "learned from: 100 of the others, evenly spaced"
-    assert apart(Stored(*numbered(250)), 0.0, tmp_path)[1] is None
+    assert describe_split(found, kept)[1] == "training uses 100 of the others, evenly spaced"
+    assert split_pairs(Stored(*numbered(250)), 0.0, tmp_path)[1] is None
 
 
 def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -> None:
     samples = [unlabelled(pair(seed=seed)) for seed in range(3)]
-    found, _ = apart(Pairs(*samples), 0.2, tmp_path)
+    found, _ = split_pairs(Pairs(*samples), 0.2, tmp_path)
     given: list[tuple[int, ...]] = []
 
     def find(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -78,9 +80,9 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
 
 def test_block_matching_of_large_pictures_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = pair(height=96, width=240)
-    whole = sure_disparity(sample.left, sample.right)
+    whole = match_blocks(sample.left, sample.right)
     monkeypatch.setattr(unlabelled_pairs, "BLOCK_PIXELS", 48 * 120)
-    found = sure_disparity(sample.left, sample.right)
+    found = match_blocks(sample.left, sample.right)
     assert found.shape == whole.shape
     both = np.isfinite(found) & np.isfinite(whole)
     assert both.mean() > 0.3
@@ -89,7 +91,7 @@ def test_block_matching_of_large_pictures_is_brought_back(monkeypatch: pytest.Mo
 
 def test_block_matching_is_right_where_it_is_sure() -> None:
     sample = pair(height=96, width=240)
-    found = sure_disparity(np.asarray(sample.left, np.uint8), np.asarray(sample.right, np.uint8))
+    found = match_blocks(np.asarray(sample.left, np.uint8), np.asarray(sample.right, np.uint8))
     known = np.isfinite(found)
     assert known.mean() > 0.5
     assert sample.disparity is not None
@@ -112,21 +114,21 @@ def test_what_was_gained_is_read_from_the_log(figures: dict[int, float], expecte
         {"step": 1, "loss": 3.0}
     ]
     validator = Validator([], None, clearly=unlabelled_pairs.CLEARLY)
-    assert gain(lines, validator) == expected
+    assert measure_gain(lines, validator) == expected
     if expected is not None:
         best = [
             step
             for step, figure in figures.items()
-            if validator.better(figure, {one: figures[one] for one in figures if one < step})
+            if validator.is_better(figure, {one: figures[one] for one in figures if one < step})
         ]
         assert best[-1] == (expected.step if expected.better else 0), "the file of the best says the same"
 
 
 def test_the_end_names_the_file_of_the_better_weights() -> None:
     best, last = Path("run/best.safetensors"), Path("run/last.safetensors")
-    assert Gain(6.0, 5.0, 100, better=True).said(best, last) == (
-        "better: D1 5.00 % after 100 steps, 6.00 % before; run/best.safetensors has these weights"
+    assert Gain(6.0, 5.0, 100, better=True).describe(best, last) == (
+        "better: D1 is 5.00 % after 100 steps, and was 6.00 %; run/best.safetensors has these weights"
     )
-    said = Gain(6.0, 6.2, 200, better=False).said(best, last)
-    assert said.startswith("not clearly better: D1 6.20 % at best, 6.00 % before")
-    assert "run/best.safetensors has the weights that the run began with" in said
+    said = Gain(6.0, 6.2, 200, better=False).describe(best, last)
+    assert said.startswith("not clearly better: D1 is 6.20 % at best, and was 6.00 %")
+    assert "run/best.safetensors has the initial weights" in said

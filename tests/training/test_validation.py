@@ -25,7 +25,7 @@ from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.validation import Validator, save_pictures, stored_weights
+from pamcli.training.validation import Validator, round_weights, save_images
 
 CPU = Compute(torch.device("cpu"), "bf16")
 
@@ -59,7 +59,7 @@ def test_every_pair_is_looked_at_before_a_run(kitti: str, tmp_path: Path) -> Non
 def test_disparity_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     spec = ModelSpec("pasmnet", max_disparity=32)
-    weights = stored_weights(PASMnet().state_dict())
+    weights = round_weights(PASMnet().state_dict())
     found = Validator.open([kitti], None).measure(weights, spec, CPU, nothing)
 
     save_network(weights, spec, tmp_path / "w.safetensors")
@@ -77,7 +77,7 @@ def test_disparity_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: 
 def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     spec = ModelSpec("passrnet", scale=2)
-    weights = stored_weights(PASSRnet(2).state_dict())
+    weights = round_weights(PASSRnet(2).state_dict())
     data = f"{kitti}?first=1"
     found = Validator.open([data], 2).measure(weights, spec, CPU, nothing)
 
@@ -99,7 +99,7 @@ def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp
 
 def test_the_figure_is_the_mean_of_the_sets(kitti: str) -> None:
     torch.manual_seed(0)
-    weights = stored_weights(PASMnet().state_dict())
+    weights = round_weights(PASMnet().state_dict())
     validator = Validator.open([f"{kitti}?first=1", kitti], None)
     found = validator.measure(weights, ModelSpec("pasmnet"), CPU, nothing)
     assert len(found.figures) == 2
@@ -107,7 +107,7 @@ def test_the_figure_is_the_mean_of_the_sets(kitti: str) -> None:
 
 
 def test_every_pair_is_a_place_to_stop(kitti: str) -> None:
-    weights = stored_weights(PASMnet().state_dict())
+    weights = round_weights(PASMnet().state_dict())
     calls = 0
 
     def stop_at_the_second() -> None:
@@ -122,9 +122,9 @@ def test_every_pair_is_a_place_to_stop(kitti: str) -> None:
 
 
 def test_pictures_show_the_view_above_its_disparity(kitti: str, tmp_path: Path) -> None:
-    weights = stored_weights(PASMnet().state_dict())
+    weights = round_weights(PASMnet().state_dict())
     found = Validator.open([kitti], None).measure(weights, ModelSpec("pasmnet"), CPU, nothing)
-    save_pictures(tmp_path / "shown", found)
+    save_images(tmp_path / "shown", found)
     files = sorted((tmp_path / "shown").iterdir())
     assert [file.name for file in files] == ["1-kitti2015-1.png", "1-kitti2015-2.png"]
     shown = np.asarray(Image.open(files[0]))
@@ -137,16 +137,16 @@ def test_data_without_a_truth_is_refused_before_it_is_needed(tmp_path: Path) -> 
     for side in ("left", "right"):
         (tmp_path / side).mkdir()
         Image.new("RGB", (80, 32)).save(tmp_path / side / "a.png")
-    with pytest.raises(InputError, match="no true disparity"):
+    with pytest.raises(InputError, match="no ground truth"):
         Validator.open([f"pairs:{tmp_path}"], None)
     assert len(Validator.open([f"pairs:{tmp_path}"], 2).sets) == 1
 
 
 def test_d1_is_best_low_and_psnr_high() -> None:
     disparity, superres = Validator([], None), Validator([], 4)
-    assert disparity.better(20, {0: 30, 5: 25})
-    assert not disparity.better(30, {5: 30})
-    assert superres.better(30, {0: 20})
+    assert disparity.is_better(20, {0: 30, 5: 25})
+    assert not disparity.is_better(30, {5: 30})
+    assert superres.is_better(30, {0: 20})
 
 
 def test_weights_are_kept_in_half_precision_where_they_fit() -> None:
@@ -155,7 +155,7 @@ def test_weights_are_kept_in_half_precision_where_they_fit() -> None:
         "running_var": torch.tensor([1e6]),
         "num_batches_tracked": torch.tensor(7),
     }
-    stored = stored_weights(state)
+    stored = round_weights(state)
     assert [value.dtype for value in stored.values()] == [torch.float16, torch.float32, torch.int64]
     assert stored["running_var"].item() == 1e6
     state["num_batches_tracked"] += 1
@@ -172,9 +172,9 @@ def test_pairs_are_matched_in_the_size_of_pam_disparity(
         found.append(matcher.match_size)
         return {"D1": 0.0}, []
 
-    monkeypatch.setattr("pamcli.training.validation._disparity", noted)
+    monkeypatch.setattr("pamcli.training.validation._measure_disparity", noted)
     network = PASMnet2() if name == "pasmnet2" else PASMnet()
-    weights = stored_weights(network.state_dict())
+    weights = round_weights(network.state_dict())
     Validator.open([kitti], None).measure(weights, ModelSpec(name), CPU, nothing)
     assert found == [size]
 

@@ -13,7 +13,7 @@ from pamcli.data.source import Sample
 from pamcli.training import view_synthesis
 from pamcli.training.augmentation import Augmentation, Crop, Example
 from pamcli.training.examples import Examples
-from pamcli.training.view_synthesis import filled, redrawn
+from pamcli.training.view_synthesis import fill_gaps, synthesize_right_view
 
 UNKNOWN = np.nan
 
@@ -35,7 +35,9 @@ def drawn(sample: Sample, seed: int = 0) -> Example:
     """The whole pair, its right view drawn anew; right pixels are visible where the left view sees them."""
     assert sample.disparity is not None
     left = np.asarray(sample.left, np.uint8)
-    right, *truths, visible = redrawn(rng(seed), left, np.asarray(sample.right, np.uint8), sample.disparity)
+    right, *truths, visible = synthesize_right_view(
+        rng(seed), left, np.asarray(sample.right, np.uint8), sample.disparity
+    )
     match = np.arange(left.shape[1]) + truths[1]
     return Example(left, right, *truths, visible, match <= left.shape[1] - 1)
 
@@ -66,7 +68,7 @@ def test_disparities_of_a_drawn_view_are_off_by_no_part_of_a_sample(slope: float
     left = np.repeat(np.rint(wave).astype(np.uint8)[None, :, None], 8, 0).repeat(3, 2)
     disparity = np.repeat((30 + slope * (columns - 80) / 4).astype(np.float32)[None], 8, 0)
     for seed in range(5):
-        right, known, _, _ = redrawn(rng(seed), left, left, disparity)
+        right, known, _, _ = synthesize_right_view(rng(seed), left, left, disparity)
         inside = slice(70, 110)
         places = columns[inside] - known[4, inside]
         found = np.interp(places, columns, right[4, :, 0].astype(float))
@@ -90,7 +92,7 @@ def test_of_two_surfaces_on_one_pixel_the_nearer_one_is_seen() -> None:
     left = np.zeros((8, 64, 3), np.uint8)
     left[:, 30:34] = 200
     for seed in range(10):
-        right, known, of_right, _ = redrawn(rng(seed), left, left, disparity)
+        right, known, of_right, _ = synthesize_right_view(rng(seed), left, left, disparity)
         place = int(np.nanmax(known))
         columns = slice(31 - place, 32 - place)
         assert (right[:, columns] > 150).all()
@@ -101,25 +103,25 @@ def test_gaps_that_something_nearer_explains_are_learned_from_and_wider_ones_are
     disparity = np.full((8, 80), 3, np.float32)
     disparity[:, 40:60] = 23
     disparity[:, 22:40] = UNKNOWN  # before a thing that is 20 px nearer
-    found, learned = filled(disparity)
+    found, learned = fill_gaps(disparity)
     assert (found[:, 22:40] == 3).all(), "it takes the farther one's disparity"
     assert learned.all()
     disparity[:, 10:40] = UNKNOWN
-    found, learned = filled(disparity)
+    found, learned = fill_gaps(disparity)
     assert (found[:, 10:40] == 3).all()
     assert not learned[:, 10:40].any()
     assert learned[:, :10].all()
     border = np.full((8, 80), 12, np.float32)
     border[:, :14] = UNKNOWN  # what lies outside of the other view
-    assert filled(border)[1].all()
+    assert fill_gaps(border)[1].all()
     border[:, :40] = UNKNOWN
-    assert not filled(border)[1][:, :40].any()
+    assert not fill_gaps(border)[1][:, :40].any()
 
 
 def test_rows_without_a_label_take_those_of_others_and_teach_nothing() -> None:
     disparity = np.full((8, 80), UNKNOWN, np.float32)
     disparity[3:5] = 7
-    found, learned = filled(disparity)
+    found, learned = fill_gaps(disparity)
     assert (found == 7).all()
     assert learned.sum() == 2 * 80
 
@@ -158,9 +160,9 @@ def test_what_lies_beyond_the_crop_is_seen_from_the_right_too() -> None:
 
 def test_a_crop_reaches_no_farther_than_the_picture() -> None:
     crop = Crop(0, 60, 32, 64, 1.0, 1.5)
-    assert crop.reaching(10, 96).width == 74
-    assert crop.reaching(100, 96).width == 144 - 60
-    assert crop.reaching(10, 40).width == 64
+    assert crop.extend(10, 96).width == 74
+    assert crop.extend(100, 96).width == 144 - 60
+    assert crop.extend(10, 40).width == 64
 
 
 def test_pairs_without_any_label_stay_as_they_are() -> None:

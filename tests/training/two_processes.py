@@ -221,14 +221,14 @@ def batch_norms(processes: Processes) -> dict[str, dict[str, Tensor]]:
 
 def messages(processes: Processes) -> dict[str, Any]:
     me = processes.rank
-    processes.sum_of([0])
+    processes.sum_values([0])
     processes.require_same("the same recipe")
     counts = torch.tensor([me + 1.0, 10.0], requires_grad=True)
     return {
         "rank": me,
-        "nobody": processes.any_of(False),
-        "one": processes.any_of(me == 1),
-        "sum": processes.sum_of([me + 0.1, 2]),
+        "nobody": processes.any_true(False),
+        "one": processes.any_true(me == 1),
+        "sum": processes.sum_values([me + 0.1, 2]),
         "counts": processes.sum_counts(counts),
         "own counts": counts.detach(),
     }
@@ -241,7 +241,7 @@ def other_options(processes: Processes) -> None:
 def one_fails(processes: Processes) -> None:
     if processes.rank == 1:
         raise OutputError("the disk is full")
-    processes.sum_of([0])
+    processes.sum_values([0])
 
 
 SCENARIOS: dict[str, Callable[[Processes], Any]] = {
@@ -295,7 +295,7 @@ def results(scenario: str, folder: Path) -> list[Any]:
 def main(scenario: str, folder: str) -> int:
     try:
         processes = Processes.from_environment()
-        with processes.connected(CPU):
+        with processes.connect(CPU):
             torch.save(SCENARIOS[scenario](processes), Path(folder) / f"{processes.rank}.pt")
     except PamError as error:
         sys.stderr.write(f"pam: {error}\n")
