@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pamcli.batch.run import Batch
     from pamcli.batch.upscaling import upscale_files
     from pamcli.calibration.files import read_calibration
+    from pamcli.calibration.geometry import Calibration
     from pamcli.calibration.point_cloud import write_point_cloud
-    from pamcli.calibration.rectified import Calibration
     from pamcli.data.preparing import prepare_flickr1024
     from pamcli.errors import PamError
     from pamcli.evaluation.disparity import evaluate_disparity
@@ -85,7 +85,7 @@ __all__ = [
 
 _LAZY = {
     "Batch": "pamcli.batch.run",
-    "Calibration": "pamcli.calibration.rectified",
+    "Calibration": "pamcli.calibration.geometry",
     "DepthSettings": "pamcli.settings.batches",
     "EvaluateDisparitySettings": "pamcli.settings.evaluation",
     "EvaluateSuperresSettings": "pamcli.settings.evaluation",

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import read_calibration
-from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.uncalibrated import rectification_by_features
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
@@ -168,7 +168,7 @@ def rectified() -> Composed:
     height, width = right.shape[:2]
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), TURN, 1)
     turned = np.asarray(cv2.warpAffine(right, turn, (width, height)), np.uint8)
-    rectification, _ = rectification_by_features([(left, turned)])
+    rectification, _ = estimate_rectification([(left, turned)])
     straight = rectification.left(left), rectification.right(turned)
     parts = {}
     for title, pair in {"before": (left, turned), "after pam rectify": straight}.items():

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pamcli.calibration.board_calibration import calibrate_rig
 from pamcli.calibration.boards import Board
-from pamcli.calibration.collecting import Collector
-from pamcli.calibration.making import make
+from pamcli.calibration.sightings import SightingCollector
 from pamcli.settings.parsing import image_size
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
@@ -30,11 +30,11 @@ LENSES = ("pinhole", "fisheye")
 def measure(seed: int, *, fisheye: bool, size: tuple[int, int], boards: int) -> dict[str, float]:
     """Shares by which focal lengths and baseline are off, pixels between rows, deviations they are off by."""
     rig = made_up(seed, fisheye=fisheye, size=size)
-    found = Collector(BOARD)
+    found = SightingCollector(BOARD)
     pairs = pairs_of(rig, chessboard(9, 6, BOARD.square), held_up(rig, boards, seed), seed)
     for number, pair in enumerate(pairs):
         found.add(f"{number:02}", *(np.repeat(view[..., None], 3, axis=2) for view in pair))
-    made = make(found.sightings, BOARD, size, fisheye=fisheye)
+    made = calibrate_rig(found.sightings, BOARD, size, fisheye=fisheye)
     off, sigmas = [], []
     for number, (camera, true) in enumerate(((made.rig.left, rig.left), (made.rig.right, rig.right))):
         for axis in (0, 1):
@@ -50,7 +50,7 @@ def measure(seed: int, *, fisheye: bool, size: tuple[int, int], boards: int) -> 
         "worst px": float(rows.max()),
         "error px": made.error,
         "pairs": made.pairs,
-        "out": len(made.left_out) + len(found.left_out),
+        "out": len(made.rejections) + len(found.rejections),
         "within": float(np.mean(np.array(sigmas) < 2)),
     }
 

@@ -72,7 +72,7 @@ def photographs(left: np.ndarray, right: np.ndarray, *, fisheye: bool = False) -
         none = np.zeros(4)
         r1, r2, *_ = cv2.stereoRectify(k1, none, k2, none, (width, height), r, t)
         cameras = Rig(Camera(k1, d1, True), Camera(k2, d2, True), r, t.ravel(), (width, height))
-        calibration = cameras.rectification().calibration
+        calibration = cameras.compute_rectification().calibration
         assert calibration is not None
         p1, p2 = calibration.projections()
     else:

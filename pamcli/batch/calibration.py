@@ -11,13 +11,26 @@ from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs, pair_messages
 from pamcli.batch.jobs import are_videos
 from pamcli.batch.work import read_views
-from pamcli.calibration.advice import advice, dark_regions
-from pamcli.calibration.board_videos import LOOKED_AT, Clip, Frames, Pixels, clip, spread
+from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
-from pamcli.calibration.collecting import Collector
 from pamcli.calibration.files import encode_rig
-from pamcli.calibration.making import LeftOut, Made, make
-from pamcli.calibration.report import calibration_facts, report_lines, stored_facts
+from pamcli.calibration.geometry import Pixels
+from pamcli.calibration.report import (
+    collect_facts,
+    find_dark_regions,
+    format_facts,
+    list_advice,
+    select_file_facts,
+)
+from pamcli.calibration.sightings import (
+    SAMPLED_MOMENTS,
+    FramePair,
+    Rejection,
+    SightingCollector,
+    VideoClip,
+    open_videos,
+    select_diverse,
+)
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import PairPaths, are_packed, resolve_packed, resolve_pairs
 from pamcli.files.paths import join_names, pluralize, quote
@@ -56,13 +69,13 @@ class BoardPictures:
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", "an unset variable of the shell, perhaps?")
         self.layout, self.max_pixels = packed or ("auto" if are_packed(texts) else None), max_pixels
-        self.clip: Clip | None = None
+        self.clip: VideoClip | None = None
         self.pairs: Sequence[PairPaths] = ()
         self.recording: Any = None
         if len(texts) == 1 and is_recording(texts[0]):
             frames = pair_messages(texts[0]).pairs
             assert isinstance(frames, FramePairs)
-            self.pairs, self.recording = frames.spread(LOOKED_AT), frames.recording
+            self.pairs, self.recording = frames.spread(SAMPLED_MOMENTS), frames.recording
             return
         if len(texts) != (2 if self.layout is None else 1):
             raise UsageError(
@@ -85,10 +98,10 @@ class BoardPictures:
             LOG.warning("%s without a partner: %s", alone, join_names(found.unpaired))
         self.pairs = tuple(found.pairs)
 
-    def _clip(self, paths: list[Path]) -> Clip:
+    def _clip(self, paths: list[Path]) -> VideoClip:
         if self.layout == "auto":
             raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
-        found = clip(paths[0], paths[1] if len(paths) > 1 else None)
+        found = open_videos(paths[0], paths[1] if len(paths) > 1 else None)
         if found.warning:
             LOG.warning(found.warning)
         return found
@@ -103,7 +116,7 @@ class BoardPictures:
         for frame in self.clip.moments if self.clip else ():
             yield self._moment(frame)
 
-    def _moment(self, taken: PairPaths | Frames) -> Moment:
+    def _moment(self, taken: PairPaths | FramePair) -> Moment:
         name = taken.name if not isinstance(taken, PairPaths) else quote(taken.key or taken.left.name)
         try:
             if isinstance(taken, PairPaths):
@@ -128,26 +141,26 @@ class BoardPictures:
 class Calibrated:
     """A calibration that was made, and what there is to say about it."""
 
-    made: Made
+    made: BoardCalibration
     board: Board
-    found: Collector
+    found: SightingCollector
     """What was seen of the board."""
-    left_out: Sequence[LeftOut]
+    left_out: Sequence[Rejection]
     """Pairs that are not used, with the reasons."""
     tips: Sequence[str]
     """What would make it better."""
 
     def facts(self) -> dict[str, Any]:
         """State what it is worth, in pixels, metres and shares."""
-        return calibration_facts(self.made, self.board, self.left_out, self.tips)
+        return collect_facts(self.made, self.board, self.left_out, self.tips)
 
     def file(self) -> bytes:
         """Encode it as OpenCV's YAML."""
-        return encode_rig(self.made.rig, stored_facts(self.made, self.board))
+        return encode_rig(self.made.rig, select_file_facts(self.made, self.board))
 
     def lines(self) -> list[str]:
         """Say what it is worth, which pairs are left out, and what would make it better."""
-        said = [f"{name:<24}{value}" for name, value in report_lines(self.facts())]
+        said = [f"{name:<24}{value}" for name, value in format_facts(self.facts())]
         left_out = [f"{each.name}: {each.reason}" for each in self.left_out]
         for title, items in (("left out", left_out), ("to improve it", self.tips)):
             if items:
@@ -163,11 +176,10 @@ class Calibrated:
         return render_calibration(
             title,
             self.made,
-            self.board,
-            pictures=self.found.pictures,
-            lines=report_lines(self.facts()),
-            left_out=self.left_out,
-            tips=self.tips,
+            images=self.found.images,
+            lines=format_facts(self.facts()),
+            rejections=self.left_out,
+            advice=self.tips,
         )
 
 
@@ -184,18 +196,18 @@ def calibrate(
     tip: makes what is said of a tip. advance: called after each moment. Raises InputError: no picture shows
     the board, sizes differ, too little to calibrate by.
     """
-    found = Collector(board)
+    found = SightingCollector(board)
     for moment in pictures:
         if isinstance(moment.pair, InputError):
-            found.failed(moment.name, moment.pair)
+            found.reject(moment.name, moment.pair)
         else:
             found.add(moment.name, moment.pair.left.pixels, moment.pair.right.pixels, moment.following)
         advance()
-    size, sightings = found.require_any(), found.sightings
+    size, sightings = found.require_sightings(), found.sightings
     if pictures.clip is not None:
-        sightings = spread(sightings, size)
+        sightings = select_diverse(sightings, size)
     if len(sightings) < len(found.sightings):
         LOG.info(f"{len(found.sightings)} boards were found, the {len(sightings)} that differ most are taken")
-    made = make(sightings, board, size, fisheye=fisheye)
-    tips = [tip(each) for each in advice(made, [dark_regions(each) for each in found.brightest])]
-    return Calibrated(made, board, found, [*made.left_out, *found.left_out], tips)
+    made = calibrate_rig(sightings, board, size, fisheye=fisheye)
+    tips = [tip(each) for each in list_advice(made, [find_dark_regions(each) for each in found.brightest])]
+    return Calibrated(made, board, found, [*made.rejections, *found.rejections], tips)

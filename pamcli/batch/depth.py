@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ from pamcli.batch.frames import pair_frames
 from pamcli.batch.jobs import Job, are_videos
 from pamcli.batch.run import Batch
 from pamcli.batch.work import Found, Work
-from pamcli.calibration.described import Choice, Described, Extrinsics
-from pamcli.calibration.files import choice_of, describe_calibration, naming
+from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
+from pamcli.calibration.files import describe_calibration, prefix_errors
+from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import encode_point_cloud
-from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairPaths, is_template, resolve_packed
@@ -53,26 +52,26 @@ def read_description(
     fisheye: bool = False,
     extrinsics: Extrinsics = "transform",
     recording: Recording | None = None,
-) -> tuple[Described, Choice]:
+) -> tuple[CameraDescription, Interpretation]:
     """Return what calibration files say, and what a user says beyond them, as `read_calibration` takes it."""
     if "" in settings.calibration_files:
         raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
+    how = (extrinsics, fisheye, settings.unit, settings.baseline)
     if recording is None or settings.calibration_files:
-        files = map(Path, settings.calibration_files)
-        described, choice = describe_calibration(*files, cameras=settings.cameras)
-    elif recording.described is None:
+        return describe_calibration(*map(Path, settings.calibration_files), cameras=settings.cameras, how=how)
+    if recording.described is None:
         raise InputError(
             f"{recording.place} has no calibrated camera_info for both cameras", "give a `calibration`"
         )
-    else:
-        described, choice = recording.described, Choice(exchanged=settings.cameras == (1, 0))
-    return described, replace(choice, **choice_of(extrinsics, fisheye, settings.unit, settings.baseline))
+    return recording.described, Interpretation(settings.cameras == (1, 0), *how)
 
 
-def finish_calibration(files: Sequence[Place], described: Described, choice: Choice) -> StoredCalibration:
+def finish_calibration(
+    files: Sequence[Place], description: CameraDescription, interpretation: Interpretation
+) -> StoredCalibration:
     """Return the calibration of files, and log what they leave open. Raises InputError, UsageError."""
-    with naming(named(files)):
-        stored = described.finished(choice)
+    with prefix_errors(named(files)):
+        stored = description.resolve(interpretation)
     for note in (*stored.notes, *([stored.unit_note] if stored.unit_note and not stored.doubt else [])):
         LOG.info("%s: %s", named(files), note)
     return stored
@@ -118,7 +117,7 @@ def stated_calibration(pair: StereoPair, settings: MetricResults) -> Calibration
     found = Calibration(**pair.stated)
     if settings.baseline is None:
         return found
-    return found.replaced(baseline=parse_length(settings.baseline, "`baseline`"))
+    return found.with_baseline(parse_length(settings.baseline, "`baseline`"))
 
 
 class InMetres:

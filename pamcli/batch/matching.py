@@ -26,7 +26,7 @@ from pamcli.batch.jobs import Job
 from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness
 from pamcli.batch.work import Found, Work
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
@@ -118,9 +118,9 @@ class _Matching(Work):
         self.index: Path | None = None
         """Index of the pages of a batch."""
         if batch.many and settings.page is not None:
-            from pamcli.viewing.page import check_index, index_place
+            from pamcli.viewing.index import check_index, find_index_path
 
-            self.index = index_place(str(settings.page))
+            self.index = find_index_path(str(settings.page))
             check_index(self.index, batch.outputs)
         in_video = COLOR_MAP.name in batch.videos
         self.many = batch.many
@@ -258,7 +258,7 @@ class _Matching(Work):
 
     def end_batch(self) -> None:
         if self.index is not None:
-            from pamcli.viewing.page import write_index
+            from pamcli.viewing.index import write_index
 
             write_index(self.index)
 

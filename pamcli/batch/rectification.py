@@ -17,12 +17,12 @@ from pamcli.batch.jobs import Job
 from pamcli.batch.run import Batch
 from pamcli.batch.upscaling import LEFT, RIGHT
 from pamcli.batch.work import Found, Work
-from pamcli.calibration.described import Choice, Described
+from pamcli.calibration.description import CameraDescription, Interpretation
+from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import encode_calibration
-from pamcli.calibration.readings import compare_readings
-from pamcli.calibration.rectified import Pixels
+from pamcli.calibration.geometry import Pixels
+from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rectification, Rig
-from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.outputs import Encoded, check_extra_output
@@ -121,11 +121,11 @@ class _Rectifying(Work):
         super().__init__(settings)
         self.many, self.place, self.missing = many, place, ""
         self.files = settings.calibration_files
-        self.reading: tuple[Described, Choice] | None = None
+        self.reading: tuple[CameraDescription, Interpretation] | None = None
         """What the files and the user say of the cameras; None: there is no calibration."""
         self.rig: Rig | None = None
         self.view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
-        """Arguments of `Rig.rectification`."""
+        """Arguments of `Rig.compute_rectification`."""
         self.frames: Sequence[PairPaths] = ()
         """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
@@ -162,9 +162,11 @@ class _Rectifying(Work):
         if job is not None and job.pair is not None:
             with suppress(PamError):
                 pair = self.read(job)
-                found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
+                found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
                 if found is not None and found.better is not None:
-                    return InputError(f"{error.message}; {found.text} by another reading", f"give {found.do}")
+                    return InputError(
+                        f"{error.message}; {found.text} with another interpretation", f"give {found.do}"
+                    )
         return error
 
     def look(self, pair: StereoPair) -> Sequence[str]:
@@ -173,7 +175,7 @@ class _Rectifying(Work):
     def read(self, job: Job) -> StereoPair:
         if self.frames and self.rectification is None:
             self._look_at_frames()
-        name, differs = job.pair, self.reading is not None and self.reading[0].differs
+        name, differs = job.pair, self.reading is not None and self.reading[0].has_two_sizes
         if differs and name and name.right and not name.frames:
             return read_pair(name.left, name.right, max_pixels=self.settings.max_pixels, same_size=False)
         return super().read(job)
@@ -245,14 +247,14 @@ class _Rectifying(Work):
     def _require_rows(self, pair: StereoPair, measured: float | None) -> None:
         """Raise InputError where rows are far apart, or another reading of the calibration fits better."""
         assert self.reading is not None
-        found = compare_readings(*self.reading, pair.left.pixels, pair.right.pixels)
+        found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
         if found is None:
             return
         if found.better is not None:  # which holds for all pairs
-            said = f"{named(self.files)}: {found.text} by another reading"
+            said = f"{named(self.files)}: {found.text} with another interpretation"
             self.refused = InputError(said, f"give {found.do}")
             raise InputError(said, f"give {found.do}")
-        apart = min(measured or math.inf, found.asked.rows)
+        apart = min(measured or math.inf, found.row_error)
         if math.isfinite(apart) and apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
             raise InputError(
                 f"{named(self.files)}: rows are {apart:.0f} px apart after rectification",
@@ -267,7 +269,7 @@ class _Rectifying(Work):
             return self.rectification
         if self.rig is None:
             views = [(pair.left.pixels, pair.right.pixels)]
-            found, matches = rectification_by_features(views, size=self.view["size"])
+            found, matches = estimate_rectification(views, size=self.view["size"])
             say = LOG.debug if self.many else LOG.info
             say(f"rectified by {matches} matches; {NO_METRES}")
             return found
@@ -281,7 +283,7 @@ class _Rectifying(Work):
                 )
             if self.size is None and rig.stated and not any(each is not None for each in self.view.values()):
                 LOG.info("rectified as the calibration says, by its own R and P")
-            self.rectification = rig.rectification(**self.view)
+            self.rectification = rig.compute_rectification(**self.view)
             if rig.left.fisheye and self.size is None and self.rectification.calibration:
                 seen = rig.left.field_of_view(first)
                 fov = f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
@@ -308,7 +310,7 @@ class _Rectifying(Work):
         try:
             if not views:
                 raise InputError(f"none of {pluralize(len(self.frames), 'frame')} can be decoded")
-            self.rectification, matches = rectification_by_features(views, size=self.view["size"])
+            self.rectification, matches = estimate_rectification(views, size=self.view["size"])
         except InputError as error:
             self.refused = error
             raise

@@ -1,12 +1,13 @@
-"""One camera of a pair in OpenCV's terms, and how a file says that its images become rectified ones."""
+"""One camera of a pair in OpenCV's terms, and the rectification that a calibration file states."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.rectified import Floats, scaled_point
+from pamcli.calibration.geometry import Floats, Size, scale_point
 from pamcli.errors import InputError
 
 DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
@@ -14,38 +15,36 @@ DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhol
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """Pinhole or fisheye, in OpenCV's terms. Raises InputError for numbers that describe no camera."""
+    """A pinhole or fisheye camera of OpenCV. Raises InputError if the numbers describe no camera."""
 
-    matrix: Floats
-    """(3, 3), pixels."""
-    distortion: Floats
-    """(N,): k1 k2 p1 p2 [k3 ...] of a pinhole, k1 ... k4 of a fisheye (equidistant); empty = none."""
+    matrix: Floats  # (3, 3), px
+    distortion: Floats  # (N,): k1 k2 p1 p2 [k3 ...] of a pinhole, k1 ... k4 of a fisheye; may be empty
     fisheye: bool = False
 
     def __post_init__(self) -> None:
         (fx, skew, _), (below, fy, _), last = self.matrix
         if not (fx > 0 and fy > 0 and skew == below == 0 and tuple(last) == (0, 0, 1)):
-            raise InputError("is no camera matrix fx 0 cx, 0 fy cy, 0 0 1")
+            raise InputError("must be a camera matrix [fx 0 cx; 0 fy cy; 0 0 1] with fx and fy above 0")
         if not (min(fx, fy) >= 0.1 and np.abs(self.matrix).max() <= 1e7):
-            raise InputError(f"has a focal length of {fx:g} px and {fy:g} px, which cannot be")
+            raise InputError(f"has focal lengths of {fx:g} and {fy:g} px, expected 0.1 to 1e7 px")
         if self.distortion.size and np.abs(self.distortion).max() > 1e6:
-            raise InputError("has coefficients of distortion of more than a million, which cannot be")
+            raise InputError("has distortion coefficients above 1e6")
         if len(self.distortion) not in ((0, 4) if self.fisheye else DISTORTIONS):
-            known = "4" if self.fisheye else ", ".join(map(str, DISTORTIONS[1:-1])) + " or 14"
-            raise InputError(f"has {len(self.distortion)} coefficients of distortion, not {known}")
+            known = "4" if self.fisheye else "4, 5, 8, 12 or 14"
+            raise InputError(f"has {len(self.distortion)} distortion coefficients, expected {known}")
 
     @property
     def coefficients(self) -> Floats:
-        """Coefficients of distortion as OpenCV takes them, 4 at least."""
+        """Distortion coefficients as OpenCV expects them, at least 4."""
         return self.distortion if self.distortion.size else np.zeros(4)
 
     def rays(self, points: Floats) -> Floats:
-        """Directions (N, 3) of length 1 in which pixels (N, 2) look, z ahead; NaN where the model ends."""
+        """Return unit directions (N, 3) of pixels (N, 2), z ahead; NaN where the model is not invertible."""
         import cv2
 
         if not self.fisheye:
             flat = cv2.undistortPoints(points.reshape(-1, 1, 2), self.matrix, self.distortion).reshape(-1, 2)
-            for _ in range(3):  # OpenCV stops early: Newton's method on what it projects
+            for _ in range(3):  # refine OpenCV's result by Newton's method
                 steps = [flat + step for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
                 there = [self.project(np.column_stack([step, np.ones(len(flat))])) for step in steps]
                 slope = np.stack([(there[1] - there[0]) / 1e-6, (there[2] - there[0]) / 1e-6], axis=-1)
@@ -56,8 +55,8 @@ class Camera:
             return found
         x, y = ((points - self.matrix[:2, 2]) / self.matrix[[0, 1], [0, 1]]).T
         angles = np.linspace(0, np.pi, 4097)
-        powers = np.stack([angles ** (3 + 2 * i) for i in range(len(self.distortion))] or [0 * angles])
-        radii = angles + (self.distortion @ powers if self.distortion.size else 0)
+        powers = np.stack([angles ** (3 + 2 * i) for i in range(4)])
+        radii = angles + self.coefficients @ powers
         falls = np.flatnonzero(np.diff(radii) <= 0)
         known = slice(None, falls[0] + 1 if len(falls) else None)
         angle = np.interp(np.hypot(x, y), radii[known], angles[known], right=np.nan)
@@ -67,79 +66,89 @@ class Camera:
         )
 
     def project(self, points: Floats) -> Floats:
-        """Pixels (N, 2) in which it sees points (N, 3) of its coordinates, ahead of it."""
+        """Return pixels (N, 2) of points (N, 3) in camera coordinates, z ahead."""
         import cv2
 
-        module = cv2.fisheye if self.fisheye else cv2
-        there, zero = points.reshape(-1, 1, 3), np.zeros(3)
-        found: Floats = module.projectPoints(there, zero, zero, self.matrix, self.distortion)[0]
+        module: Any = cv2.fisheye if self.fisheye else cv2
+        zero = np.zeros(3)
+        found: Floats = module.projectPoints(
+            points.reshape(-1, 1, 3), zero, zero, self.matrix, self.distortion
+        )[0]
         return found.reshape(-1, 2)
 
-    def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
-        """Degrees that a picture of (width, height) spans along its middle row and column; NaN: not known."""
+    def field_of_view(self, size: Size) -> tuple[float, float]:
+        """Return the degrees along the middle row and column of an image; NaN where unknown."""
         (width, height), (x, y) = size, self.matrix[:2, 2]
         edges = self.rays(np.array([(-0.5, y), (width - 0.5, y), (x, -0.5), (x, height - 0.5)]))
-        # From the axis to either edge: the angle between the edges themselves would never exceed 180 degrees.
+        # Sums of angles from the axis, because the angle between two rays cannot exceed 180 degrees.
         left, right, top, bottom = np.degrees(np.arctan2(np.hypot(edges[:, 0], edges[:, 1]), edges[:, 2]))
         return float(left + right), float(top + bottom)
 
 
 @dataclass(frozen=True, eq=False)
 class StatedRectification:
-    """How the pictures of a rig become rectified ones, as its file says. Raises InputError: no rotations."""
+    """Rectification of a rig that a file states. Raises InputError for matrices that are not rotations."""
 
-    rotations: tuple[Floats, Floats]
-    """(3, 3) of the left and of the right camera: from its coordinates to the rectified ones."""
-    projections: tuple[Floats, Floats]
-    """(3, 4) of both: from rectified coordinates to rectified pixels."""
-    size: tuple[int, int] | None = None
-    """(width, height) of the rectified pictures; None = that of the pictures."""
+    rotations: tuple[Floats, Floats]  # (3, 3) from left and right camera to rectified coordinates
+    projections: tuple[Floats, Floats]  # (3, 4) from rectified coordinates to rectified px
+    size: Size | None = None  # of the rectified images; None: that of the images
 
     def __post_init__(self) -> None:
         for rotation in self.rotations:
-            check_rotation(rotation, "what rectifies a camera's pictures is no rotation")
+            check_rotation(rotation, "a rectification matrix (R1, R2)")
 
-    def exchanged(self) -> StatedRectification:
-        """Exchange the cameras: what was the right one is the left one."""
+    def swap_cameras(self) -> StatedRectification:
         return replace(self, rotations=self.rotations[::-1], projections=self.projections[::-1])
 
-    def in_metres(self, scale: float) -> StatedRectification:
-        """Copy it with projections in metres. scale: metres per unit."""
+    def to_metres(self, scale: float) -> StatedRectification:
+        """Copy it with projections in metres, given the metres per unit."""
         left, right = (each * [1, 1, 1, scale] for each in self.projections)
         return replace(self, projections=(left, right))
 
     def with_baseline(self, metres: float) -> StatedRectification:
-        """Copy it for cameras at another distance."""
         left, right = self.projections
         right = right.copy()
         right[0, 3] = left[0, 3] - metres * left[0, 0]
         return replace(self, projections=(left, right))
 
-    def for_scale(self, x: float, y: float) -> StatedRectification:
-        """Copy it for pictures x times as wide and y times as high."""
+    def scale_images(self, x: float, y: float) -> StatedRectification:
+        """Copy it for images x times as wide and y times as high."""
         left, right = (scale_matrix(projection, x, y) for projection in self.projections)
         size = None if self.size is None else (round(self.size[0] * x), round(self.size[1] * y))
         return replace(self, projections=(left, right), size=size)
 
 
-def rotation_of(vector: Floats) -> Floats:
-    """(3, 3) about the direction of a vector (3,), by its length in radians (Rodrigues)."""
+def make_rotation(vector: Floats) -> Floats:
+    """Return the rotation (3, 3) of a rotation vector (3,), radians (Rodrigues)."""
     import cv2
 
     rotation: Floats = cv2.Rodrigues(vector)[0]
     return rotation
 
 
+def make_transform(rotation: Floats, translation: Floats) -> Floats:
+    """Return the rigid transform (4, 4) of a rotation (3, 3) and a translation (3,)."""
+    transform: Floats = np.eye(4)
+    transform[:3, :3], transform[:3, 3] = rotation, translation
+    return transform
+
+
+def invert_transform(transform: Floats) -> Floats:
+    """Return the inverse of a rigid transform (4, 4)."""
+    rotation = transform[:3, :3].T
+    return make_transform(rotation, -rotation @ transform[:3, 3])
+
+
 def scale_matrix(matrix: Floats, x: float, y: float) -> Floats:
-    """A camera matrix (3, 3) or projection (3, 4) for pictures x times as wide and y times as high."""
+    """Return a camera matrix (3, 3) or projection (3, 4) for images x times as wide and y times as high."""
     scaled: Floats = matrix * [[x], [y], [1]]
-    scaled[:2, 2] = scaled_point((matrix[0, 2], matrix[1, 2]), x, y)
+    scaled[:2, 2] = scale_point((matrix[0, 2], matrix[1, 2]), x, y)
     return scaled
 
 
-def check_rotation(rotation: Floats, said: str) -> None:
-    """Raise InputError with what is said where a matrix (3, 3) is no rotation, to a thousandth."""
-    with np.errstate(all="ignore"):  # of numbers far from any rotation's
+def check_rotation(rotation: Floats, name: str) -> None:
+    """Raise InputError with a name if a matrix (3, 3) deviates from a rotation by more than 0.001."""
+    with np.errstate(all="ignore"):
         error = np.abs(rotation @ rotation.T - np.eye(3)).max()
     if not (error < 1e-3 and np.linalg.det(rotation) > 0):  # also true for NaN
-        raise InputError(said)
+        raise InputError(f"{name} must be a rotation matrix")

@@ -1,26 +1,24 @@
-"""Calibration files: the one table of what is read, and what is written as OpenCV's YAML."""
+"""Calibration files: the table of readers, and the writer of OpenCV's YAML."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pamcli.calibration import benchmark_files as bench
-from pamcli.calibration import camera_files as device
 from pamcli.calibration import colmap_files as colmap
+from pamcli.calibration import device_files as device
 from pamcli.calibration import matlab_files as matlab
 from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import ros_files as ros
 from pamcli.calibration import slam_files as slam
-from pamcli.calibration.described import Choice, Described, Extrinsics
+from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
+from pamcli.calibration.geometry import Calibration, Size
 from pamcli.calibration.parsing import Source, walk
-from pamcli.calibration.rectified import Calibration
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.safe_reading import read_bytes
-from pamcli.files.units import parse_length
 
 MOST_FILES = 4  # of a .dat set
 MINIMAL = (
@@ -31,18 +29,15 @@ MINIMAL = (
 
 @dataclass(frozen=True)
 class Reader:
-    """One format of calibration files."""
+    """A format of calibration files."""
 
     name: str
-    detect: Callable[[Source], bool] | str
-    """Whether it recognises files; or the names, such as Camera.fx, by which it does."""
-    read: Callable[[Source], Described]
-    keys: str = ""
-    """Names that such a file has, for a message about one that lacks some."""
-    numbered: bool = False
-    """It may describe more than two cameras, of which `cameras` chooses by number."""
+    detect: Callable[[Source], bool] | str  # a test, or keys such as Camera.fx that all must exist
+    read: Callable[[Source], CameraDescription]
+    keys: str = ""  # keys of such a file, for messages about missing ones
+    numbered: bool = False  # True if it can hold more than two cameras, selected by number
 
-    def recognises(self, source: Source) -> bool:
+    def accepts(self, source: Source) -> bool:
         if isinstance(self.detect, str):
             return set(self.detect.split()) <= source.flat.keys()
         return self.detect(source)
@@ -59,7 +54,7 @@ READERS = (
     Reader("ZED", device.has_zed, device.read_zed),
     Reader("Middlebury, ETH3D", bench.has_middlebury, bench.read_middlebury, "cam0 baseline"),
     Reader("cvkit", bench.has_cvkit, bench.read_cvkit, "camera.A t"),
-    Reader("K.txt, two lines of KITTI", opencv.has_numbers, opencv.read_numbers, "", True),
+    Reader("K.txt, two lines of KITTI", opencv.has_plain_numbers, opencv.read_plain_numbers, "", True),
     Reader("RealSense listing", device.has_listing, device.read_listing),
     Reader(".dat set", opencv.has_dat, opencv.read_dat),
     Reader("VINS-Fusion", slam.has_vins, slam.read_vins, VINS, True),
@@ -69,7 +64,9 @@ READERS = (
     Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
     Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
     Reader("ROS topic", ros.has_topics, ros.read_topics, "K D R P width height distortion_model"),
-    Reader("cameras apart", opencv.has_cameras_apart, opencv.read_cameras_apart, "camera_matrix R T"),
+    Reader(
+        "separate cameras", opencv.has_separate_cameras, opencv.read_separate_cameras, "camera_matrix R T"
+    ),
     Reader("ROS camera_info", ros.has_camera_info, ros.read_camera_info, CAMERA_INFO),
     Reader("ORB-SLAM, stella_vslam", slam.has_orb_slam, slam.read_orb_slam, ORB_SLAM),
     Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
@@ -80,7 +77,7 @@ READERS = (
     Reader("rectification maps", opencv.has_maps, opencv.refuse_maps),
     Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
 )
-"""Formats in the order in which they are tried: the first one that recognises the files reads them."""
+"""Formats in the order of the attempts: the first one that accepts the files reads them."""
 
 
 def read_calibration(
@@ -91,92 +88,87 @@ def read_calibration(
     unit: str | float | None = None,
     baseline: str | float | None = None,
 ) -> StoredCalibration:
-    """Read a calibration, recognised by its content.
+    """Read a calibration in any supported format, detected by its content.
 
     >>> calibration = pamcli.read_calibration("calib.txt").rectified
 
     Args:
-        paths: One file, or several that belong together: of the left and of the right camera (ROS, EuRoC), of
-            intrinsics and extrinsics (OpenCV), of cameras and rigs (COLMAP).
-        cameras: Numbers of the left and the right camera, where a file (Kalibr, COLMAP, KITTI) describes
-            several; (1, 0) exchanges two.
-        extrinsics: How R and T are meant, one of `described.EXTRINSICS`.
-        fisheye: Take the coefficients for those of OpenCV's fisheye model.
-        unit: Length of one unit of the file ("mm", "25mm", metres), where the file does not state it.
-        baseline: Distance of the cameras ("120mm", metres) instead of the file's.
+        paths: One file, or several that belong together: left and right camera (ROS, EuRoC), intrinsics and
+            extrinsics (OpenCV), cameras and rigs (COLMAP).
+        cameras: Numbers of the left and the right camera if a file (Kalibr, COLMAP, KITTI) holds several;
+            (1, 0) swaps two cameras.
+        extrinsics: Meaning of R and T: "transform" (x2 = R x1 + T), "pose" (x1 = R x2 + T), "rows"
+            (x2 = x1 R + T) or "position" (x2 = R (x1 - T)).
+        fisheye: Interpret the coefficients as those of OpenCV's fisheye model.
+        unit: Length of one unit of the file ("mm", "25mm", or metres) if the file does not state it.
+        baseline: Distance of the cameras ("120mm", or metres) instead of the file's.
 
     Raises:
-        InputError: Names file and key: unreadable, unknown, text or NaN where numbers belong, wrong sizes,
-            singular, left and right exchanged.
-        UsageError: Too many files, or a unit for a file that states its own.
+        InputError: If a file is unreadable, of unknown format, or not a stereo pair; names file and key.
+        UsageError: If there are too many files, or a unit for a file that states its unit.
     """
-    with naming(", ".join(map(str, paths))):
-        described, choice = describe_calibration(*paths, cameras=cameras)
-        return described.finished(replace(choice, **choice_of(extrinsics, fisheye, unit, baseline)))
-
-
-def choice_of(
-    extrinsics: Extrinsics, fisheye: bool, unit: str | float | None, baseline: str | float | None
-) -> dict[str, Any]:
-    """Return the fields of `Choice`, with lengths in metres."""
-    return {
-        "extrinsics": extrinsics,
-        "fisheye": fisheye,
-        "unit": None if unit is None else parse_length(unit, "`unit`"),
-        "baseline": None if baseline is None else parse_length(baseline, "`baseline`"),
-    }
+    how = (extrinsics, fisheye, unit, baseline)
+    with prefix_errors(", ".join(map(str, paths))):
+        description, interpretation = describe_calibration(*paths, cameras=cameras, how=how)
+        return description.resolve(interpretation)
 
 
 def describe_calibration(
-    *paths: str | Path, cameras: tuple[int, int] | None = None
-) -> tuple[Described, Choice]:
-    """Read what files say of two cameras, and whether `cameras` exchanges them."""
+    *paths: str | Path, cameras: tuple[int, int] | None = None, how: Sequence[Any] = ()
+) -> tuple[CameraDescription, Interpretation]:
+    """Return the cameras of files, and their interpretation.
+
+    `how` holds the fields of `Interpretation` after `swapped`. For files and cameras, see `read_calibration`.
+    """
     if not 1 <= len(paths) <= MOST_FILES:
-        raise UsageError(f"{len(paths)} calibration files are given, and 1 to {MOST_FILES} belong together")
+        raise UsageError(f"a calibration has 1 to {MOST_FILES} files, got {len(paths)}")
 
     def read_beside(name: str) -> bytes | None:
         with suppress(InputError):
             return read_bytes(Path(paths[0]).parent / name)
         return None
 
-    with naming(", ".join(map(str, paths))):
+    with prefix_errors(", ".join(map(str, paths))):
         contents = [(str(path), read_bytes(Path(path))) for path in paths]
         source = Source(contents, cameras, read_beside)
-        reader = next((each for each in READERS if each.recognises(source)), None)
+        reader = next((each for each in READERS if each.accepts(source)), None)
         if reader is None:
-            raise _unknown(source)
+            raise _describe_unknown(source)
         if not reader.numbered and cameras not in (None, (0, 1), (1, 0)):
-            raise InputError("has two cameras alone", "leave out `cameras`, or exchange the two with 1:0")
-        return reader.read(source), Choice(exchanged=not reader.numbered and cameras == (1, 0))
+            raise InputError("holds only two cameras", "leave out `cameras`, or swap them with 1:0")
+        swapped = not reader.numbered and cameras == (1, 0)
+        return reader.read(source), Interpretation(swapped, *how)
 
 
-def _unknown(source: Source) -> InputError:
-    """Say which names a file has, which format is closest, what that one lacks, and which were tried."""
+def _describe_unknown(source: Source) -> InputError:
+    """Return the error about files that no reader accepts: their keys, the closest format, all formats."""
     problem = next((problem for _, trees, problem in source.parsed if problem and not trees), "")
-    names = dict.fromkeys([*source.tree, *source.lines("="), *([] if problem else source.lines(":"))])
-    known = {name for name, _ in walk(source.tree)} | names.keys()
-    words = [each.keys.split() for each in READERS]
-    scores = [len(known.intersection(keys)) / max(len(keys), 1) for keys in words]
-    best = max(range(len(READERS)), key=lambda index: scores[index])
-    said = "holds no calibration of a format that pam reads"
-    if problem:
-        said += f"; it is {problem}"
-    if names:
-        some = ", ".join(str(name)[:30] for name in [*names][:8])
-        said += f"; it has the keys {some}{' ...' if len(names) > 8 else ''}"
-    if scores[best] > 0:
-        missing = [key for key in words[best] if key not in known]
-        are = "is" if len(missing) == 1 else "are"
-        said += f"; {READERS[best].name} is closest, but {', '.join(missing)} {are} missing"
-    tried = ", ".join(
-        dict.fromkeys(each.name for each in READERS if "maps" not in each.name and "preset" not in each.name)
+    names = dict.fromkeys(
+        [*source.tree, *source.read_lines("="), *([] if problem else source.read_lines(":"))]
     )
-    return InputError(f"{said}. Tried: {tried}", MINIMAL)
+    known = {name for name, _ in walk(source.tree)} | names.keys()
+    message = "is not a calibration in a supported format"
+    if problem:
+        message += f"; {problem}"
+    if names:
+        message += f"; it has the keys {', '.join(str(name)[:30] for name in [*names][:8])}"
+        message += " ..." if len(names) > 8 else ""
+    scores = {
+        each: len(known & {*each.keys.split()}) / len(each.keys.split()) for each in READERS if each.keys
+    }
+    best = max(scores, key=lambda reader: scores[reader])
+    if scores[best] > 0:
+        missing = [key for key in best.keys.split() if key not in known]
+        message += f"; {best.name} is closest, but lacks {', '.join(missing)}"
+    tried = dict.fromkeys(
+        each.name for each in READERS if "maps" not in each.name and "preset" not in each.name
+    )
+    return InputError(f"{message}. Supported: {', '.join(tried)}", MINIMAL)
 
 
 @contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Put the name of the file into what is said of a calibration that is wrong."""
+def prefix_errors(name: str) -> Iterator[None]:
+    """Prefix the message of an InputError with the name of a file."""
     try:
         yield
     except InputError as error:
@@ -186,34 +178,35 @@ def naming(name: str) -> Iterator[None]:
 
 
 def encode_calibration(calibration: Calibration) -> bytes:
-    """OpenCV's YAML with P1, P2, Q, baseline (metres), image_width and image_height.
+    """Encode a calibration with `principal` and `size` as OpenCV's YAML: P1, P2, Q, baseline (m) and size.
 
-    Needs `principal` and `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
+    `read_calibration` and OpenCV's FileStorage can read it.
     """
-    assert calibration.size is not None
     p1, p2 = calibration.projections()
     values = {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
-    return _yaml(calibration.size, values)
+    return _encode_yaml(calibration.size, values)
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:
-    """OpenCV's YAML with K1, D1, K2, D2, R, T in millimetres, the size, and facts by their names.
+    """Encode a rig with `size` as OpenCV's YAML: K1, D1, K2, D2, R, T (mm), size, and more facts.
 
-    Needs `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
+    `read_calibration` and OpenCV's FileStorage can read it.
     """
-    assert rig.size is not None
     cameras: dict[str, Any] = {}
     for index, camera in enumerate((rig.left, rig.right), 1):
         cameras |= {f"K{index}": camera.matrix, f"D{index}": camera.distortion.reshape(1, -1)}
     model = "fisheye" if rig.left.fisheye else "pinhole"
-    place = {"R": rig.rotation, "T": 1000 * rig.translation.reshape(3, 1)}
-    return _yaml(rig.size, {"distortion_model": model, "length_unit": "mm", **cameras, **place, **facts})
+    pose = {"R": rig.rotation, "T": 1000 * rig.translation.reshape(3, 1)}
+    return _encode_yaml(
+        rig.size, {"distortion_model": model, "length_unit": "mm", **cameras, **pose, **facts}
+    )
 
 
-def _yaml(size: tuple[int, int], values: Mapping[str, Any]) -> bytes:
-    """Numbers, texts and matrices by their names, behind the size of the pictures, as OpenCV writes them."""
+def _encode_yaml(size: Size | None, values: Mapping[str, Any]) -> bytes:
+    """Encode numbers, texts and matrices as OpenCV does, after the size of the images."""
     import cv2
 
+    assert size is not None
     mode = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | cv2.FILE_STORAGE_FORMAT_YAML
     file = cv2.FileStorage("", mode)
     for key, value in {"image_width": size[0], "image_height": size[1], **values}.items():

@@ -1,17 +1,14 @@
-"""Lengths in a rectified pair whose truth somebody knows: between two points, and from camera to ground."""
+"""Known lengths in a rectified pair: between two points, and from the camera to the ground."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration, Floats, Pixels
+from pamcli.calibration.geometry import Calibration, Floats, Pixels
 from pamcli.imaging.matching import (
-    DenseMatch,
     choose_downscaling,
     downscale_to_uint8,
     interpolate_peak,
@@ -19,137 +16,116 @@ from pamcli.imaging.matching import (
     to_grey,
 )
 
-AREA = 120_000
-"""Pixels to which pictures are reduced where all of them is matched."""
-HALF = 9
-"""Half a side of the patch around a point that is looked for in the right picture."""
-ALIKE = 0.75
-"""Correlation that a match of it must have."""
-MATCHING_ERROR = 0.3
-"""Pixels by which such a match may be off."""
+AREA = 120_000  # px, to which images are downscaled for dense matching
+HALF = 9  # px, half a side of the patch around a point
+ALIKE = 0.75  # smallest correlation of a matching patch
+MATCHING_ERROR = 0.3  # px
 TRIES = 400
-TOLERANCE = 0.6
-"""Pixels of disparity, in the reduced pictures, within which a plane goes through a place."""
-GROUND = 0.35
-"""Share of the lower half of the picture that one plane must fill to be called the ground."""
-UPRIGHT = 0.6
-"""Cosine of the largest angle between the ground's normal and the picture's columns."""
+TOLERANCE = 0.6  # px of disparity in downscaled images between a plane and its points
+GROUND = 0.35  # smallest share of the lower half of the image that the ground fills
+UPRIGHT = 0.6  # smallest cosine between the ground's normal and the image columns
 
 
 @dataclass(frozen=True)
 class Ground:
     """A plane below the camera."""
 
-    height: float
-    """Metres from the camera to it."""
-    share: float
-    """Share of the lower half of the picture that it fills."""
+    height: float  # metres from the camera to the plane
+    share: float  # share of the lower half of the image that it fills
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Distance between two points."""
+class Length:
+    """Distance between two points, and its error if the matches are off by `MATCHING_ERROR`, metres."""
 
     metres: float
     error: float
-    """Metres by which `MATCHING_ERROR` at either end changes it."""
 
 
-def dense(left: Pixels, right: Pixels) -> tuple[DenseMatch, int]:
-    """Match two rectified pictures (H, W, 3) as a whole, reduced by a factor, and return that factor, too."""
+def find_ground(left: Pixels, right: Pixels, calibration: Calibration) -> Ground | None:
+    """Find the largest plane below the camera in the lower half of a rectified pair (H, W, 3), or None."""
     factor = choose_downscaling(left.shape, AREA, 420)
     one, two = (to_grey(downscale_to_uint8(view, factor)) for view in (left, right))
     reach = int(0.35 * one.shape[1])
-    return match_densely(one, two, -reach // 4, reach), factor
-
-
-def ground(found: DenseMatch, factor: int, calibration: Calibration) -> Ground | None:
-    """Find the largest plane below the camera in the lower half of the picture; None: there is none.
-
-    found: disparities from `dense`, reduced by the factor; calibration: of the full-size pictures.
-    """
+    found = match_densely(one, two, -reach // 4, reach)
     height, width = found.first.shape
     rows, columns = np.nonzero(found.first_seen)
     disparity = found.first[rows, columns].astype(np.float64)
     lower = (rows > height / 2) & (disparity > 0)
-    rows, columns, disparity = rows[lower], columns[lower], disparity[lower]
+    disparity = disparity[lower]
+    terms = np.column_stack([columns[lower], rows[lower], np.ones(len(disparity))]).astype(np.float64)
     count = width * (height // 2)
-    if len(rows) < GROUND * count:
+    if len(disparity) < GROUND * count:
         return None
-    terms = np.column_stack([columns, rows, np.ones(len(rows))]).astype(np.float64)
     random = np.random.default_rng(0)
-    some = random.permutation(len(rows))[:4000]
-    best, inside = 0, np.zeros(len(rows), bool)
-    for _ in range(TRIES):
+    some = random.permutation(len(disparity))[:4000]
+    best, plane = 0, np.zeros(3)
+    for _ in range(TRIES):  # RANSAC
         three = random.choice(some, 3, replace=False)
         if abs(np.linalg.det(terms[three])) < 1:
             continue
-        plane = np.linalg.solve(terms[three], disparity[three])
-        normal = _normal(plane, factor, calibration)
-        if normal[1] < UPRIGHT * np.linalg.norm(normal):
-            continue
-        hits = int(np.count_nonzero(np.abs(terms[some] @ plane - disparity[some]) < TOLERANCE))
-        if hits > best:
-            best, inside = hits, np.abs(terms @ plane - disparity) < TOLERANCE
-    if np.count_nonzero(inside) < GROUND * count:
-        return None
-    for _ in range(3):  # a slice of a wall can look like a floor until all of the wall has its say
-        fit = np.linalg.lstsq(terms[inside], disparity[inside], rcond=None)[0]
-        inside = np.abs(terms @ fit - disparity) < TOLERANCE
-        if np.count_nonzero(inside) < GROUND * count:
+        candidate = np.linalg.solve(terms[three], disparity[three])
+        hits = int(np.count_nonzero(np.abs(terms[some] @ candidate - disparity[some]) < TOLERANCE))
+        if hits > best and _is_ground(_compute_normal(candidate, factor, calibration)):
+            best, plane = hits, candidate
+    for _ in range(4):  # a slice of a wall resembles a floor until the whole wall is fitted
+        inside = np.abs(terms @ plane - disparity) < TOLERANCE
+        if not best or np.count_nonzero(inside) < GROUND * count:
             return None
-    normal = _normal(fit, factor, calibration)
-    length = float(np.linalg.norm(normal))
-    if normal[1] < UPRIGHT * length:
+        fit = plane
+        plane = np.linalg.lstsq(terms[inside], disparity[inside], rcond=None)[0]
+    normal = _compute_normal(fit, factor, calibration)
+    if not _is_ground(normal):
         return None
-    return Ground(1 / length, float(np.count_nonzero(inside)) / count)
+    return Ground(1 / float(np.linalg.norm(normal)), float(np.count_nonzero(inside)) / count)
 
 
-def _normal(plane: NDArray[Any], factor: int, calibration: Calibration) -> Floats:
-    """(3,): n / h of the plane n . X = h, whose disparities in pictures reduced by a factor are
-    plane . (x, y, 1).
+def _is_ground(normal: Floats) -> bool:
+    return bool(normal[1] >= UPRIGHT * np.linalg.norm(normal))
 
-    A plane's disparities are (d + doffs) h = B (n_x (x - cx) + n_y (y - cy) f / fy + n_z f).
+
+def _compute_normal(plane: Floats, factor: int, calibration: Calibration) -> Floats:
+    """Return n / h (3,) of the plane n . X = h, given its disparities plane . (x, y, 1) in downscaled images.
+
+    Disparities of a plane are (d + doffs) h = B (n_x (x - cx) + n_y (y - cy) f / fy + n_z f).
     """
-    across, down, rest = (float(value) for value in plane)
+    across, down, rest = map(float, plane)
     x, y = calibration.principal or (0.0, 0.0)
     focal, focal_y = calibration.focal_length, calibration.vertical_focal_length
-    # Slopes stay what they are in the full-size picture; the first pixel's centre moves by (factor - 1) / 2.
+    # Slopes are the same at full size; the centre of the first pixel moves by (factor - 1) / 2.
     middle = across * x + down * y + factor * rest - (across + down) * (factor - 1) / 2 + calibration.offset
     return np.array([across, down * focal_y / focal, middle / focal]) / calibration.baseline
 
 
-def measured(
+def measure_length(
     left: Pixels, right: Pixels, calibration: Calibration, points: Floats
-) -> Measured | tuple[float, float]:
-    """Measure between two points (2, 2), pixels of the left one of two rectified pictures (H, W, 3).
+) -> Length | tuple[float, float]:
+    """Measure between two points (2, 2) of the left image of a rectified pair (H, W, 3).
 
-    Returns x and y of a point instead, where that is not found in the right picture.
+    Returns x and y of a point instead if it has no match in the right image.
     """
-    places: list[list[Floats]] = []
+    ends = []
     for point in points:
-        disparity = _disparity(left, right, point, calibration)
+        disparity = _match_point(left, right, point, calibration)
         if disparity is None:
             return float(point[0]), float(point[1])
-        places.append(
-            [_place(calibration, point, disparity + off) for off in (0.0, MATCHING_ERROR, -MATCHING_ERROR)]
-        )
-    one, two = (np.stack(each) for each in places)
-    length = float(np.linalg.norm(one[0] - two[0]))
-    ends = [abs(float(np.linalg.norm(a - b)) - length) for a, b in ((one[1], two[0]), (one[0], two[1]))]
-    return Measured(length, math.hypot(*ends))
+        errors = (0.0, MATCHING_ERROR, -MATCHING_ERROR)
+        ends.append([_locate(calibration, point, disparity + error) for error in errors])
+    one, two = ends
+    length = math.dist(one[0], two[0])
+    return Length(length, math.hypot(math.dist(one[1], two[0]) - length, math.dist(one[0], two[1]) - length))
 
 
-def _place(calibration: Calibration, point: Floats, disparity: float) -> Floats:
+def _locate(calibration: Calibration, point: Floats, disparity: float) -> Floats:
+    """Return a point (3,) in left camera coordinates, metres."""
     x, y = calibration.principal or (0.0, 0.0)
     z = calibration.focal_length * calibration.baseline / max(disparity + calibration.offset, 1e-6)
     across = (point[0] - x) / calibration.focal_length
-    down = (point[1] - y) / calibration.vertical_focal_length
-    return z * np.array([across, down, 1.0])
+    return z * np.array([across, (point[1] - y) / calibration.vertical_focal_length, 1.0])
 
 
-def _disparity(left: Pixels, right: Pixels, point: Floats, calibration: Calibration) -> float | None:
-    """Disparity of the patch around a point, by its best match in the same row, to a fraction of a pixel."""
+def _match_point(left: Pixels, right: Pixels, point: Floats, calibration: Calibration) -> float | None:
+    """Return the disparity of the patch around a point, from its best match in the same row."""
     import cv2
 
     height, width = left.shape[:2]

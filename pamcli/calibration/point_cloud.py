@@ -1,4 +1,4 @@
-"""Coloured points in metres, as a PLY file."""
+"""Coloured point clouds in metres, as PLY files."""
 
 import io
 from dataclasses import replace
@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.units import parse_length
 
-AXES = "metres in the left camera's coordinates: x to the right, y down, z ahead"
-
+AXES = "metres in left camera coordinates: x to the right, y down, z ahead"
 COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
 
@@ -29,16 +28,23 @@ def write_point_cloud(
     stride: int = 1,
     overwrite: bool = False,
 ) -> int:
-    """Write a binary PLY with a vertex, in metres, for every pixel of known depth; return how many there are.
+    """Write a binary PLY with a vertex in metres for every pixel of known depth; return their number.
 
     >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, picture=left)
 
-    disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16 (whose
-    upper 8 bits are kept), for the colours; without it points are white. max_depth: length ("20m", metres)
-    beyond which there are no points. stride: every how many rows and columns a pixel is taken.
-    overwrite: replace a file that exists.
-    Raises UsageError: another suffix, a file that exists; InputError: the calibration is for pictures of
-    another aspect, or has no baseline; OutputError: it cannot be written.
+    Args:
+        path: File (.ply) to write.
+        disparity: Disparity map (H, W), px, NaN = unknown.
+        calibration: Calibration of images of this aspect ratio.
+        picture: Left image (H, W, 3) RGB for the colours, uint8 or uint16 (upper 8 bits); None = white.
+        max_depth: Largest depth of a point: "20m", or metres.
+        stride: Use every n-th row and column.
+        overwrite: Replace an existing file.
+
+    Raises:
+        UsageError: If the suffix is not .ply, or the file exists.
+        InputError: If the calibration has another aspect ratio or no baseline.
+        OutputError: If the file cannot be written.
     """
     path = Path(path)
     check_new_file(path, ".ply", overwrite=overwrite, option="")
@@ -56,24 +62,18 @@ def encode_point_cloud(
     max_depth: float | None = None,
     stride: int = 1,
 ) -> tuple[bytes, int]:
-    """The bytes of what `write_point_cloud` writes, by the same arguments, and the number of points.
-
-    Raises InputError: the calibration is for another size, or has no baseline.
-    """
+    """Return the bytes of a PLY and the number of points; for arguments see `write_point_cloud`."""
     from plyfile import PlyData, PlyElement
 
     height, width = disparity.shape
-    calibration = replace(calibration.for_size(width, height), size=None)  # for a part of the rows at once
+    calibration = replace(calibration.for_size(width, height), size=None)  # applies to parts of it, too
     fields = [*((axis, "<f4") for axis in "xyz"), *((color, "u1") for color in COLORS)]
-    taken = slice(None, None, stride)
+    columns = slice(None, None, stride)
     parts = []
     for first in range(0, height, _ROWS_AT_ONCE * stride):
         rows = slice(first, first + _ROWS_AT_ONCE * stride, stride)
-        # A row of the part is `stride` rows of the picture: points are made for all columns, and few rows.
-        depth = calibration.depth(disparity[rows, taken])
-        known = np.isfinite(depth)
-        if max_depth is not None:
-            known &= depth <= max_depth
+        depth = calibration.depth(disparity[rows, columns])
+        known = depth <= (np.inf if max_depth is None else max_depth)  # False for NaN
         row, column = np.nonzero(known)
         z = depth[known]
         part = np.empty(len(z), fields)
@@ -83,10 +83,10 @@ def encode_point_cloud(
         part["z"] = z
         colors: NDArray[Any] = np.full((len(z), 3), 255, np.uint8)
         if picture is not None:
-            colors = picture[rows, taken][known]
+            colors = picture[rows, columns][known]
             colors = colors >> 8 if colors.dtype == np.uint16 else colors
-        for index, name in enumerate(COLORS):
-            part[name] = colors[:, index]
+        for name, levels in zip(COLORS, colors.T, strict=True):
+            part[name] = levels
         parts.append(part)
     vertices = np.concatenate(parts)
     stream = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Calibrations of ROS: camera_info in YAML, as topics print it, and the older ost.ini and ost.txt."""
+"""Readers for calibrations of ROS: camera_info in YAML and from topics, and the older ost.ini and ost.txt."""
 
 import re
 from collections.abc import Sequence
@@ -6,57 +6,44 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import StatedRectification
-from pamcli.calibration.described import (
-    CameraPair,
-    Described,
-    Projections,
-    both_sizes,
-    is_fisheye,
-    matrix_camera,
-)
-from pamcli.calibration.parsing import Source, Tree, matrix, size_of
+from pamcli.calibration.camera import StatedRectification, make_transform
+from pamcli.calibration.description import CameraDescription, CameraPair, Projections
+from pamcli.calibration.parsing import Source, Tree, is_fisheye, read_matrix, read_matrix_camera, read_sides
 from pamcli.errors import InputError
 
-_SECTIONS = {
-    "width": "image_width",
-    "height": "image_height",
-    "camera matrix": "camera_matrix",
-    "distortion": "distortion_coefficients",
-    "rectification": "rectification_matrix",
-    "projection": "projection_matrix",
-}
 _TOPIC = {
-    **{"K": "camera_matrix", "D": "distortion_coefficients"},
-    **{"R": "rectification_matrix", "P": "projection_matrix"},
+    "K": "camera_matrix",
+    "D": "distortion_coefficients",
+    "R": "rectification_matrix",
+    "P": "projection_matrix",
+}
+_OST_SECTIONS = {
+    **{"width": "image_width", "height": "image_height", "camera matrix": _TOPIC["K"]},
+    **{"distortion": _TOPIC["D"], "rectification": _TOPIC["R"], "projection": _TOPIC["P"]},
 }
 
 
-def _topics(source: Source) -> list[Tree]:
-    """Return the messages of topics (K D R P, in ROS 2 k d r p) under the names of the files."""
+def _find_topics(source: Source) -> list[Tree]:
+    """Return the messages of topics (K D R P, in ROS 2 k d r p) with the keys of camera_info files."""
     found: list[Tree] = []
     for tree in source.trees:
         for names in (_TOPIC, {key.lower(): name for key, name in _TOPIC.items()}):
             if {"distortion_model", "width", "height", *names} <= tree.keys():
-                sizes = {"image_width": tree["width"], "image_height": tree["height"]}
-                found.append(
-                    {"distortion_model": tree["distortion_model"], **sizes}
-                    | {name: tree[key] for key, name in names.items()}
-                )
+                message = {name: tree[key] for key, name in names.items()}
+                message |= {"image_width": tree["width"], "image_height": tree["height"]}
+                message["distortion_model"] = tree["distortion_model"]
+                if message not in found:  # a recorded topic repeats its message
+                    found.append(message)
     return found
 
 
 def has_topics(source: Source) -> bool:
-    return bool(_topics(source))
+    return bool(_find_topics(source))
 
 
-def read_topics(source: Source) -> Described:
-    """Read sensor_msgs/CameraInfo as `rostopic echo` and `ros2 topic echo` print it, of both cameras."""
-    kept: list[Tree] = []
-    for tree in _topics(source):  # of a topic that was listened to for a while, one message
-        if not any({**tree} == {**each} for each in kept):
-            kept.append(tree)
-    return ros(kept)
+def read_topics(source: Source) -> CameraDescription:
+    """Read sensor_msgs/CameraInfo of both cameras, as `rostopic echo` and `ros2 topic echo` print it."""
+    return describe_ros(_find_topics(source))
 
 
 def has_camera_info(source: Source) -> bool:
@@ -64,63 +51,49 @@ def has_camera_info(source: Source) -> bool:
     return bool(source.trees) and all(names & tree.keys() for tree in source.trees)
 
 
-def read_camera_info(source: Source) -> Described:
-    """Read the camera_info of the left and of the right camera."""
-    return ros(source.trees)
+def read_camera_info(source: Source) -> CameraDescription:
+    """Read the camera_info files of the left and the right camera."""
+    return describe_ros(source.trees)
 
 
-def ros(trees: Sequence[Tree], kind: str = "ROS camera_info") -> Described:
-    """Describe both cameras, whose rectification the files know, too."""
+def describe_ros(trees: Sequence[Tree], kind: str = "ROS camera_info") -> CameraDescription:
+    """Describe two cameras, and their rectification, from the keys of camera_info files."""
     if len(trees) != 2:
         raise InputError(
-            f"describes {'one camera' if len(trees) == 1 else f'{len(trees)} cameras'}",
-            "give two files, that of the left camera and that of the right one",
+            f"holds {len(trees)} cameras, a pair needs 2",
+            "give two files: of the left camera and of the right camera",
         )
     cameras, rotations, projections, sizes = [], [], [], []
     for tree in trees:
-        sizes.append(
-            size_of([tree.get("image_width"), tree.get("image_height")], "image_width x image_height")
-        )
+        sizes.append(read_sides(tree, "image_width", "image_height"))
         fisheye = is_fisheye(tree.get("distortion_model") or "", "distortion_model")
-        cameras.append(matrix_camera(tree, "camera_matrix", "distortion_coefficients", fisheye))
-        rotations.append(matrix(tree.get("rectification_matrix"), "rectification_matrix", 3, 3))
-        projections.append(matrix(tree.get("projection_matrix"), "projection_matrix", 3, 4))
+        cameras.append(read_matrix_camera(tree, "camera_matrix", "distortion_coefficients", fisheye))
+        rotations.append(read_matrix(tree.get("rectification_matrix"), "rectification_matrix", 3, 3))
+        projections.append(read_matrix(tree.get("projection_matrix"), "projection_matrix", 3, 4))
     p1, p2 = projections
     rectified = Projections(p1, p2, sizes[0], ("projection_matrix", "projection_matrix"))
     across = (p1[0, 3] - p2[0, 3]) / p1[0, 0] if p1[0, 0] > 0 else 0.0
-    if across == 0:  # `Projections` says what is wrong with them, or the baseline is not known
-        return Described(kind, projections=[rectified])
+    if across == 0:  # no baseline: only the geometry of the rectified images is known
+        return CameraDescription(kind, projections=[rectified])
     stated = StatedRectification((rotations[0], rotations[1]), (p1, p2))
-    translation = rotations[1].T @ np.array([-across, 0, 0])
-    pair = CameraPair(cameras, rotations[1].T @ rotations[0], translation, *both_sizes(sizes), stated)
-    return Described(kind, [pair], [rectified])
-
-
-def read_ost(source: Source) -> Described:
-    """Read an ost.ini or ost.txt of both cameras, or one of each."""
-    return ros([tree for text in source.texts for tree in _ost_trees(text)], "ROS ost")
-
-
-def _ost_trees(text: str) -> list[Tree]:
-    """Return what the camera_info of each camera would hold."""
-    found: list[dict[str, Any]] = []
-    key = None
-    for line in map(str.strip, text.splitlines()):
-        if line == "[image]":
-            found.append({})
-        elif not found or not line or line.startswith("#"):
-            continue
-        elif line.startswith("["):
-            found[-1]["camera_name"] = line.strip("[]")
-        elif line in _SECTIONS:
-            key = _SECTIONS[line]
-        elif key is not None:
-            found[-1].setdefault(key, []).extend(line.split())
-    return list(found)
+    back = rotations[1].T
+    transform = make_transform(back @ rotations[0], back @ np.array([-across, 0, 0]))
+    return CameraDescription(kind, [CameraPair(cameras, transform, sizes, stated)], [rectified])
 
 
 def has_ost(source: Source) -> bool:
-    return all(
-        re.search(r"^\[image\]", text, re.MULTILINE) and re.search(r"^camera matrix", text, re.MULTILINE)
-        for text in source.texts
-    )
+    return all(re.search(r"^\[image\](.|\n)*^camera matrix", text, re.MULTILINE) for text in source.texts)
+
+
+def read_ost(source: Source) -> CameraDescription:
+    """Read an ost.ini or ost.txt of both cameras, or one of each."""
+    found: list[dict[str, Any]] = []
+    key = None
+    for line in (line.strip() for text in source.texts for line in text.splitlines()):
+        if line == "[image]":
+            found.append({})
+        elif line in _OST_SECTIONS:
+            key = _OST_SECTIONS[line]
+        elif found and key is not None and line and line[0] not in "#[":
+            found[-1].setdefault(key, []).extend(line.split())
+    return describe_ros(found, "ROS ost")

@@ -1,4 +1,4 @@
-"""Offsets between the rows of a rectified pair: how large, where, and whether a shift, a turn or a scale."""
+"""Row offsets of a rectified pair: their size and place, and the shift, rotation or scale behind them."""
 
 from __future__ import annotations
 
@@ -7,91 +7,77 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pamcli.calibration.rectified import Floats, Pixels
+from pamcli.calibration.geometry import Floats, Pixels
 from pamcli.imaging.matching import Matches
 from pamcli.imaging.preflight import ENOUGH_MATCHES, REACH, measure_matches
 
-MEASURED = 400
-"""Matches that are measured to a fraction of a pixel, at most."""
-ENOUGH = 20
-"""Matches without which nothing is said of a turn and a scale."""
-FEW_HERE = 3
-"""Matches of which a ninth of the picture must have more to be compared with the others."""
-SEEN = 0.3
-"""Pixels between two edges of the picture from which on a turn or a scale is said."""
+MEASURED = 400  # largest number of matches that are measured to a fraction of a pixel
+ENOUGH = 20  # matches that a rotation and a scale require
+FEW = 3  # a ninth of the image needs more matches to be compared with the others
+VISIBLE = 0.3  # px between two edges of the image from which a rotation or scale is reported
 
 
 @dataclass(frozen=True)
 class RowOffsets:
-    """Row offsets of matches between two rectified pictures: right y - left y, pixels."""
+    """Row offsets of matches between two rectified images: right y - left y, px."""
 
     matches: Matches
-    median: float
-    """Median distance."""
-    p90: float
-    """Nine of ten are off by less."""
-    shift: float
-    """Pixels by which the right picture is lower, in the middle."""
-    turn: float
-    """Degrees by which it is turned clockwise about its middle."""
-    stretch: float
-    """Share by which it is higher, from top to bottom."""
-    worst: tuple[str, float] | None
-    """The ninth of the picture with the largest median, and that; None: too few matches to tell."""
+    median: float  # px, median distance
+    p90: float  # px, 90 % of the distances are smaller
+    shift: float  # px by which the right image is lower in its middle
+    angle: float  # degrees by which it is rotated clockwise
+    stretch: float  # relative vertical scale, minus 1
+    worst: tuple[str, float] | None  # ninth of the image with the largest median, and that median
 
     @property
     def pattern(self) -> str:
-        """Words for the shift, the turn and the scale, the largest first; "" where nothing stands out."""
+        """Words for shift, rotation and scale, the largest first; "" if nothing stands out."""
         parts = {}
-        if abs(self.shift) > SEEN / 2:
-            way = "lower" if self.shift > 0 else "higher"
-            parts[f"{abs(self.shift):.1f} px {way}"] = abs(self.shift)
-        side = float(np.ptp(self.matches.x)) if len(self.matches) else 0.0
-        if (across := abs(math.radians(self.turn)) * side) > SEEN:
-            way = "clockwise" if self.turn > 0 else "counter-clockwise"
-            parts[f"turned by {abs(self.turn):.2f} degrees {way}"] = across / 2
-        tall = float(np.ptp(self.matches.y)) if len(self.matches) else 0.0
-        if (down := abs(self.stretch) * tall) > SEEN:
+        if abs(self.shift) > VISIBLE / 2:
+            parts[f"{abs(self.shift):.1f} px {'lower' if self.shift > 0 else 'higher'}"] = abs(self.shift)
+        if (across := abs(math.radians(self.angle)) * float(np.ptp(self.matches.x))) > VISIBLE:
+            way = "clockwise" if self.angle > 0 else "counter-clockwise"
+            parts[f"rotated by {abs(self.angle):.2f} degrees {way}"] = across / 2
+        if (down := abs(self.stretch) * float(np.ptp(self.matches.y))) > VISIBLE:
             word = "larger" if self.stretch > 0 else "smaller"
             parts[f"{100 * abs(self.stretch):.2f} % {word} from top to bottom"] = down / 2
         return ", ".join(sorted(parts, key=lambda part: -parts[part]))
 
 
-def row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
-    """Measure two pictures (H, W, 3), uint8 or uint16, of one size; None: too few matches to tell."""
+def measure_row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
+    """Measure two images (H, W, 3) of one size, uint8 or uint16; return None for too few matches."""
     height, width = left.shape[:2]
     reach = REACH[0] * width, REACH[1] * max(height, width)
     _, matches, _ = measure_matches(left, right, reach, MEASURED)
     if len(matches) < ENOUGH_MATCHES:
         return None
-    middle = (width - 1) / 2, (height - 1) / 2
-    terms = np.column_stack([np.ones(len(matches)), matches.x - middle[0], matches.y - middle[1]])
-    keep = np.abs(matches.dy - np.median(matches.dy)) < max(3.0, 6 * _spread(matches.dy))
-    fit = np.zeros(3)
+    x, y = matches.x - (width - 1) / 2, matches.y - (height - 1) / 2
+    terms = np.column_stack([np.ones(len(matches)), x, y])
     if len(matches) < ENOUGH:
         terms[:, 1:] = 0.0
-    for _ in range(4):  # wrong matches lie anywhere
+    keep = np.abs(matches.dy - np.median(matches.dy)) < max(3.0, 6 * _measure_spread(matches.dy))
+    fit = np.zeros(3)
+    for _ in range(4):  # rejects wrong matches
         fit = np.linalg.lstsq(terms[keep], matches.dy[keep], rcond=None)[0]
         off = matches.dy - terms @ fit
-        keep = np.abs(off) < max(0.5, 3.5 * _spread(off[keep]))
+        keep = np.abs(off) < max(0.5, 3.5 * _measure_spread(off[keep]))
     good = matches.take(keep)
-    sizes = np.abs(good.dy)
-    median, p90 = float(np.median(sizes)), float(np.percentile(sizes, 90))
+    median, p90 = np.percentile(np.abs(good.dy), (50, 90)).tolist()
     shift, slope, stretch = fit.tolist()
-    turn = math.degrees(math.atan(slope))
-    return RowOffsets(good, median, p90, shift, turn, stretch, _worst(good, width, height))
+    angle = math.degrees(math.atan(slope))
+    return RowOffsets(good, median, p90, shift, angle, stretch, _find_worst(good, width, height))
 
 
-def _spread(values: Floats) -> float:
+def _measure_spread(values: Floats) -> float:
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
-def _worst(matches: Matches, width: int, height: int) -> tuple[str, float] | None:
+def _find_worst(matches: Matches, width: int, height: int) -> tuple[str, float] | None:
     medians = {}
     for row, down in enumerate(("upper", "", "lower")):
         for column, across in enumerate(("left", "", "right")):
             here = (matches.x // (width / 3) == column) & (matches.y // (height / 3) == row)
-            if np.count_nonzero(here) > FEW_HERE:
+            if np.count_nonzero(here) > FEW:
                 name = " ".join(part for part in (down, across) if part) or "middle"
                 medians[name] = float(np.median(matches.dy[here]))
     if len(medians) < 2:

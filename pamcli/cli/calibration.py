@@ -1,4 +1,4 @@
-"""pam calibration: to show a calibration, to make one."""
+"""`pam calibration`: show a calibration, or make one from images of a board."""
 
 from pathlib import Path
 
@@ -23,17 +23,17 @@ from pamcli.settings.shared import (
 app = group("Calibrations of stereo cameras.")
 
 
-@command(app, "show", "Show what a file says, in metres, pixels and degrees.")
+@command(app, "show", "Show the values of a calibration file, in metres, pixels and degrees.")
 def show(
     messages: Messages,
-    files: list[str] = argument("One file, or several that belong together.", default=..., metavar="FILE"),
+    files: list[str] = argument("One file, or all files of a calibration.", default=..., metavar="FILE"),
     cameras: tuple[int, int] | None = CAMERAS,
     fisheye: bool = FISHEYE,
     extrinsics: Extrinsics = EXTRINSICS,
     unit: float | None = UNIT,
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration, of any of the programs in pam guide calibration-files.
+    """Show a calibration file of any program listed in pam guide calibration-files.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml
@@ -49,62 +49,60 @@ def show(
 
 
 class Boards(Limit, panel="Input"):
-    """Pictures of the board, and what the board is."""
+    """Images of the board, and the board."""
 
     inputs: list[str] = argument(
-        "Two folders (paired by equal names), two templates in which {} stands for the same text, or two "
-        "videos. With --packed: one folder, or one video, that holds both views.",
+        "Two folders (paired by equal names), two templates with {} for the same text, or two videos. With "
+        "--packed: one folder or video of images that hold both views.",
         default=...,
         metavar="LEFT RIGHT",
         show_default=False,
     )
     board: tuple[int, int] = option(
-        "Look for a chessboard of so many inner corners, as OpenCV counts (9x6 has 10 x 7 squares); with "
-        "--marker for a ChArUco board of so many squares.",
+        "Inner corners of the chessboard, as OpenCV counts them (9x6 has 10x7 squares); with --marker, "
+        "squares of the ChArUco board.",
         default=...,
         metavar="COLUMNSxROWS",
         parse=parsing.board,
     )
     square: float = option(
-        "Take a square's side for so long, as in 25mm; a bare number means metres. All distances are as "
-        "true as it is: measure ten squares at once.",
+        "Side of a square, as in 25mm; m without a unit. Its error is the error of all distances, so measure "
+        "ten squares at once.",
         default=...,
         metavar="LENGTH",
         parse=parsing.length,
     )
     marker: float | None = option(
-        "Take the board for a ChArUco board with markers of this side, as in 18mm. Its dictionary is "
-        "recognised. A bare number means metres.",
+        "Side of a ChArUco board's markers, as in 18mm; m without a unit. The dictionary is detected.",
         metavar="LENGTH",
         parse=parsing.length,
     )
-    fisheye: bool = flag("Fit fisheye lenses (OpenCV's model of four coefficients).")
+    fisheye: bool = flag("Fit fisheye lenses (OpenCV's model with four coefficients).")
     packed: PackedLayout | None = option(
-        "Take both views from one picture, or one video: lr, rl, tb, bt, -half as for pam disparity."
+        "Layout of images or videos that hold both views: lr, rl, tb, bt or -half, as for pam disparity."
     )
 
 
 class Outputs(NewFile):
-    """Files that the calibration goes to."""
+    """Files to write."""
 
     output: Path = option(
-        "Write the calibration here, as OpenCV's YAML (.yaml).", "-o", "--output", default=..., metavar="FILE"
+        "Calibration file to write, as OpenCV's YAML (.yaml).", "-o", "--output", default=..., metavar="FILE"
     )
     page: Path | None = option(
-        "Write a page (.html) with the corners, the coverage of the pictures, and a rectified pair.",
+        "Page (.html) to write, with the detected corners, the board coverage, and a rectified pair.",
         metavar="FILE",
     )
     json: bool = JSON
 
 
-@command(app, "make", "Make a rig's calibration from boards.")
+@command(app, "make", "Calibrate a stereo rig from images of a board.")
 def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
-    """Calibrate two cameras from pictures that both take of a board at the same time.
+    """Calibrate two cameras from images that both take of a board at the same time.
 
-    Take 20 pairs or more with the board in all parts of both pictures, also in the corners, near and far,
-    tilted to all sides. Boards that are blurred, moved between the exposures or do not fit are left out and
-    named. The report says how well rows agree, how sure focal length and baseline are (by leaving boards
-    out), and what would make it better.
+    Take at least 20 pairs, with the board in all parts of both images, near and far, and tilted to all sides.
+    Boards that are blurred, moved between the exposures or do not fit are rejected and named. The report
+    states the row error, the uncertainty of focal length and baseline, and how to improve the calibration.
 
     $ pam calibration make lefts/ rights/ --board 9x6 --square 25mm -o rig.yaml --page report.html
     $ pam calibration make left.mp4 right.mp4 --board 9x6 --square 25mm -o rig.yaml
@@ -115,12 +113,12 @@ def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")
     from pamcli.batch.calibration import BoardPictures, calibrate
 
-    pictures = BoardPictures(boards.inputs, boards.packed, boards.max_pixels)
+    images = BoardPictures(boards.inputs, boards.packed, boards.max_pixels)
     with console.starting("OpenCV"):
         from pamcli.calibration.boards import Board
     board = Board(*boards.board, boards.square, boards.marker)
-    with console.progress("pairs", len(pictures)) as bar:
-        found = calibrate(pictures, board, fisheye=boards.fisheye, tip=as_options, advance=bar.advance)
+    with console.progress("pairs", len(images)) as bar:
+        found = calibrate(images, board, fisheye=boards.fisheye, tip=as_options, advance=bar.advance)
     write_atomically(output.output, found.file())
     if output.page is not None:
         write_atomically(output.page, found.page(output.output.name))

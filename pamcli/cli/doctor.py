@@ -1,4 +1,4 @@
-"""pam doctor: whether a calibration is right for a pair, and whether pam works here."""
+"""`pam doctor`: check the calibration of a pair, or the installation."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,13 +14,14 @@ from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
 from pamcli.settings.shared import EXTRINSICS, FISHEYE, CalibrationFiles, Extrinsics, Limit
 
+HINT = "pam doctor LEFT RIGHT --calibration FILE"
+
 
 class Pair(CalibrationFiles, Limit, panel="Calibration"):
-    """Pair of pictures whose calibration is examined. Raises UsageError for what contradicts itself."""
+    """Image pair whose calibration is checked."""
 
     inputs: list[str] | None = argument(
-        "Two pictures, to tell whether the calibration is right for them. Without them: whether pam works "
-        "here.",
+        "Two images, to check their calibration. Without images: check the installation.",
         metavar="LEFT RIGHT",
         show_default=False,
         rich_help_panel="Input",
@@ -28,44 +29,42 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
     fisheye: bool = FISHEYE
     extrinsics: Extrinsics = EXTRINSICS
     known_length: list[Any] | None = option(
-        "Compare the distance between two pixels of the left picture, as it is given, with this length.",
+        "Distance between two pixels of the left image before rectification, to check the calibration.",
         metavar="X1,Y1,X2,Y2=1.20m",
         parse=parsing.known_length,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inputs and len(self.inputs) != 2 and not self.recorded:
-            count = "1 picture is" if len(self.inputs) == 1 else f"{len(self.inputs)} pictures are"
-            raise UsageError(f"{count} given, not a left and a right one")
+        if self.inputs and len(self.inputs) != 2 and not self.is_recorded:
+            raise UsageError(f"expected a left and a right image, got {len(self.inputs)}", HINT)
         if (given := self.set_options(without=("inputs", "max_pixels"))) and not self.inputs:
-            hint = "pam doctor LEFT RIGHT --calibration FILE"
-            raise UsageError(f"{given[0]} is about a pair of pictures, and none is given", hint)
-        if given and not self.calibration and not self.recorded:
-            raise UsageError(f"{given[0]} takes a calibration", "--calibration FILE")
+            raise UsageError(f"{given[0]} requires an image pair", HINT)
+        if given and not self.calibration and not self.is_recorded:
+            raise UsageError(f"{given[0]} requires --calibration", HINT)
 
     @property
-    def recorded(self) -> bool:
-        """Whether the pair is the first one of a ROS bag."""
-        return bool(self.inputs) and len(self.inputs or ()) == 1 and is_recording((self.inputs or [""])[0])
+    def is_recorded(self) -> bool:
+        """True if the pair is the first one of a ROS bag."""
+        return self.inputs is not None and len(self.inputs) == 1 and is_recording(self.inputs[0])
 
 
 def command(
     pair: Pair,
     gpu_check: bool = flag(
-        "Run every network in every precision on CPU and GPU: a table to paste where GPUs are discussed.",
+        "Run every network in every precision on CPU and GPU, and print a table to paste into an issue.",
         rich_help_panel="Performance",
     ),
     json: bool = JSON,
 ) -> None:
-    """Tell whether a calibration is right for a pair of pictures; or, without them, whether pam works here.
+    """Check the calibration of an image pair; without images, check the installation.
 
-    With a pair: whether rows agree as the calibration promises, and if not, where and by how much; whether
-    left and right are exchanged; whether size, focal length and baseline are plausible; how far away things
-    are by it. A line for each finding, with what to do; ends with code 3 where something is wrong.
+    With images: check the rows after rectification, the order of the images, size, focal length, baseline
+    and the distances that follow. Print a line for each finding, with a remedy. Exit code 3: a finding is
+    wrong.
 
-    Without: versions, what the processor can, what auto chooses, whether weights and pictures are sound. Ends
-    with the code of the first thing that is wrong.
+    Without images: print versions, processor features and automatic choices, and check weights and image
+    files. The exit code is that of the first failure.
 
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
@@ -73,7 +72,7 @@ def command(
     console = Console(jsonl=json)
     if gpu_check:
         if pair.inputs:
-            raise UsageError("--gpu-check takes no pictures")
+            raise UsageError("cannot use both --gpu-check and images")
         _check_gpu(console)
     elif pair.inputs:
         _examine(pair, console)
@@ -83,13 +82,13 @@ def command(
 
 def _examine(asked: Pair, console: Console) -> None:
     from pamcli.batch.depth import named, read_description
-    from pamcli.calibration.examining import KnownLength, examine, examine_reading
-    from pamcli.calibration.files import naming
+    from pamcli.calibration.examination import KnownLength, examine, examine_interpretations
+    from pamcli.calibration.files import prefix_errors
     from pamcli.imaging.stereo_pair import read_pair
 
     known = [KnownLength(*each) for each in asked.known_length or ()]
     files, reading, recording = asked.calibration_files, None, None
-    if asked.recorded:
+    if asked.is_recorded:
         from pamcli.recordings.bags import Recording
 
         recording = Recording((asked.inputs or [""])[0], 1)
@@ -102,15 +101,17 @@ def _examine(asked: Pair, console: Console) -> None:
         pictures = recording.read(first, max_pixels=asked.max_pixels, rectify=False).stretch_contrast()
     else:
         left, right = map(Path, asked.inputs or ())
-        same_size = reading is None or not reading[0].differs
+        same_size = reading is None or not reading[0].has_two_sizes
         pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=same_size).stretch_contrast()
     views = pictures.left.pixels, pictures.right.pixels
-    with naming(named(files)):
-        findings = examine_reading(*views, *reading, known) if reading else examine(*views, None, known)
-    told = [replace(each, do=each.do and as_options(each.do)) for each in findings]
-    wrong = any(each.verdict == "wrong" for each in told)
-    console.answer({"findings": [asdict(each) for each in told], "ok": not wrong}, *map(str, told))
-    if wrong:
+    with prefix_errors(named(files)):
+        findings = (
+            examine_interpretations(*views, *reading, known) if reading else examine(*views, None, known)
+        )
+    findings = [replace(each, do=each.do and as_options(each.do)) for each in findings]
+    is_ok = all(each.verdict != "wrong" for each in findings)
+    console.answer({"findings": [asdict(each) for each in findings], "ok": is_ok}, *map(str, findings))
+    if not is_ok:
         raise typer.Exit(InputError.exit_code)
 
 
@@ -132,7 +133,7 @@ def _check_gpu(console: Console) -> None:
     with console.starting("the networks"):
         from pamcli.inference import gpu_check
     if not gpu_check.gpus():
-        console.inform("PyTorch can use no GPU here: this is the CPU half of the check")
+        console.inform("PyTorch finds no GPU, so only the CPU is checked")
     facts, rows = {"pam": __version__, **gpu_check.machine()}, [*gpu_check.check()]
     sound = all(row.sound for row in rows)
     titles = ["; ".join(f"{key} {fact}" for key, fact in facts.items()), ""]

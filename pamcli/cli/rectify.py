@@ -1,14 +1,14 @@
-"""pam rectify: pictures as the cameras took them, made so that a point lies in the same row of both."""
+"""`pam rectify`: rectify image pairs so that a point lies in the same row of both images."""
 
 from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import RectifySettings
 
 
 def command(settings: RectifySettings, console: Console) -> None:
-    """Rectify pictures: make two of them in which a point lies in the same row.
+    """Rectify image pairs, so that a point lies in the same row of both images.
 
-    Both keep their depth (8 or 16 bits). The calibration of the new pictures, where the cameras' is given,
-    is written beside them.
+    The images keep their bit depth (8 or 16 bits). With --calibration, the calibration of the rectified
+    images is written beside them.
 
     $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
     $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/

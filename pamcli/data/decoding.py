@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.files import read_calibration
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import check_regular, quote
 from pamcli.imaging.disparity_files import read_disparity

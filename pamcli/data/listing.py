@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.paths import join_names, list_entries, natural_key, quote, walk_folders
@@ -160,7 +160,7 @@ def resized(
         masks=sample.masks and {name: picked(mask) for name, mask in sample.masks.items()},
         fine=None,
         fine_visible=None,
-        calibration=sample.calibration and sample.calibration.of_width(lambda side: side * ratio),
+        calibration=sample.calibration and sample.calibration.scale_width(ratio),
     )
 
 

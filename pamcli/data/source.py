@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pamcli.calibration.rectified import Calibration
+    from pamcli.calibration.geometry import Calibration
     from pamcli.scenes.hard_cases import HardCases
 
 FRAMES = r"(.+)/[^/]*\d{3}[^/]*"

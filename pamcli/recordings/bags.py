@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.described import Choice, Described
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.description import CameraDescription, Interpretation
+from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification
-from pamcli.calibration.ros_files import ros
+from pamcli.calibration.ros_files import describe_ros
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.files.suffixes import BAG_PREFIX
@@ -86,8 +86,8 @@ class Recording:
         in_topics = all("rect" in each.removesuffix("/compressed").rpartition("/")[2] for each in self.topics)
         self.states_rectified = {"yes": True, "no": False}.get(keys.get("rectified", ""), in_topics)
         """Whether images are rectified by the key `rectified`, else by the names of their topics."""
-        rig = self.described.finished(Choice()).rig if self.described else None
-        is_ideal = "rectified" not in keys and (rig is None or rig.rectified() is not None)
+        rig = self.described.resolve(Interpretation()).rig if self.described else None
+        is_ideal = "rectified" not in keys and (rig is None or rig.to_calibration() is not None)
         self.are_rectified = self.states_rectified or is_ideal
         """Whether images need no rectification, also because their cameras are ideal or unknown."""
 
@@ -104,12 +104,12 @@ class Recording:
         return zip(("left", "right"), self.topics, strict=True)
 
     @cached_property
-    def described(self) -> Described | None:
+    def described(self) -> CameraDescription | None:
         """Both cameras as their `camera_info` describes them; None if a message is missing or empty."""
         if None in self._infos:
             return None
         with report_damage(quote(self.place), "has a camera_info that cannot be used"):
-            return ros([tree for tree in self._infos if tree is not None], "ROS bag")
+            return describe_ros([tree for tree in self._infos if tree is not None], "ROS bag")
 
     def read(self, numbers: tuple[int, int], *, max_pixels: int | None, rectify: bool) -> StereoPair:
         """Read a pair by the numbers of its messages.
@@ -144,12 +144,12 @@ class Recording:
 
     def _rectified(self, pair: StereoPair) -> Calibration | None:
         assert self.described is not None
-        stored, size = self.described.finished(Choice()), (pair.width, pair.height)
+        stored, size = self.described.resolve(Interpretation()), (pair.width, pair.height)
         if self.are_rectified or stored.rig is None:
             return stored.rectified and stored.rectified.for_size(*size)
         found: Rectification | None = self.__dict__.get("_rectification")
         if found is None or found.calibration is None or found.calibration.size != size:
-            self._rectification = found = stored.rig.for_size(*size).rectification()
+            self._rectification = found = stored.rig.for_size(*size).compute_rectification()
         return found.calibration
 
     # --- reading the bag ------------------------------------------------------------------------------

@@ -1,81 +1,79 @@
-"""Render a calibration as one HTML page: figures, detected corners, board coverage and a rectified pair."""
+"""Rendering of a calibration as one HTML page: figures, detected corners, board coverage, rectified pair."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.advice import ENOUGH_THERE, boards_by_region, seen
-from pamcli.calibration.boards import Board
-from pamcli.calibration.making import LeftOut, Made
-from pamcli.imaging.images import RgbImage, encode_image
-from pamcli.viewing.page import rendered
+from pamcli.calibration.board_calibration import BoardCalibration
+from pamcli.calibration.report import ENOUGH_BOARDS, SIDES, count_boards
+from pamcli.calibration.sightings import Rejection
+from pamcli.viewing.page import encode_jpeg, render_template
 
 Grey = NDArray[np.uint8]
 
 QUALITY = 80
-LINES = 24
-"""Number of horizontal lines drawn across the rectified pair."""
-LONGER = 100
-"""Factor by which residuals are lengthened so that they can be seen."""
+LINES = 24  # horizontal lines across the rectified pair
+LONGER = 100  # factor by which residuals are lengthened to be visible
 
 
 def render_calibration(
     title: str,
-    made: Made,
-    board: Board,
+    made: BoardCalibration,
     *,
-    pictures: Mapping[str, tuple[Grey, Grey]],
+    images: Mapping[str, tuple[Grey, Grey]],
     lines: Sequence[tuple[str, str]],
-    left_out: Sequence[LeftOut],
-    tips: Sequence[str],
+    rejections: Sequence[Rejection],
+    advice: Sequence[str],
 ) -> bytes:
     """Return the page of a calibration as UTF-8 bytes; the page loads no other file.
 
     Args:
         title: Title of the page.
         made: The calibration to show.
-        board: Calibration board of the images.
-        pictures: Left and right grey image (h, w) of each pair by its name, at any smaller size.
+        images: Left and right grey image (h, w) of each pair by its name, at any smaller size.
         lines: Names and values of the figures.
-        left_out: Images that were not used, with the reason.
-        tips: Advice for a better calibration.
+        rejections: Image pairs that were not used, with the reason.
+        advice: Advice for a better calibration.
     """
     size = made.problem.size
     views = []
-    for number, sighting in enumerate(made.used):
+    for number, sighting in enumerate(made.sightings):
         sides = [
-            {"picture": _jpeg(picture), "corners": _dots(made, number, camera)}
-            for camera, picture in enumerate(pictures[sighting.name])
+            {"image": encode_jpeg(image, QUALITY), "corners": _classify_corners(made, number, camera)}
+            for camera, image in enumerate(images[sighting.name])
         ]
         views.append({"name": sighting.name, "sides": sides})
-    return rendered(
+    best = max(
+        (each for each in made.sightings if each.left and each.right),
+        key=lambda each: float(np.prod(np.ptp(each.detections[0].corners.pixels, axis=0))),
+    )
+    left, right = images[best.name]
+    rectification = made.rig.for_size(left.shape[1], left.shape[0]).compute_rectification()
+    return render_template(
         "calibration.html",
         title=title,
         width=size[0],
         height=size[1],
         lines=lines,
-        tips=tips,
-        left_out=left_out,
+        advice=advice,
+        rejections=rejections,
         longer=LONGER,
-        enough=ENOUGH_THERE,
+        enough=ENOUGH_BOARDS,
         radius=max(size) / 200,
-        coverage=[_coverage(made, camera) for camera in (0, 1)],
-        rectified=_rectified(made, pictures),
+        coverage=[_describe_coverage(made, camera) for camera in (0, 1)],
+        rectified={
+            "name": best.name,
+            "left": encode_jpeg(rectification.left(left), QUALITY),
+            "right": encode_jpeg(rectification.right(right), QUALITY),
+        },
         rows=[(index + 0.5) * 100 / LINES for index in range(LINES)],
         views=views,
     )
 
 
-def _jpeg(picture: Grey) -> str:
-    pixels = np.repeat(picture[..., None], 3, axis=2)
-    data = encode_image(RgbImage(pixels, grey=True), ".jpg", name="the page", quality=QUALITY)
-    return base64.b64encode(data).decode()
-
-
-def _dots(made: Made, number: int, camera: int) -> list[tuple[float, float, str]]:
+def _classify_corners(made: BoardCalibration, number: int, camera: int) -> list[tuple[float, float, str]]:
     """Return x, y and the CSS class of each corner: near, off (1.5 times the error) or far (3 times)."""
     corners, off = made.problem.views[number][camera], made.solution.residuals[number][camera]
     if corners is None or off is None:
@@ -88,28 +86,13 @@ def _dots(made: Made, number: int, camera: int) -> list[tuple[float, float, str]
     ]
 
 
-def _coverage(made: Made, camera: int) -> dict[str, Any]:
-    """Return the corner positions in the images of one camera, and the lengthened residuals."""
+def _describe_coverage(made: BoardCalibration, camera: int) -> dict[str, Any]:
+    """Return the corners in the images of one camera, with lengthened residuals, and boards per region."""
     marks = []
     for view, residuals in zip(made.problem.views, made.solution.residuals, strict=True):
         corners, off = view[camera], residuals[camera]
         if corners is not None and off is not None:
             ends = corners.pixels + LONGER * off
             marks += np.round(np.column_stack([corners.pixels, ends]), 1).tolist()
-    return {
-        "side": ("left", "right")[camera],
-        "marks": marks,
-        "regions": boards_by_region(seen(made, camera), made.problem.size),
-    }
-
-
-def _rectified(made: Made, pictures: Mapping[str, tuple[Grey, Grey]]) -> dict[str, str]:
-    """Return both images of the pair with the largest board, rectified."""
-    best = max((each for each in made.used if each.both), key=_area)
-    left, right = pictures[best.name]
-    found = made.rig.for_size(left.shape[1], left.shape[0]).rectification()
-    return {"name": best.name, "left": _jpeg(found.left(left)), "right": _jpeg(found.right(right))}
-
-
-def _area(sighting: Any) -> float:
-    return float(np.prod(np.ptp(sighting.left.corners.pixels, axis=0)))
+    regions = count_boards(made.camera_corners(camera), made.problem.size)
+    return {"side": SIDES[camera], "marks": marks, "regions": regions}

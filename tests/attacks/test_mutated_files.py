@@ -40,7 +40,8 @@ from pamcli.imaging.images import read_image
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.viewing.page import render_page, write_index
+from pamcli.viewing.index import write_index
+from pamcli.viewing.page import render_page
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
 """Limits: seconds of the processor, for how busy the machine is does not count, and bytes."""

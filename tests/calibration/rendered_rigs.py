@@ -1,4 +1,4 @@
-"""Made-up stereo rigs, and the pictures that they take of flat things: boards, planes of texture.
+"""Synthetic stereo rigs, and the pictures that they take of flat things: boards, planes of texture.
 
 Each pixel's ray is followed to the plane, nine to a pixel; then blur, light that falls off, noise, 8 bits.
 """
@@ -227,15 +227,12 @@ def rows_apart(rig: Rig, found: Rig) -> np.ndarray:
     x, y = np.meshgrid(np.linspace(0.02, 0.98, 25), np.linspace(0.02, 0.98, 17))
     pixels = np.column_stack([x.ravel(), y.ravel()]) * rig.size
     rays = rig.left.rays(pixels)
-    rectification = found.rectification()
-    assert rectification.left_points is not None
-    assert rectification.right_points is not None
     apart = []
     for baselines in (5, 20, 200):
         points = rays * baselines * rig.baseline
         there = project_points(rig.right, points @ rig.rotation.T + rig.translation)
         taken = ((there > 0) & (there < rig.size)).all(axis=1)
-        left, right = rectification.left_points(pixels), rectification.right_points(there)
+        left, right = found.rectify_points(pixels, there)
         for side in (left, right):
             taken &= ((side > 0) & (side < rig.size)).all(axis=1)
         apart.append(np.abs(left - right)[taken, 1])

@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from rendered_rigs import Flat, charuco, chessboard, held_up, made_up, pairs_of, project_points
 
-from pamcli.calibration.board_videos import MOST, motion, spread
-from pamcli.calibration.boards import Board, Finder, aligned, finder_for, other_boards
-from pamcli.calibration.fitting import Corners
-from pamcli.calibration.making import Sighting
+from pamcli.calibration.boards import (
+    Board,
+    BoardDetector,
+    Detection,
+    align_corners,
+    find_detector,
+    guess_board,
+)
+from pamcli.calibration.bundle_adjustment import Corners
+from pamcli.calibration.sightings import MOST_SIGHTINGS, Sighting, measure_motion, select_diverse
 from pamcli.errors import InputError
 
 SIZE = (560, 350)
@@ -32,15 +38,15 @@ def test_corners_are_where_the_cameras_see_them(board: Board, fisheye: bool) -> 
     poses = held_up(rig, 3, 3)
     flat, shift = (chessboard(9, 6, 0.03), 0.0) if board is CHESS else (marked(), 0.03)
     pairs = pairs_of(rig, flat, poses, 3)
-    finder = finder_for(board, [view for pair in pairs for view in pair])
-    assert finder is not None
+    detector = find_detector(board, [view for pair in pairs for view in pair])
+    assert detector is not None
     seen = 0
     for pair, (rotation, translation) in zip(pairs, poses, strict=True):
         there = rig.rotation @ rotation, rig.rotation @ translation + rig.translation
         for view, camera, (turn, place) in zip(
             pair, (rig.left, rig.right), ((rotation, translation), there), strict=True
         ):
-            found = finder.find(view)
+            found = detector.detect(view)
             if found is None:
                 continue
             seen += 1
@@ -67,19 +73,19 @@ def test_the_markers_dictionary_and_layout_are_recognised(dictionary: int, rows:
     flat = marked(dictionary, rows, old)
     ((left, _),) = pairs_of(rig, flat, held_up(rig, 1, 5), 4)
     board = Board(10, rows, 0.03, 0.022)
-    finder = finder_for(board, [np.full_like(left, 90), left])
-    assert finder is not None
-    found = finder.find(left)
+    detector = find_detector(board, [np.full_like(left, 90), left])
+    assert detector is not None
+    found = detector.detect(left)
     assert found is not None
     assert len(found.corners) > 0.6 * len(board.points)
-    assert finder_for(Board(10, rows, 0.03, 0.022), [np.full_like(left, 90)]) is None
+    assert find_detector(Board(10, rows, 0.03, 0.022), [np.full_like(left, 90)]) is None
 
 
 def test_motion_widens_the_edges() -> None:
     rig = made_up(2, size=SIZE)
     poses = held_up(rig, 1, 8) * 3
     pairs = pairs_of(rig, chessboard(9, 6, 0.03), poses, 2, {1: (7, 0), 2: (0, 7)})
-    sharp, across, down = (Finder(CHESS).find(left) for left, _ in pairs)
+    sharp, across, down = (BoardDetector(CHESS).detect(left) for left, _ in pairs)
     assert sharp is not None
     for blurred in (across, down):
         assert blurred is not None
@@ -91,9 +97,9 @@ def test_a_board_counted_otherwise_is_named() -> None:
     rig = made_up(2, size=SIZE)
     ((left, right),) = pairs_of(rig, chessboard(9, 6, 0.03), held_up(rig, 1, 8), 2)
     squares = Board(10, 7, 0.03)  # counted as many people do
-    assert finder_for(squares, [left, right]) is None
-    assert other_boards(squares, [left, right]) == CHESS
-    assert other_boards(squares, [np.full_like(left, 80)]) is None
+    assert find_detector(squares, [left, right]) is None
+    assert guess_board(squares, [left, right]) == CHESS
+    assert guess_board(squares, [np.full_like(left, 80)]) is None
 
 
 def test_a_board_starts_at_its_dark_end_however_it_is_held() -> None:
@@ -106,7 +112,7 @@ def test_a_board_starts_at_its_dark_end_however_it_is_held() -> None:
         turned = rotation @ turn, rotation @ (middle - turn @ middle) + translation
         ((left, _),) = pairs_of(rig, chessboard(9, 6, 0.03), [turned], 2)
         points = CHESS.points @ turned[0].T + turned[1]
-        corners = Finder(CHESS).find(left)
+        corners = BoardDetector(CHESS).detect(left)
         assert corners is not None
         found.append(np.abs(corners.corners.pixels - project_points(rig.left, points)).max())
     assert max(found) < 0.3
@@ -119,16 +125,16 @@ def test_a_board_with_like_ends_is_numbered_alike_in_both_pictures() -> None:
     ids = np.arange(16)
     for seen in (left, left[::-1, ::-1], np.rot90(left), np.rot90(left, -1)):
         right = Corners(ids, np.ascontiguousarray(seen - [30, 2]).reshape(-1, 2))
-        same = aligned(board, Corners(ids, left.reshape(-1, 2)), right)
+        same = align_corners(board, Corners(ids, left.reshape(-1, 2)), right)
         np.testing.assert_array_equal(same.pixels, (left - [30, 2]).reshape(-1, 2))
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((7, 2, 0.1), "3 x 3 at least"),
-        ((3, 2, 0.1, 0.05), "3 x 2 at least"),
-        ((5, 4, 0.1, 0.1), "not smaller"),
+        ((7, 2, 0.1), "3x3"),
+        ((3, 2, 0.1, 0.05), "3x2"),
+        ((5, 4, 0.1, 0.1), "`marker`.*smaller than `square`"),
     ],
 )
 def test_boards_that_cannot_be(values: tuple[float, ...], message: str) -> None:
@@ -144,10 +150,10 @@ def test_of_many_frames_those_that_differ_are_taken() -> None:
         pixels = project_points(rig.left, CHESS.points @ rotation.T + translation)
         for frame in range(4):  # the board is held nearly still
             corners = Corners(np.arange(54), pixels + random.normal(0, 0.2, pixels.shape))
-            found = type("Found", (), {"corners": corners, "blur": 2.0})()
+            found = Detection(corners, 2.0)
             sightings.append(Sighting(f"{number}.{frame}", found, found))
-    chosen = spread(sightings, SIZE)
-    assert len(chosen) == MOST
+    chosen = select_diverse(sightings, SIZE)
+    assert len(chosen) == MOST_SIGHTINGS
     assert len({each.name.split(".")[0] for each in chosen}) > 37
     assert [each.name for each in chosen] == [each.name for each in sightings if each in chosen]
 
@@ -161,8 +167,8 @@ def test_how_far_a_board_moves_between_frames() -> None:
         [(rotation, translation), (rotation, translation + np.array([0.004, 0, 0]))],
         2,
     )
-    corners = Finder(CHESS).find(now)
+    corners = BoardDetector(CHESS).detect(now)
     assert corners is not None
     expected = 0.004 * rig.left.matrix[0, 0] / (rotation @ [0.12, 0.075, 0] + translation)[2]
-    assert motion(now, later, corners.corners.pixels) == pytest.approx(expected, rel=0.15)
-    assert motion(now, now, corners.corners.pixels) < 0.05
+    assert measure_motion(now, later, corners.corners.pixels) == pytest.approx(expected, rel=0.15)
+    assert measure_motion(now, now, corners.corners.pixels) < 0.05

@@ -12,8 +12,8 @@ import pytest
 from plyfile import PlyData
 
 from pamcli.calibration.files import read_calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import encode_point_cloud
-from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
@@ -113,7 +113,7 @@ def test_width_and_height_that_are_rounded_are_each_scaled_by_their_own() -> Non
 
 @pytest.mark.parametrize("size", [(500, 741), (741, 400), (640, 480), (745, 500)])
 def test_another_aspect_is_refused(size: tuple[int, int], calibration: Calibration) -> None:
-    message = f"the calibration is for 741 x 500 pixels, the picture has {size[0]} x {size[1]}"
+    message = f"the calibration is for 741x500 px, but the image is {size[0]}x{size[1]} px"
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         calibration.for_size(*size)
     assert caught.value.exit_code == 3
@@ -130,7 +130,7 @@ def test_a_principal_point_that_nobody_states_is_in_the_middle() -> None:
         ((0, 1), "focal length is 0 px"),
         ((float("nan"), 1), "focal length is nan"),
         ((100, float("inf")), "baseline is inf"),
-        ((100, -0.1), "left of the left one"),
+        ((100, -0.1), "left of the left camera"),
         ((100, 0.1, float("nan")), "offset is nan"),
         ((100, 0.1, 0, (float("nan"), 1)), "principal point is nan"),
     ],
@@ -142,15 +142,15 @@ def test_numbers_that_describe_no_cameras(values: tuple[float, ...], message: st
 
 def test_warnings() -> None:
     assert Calibration(100, 0.1, 0, (3, 2), (6, 4)).warnings() == []
-    assert "not known" in Calibration(100, 0).warnings()[0]
-    assert "millimetres that were taken for metres" in Calibration(100, 120).warnings()[0]
-    assert "metres that were taken for millimetres" in Calibration(100, 0.0001).warnings()[0]
-    assert "focal length of 35 px: perhaps one in millimetres" in Calibration(35, 0.1).warnings()[0]
+    assert "unknown" in Calibration(100, 0).warnings()[0]
+    assert "millimetres (`baseline` 120mm)" in Calibration(100, 120).warnings()[0]
+    assert "`baseline` 0.1m" in Calibration(100, 0.0001).warnings()[0]
+    assert "focal length of 35 px is perhaps in millimetres" in Calibration(35, 0.1).warnings()[0]
     assert (
-        "principal point 30, 2 lies outside of 6 x 4"
+        "principal point 30,2 px is outside the 6x4 px image"
         in Calibration(100, 0.1, 0, (30, 2), (6, 4)).warnings()[0]
     )
-    with pytest.raises(InputError, match="the baseline is not known"):
+    with pytest.raises(InputError, match="depth requires a baseline"):
         Calibration(100, 0).depth(np.ones(3))
 
 
@@ -165,7 +165,7 @@ def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, tr
     vertex = ply["vertex"]
     known = np.isfinite(truth)
     assert (ply.byte_order, ply.text) == ("<", False)
-    assert ply.comments == ["metres in the left camera's coordinates: x to the right, y down, z ahead"]
+    assert ply.comments == ["metres in left camera coordinates: x to the right, y down, z ahead"]
     assert len(vertex) == count == np.count_nonzero(known)
     points = np.stack([vertex[axis] for axis in "xyz"], axis=1)
     np.testing.assert_allclose(points, points_of(calibration, truth)[known], rtol=1e-5, atol=1e-6)
@@ -202,11 +202,11 @@ def test_depth_of_a_map_of_another_size_is_refused() -> None:
     """Half as large, it has half the disparities: with the focal length of the whole, twice the depths."""
     calibration = Calibration(1000, 0.2, size=(640, 480))
     half = np.full((240, 320), 25, np.float32)
-    with pytest.raises(InputError, match=r"for 640 x 480 pixels, the disparity map has 320 x 240") as refused:
+    with pytest.raises(InputError, match="for 640x480 px, but the disparity map is 320x240 px") as refused:
         calibration.depth(half)
     assert refused.value.hint is not None
     assert "calibration.for_size(320, 240)" in refused.value.hint
-    with pytest.raises(InputError, match="320 x 240"):
+    with pytest.raises(InputError, match="320x240"):
         calibration.depth_error(half, 0.5)
     assert calibration.for_size(320, 240).depth(half)[0, 0] == pytest.approx(4)
     assert calibration.depth(np.full((480, 640), 50, np.float32))[0, 0] == pytest.approx(4)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from pamcli.calibration.camera import Camera
-from pamcli.calibration.files import StoredCalibration, encode_calibration, read_calibration
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.description import StoredCalibration
+from pamcli.calibration.files import encode_calibration, read_calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, PamError
 
@@ -59,7 +60,7 @@ def test_opencv(text: str, tmp_path: Path) -> None:
     check_rig(stored)
     assert stored.rectified is None
     assert stored.kind == "OpenCV"
-    assert stored.unit_note == "lengths are taken for metres, which OpenCV does not state"
+    assert stored.unit_note == "lengths are assumed to be in metres, because OpenCV states no unit"
 
 
 def test_opencvs_two_files_and_a_rotation_as_a_vector(tmp_path: Path) -> None:
@@ -84,16 +85,16 @@ def test_ros(tmp_path: Path) -> None:
     check_rig(stored)
     check_rectified(stored.rectified)
     assert stored.unit_note is None
-    with pytest.raises(InputError, match=r"file0: describes one camera \(give two files"):
+    with pytest.raises(InputError, match=r"file0: holds 1 cameras, a pair needs 2 \(give two files"):
         read(tmp_path, files.ROS_LEFT)
-    with pytest.raises(InputError, match=r"left of the left one.*exchange the two"):
+    with pytest.raises(InputError, match=r"left of the left camera.*swap the cameras"):
         read(tmp_path, files.ROS_RIGHT, files.ROS_LEFT)
 
 
 @pytest.mark.parametrize("model", ["radtan", "equidistant"])
 def test_kalibr(model: str, tmp_path: Path) -> None:
     check_rig(read(tmp_path, files.kalibr(model)), fisheye=model == "equidistant")
-    with pytest.raises(InputError, match="left of the left one"):
+    with pytest.raises(InputError, match="left of the left camera"):
         read(tmp_path, files.kalibr(model), cameras=(1, 0))
 
 
@@ -101,7 +102,7 @@ def test_kalibr_with_the_right_camera_first(tmp_path: Path) -> None:
     back = np.column_stack([files.R.T, files.CENTER])  # from the right camera to the left one
     text = files.camchain([(files.K2, files.D2[:4], None), (files.K1, files.D1[:4], back)])
     check_rig(read(tmp_path, text, cameras=(1, 0)))
-    with pytest.raises(InputError, match="left of the left one"):
+    with pytest.raises(InputError, match="left of the left camera"):
         read(tmp_path, text)
 
 
@@ -137,7 +138,7 @@ def test_kitti_raw(tmp_path: Path) -> None:
     stored = read(tmp_path, files.kitti_raw())
     check_rig(stored)
     check_rectified(stored.rectified)
-    assert stored.notes == ["cameras 2 and 3, those in colour"]
+    assert stored.notes == ["cameras 2 and 3, in colour, are used"]
     wide = read(tmp_path, files.kitti_raw(), cameras=(0, 1))
     assert wide.rig is not None
     assert wide.rectified is not None
@@ -171,10 +172,10 @@ def test_rectified_pictures_of_kitti_are_known_by_their_size(tmp_path: Path) -> 
     rig = read(tmp_path, text).rig
     assert rig is not None
     for size in ((620, 187), (310, 94)):
-        with pytest.raises(InputError, match=f"{size[0]} x {size[1]} pixels are rectified already.*as they"):
+        with pytest.raises(InputError, match=f"{size[0]}x{size[1]} px are rectified already.*as they"):
             rig.for_size(*size)
-    assert rig.for_size(640, 480).rectification().calibration.size == (620, 187)  # type: ignore[union-attr]
-    assert rig.for_size(1280, 960).rectification().calibration.size == (1240, 374)  # type: ignore[union-attr]
+    assert rig.for_size(640, 480).compute_rectification().calibration.size == (620, 187)  # type: ignore[union-attr]
+    assert rig.for_size(1280, 960).compute_rectification().calibration.size == (1240, 374)  # type: ignore[union-attr]
 
 
 def test_kitti_odometry(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_middlebury(tmp_path: Path) -> None:
     assert oblong is not None
     assert (oblong.focal_length, oblong.focal_length_y) == (3979.911, 3900)
     (note,) = read(tmp_path, files.MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
-    assert note == "doffs is 0 px, but the principal points are 124.343 px apart; doffs is taken"
+    assert note == "doffs is 0 px and is used, but the principal points differ by 124.343 px"
 
 
 def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
@@ -224,14 +225,14 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
         ("baseline=193.001", "baseline=", "baseline is missing"),
         ("baseline=193.001", "", "baseline is missing"),
         ("baseline=193.001", "baseline=193.001\nbaseline=900", "baseline is given twice: 193.001 and 900"),
-        ("baseline=193.001", "baseline=far", "baseline holds 'far' where a number belongs"),
-        ("baseline=193.001", "baseline=-193.001", "left of the left one"),
-        ("baseline=193.001", "baseline=nan", "baseline holds nan"),
-        ("cam0=[3979.911 0", "cam0=[x 0", "cam0 holds 'x' where a number belongs"),
-        ("cam0=[3979.911 0", "cam0=[0", "cam0 holds 8 numbers, not 9"),
-        ("cam0=[3979.911", "cam0=[0", "is singular: its focal length is not above 0"),
-        ("doffs=124.343", "doffs=inf", "doffs holds inf"),
-        ("width=2964", "width=0", "width x height is 0 x 1988"),
+        ("baseline=193.001", "baseline=far", "baseline must hold finite numbers, got 'far'"),
+        ("baseline=193.001", "baseline=-193.001", "left of the left camera"),
+        ("baseline=193.001", "baseline=nan", "baseline must hold finite numbers, got 'nan'"),
+        ("cam0=[3979.911 0", "cam0=[x 0", "cam0 must hold finite numbers, got 'x'"),
+        ("cam0=[3979.911 0", "cam0=[0", "cam0 holds 8 numbers, expected 9"),
+        ("cam0=[3979.911", "cam0=[0", "the focal lengths of the left camera"),
+        ("doffs=124.343", "doffs=inf", "doffs must hold finite numbers, got 'inf'"),
+        ("width=2964", "width=0", "width x height must be a size of images in pixels, got 0x1988"),
         ("height=1988", "", "width x height is missing"),
     ],
 )
@@ -245,21 +246,21 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"M1": np.eye(2)}, "M1 is 2 x 2, not 3 x 3"),
-        ({"M1": np.zeros((3, 3))}, "M1 is no camera matrix"),
+        ({"M1": np.eye(2)}, "M1 has 2 x 2 entries, expected 3 x 3"),
+        ({"M1": np.zeros((3, 3))}, "M1 must be a camera matrix"),
         ({"M2": None}, "M2 is missing"),
         ({"R": None, "T": None}, "R and T are missing"),
-        ({"D1": np.zeros(7)}, "D1 has 7 coefficients of distortion"),
-        ({"D2": np.array([np.nan] * 5)}, "D2 holds nan, which is no number"),
-        ({"R": np.ones((3, 3))}, "R is no rotation"),
-        ({"R": np.diag([1.0, 1.0, -1.0])}, "R is no rotation"),
-        ({"T": np.zeros(3)}, "T is zero"),
-        ({"T": -files.T}, "left of the left one"),
-        ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left one"),
+        ({"D1": np.zeros(7)}, "D1 has 7 distortion coefficients"),
+        ({"D2": np.array([np.nan] * 5)}, "D2 must hold finite numbers, got 'nan'"),
+        ({"R": np.ones((3, 3))}, "R must be a rotation matrix"),
+        ({"R": np.diag([1.0, 1.0, -1.0])}, "R must be a rotation matrix"),
+        ({"T": np.zeros(3)}, "the baseline (length of T) is 0 m"),
+        ({"T": -files.T}, "left of the left camera"),
+        ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left camera"),
         ({"distortion_model": "omni"}, "distortion_model 'omni' is not a lens model of OpenCV"),
-        ({"P1": files.P1, "P2": files.P1 * 0}, "singular"),
-        ({"P1": files.P1, "P2": files.P2 * [[1.1], [1], [1]]}, "are not rectified"),
-        ({"P1": files.P2, "P2": files.P1}, "left of the left one"),
+        ({"P1": files.P1, "P2": files.P1 * 0}, "focal lengths of P1 and P2 must be above 0"),
+        ({"P1": files.P1, "P2": files.P2 * [[1.1], [1], [1]]}, "P1 and P2 must have the same focal length"),
+        ({"P1": files.P2, "P2": files.P1}, "left of the left camera"),
     ],
 )
 def test_opencv_with_nonsense(values: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_missing_and_long_files(tmp_path: Path) -> None:
         read_calibration(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="it is a folder"):
         read_calibration(tmp_path)
-    with pytest.raises(InputError, match="has more than 1 MB of text, which no calibration has"):
+    with pytest.raises(InputError, match="more than 1 MB of text"):
         read(tmp_path, "a" * (1 << 20) + "b")
 
 

@@ -89,5 +89,5 @@ def test_an_index_overwrites_nothing(pair: Path) -> None:
     Path("named.tsv").write_text("index.png\tright.png\n")
     with unchanged():
         run = pam("disparity", "--pairs", "pairs.tsv", "--page", "pages/")
-        refuse(run, 2, "pages/index.html", "no index")
+        refuse(run, 2, "pages/index.html", "not an index")
         refuse(pam("disparity", "--pairs", "named.tsv", "--page", "new/"), 2, "both a page and the index")

@@ -91,4 +91,4 @@ def test_every_command_has_the_same_diagnosis(here: Path) -> None:
     said = "px lower in the right view, the pair is not rectified"
     runs = [pam("disparity", *PAIR, "-o", "c.npy"), pam("superres", *PAIR, "--scale", "2", "-o", "c.png")]
     assert all(len(run.complaints) == 1 and said in run.stderr for run in runs)
-    assert "the right picture is 6." in pam("doctor", *PAIR).stdout.decode()
+    assert "the right image is 6." in pam("doctor", *PAIR).stdout.decode()

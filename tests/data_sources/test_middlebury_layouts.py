@@ -9,7 +9,7 @@ import pytest
 import source_trees
 from source_trees import HEIGHT, MIDDLEBURY_CALIBRATION, WIDTH, levels, pair, pfm, text
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.open import open_data
 from pamcli.errors import InputError, UsageError
 

@@ -11,7 +11,7 @@ import pytest
 import source_trees
 from source_trees import HEIGHT, TREES, WIDTH, pair
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.listing import Listed
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.picture_pairs import data_pairs

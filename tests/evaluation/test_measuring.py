@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError

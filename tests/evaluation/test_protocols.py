@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity import Disparity

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data.listing import resized
 from pamcli.data.source import Sample
 from pamcli.imaging.resize import imresize_to

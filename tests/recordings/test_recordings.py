@@ -19,7 +19,7 @@ from bag_files import BEGIN, STEP, camera_info, compressed, ideal_infos, picture
 from unrectified import photographs
 
 from pamcli.batch.work import attempt
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.recordings.bags import Recording
@@ -231,7 +231,7 @@ def test_crooked_cameras_are_rectified_by_their_camera_info(tmp_path: Path) -> N
     recording = Recording(str(tmp_path / "a.mcap"))
     assert not recording.are_rectified
     pair = recording.read((0, 0), max_pixels=None, rectify=True)
-    expected = rig.for_size(128, 96).rectification()
+    expected = rig.for_size(128, 96).compute_rectification()
     np.testing.assert_array_equal(pair.left.pixels, expected.left(crooked.left))
     np.testing.assert_array_equal(pair.right.pixels, expected.right(crooked.right))
     calibration = Calibration(**pair.stated)

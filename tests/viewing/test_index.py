@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.viewing import page as index
-from pamcli.viewing.page import check_index, index_place, render_index, render_page, write_index
+from pamcli.viewing import index
+from pamcli.viewing.index import check_index, find_index_path, render_index, write_index
+from pamcli.viewing.page import render_page
 
 NASTY = 'a "b" <c> #1 ü%41'
 
@@ -53,7 +54,7 @@ def test_pages_of_one_title_are_told_apart(folder: Path) -> None:
 
 
 def test_many_pages_have_no_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "MOST_PICTURES", 2)
+    monkeypatch.setattr(index, "MOST_THUMBNAILS", 2)
     page, _ = render_index(folder)
     assert b"<img" not in page
     assert b"title of frame9" in page
@@ -62,7 +63,7 @@ def test_many_pages_have_no_pictures(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_a_file_of_its_name_that_is_no_index_stays(folder: Path) -> None:
     place = folder / "index.html"
     place.write_bytes((folder / "frame9.html").read_bytes())
-    with pytest.raises(UsageError, match="no index of pages"):
+    with pytest.raises(UsageError, match="not an index of pages"):
         write_index(place)
     assert place.read_bytes() == (folder / "frame9.html").read_bytes()
     with pytest.raises(UsageError, match="both a page and the index"):
@@ -96,7 +97,7 @@ def test_a_damaged_page_is_named_and_the_others_are_listed(folder: Path, entry: 
     write_index(folder / "index.html")
     usual = (folder / "index.html").read_bytes()
     (folder / "odd.html").write_text(f'<meta name="pam" content="{html.escape(entry)}">')
-    with pytest.raises(InputError, match=r"not in .*index\.html: .*odd\.html \(remove"):
+    with pytest.raises(InputError, match=r"index\.html.* damaged: .*odd\.html \(delete"):
         write_index(folder / "index.html")
     assert (folder / "index.html").read_bytes() == usual
 
@@ -104,7 +105,7 @@ def test_a_damaged_page_is_named_and_the_others_are_listed(folder: Path, entry: 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 def test_an_index_that_is_no_file_stays(folder: Path, make: Callable[[Path], None]) -> None:
     make(folder / "index.html")
-    with pytest.raises(UsageError, match="no index of pages"):
+    with pytest.raises(UsageError, match="not an index of pages"):
         write_index(folder / "index.html")
 
 
@@ -118,4 +119,4 @@ def test_an_index_that_is_no_file_stays(folder: Path, make: Callable[[Path], Non
     ],
 )
 def test_where_it_goes(pages: str, place: str) -> None:
-    assert index_place(pages) == Path(place)
+    assert find_index_path(pages) == Path(place)

@@ -10,7 +10,7 @@ import pytest
 from headless_browser import PAGE_READY, Browser, browsing
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.viewing.page import render_page
 
 HEIGHT, WIDTH = 30, 40

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from headless_browser import seen_by_browser
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.viewing import page as pages
 from pamcli.viewing.page import render_page
 
@@ -220,7 +220,7 @@ def test_a_large_picture_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert '"stride": 3' in text
     assert f'"width": {-(-WIDTH // 3)}' in text
     assert "every 3 pixels of every 3 rows" in text
-    assert f"{WIDTH} x {HEIGHT} px" in text
+    assert f"{WIDTH}x{HEIGHT} px" in text
 
 
 def test_a_full_hd_page_stays_below_10_megabytes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.geometry import Calibration
 from pamcli.data import decoding
 from pamcli.data.decoding import disparity_of_depth, read_hdf5_disparity, read_levels, read_mask
 from pamcli.data.listing import Part, Patterns, truths

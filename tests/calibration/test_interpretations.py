@@ -13,13 +13,13 @@ from rendered_rigs import made_up
 from scenes import room
 
 from pamcli.batch.rectification import rectify_files
-from pamcli.calibration.camera import scale_matrix
-from pamcli.calibration.described import CameraPair, Choice, Described
-from pamcli.calibration.examining import examine_reading
+from pamcli.calibration.camera import make_transform, scale_matrix
+from pamcli.calibration.description import CameraDescription, CameraPair, Interpretation
+from pamcli.calibration.examination import examine_interpretations
+from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import describe_calibration, read_calibration
-from pamcli.calibration.readings import Reading, compare_readings
+from pamcli.calibration.interpretations import Comparison, compare_interpretations
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, UsageError
 
 SIZE = (512, 320)
@@ -44,26 +44,25 @@ def taken(rig: Rig) -> Views:
 
 def described(
     rig: Rig, rotation: np.ndarray, translation: np.ndarray, metres: float | None = 1.0
-) -> Described:
-    return Described(
-        "a test", [CameraPair((rig.left, rig.right), rotation, translation, rig.size)], metres=metres
-    )
+) -> CameraDescription:
+    pair = CameraPair((rig.left, rig.right), make_transform(rotation, translation), (rig.size, rig.size))
+    return CameraDescription("a test", [pair], metres=metres)
 
 
 def test_r_and_t_of_every_meaning_are_told_apart(rig: Rig, taken: Views) -> None:
     r, t = rig.rotation, rig.translation
     meanings = {"transform": (r, t), "pose": (r.T, -r.T @ t), "rows": (r.T, t), "position": (r, -r.T @ t)}
     for way, given in meanings.items():
-        found = compare_readings(described(rig, *given), Choice(), *taken)
+        found = compare_interpretations(described(rig, *given), Interpretation(), *taken)
         assert found is not None
         if way == "transform":
             assert found.better is None
-            assert found.asked.rows < 0.3
+            assert found.row_error < 0.3
         else:
             assert found.better is not None
             assert found.do == f"`extrinsics` {way}"
-            assert found.better.rows < 0.3
-            assert described(rig, *given).finished(found.better.choice).rig is not None
+            assert found.better_error < 0.3
+            assert described(rig, *given).resolve(found.better).rig is not None
 
 
 def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) -> None:
@@ -73,31 +72,33 @@ def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) 
     )
     (finding,) = [
         each
-        for each in examine_reading(
-            *room(fisheye), described(unnamed, fisheye.rotation, fisheye.translation), Choice()
+        for each in examine_interpretations(
+            *room(fisheye), described(unnamed, fisheye.rotation, fisheye.translation), Interpretation()
         )
         if each.verdict == "wrong"
     ]
     assert (finding.topic, finding.do) == ("cameras", "`fisheye`")
-    assert Reading(Choice(), 0.1).options(Choice(fisheye=True)) == "leave out `fisheye`"
+    assert Comparison(Interpretation(fisheye=True), 9, Interpretation(), 0.1).do == "leave out `fisheye`"
     back = -rig.rotation.T @ rig.translation
     turned = replace(
         described(rig, rig.rotation.T, back),
-        pairs=[CameraPair((rig.right, rig.left), rig.rotation.T, back, SIZE)],
+        pairs=[CameraPair((rig.right, rig.left), make_transform(rig.rotation.T, back), (SIZE, SIZE))],
     )
-    (finding,) = examine_reading(*taken, turned, Choice())
+    (finding,) = examine_interpretations(*taken, turned, Interpretation())
     assert (finding.verdict, finding.do) == ("wrong", "`cameras` 1:0")
-    assert "stands to the left of the left one; rows agree to 0." in finding.text
+    assert "is left of the left camera; rows agree to 0." in finding.text
 
 
 def test_a_calibration_of_other_cameras_fits_in_no_reading(rig: Rig, taken: Views) -> None:
     other = cv2.Rodrigues(np.radians([9.0, 0, 4]))[0] @ rig.rotation
-    found = compare_readings(described(rig, other, rig.translation), Choice(), *taken)
+    found = compare_interpretations(described(rig, other, rig.translation), Interpretation(), *taken)
     assert found is not None
     assert found.better is None
-    assert found.asked.rows > 20
+    assert found.row_error > 20
     assert (
-        compare_readings(described(rig, other, rig.translation), Choice(), *(0 * view for view in taken))
+        compare_interpretations(
+            described(rig, other, rig.translation), Interpretation(), *(0 * view for view in taken)
+        )
         is None
     )
 
@@ -124,7 +125,9 @@ def test_rectify_names_the_reading_that_fits_and_refuses_rows_far_apart(
     r, t = rig.rotation, rig.translation
     pair = [tmp_path / "left.png", tmp_path / "right.png"]
     path = write(tmp_path, rig, r.T, -r.T @ t, taken)
-    with pytest.raises(InputError, match=r"left of the left one; rows agree .* \(give `extrinsics` pose\)"):
+    with pytest.raises(
+        InputError, match=r"left of the left camera; rows agree .* \(give `extrinsics` pose\)"
+    ):
         rectify_files(*pair, output=f"{tmp_path}/out/", calibration=[path])
     (outcome,) = rectify_files(*pair, output=f"{tmp_path}/out/", calibration=[path], extrinsics="pose")
     assert outcome.error is None
@@ -164,7 +167,10 @@ def test_images_of_two_sizes_are_rectified_where_the_calibration_describes_both(
     assert all(cv2.imread(str(each)).shape == (320, 512, 3) for each in (tmp_path / "out").glob("*.png"))
     found = both.for_size(256, 160)  # of images that were made smaller
     assert (found.size, found.right_size) == ((256, 160), (128, 80))
-    assert {each.verdict for each in examine_reading(*views, *describe_calibration(path))} == {"ok", "look"}
+    assert {each.verdict for each in examine_interpretations(*views, *describe_calibration(path))} == {
+        "ok",
+        "look",
+    }
     path.write_text(text.replace("[256, 160]", "[512, 320]"))
     (outcome,) = rectify_files(*pair, output=f"{tmp_path}/no/", calibration=[path])
     assert "left.png is 512x320 but" in str(outcome.error)
@@ -175,37 +181,38 @@ def test_cameras_that_converge_strongly_are_refused_with_the_reason(degrees: flo
     turn = cv2.Rodrigues(np.radians([0, degrees, 0]))[0]
     for one in (turn, turn.T):
         center = cv2.Rodrigues(np.radians([0, degrees / 2, 0]))[0] @ [0.2, 0, 0]
-        with pytest.raises(InputError, match=f"turned by {degrees} degrees|not beside the left one"):
-            replace(rig, rotation=one, translation=-one @ center).rectification()
+        with pytest.raises(InputError, match=f"rotated by {degrees} degrees|not beside the left camera"):
+            replace(rig, rotation=one, translation=-one @ center).compute_rectification()
 
 
 def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
     turn = cv2.Rodrigues(np.radians([0, 20, 0]))[0]
     assert (
-        replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0]).rectification().calibration is not None
+        replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0]).compute_rectification().calibration
+        is not None
     )
 
 
-@pytest.mark.parametrize(
-    ("length", "units"), [(4.14, "mm (4.14 mm), cm (4.14 cm) or board squares"), (120, "mm (120 mm) or cm")]
-)
+@pytest.mark.parametrize(("length", "units"), [(4.14, "mm or cm or board squares"), (120, "mm or cm;")])
 def test_a_unit_that_is_not_stated_is_doubted(length: float, units: str, rig: Rig, taken: Views) -> None:
     found = described(rig, rig.rotation, rig.translation * length / rig.baseline, None)
-    stored = found.finished()
+    stored = found.resolve()
     assert stored.doubt is not None
     assert units in stored.doubt
     assert stored.warnings() == [stored.doubt]
     assert "`unit` mm, `unit` cm, or `unit` 25mm for board squares" in stored.doubt
-    stated = found.finished(Choice(unit=0.025))
+    stated = found.resolve(Interpretation(unit=0.025))
     assert (stated.doubt, stated.unit_note) == (None, None)
     assert stated.rig is not None
     assert stated.rig.baseline == pytest.approx(0.025 * length)
-    (finding,) = [each for each in examine_reading(*taken, found, Choice()) if each.topic == "unit"]
-    assert units in finding.text
-    assert "half of all things are within" in finding.text
-    assert finding.do == "state it with `unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
-    with pytest.raises(UsageError, match="states its unit of length"):
-        described(rig, rig.rotation, rig.translation).finished(Choice(unit=0.001))
+    (finding,) = [
+        each for each in examine_interpretations(*taken, found, Interpretation()) if each.topic == "unit"
+    ]
+    assert units in f"{finding.text};"
+    assert "the median distance is" in finding.text
+    assert finding.do == "state `unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
+    with pytest.raises(UsageError, match=r"`unit`.* states its unit"):
+        described(rig, rig.rotation, rig.translation).resolve(Interpretation(unit=0.001))
 
 
 def test_extrinsics_may_be_one_matrix(rig: Rig, tmp_path: Path) -> None:
@@ -221,10 +228,10 @@ def test_extrinsics_may_be_one_matrix(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_images_that_look_in_too_different_directions_are_not_rectified_by_features(taken: Views) -> None:
-    found, _ = rectification_by_features([taken])
+    found, _ = estimate_rectification([taken])
     assert found.left(np.full(SIZE[::-1], 255, np.uint8)).mean() > 0.8 * 255
     turned = cv2.warpPerspective(
         taken[1], np.float32([[0.3, 0, 300], [-0.3, 0.6, 100], [-0.0012, 0, 1]]), SIZE
     )
-    with pytest.raises(InputError, match=r"empty|cannot be rectified|matches between"):
-        rectification_by_features([(taken[0], turned)])
+    with pytest.raises(InputError, match=r"empty|cannot rectify|matches between"):
+        estimate_rectification([(taken[0], turned)])

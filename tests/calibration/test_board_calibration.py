@@ -1,4 +1,4 @@
-"""Made-up rigs are found again from the corners of boards, with an uncertainty that is true."""
+"""Rigs are recovered from the corners of boards, with a realistic uncertainty."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ import numpy as np
 import pytest
 from rendered_rigs import chessboard, held_up, made_up, pairs_of, project_points, rows_apart
 
-from pamcli.calibration.advice import advice, boards_by_region, coverage, dark_regions, seen
-from pamcli.calibration.boards import Board, Found
-from pamcli.calibration.collecting import Collector
+from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
+from pamcli.calibration.boards import Board, Detection
+from pamcli.calibration.bundle_adjustment import Corners, Problem, fit_rig
 from pamcli.calibration.files import encode_rig, read_calibration
-from pamcli.calibration.fitting import Corners, Problem, both_cameras
-from pamcli.calibration.making import Made, Sighting, make
-from pamcli.calibration.report import calibration_facts, report_lines, stored_facts
+from pamcli.calibration.report import (
+    collect_facts,
+    count_boards,
+    find_dark_regions,
+    format_facts,
+    list_advice,
+    measure_coverage,
+    select_file_facts,
+)
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.uncertainty import left_out, rig_of_shared
+from pamcli.calibration.sightings import Sighting, SightingCollector
+from pamcli.calibration.uncertainty import build_rig, leave_out_each
 from pamcli.errors import InputError
 
 BOARD = Board(9, 6, 0.03)
@@ -37,7 +44,7 @@ def sightings(
     random = np.random.default_rng(seed)
     found = []
     for number, (rotation, translation) in enumerate(poses):
-        views: list[Found | None] = []
+        views: list[Detection | None] = []
         for side, camera in enumerate((rig.left, rig.right)):
             place = points @ rotation.T + translation
             if side:
@@ -45,7 +52,7 @@ def sightings(
             pixels = project_points(camera, place)
             inside = ((pixels > 4) & (pixels < np.array(rig.size) - 5)).all()
             pixels = pixels + random.normal(0, NOISE, pixels.shape)
-            views.append(Found(Corners(np.arange(54), pixels), 1.6) if inside else None)
+            views.append(Detection(Corners(np.arange(54), pixels), 1.6) if inside else None)
         if any(views):
             found.append(Sighting(f"{number:04}", views[0], views[1]))
     return found
@@ -57,12 +64,12 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 
 
 @pytest.fixture(scope="module")
-def made(rig: Rig) -> Made:
+def made(rig: Rig) -> BoardCalibration:
     assert rig.size is not None
-    return make(sightings(rig, held_up(rig, 30, 3)), BOARD, rig.size, fisheye=rig.left.fisheye)
+    return calibrate_rig(sightings(rig, held_up(rig, 30, 3)), BOARD, rig.size, fisheye=rig.left.fisheye)
 
 
-def test_a_rig_is_found_again(rig: Rig, made: Made) -> None:
+def test_a_rig_is_found_again(rig: Rig, made: BoardCalibration) -> None:
     for found, true in ((made.rig.left, rig.left), (made.rig.right, rig.right)):
         np.testing.assert_allclose(found.matrix[[0, 1], [0, 1]], true.matrix[[0, 1], [0, 1]], rtol=1e-3)
         np.testing.assert_allclose(found.matrix[:2, 2], true.matrix[:2, 2], atol=0.5)
@@ -73,16 +80,17 @@ def test_a_rig_is_found_again(rig: Rig, made: Made) -> None:
     assert made.rows.rms == pytest.approx(NOISE * np.sqrt(2), rel=0.25)
     assert made.rows.rms < made.rows.p95 < made.rows.worst
     assert rows_apart(rig, made.rig).max() < 0.2
-    assert (made.left_out, made.misfits) == ([], 0)
+    assert (made.rejections, made.misfits) == ([], 0)
 
 
 def test_on_clean_corners_the_fit_is_opencvs() -> None:
     rig = made_up(3)
     both = [each for each in sightings(rig, held_up(rig, 20, 3)) if each.both]
     views = [(each.left.corners, each.right.corners) for each in both]  # type: ignore[union-attr]
-    problem, solution = both_cameras(views, BOARD.points, rig.size, False)  # type: ignore[arg-type]
+    problem = Problem(views, BOARD.points, rig.size, False)  # type: ignore[arg-type]
+    solution = fit_rig(problem)
     solution = problem.solve(solution.shared, solution.poses, robust=False)
-    found = rig_of_shared(solution.shared, problem)
+    found = build_rig(solution.shared, problem)
     points = [BOARD.points.astype(np.float32)] * len(views)
     left, right = ([view[side].pixels.astype(np.float32) for view in views] for side in (0, 1))
     k1, k2 = (camera.matrix.copy() for camera in (rig.left, rig.right))
@@ -97,16 +105,11 @@ def test_on_clean_corners_the_fit_is_opencvs() -> None:
     np.testing.assert_allclose(found.rotation, rotation, atol=2e-5)
 
 
-def test_leaving_a_board_out_is_as_fitting_without_it(made: Made) -> None:
-    shared = left_out(made.solution)
+def test_leaving_a_board_out_is_as_fitting_without_it(made: BoardCalibration) -> None:
+    shared = leave_out_each(made.solution)
     for number in (0, len(shared) // 2):
-        stays = [index for index in range(len(made.used)) if index != number]
-        less = Problem(
-            [made.problem.views[index] for index in stays],
-            BOARD.points,
-            made.problem.size,
-            made.problem.fisheye,
-        )
+        stays = [index for index in range(len(made.sightings)) if index != number]
+        less = made.problem.with_views([made.problem.views[index] for index in stays])
         again = less.solve(made.solution.shared, made.solution.poses[stays], robust=False)
         moved = again.shared - made.solution.shared
         # The step is to first order: it ends within a tenth of its length of the new fit.
@@ -122,7 +125,9 @@ def test_the_truth_lies_within_twice_the_uncertainty(fisheye: bool) -> None:
     for seed in range(20, 28):
         rig = made_up(seed, fisheye=fisheye)
         assert rig.size is not None
-        found = make(sightings(rig, held_up(rig, 20, seed), seed=seed), BOARD, rig.size, fisheye=fisheye)
+        found = calibrate_rig(
+            sightings(rig, held_up(rig, 20, seed), seed=seed), BOARD, rig.size, fisheye=fisheye
+        )
         for number, (camera, true) in enumerate(((found.rig.left, rig.left), (found.rig.right, rig.right))):
             for axis in (0, 1):
                 off = camera.matrix[axis, axis] - true.matrix[axis, axis]
@@ -135,11 +140,11 @@ def test_boards_that_moved_between_the_exposures_are_named() -> None:
     rig = made_up(3)
     assert rig.size is not None
     moves = {3: (0.004, 0, 0), 9: (0, 0.01, 0.01), 14: (0.001, 0, 0)}
-    found = make(sightings(rig, held_up(rig, 25, 3), moved=moves), BOARD, rig.size)
-    assert [each.name for each in found.left_out] == ["0003", "0009", "0014"]
-    assert all("the board moved between the two exposures" in each.reason for each in found.left_out)
+    found = calibrate_rig(sightings(rig, held_up(rig, 25, 3), moved=moves), BOARD, rig.size)
+    assert [each.name for each in found.rejections] == ["0003", "0009", "0014"]
+    assert all("the board moved between the two exposures" in each.reason for each in found.rejections)
     assert found.rig.baseline == pytest.approx(rig.baseline, rel=1e-3)
-    assert "in 3 pairs the board moved" in advice(found)[0]
+    assert "in 3 pairs the board moved" in list_advice(found)[0]
 
 
 def test_wrong_corners_are_left_out() -> None:
@@ -150,8 +155,8 @@ def test_wrong_corners_are_left_out() -> None:
     assert given[7].left is not None
     given[4].left.corners.pixels[[10, 20]] += [[5, 3], [-2, 2]]
     given[7].left.corners.pixels[:] += np.random.default_rng(1).normal(0, 4, (54, 2))
-    found = make(given, BOARD, rig.size)
-    assert [(each.name, each.reason.split(" by ")[0]) for each in found.left_out] == [
+    found = calibrate_rig(given, BOARD, rig.size)
+    assert [(each.name, each.reason.split(" by ")[0]) for each in found.rejections] == [
         ("0007", "corners are off")
     ]
     assert found.corners_left_out == 2
@@ -165,9 +170,9 @@ def test_blurred_boards_are_left_out() -> None:
     given = sightings(rig, held_up(rig, 12, 3))
     assert given[2].left is not None
     given[2] = replace(given[2], left=replace(given[2].left, blur=9.0))
-    found = make(given, BOARD, rig.size)
-    assert [(each.name, each.reason) for each in found.left_out] == [
-        ("0002", "blurred: edges are 9 px wide, most boards' 1.6")
+    found = calibrate_rig(given, BOARD, rig.size)
+    assert [(each.name, each.reason) for each in found.rejections] == [
+        ("0002", "blurred: edges are 9 px wide, those of most boards 1.6 px")
     ]
 
 
@@ -176,12 +181,12 @@ def test_the_wrong_model_of_lenses_is_said(fisheye: bool) -> None:
     rig = made_up(12, fisheye=fisheye)
     assert rig.size is not None
     given = sightings(rig, held_up(rig, 16, 3))
-    do = "take `fisheye`" if fisheye else "leave out `fisheye`"
+    do = "use `fisheye`" if fisheye else "leave out `fisheye`"
     try:
-        tips = advice(make(given, BOARD, rig.size, fisheye=not fisheye))
+        tips = list_advice(calibrate_rig(given, BOARD, rig.size, fisheye=not fisheye))
     except InputError as error:
         tips = [str(error.hint)]
-    right = advice(make(given, BOARD, rig.size, fisheye=fisheye))
+    right = list_advice(calibrate_rig(given, BOARD, rig.size, fisheye=fisheye))
     assert not any("lens fits" in each for each in right)
     if fisheye:  # a fisheye's polynomial can be nearly that of a pinhole's weak distortion
         assert "lens fits to 0.04 px" in tips[0]
@@ -193,12 +198,12 @@ def test_exchanged_cameras_and_too_few_boards_are_refused() -> None:
     assert rig.size is not None
     given = sightings(rig, held_up(rig, 12, 3))
     exchanged = [Sighting(each.name, each.right, each.left) for each in given]
-    with pytest.raises(InputError, match=r"are of the right camera: .* 192 mm to its left \(exchange LEFT"):
-        make(exchanged, BOARD, rig.size)
-    with pytest.raises(InputError, match="both cameras see the board in 2 pairs, of 5"):
-        make([each for each in given if each.both][:2], BOARD, rig.size)
-    with pytest.raises(InputError, match="no picture shows the board"):
-        make([], BOARD, rig.size)
+    with pytest.raises(InputError, match=r"the images are swapped: .*0\.192\d* m.* \(swap LEFT"):
+        calibrate_rig(exchanged, BOARD, rig.size)
+    with pytest.raises(InputError, match="in 2 image pairs, at least 5"):
+        calibrate_rig([each for each in given if each.both][:2], BOARD, rig.size)
+    with pytest.raises(InputError, match="no image shows the board"):
+        calibrate_rig([], BOARD, rig.size)
 
 
 def test_what_is_missing_is_named() -> None:
@@ -206,23 +211,24 @@ def test_what_is_missing_is_named() -> None:
     assert rig.size is not None
     given = sightings(rig, held_up(rig, 40, 3))
 
-    def in_the_corner(found: Found | None) -> bool:
+    def in_the_corner(found: Detection | None) -> bool:
         places = np.zeros((1, 2)) if found is None else found.corners.pixels / rig.size  # type: ignore[operator]
         return bool(((places[:, 0] > 0.73) & (places[:, 1] < 0.27)).any())
 
-    found = make([each for each in given if not in_the_corner(each.left)], BOARD, rig.size)
-    tips = advice(found)
-    assert "no board in the upper right corner of the left picture: take three there" in tips
-    counts = boards_by_region(seen(found, 0), rig.size)
+    found = calibrate_rig([each for each in given if not in_the_corner(each.left)], BOARD, rig.size)
+    tips = list_advice(found)
+    assert "boards in the upper right corner of the left image: 0, take 3 more there" in tips
+    counts = count_boards(found.camera_corners(0), rig.size)
     assert counts["upper right corner"] == 0
     assert counts["middle"] > 3
-    assert advice(found, [{"upper right corner"}, set()]) == [
+    assert list_advice(found, [{"upper right corner"}, set()]) == [
         each for each in tips if "upper right corner of the left" not in each
     ]
-    assert 0.3 < coverage(seen(found, 0), rig.size) < 1
-    few = make(given[:9], BOARD, rig.size)
+    assert 0.3 < measure_coverage(found.camera_corners(0), rig.size) < 1
+    few = calibrate_rig(given[:9], BOARD, rig.size)
     assert any(
-        each.startswith(f"both cameras see the board in {few.pairs} pairs: take 15") for each in advice(few)
+        each.startswith(f"both cameras see the board in {few.pairs} pairs: take at least 15")
+        for each in list_advice(few)
     )
 
 
@@ -235,25 +241,27 @@ def test_boards_that_all_face_the_camera_and_bent_ones() -> None:
         for y in (-0.2, -0.1, 0)
         for z in (0.6, 0.7)
     ]
-    assert any("tilt" in each for each in advice(make(sightings(rig, flat), BOARD, rig.size)))
+    assert any("tilt" in each for each in list_advice(calibrate_rig(sightings(rig, flat), BOARD, rig.size)))
     bent = BOARD.points.copy()
     bent[:, 2] = 0.003 * ((bent[:, 0] - 0.12) / 0.12) ** 2
-    found = make(sightings(rig, held_up(rig, 25, 3), points=bent), BOARD, rig.size)
+    found = calibrate_rig(sightings(rig, held_up(rig, 25, 3), points=bent), BOARD, rig.size)
     assert found.error > 0.5
-    assert "is the board flat and stiff" in advice(found)[0]
+    assert "stiff, flat plate" in list_advice(found)[0]
 
 
 def test_regions_without_light() -> None:
     y, x = np.mgrid[-1:1:40j, -1:1:60j]
     circle = np.where(x**2 + y**2 < 1, 130, 4).astype(np.uint8)
-    assert dark_regions(circle) == set()
+    assert find_dark_regions(circle) == set()
     small = np.where((1.2 * x) ** 2 + (1.2 * y) ** 2 < 1, 130, 4).astype(np.uint8)
-    assert dark_regions(small) == {f"{a} {b} corner" for a in ("upper", "lower") for b in ("left", "right")}
+    assert find_dark_regions(small) == {
+        f"{a} {b} corner" for a in ("upper", "lower") for b in ("left", "right")
+    }
 
 
-def test_what_is_written_is_read_back(made: Made, tmp_path: object) -> None:
+def test_what_is_written_is_read_back(made: BoardCalibration, tmp_path: object) -> None:
     path = tmp_path / "rig.yaml"  # type: ignore[operator]
-    path.write_bytes(encode_rig(made.rig, stored_facts(made, BOARD)))
+    path.write_bytes(encode_rig(made.rig, select_file_facts(made, BOARD)))
     stored = read_calibration(path)
     assert not stored.notes
     assert stored.rectified is None
@@ -271,10 +279,10 @@ def test_what_is_written_is_read_back(made: Made, tmp_path: object) -> None:
     assert file.getNode("baseline_deviation").real() == pytest.approx(1000 * made.uncertainty.baseline)
 
 
-def test_the_report_says_the_figures(made: Made) -> None:
-    facts = calibration_facts(made, BOARD, [], ["do this"])
-    lines = dict(report_lines(facts))
-    assert facts["pairs_used"] == made.pairs <= len(made.used) == facts["boards_used"]
+def test_the_report_says_the_figures(made: BoardCalibration) -> None:
+    facts = collect_facts(made, BOARD, [], ["do this"])
+    lines = dict(format_facts(facts))
+    assert facts["pairs_used"] == made.pairs <= len(made.sightings) == facts["boards_used"]
     assert lines["reprojection error"].startswith(f"{made.error:.3f} px")
     assert lines["baseline"] == f"{1000 * made.rig.baseline:.3f} +- {1000 * made.uncertainty.baseline:.3f} mm"
     assert facts["to_improve"] == ["do this"]
@@ -283,19 +291,19 @@ def test_the_report_says_the_figures(made: Made) -> None:
 def test_from_rendered_pictures() -> None:
     rig = made_up(6, size=(560, 350))
     board, poses = Board(9, 6, 0.03), held_up(rig, 12, 6)
-    found = Collector(board)
+    found = SightingCollector(board)
     for number, (left, right) in enumerate(pairs_of(rig, chessboard(9, 6, 0.03), poses, 6, {4: (9, 3)})):
         found.add(f"{number:02}", *(np.repeat(view[..., None], 3, axis=2) for view in (left, right)))
     plain = np.full((350, 560, 3), 100, np.uint8)
     found.add("nothing", plain, plain)
-    found.failed("torn", InputError("torn.png is truncated"))
-    assert [each.name for each in found.left_out] == ["nothing", "torn"]
-    assert found.require_any() == (560, 350)
-    with pytest.raises(InputError, match="other has 559 x 350 pixels, others 560 x 350"):
+    found.reject("torn", InputError("torn.png is truncated"))
+    assert [each.name for each in found.rejections] == ["nothing", "torn"]
+    assert found.require_sightings() == (560, 350)
+    with pytest.raises(InputError, match=r"other is 559x350 px.*560x350"):
         found.add("other", plain[:, 1:], plain[:, 1:])
-    result = make(found.sightings, board, (560, 350))
-    assert [each.name for each in result.left_out] == ["04"]
-    assert result.left_out[0].reason.startswith("blurred")
+    result = calibrate_rig(found.sightings, board, (560, 350))
+    assert [each.name for each in result.rejections] == ["04"]
+    assert result.rejections[0].reason.startswith("blurred")
     assert result.error < 0.08
     assert result.rig.left.matrix[0, 0] == pytest.approx(rig.left.matrix[0, 0], rel=0.005)
     assert result.rig.baseline == pytest.approx(rig.baseline, rel=0.003)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pamcli.calibration.camera import Camera, StatedRectification
+from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError
 from pamcli.imaging.preflight import check_pair
 
@@ -65,7 +65,7 @@ def test_rectified_pictures_have_matches_in_the_same_rows(fisheye: bool, dtype: 
     cameras = rig(fisheye=fisheye)
     left, right = photographs(cameras, dtype)
     assert check_pair(left, right).vertical_error > 1.5
-    rectification = cameras.rectification()
+    rectification = cameras.compute_rectification()
     calibration = rectification.calibration
     left, right = rectification.left(left), rectification.right(right)
     check = check_pair(left, right)
@@ -84,7 +84,7 @@ def test_rectified_pictures_have_matches_in_the_same_rows(fisheye: bool, dtype: 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_points_go_where_the_calibration_says(alpha: float) -> None:
     cameras = rig()
-    calibration = cameras.rectification(alpha=alpha, size=(800, 600)).calibration
+    calibration = cameras.compute_rectification(alpha=alpha, size=(800, 600)).calibration
     assert calibration is not None
     assert calibration.size == (800, 600)
     assert 0 < calibration.principal[0] < 800  # type: ignore[index]
@@ -112,7 +112,7 @@ def stated() -> Rig:
 def test_pictures_are_rectified_as_their_file_says() -> None:
     cameras = stated()
     left, right = photographs(cameras)
-    rectification = cameras.rectification()
+    rectification = cameras.compute_rectification()
     calibration = rectification.calibration
     assert calibration is not None
     assert (calibration.focal_length, calibration.offset, calibration.principal, calibration.size) == (
@@ -131,7 +131,7 @@ def test_pictures_are_rectified_as_their_file_says() -> None:
 
 def test_a_stated_rectification_follows_the_pictures_and_the_baseline() -> None:
     cameras = stated().with_baseline(0.5).for_size(1280, 960)
-    calibration = cameras.rectification().calibration
+    calibration = cameras.compute_rectification().calibration
     assert calibration is not None
     assert calibration.baseline == pytest.approx(0.5)
     assert (calibration.focal_length, calibration.offset) == (820, 12)
@@ -141,14 +141,14 @@ def test_a_stated_rectification_follows_the_pictures_and_the_baseline() -> None:
 
 @pytest.mark.parametrize("options", [{"alpha": 0.0}, {"size": (640, 480)}])
 def test_a_view_that_is_asked_for_is_made_anew(options: dict[str, Any]) -> None:
-    asked = stated().rectification(**options).calibration
-    assert asked == rig().rectification(**options).calibration
-    assert asked != stated().rectification().calibration
+    asked = stated().compute_rectification(**options).calibration
+    assert asked == rig().compute_rectification(**options).calibration
+    assert asked != stated().compute_rectification().calibration
 
 
 def test_all_of_the_picture_or_only_what_is_seen() -> None:
     white = np.full((480, 640, 3), 255, np.uint8)
-    inside, whole = (rig().rectification(alpha=alpha).left(white) for alpha in (0.0, 1.0))
+    inside, whole = (rig().compute_rectification(alpha=alpha).left(white) for alpha in (0.0, 1.0))
     assert (inside == 255).mean() > 0.99
     assert 0.6 < (whole == 255).mean() < 0.97
 
@@ -159,15 +159,15 @@ def test_cameras_follow_the_size_of_the_pictures() -> None:
     for camera, small in ((double.left, rig().left), (double.right, rig().right)):
         expected = (project(points, small, np.eye(3), np.zeros(3)) + 0.5) * 2 - 0.5
         np.testing.assert_allclose(project(points, camera, np.eye(3), np.zeros(3)), expected, atol=1e-9)
-    with pytest.raises(InputError, match="another aspect"):
+    with pytest.raises(InputError, match="aspect ratios differ"):
         rig().for_size(640, 400)
 
 
 def test_cameras_that_are_no_pair() -> None:
-    with pytest.raises(InputError, match="one camera is a fisheye"):
+    with pytest.raises(InputError, match="only one is a fisheye"):
         replace(rig(), right=replace(rig(fisheye=True).right))
     assert rig().with_baseline(0.5).baseline == pytest.approx(0.5)
-    assert rig().rectified() is None
+    assert rig().to_calibration() is None
 
 
 def test_without_a_calibration_rows_are_found_from_features() -> None:
@@ -175,7 +175,7 @@ def test_without_a_calibration_rows_are_found_from_features() -> None:
     straight = replace(cameras, left=Camera(files.K1, np.zeros(0)), right=Camera(files.K2, np.zeros(0)))
     left, right = relief(straight)
     before = check_pair(left, right)
-    rectification, matches = rectification_by_features([(left, right)])
+    rectification, matches = estimate_rectification([(left, right)])
     after = check_pair(rectification.left(left), rectification.right(right))
     assert before.vertical_error > 1.5
     assert matches > 100
@@ -199,10 +199,10 @@ def relief(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
 def test_pictures_without_features_are_refused() -> None:
     flat = np.full((200, 300, 3), 90, np.uint8)
     with pytest.raises(InputError, match="only 0 of 0 matches"):
-        rectification_by_features([(flat, flat)])
+        estimate_rectification([(flat, flat)])
     noise = [np.random.default_rng(seed).integers(0, 255, (200, 300, 3), np.uint8) for seed in (1, 2)]
-    with pytest.raises(InputError, match="matches between the pictures agree"):
-        rectification_by_features([(noise[0], noise[1])])
+    with pytest.raises(InputError, match="matches between the images agree"):
+        estimate_rectification([(noise[0], noise[1])])
 
 
 def wide_fisheye(degrees: float) -> Rig:
@@ -220,12 +220,12 @@ def wide_fisheye(degrees: float) -> Rig:
 def test_a_rectified_fisheye_keeps_the_scale_of_its_middle(degrees: float) -> None:
     cameras = wide_fisheye(degrees)
     assert cameras.left.field_of_view((848, 800)) == pytest.approx((degrees, degrees * 800 / 848), rel=1e-3)
-    found = cameras.rectification()
+    found = cameras.compute_rectification()
     assert found.calibration is not None
     assert found.calibration.focal_length == pytest.approx(cameras.left.matrix[0, 0])
     assert found.calibration.field_of_view[0] < degrees
     assert (found.left(np.full((800, 848), 255, np.uint8)) == 255).mean() > 0.999
-    whole = cameras.rectification(alpha=1).calibration
+    whole = cameras.compute_rectification(alpha=1).calibration
     assert whole is not None
     # The corners of a picture reach farther than the middles of its edges.
     assert min(degrees, 155) < whole.field_of_view[0] < 162
@@ -236,12 +236,12 @@ def test_a_field_of_view_that_is_asked_for(fisheye: bool) -> None:
     cameras = rig(fisheye=fisheye)
     white = np.full((480, 640), 255, np.uint8)
     for degrees in (40, 90):
-        found = cameras.rectification(fov=degrees)
+        found = cameras.compute_rectification(fov=degrees)
         assert found.calibration is not None
         assert found.calibration.field_of_view[0] == pytest.approx(degrees)
         assert found.calibration.baseline == pytest.approx(files.BASELINE)
         assert ((found.left(white) == 255).mean() > 0.999) == (degrees == 40)
-    narrow = cameras.rectification(fov=40)
+    narrow = cameras.compute_rectification(fov=40)
     left, right = photographs(cameras)
     check = check_pair(narrow.left(left), narrow.right(right))
     assert check.vertical_error < 0.25

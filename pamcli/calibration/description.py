@@ -1,0 +1,287 @@
+"""Cameras as calibration files describe them, and the calibration that follows from an interpretation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from pamcli.calibration.camera import Camera, StatedRectification, invert_transform
+from pamcli.calibration.geometry import Calibration, Floats, Size, check_baseline
+from pamcli.calibration.rig import Rig
+from pamcli.errors import InputError, UsageError
+from pamcli.files.units import parse_length
+
+Extrinsics = Literal["transform", "pose", "rows", "position"]
+EXTRINSICS: Mapping[str, str] = {
+    "transform": "x2 = R x1 + T (OpenCV)",
+    "pose": "x1 = R x2 + T (pose of the right camera)",
+    "rows": "x2 = x1 R + T (row vectors, MATLAB)",
+    "position": "x2 = R (x1 - T) (position of the right camera)",
+}
+"""Meanings of R and T, for a point x1 in left and x2 in right camera coordinates."""
+LONGEST_METRES = 1.0  # a longer baseline without a stated unit is probably not in metres
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """What a user states about a calibration beyond its files."""
+
+    swapped: bool = False  # the second camera is the left one
+    extrinsics: Extrinsics = "transform"
+    fisheye: bool = False  # the coefficients are those of OpenCV's fisheye model
+    unit: Any = None  # length of one unit of the file ("mm" or metres), if the file does not state it
+    baseline: Any = None  # ("120mm" or metres) instead of the file's
+
+    def __post_init__(self) -> None:
+        for name in ("unit", "baseline"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, parse_length(value, f"`{name}`"))
+
+
+@dataclass(frozen=True, eq=False)
+class CameraPair:
+    """Two cameras in the order of their file, with images of one size."""
+
+    cameras: Sequence[Camera]
+    transform: Floats  # (4, 4) from first to second camera coordinates, in the file's unit of length
+    sizes: Sequence[Size | None] = (None, None)
+    stated: StatedRectification | None = None
+
+    def build_rig(self, interpretation: Interpretation, scale: float) -> Rig:
+        """Build the rig, given the metres per unit of length. Raises InputError."""
+        first, second = self.cameras
+        stated = self.stated and self.stated.to_metres(scale)
+        size, other = self.sizes
+        rotation, translation = self.transform[:3, :3], scale * self.transform[:3, 3]
+        if interpretation.extrinsics != "transform":
+            stated = None
+        if interpretation.extrinsics == "pose":
+            rotation, translation = rotation.T, -rotation.T @ translation
+        elif interpretation.extrinsics == "rows":
+            rotation = rotation.T
+        elif interpretation.extrinsics == "position":
+            translation = -rotation @ translation
+        if interpretation.swapped:
+            stated = stated and stated.swap_cameras()
+            first, second = second, first
+            rotation, translation = rotation.T, -rotation.T @ translation
+            size, other = other or size, size
+        right_size = other if size and other != size else None
+        rotation = np.ascontiguousarray(rotation)
+        rig = Rig(first, second, rotation, translation, size, stated=stated, right_size=right_size)
+        return rig.as_fisheye() if interpretation.fisheye else rig
+
+
+def pair_cameras(placed: Iterable[tuple[Camera, Floats, Size | None]]) -> CameraPair:
+    """Build a pair from two cameras, their poses (4, 4) in common coordinates, and their image sizes."""
+    cameras, poses, sizes = zip(*placed, strict=True)
+    return CameraPair(cameras, invert_transform(poses[1]) @ poses[0], sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Projections:
+    """Cameras of rectified images, K [I | t] (3, 4), with t in the file's unit of length."""
+
+    p1: Floats
+    p2: Floats
+    size: Size | None = None
+    keys: tuple[str, str] = ("P1", "P2")
+    ndisp: float | None = None
+    stated: tuple[float, float] | None = None  # baseline and offset as stated, to the last digit
+
+    def build_calibration(self, swapped: bool, scale: float) -> Calibration:
+        """Build the calibration of rectified images, given the metres per unit. Raises InputError."""
+        (p1, p2), keys = (each * [1, 1, 1, scale] for each in (self.p1, self.p2)), self.keys
+        if swapped:
+            p1, p2, keys = p2, p1, keys[::-1]
+        fx, fy, f2 = float(p1[0, 0]), float(p1[1, 1]), float(p2[0, 0])
+        if not min(fx, fy, f2) > 0:
+            raise InputError(f"the focal lengths of {keys[0]} and {keys[1]} must be above 0")
+        if abs(f2 - fx) > 1e-3 * fx:
+            raise InputError(
+                f"{keys[0]} and {keys[1]} must have the same focal length for rectified images, "
+                f"got {fx:g} and {f2:g} px"
+            )
+        across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
+        if abs(down) > abs(across):
+            raise InputError(
+                f"the cameras must be beside each other, but {keys[1]} is above or below {keys[0]}"
+            )
+        found = replace(Calibration.from_projections(p1, p2, self.size), ndisp=self.ndisp)
+        if self.stated is None:
+            return found
+        sign = -1 if swapped else 1
+        return replace(found, baseline=sign * scale * self.stated[0], offset=sign * self.stated[1])
+
+
+@dataclass(frozen=True, eq=False)
+class CameraDescription:
+    """Two cameras as their files describe them, before a user's interpretation."""
+
+    kind: str  # format, for people
+    pairs: Sequence[CameraPair] = ()  # unrectified cameras, for each image size
+    projections: Sequence[Projections] = ()  # cameras of rectified images, for each image size
+    metres: float | None = 1.0  # metres per unit of length; None: not stated
+    notes: Sequence[str] = ()
+    swappable: bool = True
+
+    @property
+    def has_two_sizes(self) -> bool:
+        """True if the images of the two cameras differ in size."""
+        return any(None not in pair.sizes and pair.sizes[0] != pair.sizes[1] for pair in self.pairs)
+
+    def resolve(self, interpretation: Interpretation = Interpretation()) -> StoredCalibration:
+        """Return the calibration with a user's interpretation.
+
+        Raises:
+            InputError: If the cameras are not a stereo pair.
+            UsageError: If a unit is given for a file that states its unit.
+        """
+        if interpretation.unit is not None and self.metres is not None:
+            raise UsageError(
+                "cannot use `unit`: the calibration states its unit of length",
+                "leave out `unit`, or use `baseline`",
+            )
+        if interpretation.swapped and not self.swappable:
+            raise InputError("cannot swap the cameras of this device", "leave out `cameras`")
+        scale = self.metres or interpretation.unit or 1.0
+        rig = rectified = None
+        if self.pairs:
+            rigs = [pair.build_rig(interpretation, scale) for pair in self.pairs]
+            rig = replace(rigs[0], others=tuple(rigs[1:]))
+        if self.projections and interpretation.extrinsics == "transform":
+            found = [each.build_calibration(interpretation.swapped, scale) for each in self.projections]
+            rectified = replace(found[0], others=tuple(found[1:]))
+        elif rig is not None:
+            rectified = rig.to_calibration()
+        if interpretation.baseline is not None:
+            rig = rig and rig.with_baseline(interpretation.baseline)
+            rectified = rectified and rectified.with_baseline(interpretation.baseline)
+        note = doubt = None
+        if self.metres is None and interpretation.unit is None and interpretation.baseline is None:
+            note = f"lengths are assumed to be in metres, because {self.kind} states no unit"
+            baseline = rig.baseline if rig else rectified.baseline if rectified else 0.0
+            if baseline >= LONGEST_METRES:
+                doubt = _doubt_unit(baseline)
+        return StoredCalibration(self.kind, rig, rectified, self.notes, note, doubt)
+
+
+def _doubt_unit(length: float) -> str:
+    """Return a warning with the likely units of a baseline that is implausible in metres."""
+    likely = ["mm", *(["cm"] if length <= 300 else []), *(["board squares"] if length <= 30 else [])]
+    return (
+        f"a baseline of {length:g} m is implausible, and the file states no unit: it is probably in "
+        f"{' or '.join(likely)}; state `unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
+    )
+
+
+def describe_rectified(
+    kind: str,
+    focal: tuple[float, float],
+    principal: tuple[float, float],
+    baseline: float,
+    *,
+    offset: float = 0.0,
+    size: Size | None = None,
+    ndisp: float | None = None,
+    metres: float | None = 1.0,
+    notes: Sequence[str] = (),
+) -> CameraDescription:
+    """Describe rectified images by (fx, fy), (cx, cy), baseline and offset (right cx minus left cx)."""
+    p1 = np.array([[focal[0], 0, principal[0], 0], [0, focal[1], principal[1], 0], [0, 0, 1.0, 0]])
+    p2 = p1.copy()
+    p2[0, 2:] = principal[0] + offset, -focal[0] * baseline
+    found = Projections(p1, p2, size, ("the left camera", "the right camera"), ndisp, (baseline, offset))
+    return CameraDescription(kind, projections=(found,), metres=metres, notes=notes)
+
+
+@dataclass(frozen=True)
+class StoredCalibration:
+    """A calibration of a pair of cameras that was read from files.
+
+    Args:
+        kind: Format of the files.
+        rig: The cameras; None if the files describe only rectified images.
+        rectified: Geometry of the rectified images; None if the files describe none.
+        notes: Assumptions, for people.
+        unit_note: Assumption about the unit of length; None if the unit is stated.
+        doubt: Reason why that unit is implausible, with a remedy.
+    """
+
+    kind: str
+    rig: Rig | None = None
+    rectified: Calibration | None = None
+    notes: Sequence[str] = ()
+    unit_note: str | None = None
+    doubt: str | None = None
+
+    def warnings(self) -> list[str]:
+        """Return a line for each implausible value."""
+        if self.doubt:
+            return [self.doubt]
+        if self.rectified is not None:
+            return self.rectified.warnings()
+        return [] if self.rig is None else check_baseline(self.rig.baseline)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the values by names that end in their units."""
+        facts: dict[str, Any] = {"kind": self.kind}
+        if rig := self.rig:
+            values: dict[str, Any] = {"size_px": rig.size}
+            if rig.right_size:
+                values["right_size_px"] = rig.right_size
+            values["model"] = "fisheye" if rig.left.fisheye else "pinhole"
+            for name, camera in (("left", rig.left), ("right", rig.right)):
+                values[f"{name}_focal_px"] = [float(camera.matrix[i, i]) for i in (0, 1)]
+                values[f"{name}_principal_px"] = [float(camera.matrix[i, 2]) for i in (0, 1)]
+                values[f"{name}_distortion"] = camera.distortion.tolist()
+            values["baseline_m"] = rig.baseline
+            values["right_camera_at_m"] = rig.center.tolist()
+            values["right_camera_turned_degrees"] = rig.angle
+            if rig.size:
+                values["field_of_view_degrees"] = replace_nan(rig.left.field_of_view(rig.size))
+            facts["rig"] = values
+        if found := self.rectified:
+            facts["rectified"] = {
+                "size_px": found.size,
+                "focal_length_px": found.focal_length,
+                "principal_point_px": found.principal,
+                "doffs_px": found.offset,
+                "baseline_m": found.baseline,
+                **({"field_of_view_degrees": found.field_of_view} if found.size else {}),
+            }
+        for name, cameras in (("rig", self.rig), ("rectified", self.rectified)):
+            if cameras is not None and cameras.others:
+                facts[name]["also_of_size_px"] = [each.size for each in cameras.others]
+        return facts
+
+    def lines(self) -> list[str]:
+        """Return the same for people."""
+        facts, lines = self.facts(), [f"{self.kind} calibration"]
+        for title, name in (("cameras", "rig"), ("rectified images", "rectified")):
+            if name in facts:
+                lines.append(f"{title}:")
+                lines += [
+                    f"  {key.replace('_', ' '):28}{_format(key, facts[name][key])}" for key in facts[name]
+                ]
+        return lines
+
+
+def _format(key: str, value: Any) -> str:
+    if value is None:
+        return "not stated"
+    if isinstance(value, list | tuple):
+        if any(isinstance(each, tuple) for each in value):
+            return ", ".join(_format(key, each) for each in value)
+        separator = "x" if key.endswith("size_px") else ", "
+        return separator.join(_format("", each) for each in value) or "none"
+    return value if isinstance(value, str) else f"{round(value, 6):.10g}"
+
+
+def replace_nan(angles: Iterable[float]) -> list[float | None]:
+    """Return the numbers with None for NaN, which JSON lacks."""
+    return [None if math.isnan(angle) else angle for angle in angles]

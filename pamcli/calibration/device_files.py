@@ -1,0 +1,280 @@
+"""Readers for factory calibrations of stereo cameras: ZED, RealSense and OAK.
+
+Files of ZED and RealSense hold a calibration for each resolution, because smaller images may be crops.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pamcli.calibration.camera import invert_transform, make_rotation, make_transform
+from pamcli.calibration.description import (
+    CameraDescription,
+    CameraPair,
+    Projections,
+    describe_rectified,
+    pair_cameras,
+)
+from pamcli.calibration.geometry import Floats
+from pamcli.calibration.parsing import (
+    Source,
+    Tree,
+    is_fisheye,
+    make_camera,
+    pinhole_matrix,
+    read_camera,
+    read_integer,
+    read_matrix,
+    read_number,
+    read_numbers,
+    read_section,
+    read_sides,
+    unsupported_lens,
+    walk,
+)
+from pamcli.errors import InputError
+
+ZED_SIZES = {  # of the modes that sections are named after, full sensor first
+    "2K": (2208, 1242),
+    "4K": (3840, 2160),
+    "QHDPLUS": (3200, 1800),
+    "FHD1200": (1920, 1200),
+    "FHD": (1920, 1080),
+    "HD": (1280, 720),
+    "SVGA": (960, 600),
+    "VGA": (672, 376),
+}
+
+
+def has_zed(source: Source) -> bool:
+    return "[LEFT_CAM_" in source.texts[0].upper()
+
+
+def read_zed(source: Source) -> CameraDescription:
+    """Read sections LEFT_CAM_HD, RIGHT_CAM_HD and so on with fx fy cx cy and the distortion, and STEREO.
+
+    The distortion may have sections LEFT_DISTO and RIGHT_DISTO of its own; without p1 and p2 it is that of a
+    fisheye. STEREO has Baseline, TY, TZ in millimetres (metres in some), and RX, CV, RZ, the rotation vector.
+    """
+    values: dict[str, str] = {}
+    section = ""
+    for line in map(str.strip, source.texts[0].splitlines()):
+        if line.startswith("["):
+            section = line.strip("[]").upper()
+        elif "=" in line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            values[f"{section}.{name.strip().lower()}"] = value.strip()
+    baseline = read_number(values.get("STEREO.baseline"), "STEREO.Baseline")
+    pairs = []
+    for mode, size in ZED_SIZES.items():
+        if f"LEFT_CAM_{mode}.fx" not in values or f"RIGHT_CAM_{mode}.fx" not in values:
+            continue
+        cameras = []
+        for side in ("LEFT", "RIGHT"):
+            lens = f"{side}_DISTO." if f"{side}_DISTO.k1" in values else f"{side}_CAM_{mode}."
+            fisheye = f"{lens}p1" not in values and f"{lens}k4" in values
+            keys = "k1 k2 k3 k4" if fisheye else "k1 k2 p1 p2 k3"
+            if not fisheye and f"{lens}k6" in values:
+                keys += " k4 k5 k6"
+            found = np.array([read_number(values.get(lens + key, "0"), lens + key) for key in keys.split()])
+            camera = read_camera(values, f"{side}_CAM_{mode}.", "")
+            cameras.append(make_camera(camera.matrix, f"{lens}fx", found, f"{lens}k1", fisheye))
+        rx, cv, rz, ty, tz = (
+            read_number(values.get(f"{key}_{mode.lower()}", values.get(key, "0")), key)
+            for key in ("STEREO.rx", "STEREO.cv", "STEREO.rz", "STEREO.ty", "STEREO.tz")
+        )
+        transform = make_transform(make_rotation(np.array([rx, cv, rz])), np.array([-baseline, ty, tz]))
+        pairs.append(CameraPair(cameras, transform, (size, size)))
+    if not pairs:
+        raise InputError(f"must have sections LEFT_CAM_ and RIGHT_CAM_ of one of {', '.join(ZED_SIZES)}")
+    return CameraDescription("ZED", pairs, metres=1e-3 if abs(baseline) > 1 else 1.0)
+
+
+def read_viewer(source: Source) -> CameraDescription:
+    """Read the calibration that RealSense Viewer saves: rectified images of every resolution, millimetres."""
+    tree = source.tree
+    baseline = abs(read_number(tree.get("baseline"), "baseline"))
+    found: list[Projections] = []
+    for index in range(32):
+        prefix = f"rectified.{index}."
+        if any(read_number(tree.get(prefix + key, 0), prefix + key) == 0 for key in ("width", "height")):
+            continue  # a resolution that this camera lacks
+        fx, fy, x, y = (
+            read_number(tree.get(prefix + key), prefix + key) for key in ("fx", "fy", "ppx", "ppy")
+        )
+        size = read_sides(tree, f"{prefix}width", f"{prefix}height")
+        found += describe_rectified("RealSense", (fx, fy), (x, y), baseline, size=size).projections
+    if not found:
+        raise InputError("rectified.0.width and rectified.0.height are missing")
+    found.sort(key=lambda each: each.size or (0, 0), reverse=True)
+    notes = ["this is the calibration of the infrared images, which the camera rectifies"]
+    return CameraDescription("RealSense", projections=found, metres=1e-3, notes=notes, swappable=False)
+
+
+def has_preset(source: Source) -> bool:
+    return any(re.fullmatch(r"(parameters\.)?param-.*", name) for name in source.flat)
+
+
+def refuse_preset(source: Source) -> CameraDescription:
+    """Raise InputError for a RealSense preset, which holds no calibration."""
+    raise InputError(
+        "holds settings of a RealSense (a preset), not a calibration",
+        "save a calibration with RealSense Viewer: More, Calibration Data, Save As",
+    )
+
+
+_SIDES = (r"left|(infra(red)?|ir|fisheye)[ _]?1", r"right|(infra(red)?|ir|fisheye)[ _]?2")
+
+
+def _find_side(name: str) -> int | None:
+    """Return the camera of a RealSense that a name means: 0 left, 1 right, None another one."""
+    return next((side for side, pattern in enumerate(_SIDES) if re.search(pattern, name.lower())), None)
+
+
+def _walk_sections(tree: Tree) -> Iterator[tuple[str, Tree]]:
+    yield "", tree
+    yield from ((name.replace(".", " "), each) for name, each in walk(tree) if isinstance(each, Mapping))
+
+
+def has_realsense(source: Source) -> bool:
+    return any({"ppx", "ppy"} <= each.keys() for _, each in _walk_sections(source.tree))
+
+
+def read_realsense(source: Source) -> CameraDescription:
+    """Read intrinsics (ppx ppy fx fy coeffs) and extrinsics in the form of librealsense.
+
+    The rotation is column by column, the translation in metres.
+    """
+    sections = [*_walk_sections(source.tree)]
+    cameras = [(name, each) for name, each in sections if {"fx", "fy", "ppx", "ppy"} <= each.keys()]
+    sides = [[each for each in cameras if _find_side(each[0]) == side] for side in (0, 1)]
+    poses = [each for _, each in sections if {"rotation", "translation"} <= each.keys()]
+    if any(len(side) != 1 for side in sides) or len(poses) != 1:
+        raise InputError(
+            f"holds intrinsics of {len(cameras)} cameras and {len(poses)} extrinsics of a RealSense",
+            "it needs the intrinsics of infrared1 and infrared2, and the transform from one to the other",
+        )
+    rotation = read_matrix(poses[0]["rotation"], "rotation", 3, 3).T
+    transform = make_transform(rotation, read_numbers(poses[0]["translation"], "translation", 3))
+    return CameraDescription("RealSense", [_pair_realsense([side[0] for side in sides], transform)])
+
+
+def _pair_realsense(named: Sequence[tuple[str, Tree]], transform: Floats) -> CameraPair:
+    cameras, sizes = [], []
+    for name, each in named:
+        values = [read_number(each.get(key), f"{name}: {key}") for key in ("fx", "fy", "ppx", "ppy")]
+        coefficients = read_numbers(each.get("coeffs") or [], f"{name}: coeffs")
+        model = str(each.get("model", "")).lower().removeprefix("distortion.")
+        unlike = any(word in model for word in ("inverse", "modified", "ftheta"))
+        fisheye = is_fisheye("none" if unlike else model, f"{name}: model")
+        if coefficients.any() and unlike:
+            raise unsupported_lens(f"{name}: model", model, "calibrate the cameras: pam calibration make")
+        lens = pinhole_matrix(*values), f"{name}: fx", coefficients[: 4 if fisheye else None]
+        cameras.append(make_camera(*lens, f"{name}: coeffs", fisheye))
+        sizes.append(read_sides(each, "width", "height"))
+    return CameraPair(cameras, transform, sizes)
+
+
+_INTRINSIC = re.compile(r'[ \t]*Intrinsic of "([^"\n]{1,60})" / (\d{1,5}x\d{1,5}) /')
+_EXTRINSIC = re.compile(r'[ \t]*Extrinsic from "([^"\n]{1,60})"\s+To\s+"([^"\n]{1,60})"')
+
+
+def has_listing(source: Source) -> bool:
+    return len(source.texts) == 1 and bool(_INTRINSIC.search(source.texts[0]))
+
+
+def read_listing(source: Source) -> CameraDescription:
+    """Read what `rs-enumerate-devices -c` prints: intrinsics per resolution, and extrinsics in metres."""
+    cameras: dict[str, dict[int, Tree]] = {}
+    poses: dict[tuple[int | None, int | None], list[str]] = {}
+    below: Any = None
+    for line in source.texts[0].splitlines():
+        name, _, value = line.partition(":")
+        if found := _INTRINSIC.match(line):
+            below = {}
+            if (side := _find_side(found[1])) is not None:
+                cameras.setdefault(found[2], {})[side] = below
+        elif found := _EXTRINSIC.match(line):
+            below = poses[_find_side(found[1]), _find_side(found[2])] = []
+        elif isinstance(below, list) and len(below) < 12:
+            below += line.rpartition(":")[2].split()
+        elif isinstance(below, dict) and value:
+            below[name.strip().lower().replace("distortion", "model")] = value.strip()
+    way = next((way for way in ((0, 1), (1, 0)) if way in poses), None)
+    both = [sides for sides in cameras.values() if len(sides) == 2]
+    if way is None or not both:
+        raise InputError(
+            "must list the intrinsics of both infrared cameras and the extrinsics between them",
+            "rs-enumerate-devices -c lists both",
+        )
+    values = read_numbers(poses[way], "Extrinsic", 12)
+    transform = make_transform(values[:9].reshape(3, 3), values[9:])
+    transform = transform if way == (0, 1) else invert_transform(transform)
+    named = [[(f"Infrared {side + 1}", sides[side]) for side in (0, 1)] for sides in both]
+    pairs = [_pair_realsense(sides, transform) for sides in named]
+    return CameraDescription(
+        "RealSense", sorted(pairs, key=lambda pair: pair.sizes[0] or (0, 0), reverse=True)
+    )
+
+
+def read_oak(source: Source) -> CameraDescription:
+    """Read the calibration of an OAK camera as DepthAI's eepromToJsonFile writes it, lengths in centimetres.
+
+    The extrinsics of each camera lead from its coordinates to those of the socket toCameraSocket.
+    """
+    data = source.tree["cameraData"]
+    entries = [*data.items()] if isinstance(data, Mapping) else data if isinstance(data, list) else []
+    if not entries or not all(isinstance(each, list | tuple) and len(each) == 2 for each in entries):
+        raise InputError("cameraData must be a list of sockets and their cameras")
+    sockets = {read_integer(key, "cameraData"): each for key, each in entries if isinstance(each, Mapping)}
+    stereo = source.tree.get("stereoRectificationData")
+    pair = source.pair or (1, 2)
+    if source.pair is None and isinstance(stereo, Mapping):
+        names = ("leftCameraSocket", "rightCameraSocket")
+        first, second = (int(read_number(stereo.get(name), name)) for name in names)
+        pair = (first, second) if min(first, second) >= 0 else pair
+    placed, roots = [], set()
+    for socket in pair:
+        if socket not in sockets:
+            others = ", ".join(map(str, sorted(sockets)))
+            raise InputError(f"has no camera in socket {socket}", f"choose `cameras` from sockets {others}")
+        each, key = sockets[socket], f"socket {socket}: intrinsicMatrix"
+        fisheye = read_number(each.get("cameraType", 0), "cameraType") == 1
+        coefficients = read_numbers(each.get("distortionCoeff") or [], "distortionCoeff")
+        lens = (
+            read_matrix(each.get("intrinsicMatrix"), key, 3, 3),
+            key,
+            coefficients[: 4 if fisheye else None],
+        )
+        root, pose = _follow_extrinsics(sockets, socket)
+        camera = make_camera(*lens, "distortionCoeff", fisheye)
+        placed.append((camera, pose, read_sides(each, "width", "height")))
+        roots.add(root)
+    if len(roots) > 1:
+        raise InputError(f"the extrinsics of sockets {pair[0]} and {pair[1]} must lead to a common camera")
+    notes = [f"the left camera is in socket {pair[0]}, the right one in socket {pair[1]}"]
+    return CameraDescription("OAK (DepthAI)", [pair_cameras(placed)], metres=1e-2, notes=notes)
+
+
+def _follow_extrinsics(sockets: Mapping[int, Tree], socket: int) -> tuple[int, Floats]:
+    """Return the last socket that the extrinsics of a camera lead to, and the transform (4, 4) to it."""
+    pose: Floats = np.eye(4)
+    for _ in range(len(sockets)):
+        key = f"socket {socket}: extrinsics"
+        there = read_section(sockets[socket], "extrinsics")
+        target = int(read_number(there.get("toCameraSocket", -1), f"{key}.toCameraSocket"))
+        if target not in sockets or not there.get("rotationMatrix"):
+            break
+        moves = [
+            read_numbers([each.get(axis) for axis in "xyz"], f"{key}.{name}", 3)
+            for name in ("translation", "specTranslation")
+            if isinstance(each := there.get(name), Mapping)
+        ]
+        if not moves:
+            raise InputError(f"{key}.translation is missing")
+        rotation = read_matrix(there["rotationMatrix"], f"{key}.rotationMatrix", 3, 3)
+        pose = make_transform(rotation, moves[0] if moves[0].any() else moves[-1]) @ pose
+        socket = target
+    return socket, pose

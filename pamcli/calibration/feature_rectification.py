@@ -1,0 +1,165 @@
+"""Rectification of a pair without a calibration, from features in both images.
+
+Quasi-Euclidean (Fusiello and Irsara, ICPR 2008): both cameras rotate about their centres, with one unknown
+focal length, until matching features lie in the same row. Rotations preserve shapes, unlike general
+homographies. Distances have no scale.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+
+from pamcli.calibration.camera import make_rotation
+from pamcli.calibration.geometry import Floats, Pixels, Size
+from pamcli.calibration.rig import LARGEST_SIDE, MOST_EMPTY, Rectification
+from pamcli.errors import InputError
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import match_keypoints, to_grey
+
+FEATURES = 4000
+FEWEST_MATCHES = 20
+RIVAL = 0.75  # largest distance relative to the second-best match
+LARGEST_ERROR = 2.0  # px, median distance of the rows of matches after rectification
+ROUNDS = 100
+
+
+def estimate_rectification(
+    pairs: Iterable[tuple[Pixels, Pixels]], *, size: Size | None = None
+) -> tuple[Rectification, int]:
+    """Estimate the rectification of all pairs of two cameras, and return the number of matches as well.
+
+    The right images are shifted so that disparities start just above 0.
+
+    Args:
+        pairs: At least one pair of images (H, W, 3), uint8 or uint16, all of one size.
+        size: (width, height) of the rectified images, by default that of the images.
+
+    Raises:
+        InputError: If there are too few matches, or the cameras are not beside each other.
+    """
+    import cv2
+
+    matched, failure = [], None
+    for left, right in pairs:
+        height, width = left.shape[:2]
+        if max(width, height, *(size or ())) > LARGEST_SIDE:
+            raise InputError(f"cannot rectify images with a side above {LARGEST_SIDE} px")
+        try:
+            matched.append(_match(left, right))
+        except InputError as too_few:
+            failure = too_few
+    if not matched:
+        assert failure is not None
+        raise failure
+    size = size or (width, height)
+    there = tuple(np.concatenate(side) for side in zip(*matched, strict=True))
+    middle = np.array([(width - 1) / 2, (height - 1) / 2])
+    scale = float(width + height)
+    one, two = ((points - middle) / scale for points in there)
+    turns, focal = _fit_rotations(one, two)
+    sides = [_rotate(points, turn, focal) for points, turn in zip((one, two), turns, strict=True)]
+    error = float(np.median(np.abs(sides[0][:, 1] - sides[1][:, 1]))) * scale
+    disparity = (sides[0][:, 0] - sides[1][:, 0]) * scale
+    if not error <= LARGEST_ERROR:
+        raise InputError(
+            f"cannot rectify the images without a calibration: matches remain {error:.1f} px off their rows",
+            "check that the cameras are beside each other, or calibrate them: pam calibration make",
+        )
+    # Keep the centre in place: both images move together vertically, each one horizontally.
+    shift = [
+        -np.median(side, axis=0) * scale + np.median(points - middle, axis=0)
+        for side, points in zip(sides, there, strict=True)
+    ]
+    rows = (shift[0][1] + shift[1][1]) / 2
+    nearest = np.percentile(disparity, 1) + shift[0][0]
+    columns = shift[0][0], nearest - 0.01 * width
+    zoom = min(size[0] / width, size[1] / height)
+    to_camera = _scale_and_move(1 / scale, -middle / scale)
+    resize = _scale_and_move(zoom, np.full(2, (zoom - 1) / 2))
+    intrinsics = np.diag([focal, focal, 1])
+    warps = []
+    for turn, column in zip(turns, columns, strict=True):
+        place = _scale_and_move(scale, middle + np.array([column, rows]))
+        homography = resize @ place @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera
+        warp = partial(cv2.warpPerspective, M=homography, dsize=size, flags=cv2.INTER_LINEAR)
+        seen = float(np.mean(warp(np.full((height, width), 255, np.uint8)) > 0))
+        if seen < 1 - MOST_EMPTY:
+            raise InputError(
+                f"the rectified images would be {100 * (1 - seen):.0f} % empty: the cameras look in too "
+                "different directions, or the matches are wrong",
+                "calibrate the cameras: pam guide calibration",
+            )
+        warps.append(warp)
+    return Rectification(warps[0], warps[1], None), len(one)
+
+
+def _scale_and_move(factor: float, move: Floats) -> Floats:
+    """Return the homography (3, 3) that multiplies a point by a factor, then adds (2,)."""
+    return np.array([[factor, 0, move[0]], [0, factor, move[1]], [0, 0, 1]])
+
+
+def _match(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
+    """Return positions (N, 2) of matching features that agree with one epipolar geometry."""
+    import cv2
+
+    first, second = (to_grey(np.ascontiguousarray(to_uint8(view))) for view in (left, right))
+    one, two = match_keypoints(first, second, FEATURES, RIVAL)
+    agree = np.zeros(len(one), bool)
+    if len(one) >= FEWEST_MATCHES:
+        try:
+            _, mask = cv2.findFundamentalMat(one, two, cv2.USAC_MAGSAC, 1.0, 0.999, 10_000)
+        except cv2.error:  # MAGSAC fails an internal assertion now and then
+            _, mask = cv2.findFundamentalMat(one, two, cv2.FM_RANSAC, 1.0, 0.999, 10_000)
+        if mask is not None:
+            agree = mask.ravel().astype(bool)
+    if np.count_nonzero(agree) < FEWEST_MATCHES:
+        raise InputError(
+            f"only {np.count_nonzero(agree)} of {len(one)} matches between the images agree, at least "
+            f"{FEWEST_MATCHES} are required",
+            "check that both images show the same scene, with texture",
+        )
+    return one[agree], two[agree]
+
+
+def _fit_rotations(one: Floats, two: Floats) -> tuple[tuple[Floats, Floats], float]:
+    """Return the rotations (3, 3) of both cameras, and their focal length in units of the points.
+
+    Levenberg-Marquardt over five angles and the logarithm of the focal length. The left camera's rotation
+    about its row direction is fixed, because it has no visible effect.
+    """
+
+    def unpack(values: Floats) -> tuple[tuple[Floats, Floats], float]:
+        left = make_rotation(np.array([0.0, values[0], values[1]]))
+        return (left, make_rotation(values[2:5])), float(np.exp(np.clip(values[5], -3, 3)))
+
+    def compute_residuals(values: Floats) -> Floats:
+        turns, focal = unpack(values)
+        left, right = (_rotate(points, turn, focal) for points, turn in zip((one, two), turns, strict=True))
+        # The prior fixes what images tell hardly: rotations about the row direction, and the focal length.
+        prior = 1e-3 * np.concatenate([values[:5], values[5:] / 3])
+        return np.concatenate([left[:, 1] - right[:, 1], prior])
+
+    values, damping = np.zeros(6), 1e-3
+    now = compute_residuals(values)
+    for _ in range(ROUNDS):
+        steps = 1e-6 * np.eye(6)
+        slope = np.stack([(compute_residuals(values + step) - now) / 1e-6 for step in steps], axis=1)
+        normal = slope.T @ slope
+        change = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -slope.T @ now)
+        then = compute_residuals(values + change)
+        if then @ then < now @ now:
+            values, now, damping = values + change, then, damping / 10
+            if np.abs(change).max() < 1e-9:
+                break
+        else:
+            damping *= 10
+            if damping > 1e9:
+                break
+    return unpack(values)
+
+
+def _rotate(points: Floats, turn: Floats, focal: float) -> Floats:
+    """Return the positions of points (N, 2) about the centre after the camera rotates."""
+    rays = np.concatenate([points / focal, np.ones((len(points), 1))], axis=1) @ turn.T
+    return focal * rays[:, :2] / np.maximum(rays[:, 2:], 1e-3)

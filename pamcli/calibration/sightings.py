@@ -1,0 +1,266 @@
+"""Sightings of a calibration board in image pairs and videos, and the pairs that are rejected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.boards import (
+    FEWEST_CORNERS,
+    Board,
+    BoardDetector,
+    Detection,
+    find_detector,
+    guess_board,
+)
+from pamcli.calibration.geometry import Floats
+from pamcli.errors import InputError
+from pamcli.imaging.images import to_uint8
+from pamcli.imaging.matching import to_grey
+
+Grey = NDArray[np.uint8]
+
+SHOWN_SIDE, BRIGHTNESS_SIDE = 640, 60  # px, longer side of the images kept for a page and of brightness maps
+COUNTED = 4  # images in which corners are counted: a small board is also found inside a larger one
+SEARCHED_AGAIN = 12  # images without a board that are searched for boards of other sizes
+SAMPLED_MOMENTS = 150  # moments of a video that are examined, evenly over its length
+MOST_SIGHTINGS = 50  # sightings that are kept of a video
+STILL = 3.0  # px by which a board may move from one frame to the next
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A moment at which at least one camera saw the board."""
+
+    name: str
+    left: Detection | None
+    right: Detection | None
+
+    @property
+    def both(self) -> bool:
+        return self.left is not None and self.right is not None
+
+    @property
+    def detections(self) -> list[Detection]:
+        return [each for each in (self.left, self.right) if each is not None]
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """An image pair that the calibration does not use."""
+
+    name: str
+    reason: str
+
+
+class SightingCollector:
+    """Search image pairs for a board, one after the other, and collect the sightings."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.sightings: list[Sighting] = []
+        self.rejections: list[Rejection] = []
+        self.images: dict[str, tuple[Grey, Grey]] = {}  # downscaled images of each sighting
+        self.brightest: list[Grey] = []  # for each camera a small map of the largest level at each place
+        self.size: tuple[int, int] | None = None
+        self.count = 0
+        self._detector: BoardDetector | None = None
+        self._without: list[Grey] = []
+        self._counted: list[Grey] = []
+
+    def add(
+        self, name: str, left: NDArray[Any], right: NDArray[Any], following: NDArray[Any] | None = None
+    ) -> None:
+        """Search one pair for the board.
+
+        Args:
+            name: Name of the pair in messages.
+            left: Left image (H, W, 3) RGB, uint8 or uint16.
+            right: Right image of the same size.
+            following: Next frame of the left video, to reject boards that move.
+
+        Raises:
+            InputError: If the size differs from that of earlier pairs, or the board has other counts.
+        """
+        size = left.shape[1], left.shape[0]
+        if self.size not in (None, size):
+            raise InputError(
+                f"{name} is {size[0]}x{size[1]} px, but earlier images are {self.size[0]}x{self.size[1]} px",
+                "calibrate with images of one size",
+            )
+        self.size = size
+        self.count += 1
+        views = [_to_grey(view) for view in (left, right)]
+        small = [_shrink(view, BRIGHTNESS_SIDE) for view in views]
+        self.brightest = [np.maximum(*each) for each in zip(self.brightest or small, small, strict=True)]
+        self._detector = self._detector or find_detector(self.board, views)
+        if self._detector is None and len(self._without) < SEARCHED_AGAIN:
+            self._without += views
+        one, two = (self._detector.detect(view) if self._detector else None for view in views)
+        if self.board.marker is None and len(self._counted) < COUNTED:
+            self._counted += [view for view, seen in zip(views, (one, two), strict=True) if seen]
+            if len(self._counted) >= COUNTED:
+                self._check_count()
+        if one is None and two is None:
+            least = (
+                "the whole board" if self.board.marker is None else f"{FEWEST_CORNERS} corners of the board"
+            )
+            self.rejections.append(Rejection(name, f"neither image shows {least}"))
+        elif (
+            following is not None
+            and one
+            and (moved := measure_motion(views[0], _to_grey(following), one.corners.pixels)) > STILL
+        ):
+            self.rejections.append(Rejection(name, f"the board moves by {moved:.0f} px per frame"))
+        else:
+            self.sightings.append(Sighting(name, one, two))
+            self.images[name] = _shrink(views[0], SHOWN_SIDE), _shrink(views[1], SHOWN_SIDE)
+
+    def _check_count(self) -> None:
+        """Raise InputError if most images show a board with other counts."""
+        if (other := guess_board(self.board, self._counted)) is not None:
+            raise InputError(
+                f"the images show a board of {other.columns}x{other.rows} inner corners, "
+                f"not {self.board.columns}x{self.board.rows}",
+                f"`board` {other.columns}x{other.rows}",
+            )
+
+    def reject(self, name: str, error: InputError) -> None:
+        """Record a pair that cannot be read."""
+        self.count += 1
+        self.rejections.append(Rejection(name, str(error)))
+
+    def require_sightings(self) -> tuple[int, int]:
+        """Return (width, height) of the images. Raises InputError if no image shows the board."""
+        if self.size is None:
+            first = f": {self.rejections[0].reason}" if self.rejections else ""
+            raise InputError(f"cannot read any image pair{first}")
+        if self.sightings:
+            if len(self._counted) < COUNTED:
+                self._check_count()
+            return self.size
+        hint = "`board` counts the inner corners of a chessboard, but the squares of a ChArUco board"
+        if (other := guess_board(self.board, self._without)) is not None:
+            hint = f"they show a board of {other.columns}x{other.rows}: `board` {other.columns}x{other.rows}"
+        raise InputError(f"none of the {self.count} image pairs shows a {self.board.kind}", hint)
+
+
+def _to_grey(view: NDArray[Any]) -> Grey:
+    return to_grey(np.ascontiguousarray(to_uint8(view)))
+
+
+def _shrink(view: Grey, side: int) -> Grey:
+    import cv2
+
+    scale = min(1.0, side / max(view.shape))
+    size = (max(1, round(view.shape[1] * scale)), max(1, round(view.shape[0] * scale)))
+    return np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+@dataclass(frozen=True)
+class FramePair:
+    """A frame of each video, (H, W, 3) RGB uint8, and the one that follows in the left video."""
+
+    name: str
+    left: NDArray[np.uint8]
+    right: NDArray[np.uint8] | None  # None: the left one holds both views
+    following: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True)
+class VideoClip:
+    """Moments of one or two videos that are searched for the board."""
+
+    count: int  # approximate number of moments
+    moments: Iterator[FramePair]
+    warning: str | None
+
+
+def open_videos(left: Path, right: Path | None) -> VideoClip:
+    """Open the videos of both cameras, or one video that holds both views (`right` is None).
+
+    Raises:
+        InputError: If OpenCV cannot read a video, or the frame rates differ.
+    """
+    import cv2
+
+    paths = [left] if right is None else [left, right]
+    videos = [cv2.VideoCapture(str(path)) for path in paths]
+    for path, video in zip(paths, videos, strict=True):
+        if not video.isOpened() or video.get(cv2.CAP_PROP_FRAME_COUNT) < 1:
+            raise InputError(f"cannot read {path} as a video", "extract its frames, for example with ffmpeg")
+    counts = [float(video.get(cv2.CAP_PROP_FRAME_COUNT)) for video in videos]
+    rates = [float(video.get(cv2.CAP_PROP_FPS)) for video in videos]
+    if max(rates) > 1.01 * min(rates):
+        raise InputError(
+            f"{left} has {rates[0]:g} frames per second, but {right} has {rates[1]:g}",
+            "record both videos at the same rate",
+        )
+    step = max(1, int(min(counts) // SAMPLED_MOMENTS))
+    warning = None
+    if max(counts) - min(counts) > 2:
+        lengths = " and ".join(f"{count:.0f}" for count in counts)
+        warning = f"the videos have {lengths} frames: check that both start at the same moment"
+    return VideoClip(math.ceil(min(counts) / step), _read_frames(videos, step, rates[0]), warning)
+
+
+def _read_frames(videos: Sequence[Any], step: int, rate: float) -> Iterator[FramePair]:
+    import cv2
+
+    waiting: FramePair | None = None
+    number = 0
+    while all(video.grab() for video in videos):
+        if waiting is not None or number % step == 0:
+            frames = [cv2.cvtColor(video.retrieve()[1], cv2.COLOR_BGR2RGB) for video in videos]
+            if waiting is not None:
+                yield FramePair(waiting.name, waiting.left, waiting.right, frames[0])
+                waiting = None
+            if number % step == 0:
+                name = f"frame {number}" + (f" ({number / rate:.1f} s)" if rate > 0 else "")
+                waiting = FramePair(name, frames[0], frames[1] if len(frames) > 1 else None)
+        number += 1
+    if waiting is not None:
+        yield waiting
+
+
+def measure_motion(now: Grey, following: Grey, corners: Floats) -> float:
+    """Return the median motion (px) of corners (N, 2) between grey images (H, W), or infinity if lost."""
+    import cv2
+
+    start = corners.astype(np.float32).reshape(-1, 1, 2)
+    found, good, _ = cv2.calcOpticalFlowPyrLK(now, following, start, None)
+    kept = good.ravel() == 1
+    if not kept.any():
+        return float("inf")
+    return float(np.median(np.linalg.norm((found - start).reshape(-1, 2)[kept], axis=1)))
+
+
+def select_diverse(sightings: Sequence[Sighting], size: tuple[int, int]) -> list[Sighting]:
+    """Select at most `MOST_SIGHTINGS` that differ most in position, size and tilt of the board.
+
+    Sightings by both cameras take precedence. `size` is the (width, height) of the images.
+    """
+    chosen: list[Sighting] = []
+    for both in (True, False):
+        group = [each for each in sightings if each.both == both]
+        outlines = np.array([_outline(each, size) for each in group]).reshape(len(group), 8)
+        nearest = np.full(len(group), np.inf)
+        while len(chosen) < MOST_SIGHTINGS and len(group) and nearest.max() > 0:
+            best = int(nearest.argmax())
+            chosen.append(group[best])
+            nearest = np.minimum(nearest, np.linalg.norm(outlines - outlines[best], axis=1))
+    kept = {id(each) for each in chosen}
+    return [each for each in sightings if id(each) in kept]
+
+
+def _outline(sighting: Sighting, size: tuple[int, int]) -> Floats:
+    """Return the four extreme corners of a board (8,), as parts of the image width."""
+    pixels = sighting.detections[0].corners.pixels / size[0]
+    corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+    return np.concatenate([pixels[int(np.argmax(pixels @ corner))] for corner in corners])
