@@ -22,6 +22,7 @@ from typing import Any
 import cv2
 import foreign_networks
 import numpy as np
+import photo_files
 import stereo_files
 import tifffile
 from bag_files import ideal_infos, write_bag
@@ -178,6 +179,21 @@ def prepare_boards(folder: Path) -> None:
         video.release()
 
 
+def prepare_photos(folder: Path, left: Image.Image, right: Image.Image) -> None:
+    """A spatial photo, two HEIC photos, and a VR180 photo."""
+    views = [np.asarray(view.convert("RGB")) for view in (left, right)]
+    cameras = [photo_files.camera(1, 0.5, 0.5, (move, 0, 0)) for move in (0, 19_200)]
+    (folder / "spatial").mkdir()
+    for name in ("IMG_0001.HEIC", "spatial/IMG_0001.HEIC"):
+        (folder / name).write_bytes(photo_files.spatial(photo_files.heic(*views), cameras))
+    for name, view in zip(("left.heic", "right.heic"), views, strict=True):
+        (folder / name).write_bytes(photo_files.heic(view))
+    encoded = [
+        stereo_files.jpeg(np.asarray(view.convert("RGB").resize((128, 128)))) for view in (left, right)
+    ]
+    (folder / "walk.vr.jpg").write_bytes(photo_files.vr180(*encoded, (128, 128), parts=2))
+
+
 def prepare_bags(folder: Path, left: Image.Image, right: Image.Image) -> None:
     """drive.bag, drive.mcap and the folder drive: bags of the pair, twice."""
     infos = ideal_infos(left.size, 100, 0.193)
@@ -241,7 +257,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
         "yard/six.png",
     )
     save(left, "photos/yard.jpg")
-    save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg")
+    save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg", "glasses.png")
     # Data sets: one pair of KITTI 2015 with ground truth; one of KITTI 2012 and five own pairs without.
     ground_truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
     save(
@@ -315,6 +331,8 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
         prepare_videos(folder, left, right)
     if "drive.bag" in block.text:
         prepare_bags(folder, left, right)
+    if "HEIC" in block.text:
+        prepare_photos(folder, left, right)
     if "calibration make" in block.text:
         prepare_boards(folder)
     if "stereo.onnx" in block.text:  # needs onnx

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pamcli.errors import InputError, PamError, UsageError
+from pamcli.files.packed import are_packed
 from pamcli.files.pairing import (
     STDIN,
     Pairing,
     PairPaths,
-    are_packed,
     read_pair_list,
     resolve_packed,
     resolve_pairs,

@@ -194,9 +194,10 @@ class _Matching(Work):
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
         calibration = self.calibration_of(pair)
-        if calibration is not None:
+        in_metres = name in (DEPTH.name, DEPTH_ERROR.name, POINT_CLOUD.name)
+        if calibration is not None and (in_metres or calibration.baseline):
             self.metric.check(calibration, pair.width, pair.height)
-        elif name in (DEPTH.name, DEPTH_ERROR.name, POINT_CLOUD.name):
+        elif in_metres:
             raise InputError(
                 f"{pair.title} does not state its calibration",
                 "give `calibration`, or `focal` and `baseline`",
@@ -225,6 +226,7 @@ class _Matching(Work):
             from pamcli.viewing.page import render_page
 
             picture, confidence = pair.left.pixels, found.confidence
+            calibration = calibration if calibration and calibration.baseline else None
             return Encoded(
                 render_page(pair.title, picture, disparity, confidence=confidence, calibration=calibration)
             )

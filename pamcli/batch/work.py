@@ -27,6 +27,7 @@ from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
+from pamcli.imaging.vr180 import FIELD_OF_VIEW
 from pamcli.inference import PAIRS_AT_ONCE
 
 Found = tuple[Any, Mapping[str, Any], Sequence[str]]
@@ -171,6 +172,10 @@ class Work:
 
     def read(self, job: Job) -> StereoPair:
         """Read what there is to work on. Raises InputError."""
+        pair, asked = self._read(job), getattr(self.settings, "vr180", None)
+        return pair if pair.span is None and asked is None else pair.make_rectilinear(asked or FIELD_OF_VIEW)
+
+    def _read(self, job: Job) -> StereoPair:
         pair, max_pixels = job.pair, self.settings.max_pixels
         assert pair is not None
         if pair.frames is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pamcli.errors import InputError, PamError, UsageError
+from pamcli.files.packed import states_layout
 from pamcli.files.pairing_hints import suggest_pairing
 from pamcli.files.paths import (
     check_regular,
@@ -141,14 +142,6 @@ def pair_templates(left: str, right: str) -> Pairing:
     return _pairing(left_by_text, right_by_text)
 
 
-def are_packed(paths: Sequence[str]) -> bool:
-    """Whether arguments are files that hold both views by their suffixes, or one folder, perhaps of such."""
-    packed = 0
-    for path in paths:
-        packed += os.path.splitext(path)[1].lower() in PACKED_SUFFIXES
-    return bool(paths) and (packed == len(paths) or (len(paths) == 1 and os.path.isdir(paths[0])))
-
-
 def resolve_packed(
     texts: Sequence[str],
     *,
@@ -170,7 +163,7 @@ def resolve_packed(
     for path in paths:
         if os.path.isdir(path):
             inside = list_images(path, suffixes)
-            packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
+            packed = [file for file in inside if not by_suffix or states_layout(file)]
             if not packed:
                 said = f"no picture in {quote(path)} says that it holds both views, as {_PACKED} do"
                 raise UsageError(said, "give a left and a right folder, or `packed` lr, rl, tb or bt")

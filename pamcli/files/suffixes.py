@@ -7,11 +7,26 @@ from typing import Literal
 
 JPS_SUFFIX = ".jps"
 PACKED_SUFFIXES = (".mpo", JPS_SUFFIX)  # files that hold both views and say how
+HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 
-PackedLayout = Literal["auto", "lr", "rl", "tb", "bt", "lr-half", "rl-half", "tb-half", "bt-half"]
+PackedLayout = Literal[
+    "auto",
+    "lr",
+    "rl",
+    "tb",
+    "bt",
+    "lr-half",
+    "rl-half",
+    "tb-half",
+    "bt-half",
+    "rows-lr",
+    "rows-rl",
+    "red-cyan",
+]
 """How a file holds both views. lr: the left view on the left; rl: exchanged (cross-eyed); tb: the left view
-on top; bt: exchanged; -half: squeezed to half the width or height, so that both fit the frame of one. auto:
-as the file says, which MPO and JPS do."""
+on top; bt: exchanged; -half: squeezed to half the width or height, so that both fit the frame of one;
+rows-lr: the left view in the first, third ... row; rows-rl: exchanged; red-cyan: an anaglyph, whose red is
+the left view. auto: the layout that the file states (MPO, JPS, spatial photos, VR180 photos)."""
 
 Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 """How both views are written as one picture; red-cyan: for glasses."""
@@ -19,6 +34,7 @@ Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 IMAGE_SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm"),
     *PACKED_SUFFIXES,
+    *HEIF_SUFFIXES,
 )
 """Pictures that are picked up in a folder. A file named explicitly is recognised by its content."""
 

@@ -20,6 +20,7 @@ from pamcli.files.paths import video_error
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, raster, tiff
+from pamcli.imaging.heif import HEIF_BRANDS, is_spatial, read_heif
 from pamcli.imaging.jpeg_views import JPEG, estimate_jpeg_quality, split_mpo
 from pamcli.imaging.raster import (
     DEFAULT_MAX_PIXELS,
@@ -77,7 +78,7 @@ def read_image(
     name = name or ("the data" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
-        if split_mpo(stream, name, expect_pair=False):
+        if split_mpo(stream, name, expect_pair=False) or is_spatial(stream, name):
             raise InputError(f"{name} holds both views", "pass this file alone instead of two images")
         return decode_image(stream, name, max_pixels)
 
@@ -86,7 +87,11 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     """Read the image (in a JPEG, the first) at the start of a seekable stream; see `read_image`."""
     magic = stream.read(16)
     stream.seek(0)
-    decoded = _find_reader(magic, name)(stream, name, max_pixels)
+    return convert_raster(_find_reader(magic, name)(stream, name, max_pixels))
+
+
+def convert_raster(decoded: Raster) -> RgbImage:
+    """Return a decoded image file as an upright RGB image."""
     orientation = decoded.orientation or raster.read_orientation(decoded.exif)
     samples = raster.apply_orientation(decoded.samples, orientation)
     channels = samples.shape[2]
@@ -238,6 +243,7 @@ _READERS: tuple[tuple[bytes, _Reader], ...] = (
     (re.escape(png.SIGNATURE), png.read_png),
     (rb"II[*+]\0|MM\0[*+]", tiff.read_tiff),
     (rb"RIFF....WEBP", read_webp),
+    (rb"....ftyp(?:" + b"|".join(HEIF_BRANDS) + rb")", read_heif),
     (JPEG, partial(_read_with_pillow, JpegImageFile)),
     (rb"BM", partial(_read_with_pillow, BmpImageFile)),
     (rb"P[1-6]\s", partial(_read_with_pillow, PpmImageFile)),

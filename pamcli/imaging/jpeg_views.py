@@ -72,10 +72,12 @@ def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayou
     _separation, flags, arrangement, kind = segment[10:14]
     if kind != 1:
         raise InputError(f"{name} holds one view according to its header", _HINT)
+    left_first = bool(flags & 4)
+    if arrangement in (1, 4):
+        return "red-cyan" if arrangement == 4 else "rows-lr" if left_first else "rows-rl"
     if arrangement not in (2, 3):
-        reason = f"{name} holds interleaved views or an anaglyph according to its header"
-        raise InputError(reason, f"save the views side by side, or {_HINT}")
-    beside, left_first = arrangement == 2, bool(flags & 4)
+        raise InputError(f"{name} has the unknown layout {arrangement} in its header", _HINT)
+    beside = arrangement == 2
     order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
     half = "-half" if flags & (2 if beside else 1) else ""
     return next(layout for layout in get_args(PackedLayout) if layout == order + half)

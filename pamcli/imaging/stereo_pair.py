@@ -1,19 +1,21 @@
 """Read both views of a rectified pair from two images or a packed one, and pack two views into one."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from pamcli.errors import InputError
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
-from pamcli.imaging.images import RgbImage, decode_image, read_image
+from pamcli.imaging.heif import read_spatial
+from pamcli.imaging.images import RgbImage, convert_raster, decode_image, read_image
 from pamcli.imaging.jpeg_views import read_jps_layout, split_mpo
 from pamcli.imaging.resize import imresize_to
+from pamcli.imaging.vr180 import HALF_SPHERE, find_right_view, make_rectilinear
 
 RED_CYAN = "red-cyan"
 Levels = tuple[int, int]
@@ -38,6 +40,8 @@ class StereoPair:
     levels: Levels = ALL_LEVELS
     stated: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the `Calibration` that the source states for these views; empty if it states none."""
+    span: Sequence[float] | None = None
+    """Degrees that the views of a VR180 photo span, as `HALF_SPHERE`; None for other images."""
 
     def __post_init__(self) -> None:
         left, right = self.left.pixels.shape, self.right.pixels.shape
@@ -65,6 +69,15 @@ class StereoPair:
     @property
     def height(self) -> int:
         return int(self.left.pixels.shape[0])
+
+    def make_rectilinear(self, field_of_view: float) -> "StereoPair":
+        """Return the rectilinear views of VR180 images, with their calibration, except the baseline.
+
+        field_of_view: width of the result, degrees. Raises InputError if the images span less.
+        """
+        views = self.left, self.right
+        (left, right), stated = make_rectilinear(views, field_of_view, self.span or HALF_SPHERE, self.name)
+        return replace(self, left=left, right=right, stated=stated, span=None)
 
     def stretch_contrast(self) -> "StereoPair":
         """Stretch 16-bit views of low contrast over all levels, both alike; others stay unchanged."""
@@ -128,7 +141,13 @@ def read_packed_pair(
         InputError: If the file cannot be read or split, or does not have this layout.
     """
     with open_source(source, name) as stream:
-        views = split_mpo(stream, name, expect_pair=layout == "auto")
+        pair = _read_two_images(stream, name, max_pixels)
+        if pair is not None and layout == "auto":
+            return pair
+        views = [] if pair else split_mpo(stream, name, expect_pair=layout == "auto")
+        if pair is not None:
+            reason = f"{name} stores the views as two images, not packed as {layout}"
+            raise InputError(reason, f"leave out `packed` {layout}")
         if len(views) == 2:
             if layout not in ("auto", "lr", "rl"):
                 reason = f"{name} stores the views as two images, not packed as {layout}"
@@ -144,8 +163,23 @@ def read_packed_pair(
     return split_packed(image, layout, name)
 
 
+def _read_two_images(stream: BinaryIO, name: str, max_pixels: int | None) -> StereoPair | None:
+    """Read a spatial photo or a VR180 photo; None for other files, with the stream at its start."""
+    spatial = read_spatial(stream, name, max_pixels)
+    if spatial is not None:
+        left, right, stated = spatial
+        return StereoPair(convert_raster(left), convert_raster(right), name, stated=stated)
+    found = find_right_view(stream, name)
+    if found is None:
+        return None
+    views = decode_image(stream, name, max_pixels), read_image(found[0], max_pixels=max_pixels, name=name)
+    return StereoPair(*views, name, span=found[1])
+
+
 def split_packed(image: RgbImage, layout: PackedLayout, name: str) -> StereoPair:
     """Split an image into its two views; `layout` is not `auto`. Raises InputError if it cannot be split."""
+    if layout == RED_CYAN:
+        return StereoPair(*_split_anaglyph(image), name)
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     height, width = image.pixels.shape[:2]
@@ -155,13 +189,38 @@ def split_packed(image: RgbImage, layout: PackedLayout, name: str) -> StereoPair
         raise InputError(reason, f"check `packed` {layout}, or crop the image")
 
     def split(samples: np.ndarray) -> list[np.ndarray]:
+        if order == "rows":
+            return [_deinterlace(samples, first) for first in (0, 1)]
         halves = np.split(samples, 2, axis)
         return [imresize_to(each, width, height) for each in halves] if half else halves
 
     alphas = [None, None] if image.alpha is None else split(image.alpha)
     both = zip(split(image.pixels), alphas, strict=True)
     first, second = (replace(image, pixels=pixels, alpha=alpha) for pixels, alpha in both)
-    return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)
+    left_first = order in ("lr", "tb") or layout == "rows-lr"
+    return StereoPair(*((first, second) if left_first else (second, first)), name)
+
+
+def _deinterlace(samples: np.ndarray, first: int) -> np.ndarray:
+    """Keep every second row (H, W, ...) from `first` (0 or 1) on, and interpolate the others (bicubic)."""
+    rows = samples[first::2].astype(np.float32)
+    beyond = np.concatenate([rows[:1], rows[:1], rows, rows[-1:], rows[-1:]])
+    near, far = beyond[1:-2] + beyond[2:-1], beyond[:-3] + beyond[3:]
+    between = (9 * near - far)[1 - first :][: len(rows)] / 16
+    made = samples.copy()
+    made[1 - first :: 2] = np.rint(between).clip(0, np.iinfo(samples.dtype).max)
+    return made
+
+
+def _split_anaglyph(image: RgbImage) -> tuple[RgbImage, RgbImage]:
+    """Return the red channel, and the mean of green and blue with the same brightness, as grey images."""
+    red, cyan = image.pixels[..., 0], image.pixels[..., 1:].mean(axis=2)
+    contrast = red.std() / max(float(cyan.std()), 1.0)
+    cyan = (cyan - cyan.mean()) * contrast + red.mean()
+    largest = np.iinfo(red.dtype).max
+    views = red, np.rint(cyan.clip(0, largest)).astype(red.dtype)
+    left, right = (np.repeat(view[..., None], 3, axis=2) for view in views)
+    return replace(image, pixels=left, grey=True), replace(image, pixels=right, grey=True)
 
 
 def compute_packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
+from pamcli.files.packed import are_packed
 from pamcli.files.suffixes import PackedLayout, is_recording
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.settings import parsing
@@ -88,8 +89,15 @@ class Pairs(Limit):
     null: bool = flag("Read the list of --pairs as left NUL right NUL.", "-0", "--null")
     packed: PackedLayout | None = option(
         "Read both views from each image or video. lr: left view on the left; rl: on the right "
-        "(cross-eyed); tb: on top; bt: at the bottom; -half: views squeezed to half size; auto: as the file "
-        "states (the default for .mpo and .jps)."
+        "(cross-eyed); tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, rows-rl: "
+        "alternating rows, left or right view first; red-cyan: anaglyph; auto: as the file states (the "
+        "default for .mpo, .jps, spatial photos and VR180 photos)."
+    )
+    vr180: float | None = option(
+        "Make rectilinear views of VR180 images, this wide and high [default: 90 for photos that state it].",
+        metavar="DEGREES",
+        min=10,
+        max=150,
     )
     root: Place | None = option(
         "With --pairs or --packed: recreate the folders of the left images, relative to DIR, in the output "
@@ -131,6 +139,12 @@ class RectifiedPairs(Pairs):
     """Rectified image pairs to process."""
 
     vertical: bool = flag("Match cameras mounted one above the other; LEFT is the image of the upper camera.")
+
+    @property
+    def may_state_calibration(self) -> bool:
+        """Whether the inputs may state their calibration: a ROS bag, or files that hold both views."""
+        places = [str(each) for each in self.inputs or ()]
+        return super().may_state_calibration or (self.packed in (None, "auto") and are_packed(places))
 
 
 SCALE = option(

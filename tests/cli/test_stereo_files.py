@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
+import photo_files as photos
 import pytest
 import stereo_files as made
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
+
+from pamcli.imaging.disparity_files import read_disparity
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -85,3 +89,57 @@ def test_videos_in_place_of_pictures_are_refused_with_the_line_that_makes_them(p
         )
     Path(name).rename("left.png")
     refuse(pam("disparity", "left.png", "right.png", "-o", "x.pfm"), 3, "left.png is a video", "ffmpeg")
+
+
+def test_a_spatial_photo_becomes_metres_in_one_command(pair: Path) -> None:
+    pytest.importorskip("pillow_heif", reason="pillow-heif is not installed (pip install 'pamcli[heif]')")
+    views = [np.asarray(Image.open(f"{side}.png")) for side in ("left", "right")]
+    Path("photos").mkdir()
+    cameras = [photos.camera(100 / 96, 0.5, 0.5, (move, 0, 0)) for move in (0, 200_000)]
+    Path("photos/IMG_1.HEIC").write_bytes(photos.spatial(photos.heic(*views), cameras))
+    options = ["--focal", "100", "--baseline", "0.2", "--depth", "d.tif"]
+    assert pam("disparity", "left.png", "right.png", *options).code == 0
+    expected = read_disparity(Path("d.tif"))
+    for name, place in (("photos/IMG_1.HEIC", "s.tif"), ("photos", "out/IMG_1_depth.tif")):
+        run = pam("disparity", name, "--depth", "s.tif" if place == "s.tif" else "out/")
+        assert (run.code, run.lines) == (0, [place]), run.stderr
+        assert np.nanmedian(np.abs(read_disparity(Path(place)) / expected - 1)) < 0.01
+    Path("photos/IMG_2.HEIC").write_bytes(photos.spatial(photos.heic(*views), [[], []]))
+    run = pam("disparity", "photos", "--depth", "more/")
+    assert (run.code, names("more")) == (6, ["IMG_1_depth.tif"])
+    assert "IMG_2.HEIC does not state its calibration" in run.stderr
+    assert pam("disparity", "photos/IMG_2.HEIC", "--depth", "f.tif", *options[:4]).code == 0
+    with unchanged():
+        refuse(pam("disparity", "photos/IMG_1.HEIC", "right.png", "-o", "x.pfm"), 3, "holds both views")
+        refuse(pam("disparity", "left.png", "--packed", "lr", "--depth", "x.tif"), 2, "--calibration")
+
+
+def test_a_vr180_photo_is_matched_as_rectilinear_views(pair: Path) -> None:
+    files = [
+        made.jpeg(np.asarray(Image.open(f"{side}.png").resize((128, 128)))) for side in ("left", "right")
+    ]
+    Path("walk.vr.jpg").write_bytes(photos.vr180(*files, (128, 128), parts=2))
+    assert pam("disparity", "walk.vr.jpg", "-o", "ninety.npy", "--page", "page.html").code == 0
+    assert np.load("ninety.npy").shape == (82, 82)  # 128 px / pi * 2 tan(45 degrees)
+    run = pam(
+        "disparity",
+        "walk.vr.jpg",
+        "-o",
+        "sixty.npy",
+        "--vr180",
+        "60",
+        "--baseline",
+        "65mm",
+        "--depth",
+        "d.tif",
+    )
+    assert run.code == 0, run.stderr
+    known = np.isfinite(read_disparity(Path("d.tif")))
+    depth = 128 / np.pi * 0.065 / np.load("sixty.npy")
+    np.testing.assert_allclose(read_disparity(Path("d.tif"))[known], depth[known], rtol=1e-4)
+    refuse(pam("disparity", "walk.vr.jpg", "--depth", "x.tif"), 3, "baseline")
+    both = np.concatenate([np.asarray(Image.open(io.BytesIO(file))) for file in files], axis=1)
+    Image.fromarray(both).save("both.png")
+    assert pam("disparity", "both.png", "--packed", "lr", "--vr180", "60", "-o", "lr.npy").code == 0
+    assert np.abs(np.load("lr.npy") - np.load("sixty.npy")).max() < 1e-3
+    refuse(pam("disparity", "walk.vr.jpg", "--vr180", "170", "-o", "x.pfm"), 2, "--vr180", "150")

@@ -88,7 +88,7 @@ def test_a_photograph_with_a_gain_map_is_one_picture() -> None:
         (made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT))[:-400], "truncated"),
         (made.jpeg(LEFT), "does not state how"),
         (pillow_bytes(Image.fromarray(LEFT), "PNG"), "does not state how"),
-        (made.jps(made.jpeg(LEFT), arrangement=4), "interleaved"),
+        (made.jps(made.jpeg(LEFT), arrangement=9), "unknown layout 9"),
         (made.jps(made.jpeg(LEFT), kind=0), "holds one view"),
         (made.jps(made.jpeg(LEFT[:, :31])), "31x24: its width must be even"),
     ],

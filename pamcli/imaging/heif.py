@@ -1,0 +1,167 @@
+"""Read HEIC photos, and both views of Apple's spatial photos, with pillow-heif (extra `heif`)."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.raster import Raster, check_size, report_damage
+
+HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_LARGEST_HEADER = 1 << 24  # bytes of the boxes that describe the images
+
+
+def import_pillow_heif() -> Any:
+    """Import pillow-heif. Raises UsageError if it is not installed."""
+    try:
+        return importlib.import_module("pillow_heif")
+    except ImportError:
+        raise UsageError("HEIC photos require pillow-heif", "pip install 'pamcli[heif]'") from None
+
+
+def is_heif(magic: bytes) -> bool:
+    """Return whether a file with these first 12 bytes is a HEIC photo."""
+    return magic[4:8] == b"ftyp" and magic[8:12] in HEIF_BRANDS
+
+
+def is_spatial(stream: BinaryIO, name: str) -> bool:
+    """Return whether a file is a spatial photo, which holds two views. The stream is left at its start."""
+    magic = stream.read(12)
+    stream.seek(0)
+    if not is_heif(magic):
+        return False
+    with report_damage(name):
+        groups, _ = _read_boxes(stream.read(_LARGEST_HEADER))
+    stream.seek(0)
+    return bool(groups)
+
+
+def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    """Read the main image of a HEIC photo, upright. Raises InputError, UsageError."""
+    with report_damage(name):
+        file = import_pillow_heif().open_heif(stream, convert_hdr_to_8bit=False)
+        return _decode(file[file.primary_index], name, max_pixels)
+
+
+def read_spatial(
+    stream: BinaryIO, name: str, max_pixels: int | None
+) -> tuple[Raster, Raster, dict[str, Any]] | None:
+    """Read both views of a spatial photo, and the fields of the `Calibration` that it states.
+
+    The views are the images of an entity group `ster`. Their cameras are described by the properties `cmin`
+    and `cmex` (ISO/IEC 23008-12); the calibration is empty if one is missing.
+
+    Returns:
+        Left view, right view and calibration; None if the file is not a spatial photo. The stream is then at
+        its start.
+
+    Raises:
+        InputError: If the file is damaged or too large.
+        UsageError: If pillow-heif is missing.
+    """
+    if not is_spatial(stream, name):
+        return None
+    with report_damage(name):
+        groups, cameras = _read_boxes(stream.read(_LARGEST_HEADER))
+        stream.seek(0)
+        if len(groups[0]) != 2:
+            raise InputError(f"{name} holds a group of {len(groups[0])} views", "save two of them as images")
+        file = import_pillow_heif().open_heif(stream, convert_hdr_to_8bit=False)
+        known = [group for group in file.info.get("entity_groups", ()) if group["type"] == "ster"]
+        if not known or None in known[0]["images"]:
+            raise InputError(f"{name} is damaged: a view is missing")
+        left, right = (_decode(file[index], name, max_pixels) for index in known[0]["images"])
+    one, two = (cameras.get(item, {}) for item in groups[0])
+    return left, right, _calibration(one, two, left.samples.shape[1::-1])
+
+
+def _decode(image: Any, name: str, max_pixels: int | None) -> Raster:
+    width, height = image.size
+    check_size(width, height, name, max_pixels)
+    samples = np.array(image)
+    samples = samples.reshape(height, samples.shape[1], -1)[:, :width]
+    profile = image.info.get("icc_profile")
+    # libheif has turned the image already, whatever its EXIF block says.
+    return Raster(np.ascontiguousarray(samples), profile, image.info.get("exif") or b"", orientation=1)
+
+
+def _calibration(left: dict[str, Any], right: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
+    """Return the calibration that `cmin` and `cmex` of both cameras describe; empty if incomplete."""
+    if not all({"cmin", "cmex", "size"} <= each.keys() and each["size"] == size for each in (left, right)):
+        return {}
+    (focal, x, y), (_, other, _) = left["cmin"], right["cmin"]
+    baseline = math.dist(left["cmex"], right["cmex"])
+    if not (focal > 0 and baseline > 0):
+        return {}
+    # Whole numbers are the corners of pixels in the file, and their centres in a `Calibration`.
+    principal = (x * size[0] - 0.5, y * size[1] - 0.5)
+    stated = {"focal_length": focal * size[0], "baseline": baseline, "offset": (other - x) * size[0]}
+    return {**stated, "principal": principal, "size": size}
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield type and content of the boxes in a sequence."""
+    at = 0
+    while at + 8 <= len(data):
+        size, kind, head = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8], 8
+        if size == 1:
+            size, head = int.from_bytes(data[at + 8 : at + 16]), 16
+        end = at + size if size else len(data)
+        if size and size < head:
+            raise ValueError("a box is too small")
+        yield kind, data[at + head : end]
+        at = end
+
+
+def _read_boxes(data: bytes) -> tuple[list[tuple[int, ...]], dict[int, dict[str, Any]]]:
+    """Return the items of each `ster` group, and the camera of each item: `cmin`, `cmex` and its size."""
+    meta = next((content[4:] for kind, content in _boxes(data) if kind == b"meta"), b"")
+    parts = dict(_boxes(meta))
+    groups = []
+    for kind, content in _boxes(parts.get(b"grpl", b"")):
+        if kind == b"ster":
+            count = int.from_bytes(content[8:12])
+            groups.append(tuple(np.frombuffer(content, ">u4", count, 12).tolist()))
+    properties = dict(_boxes(parts.get(b"iprp", b"")))
+    values = [_camera_property(*box) for box in _boxes(properties.get(b"ipco", b""))]
+    cameras: dict[int, dict[str, Any]] = {}
+    for item, indices in _associations(properties.get(b"ipma", b"")):
+        found = [values[index - 1] for index in indices if 0 < index <= len(values)]
+        cameras[item] = {key: value for each in found for key, value in each.items()}
+    return groups, cameras
+
+
+def _camera_property(kind: bytes, content: bytes) -> dict[str, Any]:
+    """Read one property: `cmin` in shares of width and height, `cmex` in metres, `ispe` as the size."""
+    flags, numbers = int.from_bytes(content[1:4]), content[4:]
+    if kind == b"ispe":
+        return {"size": tuple(np.frombuffer(numbers, ">u4", 2).tolist())}
+    if kind == b"cmin":
+        values = np.frombuffer(numbers, ">i4", 3) / (1 << (flags >> 8 & 0x1F))
+        return {"cmin": tuple(values.tolist())}
+    if kind == b"cmex":
+        given = [bool(flags & 1 << bit) for bit in range(3)]
+        lengths = iter((np.frombuffer(numbers, ">i4", sum(given)) / 1e6).tolist())
+        return {"cmex": tuple(next(lengths) if each else 0.0 for each in given)}
+    return {}
+
+
+def _associations(content: bytes) -> Iterator[tuple[int, list[int]]]:
+    """Yield each item with the numbers of its properties, from 1 (box `ipma`)."""
+    wide_items, wide_numbers = content[:1] > b"\0", content[3:4] > b"\0" and content[3] & 1
+    at, step = 8, 2 if wide_numbers else 1
+    for _ in range(int.from_bytes(content[4:8])):
+        width = 4 if wide_items else 2
+        item, count = int.from_bytes(content[at : at + width]), content[at + width]
+        at += width + 1
+        mask = 0x7FFF if wide_numbers else 0x7F
+        yield (
+            item,
+            [int.from_bytes(content[at + n * step : at + (n + 1) * step]) & mask for n in range(count)],
+        )
+        at += count * step

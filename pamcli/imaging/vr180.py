@@ -1,0 +1,113 @@
+"""Read VR180 photos (Google's XMP metadata), and make rectilinear views of half panoramas."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import numpy as np
+from PIL.JpegImagePlugin import JpegImageFile
+
+from pamcli.errors import InputError
+from pamcli.imaging.images import RgbImage
+from pamcli.imaging.jpeg_views import JPEG
+from pamcli.imaging.raster import ignore_header_warnings, report_damage
+
+FIELD_OF_VIEW = 90.0
+"""Degrees of the view that is made of a photo if no other is asked for."""
+HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)
+"""Degrees at the left, right, upper and lower edge of an image that spans 180 degrees in both directions."""
+_XMP, _EXTENSION = b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
+_LARGEST_SIDE = 32766  # of an image that OpenCV remaps
+
+
+def find_right_view(stream: BinaryIO, name: str) -> tuple[bytes, tuple[float, ...]] | None:
+    """Find the right view in the metadata of a VR180 photo.
+
+    Returns:
+        JPEG file of the right view, and the degrees that both views span, as `HALF_SPHERE`; None if the file
+        is not a VR180 photo. The stream is left at its start.
+
+    Raises:
+        InputError: If the metadata is damaged.
+    """
+    magic = stream.read(3)
+    stream.seek(0)
+    if magic != JPEG:
+        return None
+    with report_damage(name), ignore_header_warnings():
+        segments = [data for kind, data in JpegImageFile(stream).applist if kind == "APP1"]
+        stream.seek(0)
+        text = b"".join(data[len(_XMP) :] for data in segments if data.startswith(_XMP))
+        # Behind the name: 32 bytes that identify the whole text, its length, and the offset of this part.
+        start = len(_EXTENSION) + 36
+        parts = {
+            int.from_bytes(data[start : start + 4]): data for data in segments if data.startswith(_EXTENSION)
+        }
+        text += b"".join(parts[at][start + 4 :] for at in sorted(parts))
+        if b"GImage:" not in text:
+            return None
+        found = re.search(rb'GImage:Data(?:\s*=\s*["\']|>)([^"\'<]*)', text)
+        if found is None:
+            raise InputError(f"{name} is damaged: its metadata lacks the right view")
+        return base64.b64decode(found[1]), _span(text)
+
+
+def _span(text: bytes) -> tuple[float, ...]:
+    names = ["CroppedAreaLeftPixels", "CroppedAreaTopPixels"]
+    names += ["CroppedAreaImageWidthPixels", "CroppedAreaImageHeightPixels"]
+    names += ["FullPanoWidthPixels", "FullPanoHeightPixels"]
+    found = [re.search(rb'GPano:%b(?:\s*=\s*["\']|>)\s*(\d+)' % each.encode(), text) for each in names]
+    if None in found:
+        return HALF_SPHERE
+    left, top, width, height, all_width, all_height = (float(each[1]) for each in found if each)
+    edges = [left / all_width * 360 - 180, (left + width) / all_width * 360 - 180]
+    edges += [top / all_height * 180 - 90, (top + height) / all_height * 180 - 90]
+    if not (-180 <= edges[0] < 0 < edges[1] <= 180 and -90 <= edges[2] < 0 < edges[3] <= 90):
+        raise ValueError("the panorama does not show what is ahead")
+    return tuple(edges)
+
+
+def make_rectilinear(
+    views: Sequence[RgbImage], field_of_view: float, span: Sequence[float], name: str
+) -> tuple[list[RgbImage], dict[str, Any]]:
+    """Make the views that cameras without distortion would see straight ahead.
+
+    The middle keeps its resolution.
+
+    Args:
+        views: Parts of panoramas, of one size: columns are longitudes, rows are latitudes.
+        field_of_view: Width and height of the result, degrees, below 180.
+        span: Degrees that the images span, as `HALF_SPHERE`.
+        name: Name of the images in messages.
+
+    Returns:
+        The views, and the fields of their `Calibration`. The baseline is 0, as it is not known.
+
+    Raises:
+        InputError: If an image has more than 32,766 px a side, or spans less than the result.
+    """
+    import cv2
+
+    height, width = views[0].pixels.shape[:2]
+    left, right, top, bottom = np.radians(span)
+    half = math.radians(field_of_view) / 2
+    if half > min(-left, right, -top, bottom) + 1e-6:
+        raise InputError(f"{name} spans less than {field_of_view:g} degrees", "reduce `vr180`")
+    focal = width / (right - left)  # pixels per radian
+    side = 2 * round(focal * math.tan(half))
+    if max(height, width, side) > _LARGEST_SIDE:
+        raise InputError(f"{name} is {width}x{height}, which is too large", "reduce the images, or `vr180`")
+    middle = (side - 1) / 2
+    x, y = np.meshgrid(*[(np.arange(side) - middle) / focal] * 2)
+    longitude, latitude = np.arctan(x), np.arctan2(y, np.hypot(x, 1))
+    across = ((longitude - left) / (right - left) * width - 0.5).astype(np.float32)
+    down = ((latitude - top) / (bottom - top) * height - 0.5).astype(np.float32)
+    edges: dict[str, Any] = {"interpolation": cv2.INTER_CUBIC, "borderMode": cv2.BORDER_REPLICATE}
+    made = [replace(view, pixels=cv2.remap(view.pixels, across, down, **edges), alpha=None) for view in views]
+    stated = {"focal_length": float(focal), "baseline": 0.0, "principal": (middle, middle)}
+    return made, {**stated, "size": (side, side)}
