@@ -218,7 +218,7 @@ def test_disparities_are_read_as_they_were_written(tmp_path: Path, suffix: str) 
     path = tmp_path / "new" / f"d{suffix}"
     pamcli.write_disparity(path, written)
     np.testing.assert_array_equal(pamcli.read_disparity(path), written)
-    with pytest.raises(pamcli.PamError, match="exists already"):
+    with pytest.raises(pamcli.PamError, match="already exists"):
         pamcli.write_disparity(path, written)
     pamcli.write_disparity(path, 2 * written, overwrite=True)
     np.testing.assert_array_equal(pamcli.read_disparity(path), 2 * written)

@@ -1,4 +1,4 @@
-"""Names of files: which pictures belong together, where results go, and writing them whole.
+"""File names and files: pairing by name, planning results, safe reading and atomic writing.
 
-Standard library only, so that a mistyped command is answered at once.
+Pairing and planning need only the standard library, so a mistyped command is answered at once.
 """

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, in a folder that one process writes into at a time."""
+"""Write files atomically, and lock a folder for one process at a time."""
 
 import errno
 import os
@@ -16,76 +16,76 @@ from pamcli.files.paths import quote
 
 _HINTS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or write to another disk"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a folder that you may write to"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a folder with write permission"),
     errno.ENAMETOOLONG: "choose a shorter file name",
     errno.ENXIO: "it is a pipe without a reader",
 }
 
-_HELD: dict[Path, int] = {}
-"""Pipes that were found to be read. To their reader, the first writer to close one would be the end."""
+_OPEN_PIPES: dict[Path, int] = {}
+"""Pipes with a reader. They stay open until they are written, as closing one would end its reader."""
+
+
+class FolderGoneError(OutputError):
+    """A folder with results of this run was removed."""
 
 
 def check_writable(path: Path) -> None:
-    """Raise OutputError where `write_atomically` would because of the name or the folder.
-
-    To be asked before the work is done; nothing is made.
-    """
+    """Check before any work that `path` can be written; nothing is created. Raises OutputError."""
     with report_write_errors(path), suppress(FileNotFoundError, NotADirectoryError):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            raise OutputError(f"cannot write {path}: it is a folder", "name a file")
+            raise OutputError(f"cannot write {path}: it is a folder", "choose a file name")
         if stat.S_ISFIFO(mode):
-            _hold(path)
+            _open_pipe(path)
             return
     folder = Path(os.path.realpath(path)).parent
     while not os.path.lexists(folder):
         folder = folder.parent
-    if not folder.is_dir():
-        raise convert_os_error(path, NotADirectoryError())
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise convert_os_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    with report_write_errors(
-        path
-    ):  # os.access knows nothing of folders such as /proc, in which no file can be made
+    with report_write_errors(path):
+        if not folder.is_dir():
+            raise NotADirectoryError
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        # os.access does not know folders such as /proc, in which no file can be created.
         descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
         os.close(descriptor)
         os.unlink(trial)
 
 
-def _hold(path: Path) -> None:
-    """Open a pipe until it is written to. Raises OSError: within a second no process has begun to read it."""
-    if path in _HELD:
+def _open_pipe(path: Path) -> None:
+    """Open a pipe until it is written. Raises OSError if no process reads it within a second."""
+    if path in _OPEN_PIPES:
         return
     for _ in range(20):
         with suppress(OSError):
-            _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            _OPEN_PIPES[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
             return
         time.sleep(0.05)
-    _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    _OPEN_PIPES[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path`: into a temporary file in the same folder, which is then renamed.
+    """Write `data` to a temporary file in the folder of `path`, then rename it.
 
-    Until the rename, a file that stood at `path` before stays as it was; whatever goes wrong, including
-    Ctrl-C, the temporary file is removed. Missing parent folders are made. A symbolic link is followed, and
-    a device or a pipe is written to, not replaced.
+    An existing file stays unchanged until then; on any error, including Ctrl-C, the temporary file is
+    removed. Missing folders are created, symbolic links followed; devices and pipes are not replaced.
 
-    Raises OutputError: disk full, no permission, a folder stands at `path`, a parent is a file, and so on.
+    Raises:
+        OutputError: If the disk is full, there is no permission, `path` is a folder, a parent is a file ...
     """
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG
         if stat.S_ISDIR(mode):
-            raise OutputError(f"cannot write {path}: it is a folder", "name a file")
+            raise OutputError(f"cannot write {path}: it is a folder", "choose a file name")
         if stat.S_ISFIFO(mode):
-            _hold(path)
+            _open_pipe(path)
         if not stat.S_ISREG(mode):
             path.write_bytes(data)
-            if (held := _HELD.pop(path, None)) is not None:
-                os.close(held)
+            if (pipe := _OPEN_PIPES.pop(path, None)) is not None:
+                os.close(pipe)
             return
         with replace_atomically(path) as temporary:
-            # Not tempfile.mkstemp: its 0600 would outlive the rename, while here the umask decides.
+            # tempfile.mkstemp would set the mode 0600, which outlives the rename; here the umask decides.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             with open(os.open(temporary, flags, 0o666), "wb") as stream:
                 stream.write(data)
@@ -97,12 +97,12 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replace_atomically(path: Path) -> Iterator[Path]:
-    """A new name beside `path`, which is renamed to it when all went well, and removed when not.
+    """Yield a temporary file name beside `path`, renamed to it on success and removed on failure.
 
-    A symbolic link is followed, missing parent folders are made. Raises OutputError.
+    Symbolic links are followed, missing folders created. Raises OutputError.
     """
     target = Path(os.path.realpath(path))
-    # Its length does not grow with the target's, which may already be as long as a name can be.
+    # The length does not depend on the target's name, which may already be the longest possible.
     temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
     with report_write_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -115,29 +115,23 @@ def replace_atomically(path: Path) -> Iterator[Path]:
             raise
 
 
-class FolderGoneError(OutputError):
-    """A folder has gone, and with it results of this run."""
-
-
 def require_folder(folder: Path, holds: str = ".") -> None:
-    """Raise GoneError where a folder that held results, and this one among them, is not there."""
+    """Raise FolderGoneError if a folder with results, or its file `holds`, is missing."""
     if not (folder / holds).exists():
-        raise FolderGoneError(f"the folder {folder} is gone, and results of this run with it", "begin anew")
+        raise FolderGoneError(f"the folder {folder} with results of this run was removed", "start again")
 
 
 def convert_os_error(path: Path, error: OSError) -> OutputError:
-    """What is wrong with writing to a path, in plain words and with what to do about it."""
+    """Return the OutputError for an OSError while writing to `path`, with a hint."""
     if isinstance(error, FileExistsError | NotADirectoryError):
-        return OutputError(
-            f"cannot write {path}: a part of its folder is a file", "name a folder, or a new one to be made"
-        )
+        return OutputError(f"cannot write {path}: a part of its folder is a file", "choose another folder")
     reason = error.strerror or str(error)
     return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", _HINTS.get(error.errno or 0))
 
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError into an OutputError that names the path."""
+    """Convert an OSError into an OutputError that names the path."""
     try:
         yield
     except OSError as error:
@@ -146,30 +140,32 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make the folder and keep other processes that ask for it out; goes again where it is left empty.
+    """Create a folder and lock it against other processes; remove it if it stays empty.
 
-    The lock is the operating system's, on the folder itself: it ends with its holder, however that ends, and
-    leaves no file. Where there is none (Windows, some network drives) nothing is kept out.
-    Raises UsageError: another process has it, it is a file; OutputError: it cannot be made.
+    The lock is one of the operating system on the folder itself: it ends with its process and leaves no file.
+    Without such locks (Windows, some network drives), nothing is locked.
+
+    Raises:
+        UsageError: If another process holds the lock, or the folder is a file.
+        OutputError: If the folder cannot be created.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{quote(folder)} is a file", "name a folder")
-    made = not folder.exists()
+        raise UsageError(f"{quote(folder)} is a file", "choose a folder")
+    existed = folder.exists()
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked(folder)
+        descriptor = _lock(folder)
     try:
         yield
     finally:
-        if made:
+        if not existed:
             with suppress(OSError):
-                folder.rmdir()  # fails where it holds something
+                folder.rmdir()  # fails if it holds something
         if descriptor is not None:
             os.close(descriptor)
 
 
-def _locked(folder: Path) -> int | None:
-    """Lock a folder. Raises OSError, UsageError."""
+def _lock(folder: Path) -> int | None:
     if sys.platform == "win32":
         return None
     import fcntl
@@ -178,18 +174,18 @@ def _locked(folder: Path) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        inode = os.fstat(descriptor).st_ino
+        holder = _find_lock_holder(os.fstat(descriptor).st_ino)
         os.close(descriptor)
-        said = f"another process{_holder(inode)} is writing into {quote(folder)}"
-        raise UsageError(said, "wait for it, or name another folder") from None
+        reason = f"another process{holder} is writing into {quote(folder)}"
+        raise UsageError(reason, "wait for it, or choose another folder") from None
     except OSError:  # a file system without locks
         os.close(descriptor)
         return None
     return descriptor
 
 
-def _holder(inode: int) -> str:
-    """The words " (process N)", where there are lines "1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF"."""
+def _find_lock_holder(inode: int) -> str:
+    """Return " (process N)" from lines such as "1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF", or ""."""
     with suppress(OSError):
         for line in Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines():
             fields = line.split()

@@ -1,6 +1,6 @@
-"""What pam wrote and reads again: JSON, checked by declared types as anything is that comes from outside.
+"""Read JSON that pam wrote, checked by declared types like any other input.
 
-A type is a pydantic dataclass, or a list of what it has fields of; a text is not taken for a number.
+A type is a pydantic dataclass, or a list of what it has fields of; a text is not accepted for a number.
 """
 
 from functools import lru_cache
@@ -17,31 +17,29 @@ from pamcli.validation import describe_first_error
 Kind = TypeVar("Kind")
 
 
-def _of_a_file(text: str) -> str:
-    text.encode("utf-8", "surrogateescape")  # names need not be UTF-8, but be of bytes
-    if len(text) > 4096:
-        raise ValueError("it is longer than a path can be")
-    if "\0" in text:
-        raise ValueError("it holds a NUL character")
+def _check_text(text: str) -> str:
+    text.encode("utf-8", "surrogateescape")  # names are bytes, not necessarily UTF-8
+    if len(text) > 4096 or "\0" in text:
+        raise ValueError("a path has at most 4096 characters, and none of them is NUL")
     return text
 
 
-Text = Annotated[str, Strict(), AfterValidator(_of_a_file)]
+Text = Annotated[str, Strict(), AfterValidator(_check_text)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 def load_json(kind: type[Kind], path: Path, hint: str) -> Kind:
-    """Read a JSON file as a value of a type.
+    """Read a JSON file as a value of type `kind`.
 
-    hint: what to do where it is damaged. Raises InputError naming the file and the first thing that is wrong:
-    unreadable, no JSON, a value that is missing, of another type or out of its range.
+    Raises InputError with the file, the first error (unreadable, not JSON, a value that is missing, of
+    another type or out of range) and the hint.
     """
     return check_json(kind, read_json(path, hint), path, hint)
 
 
 def read_json(path: Path, hint: str) -> Any:
-    """Whatever a JSON file holds. Raises InputError naming it: unreadable, no JSON; hint: what to do then."""
+    """Read a JSON file of any content. Raises InputError with the hint if it is unreadable or not JSON."""
     try:
         text = read_text(path)
     except InputError as error:
@@ -50,23 +48,23 @@ def read_json(path: Path, hint: str) -> Any:
 
 
 def parse_stored_json(text: str, path: Path | str, hint: str) -> Any:
-    """Whatever a JSON text says. path, hint: as of `load_json`. Raises InputError."""
+    """Parse the text of the JSON file `path`. Raises InputError with the hint if it is damaged."""
     try:
         return parse_json(text)
     except ValueError:
-        raise InputError(f"{quote(path)} is damaged: it is no JSON", hint) from None
+        raise InputError(f"{quote(path)} is damaged: it is not valid JSON", hint) from None
 
 
 def check_json(kind: type[Kind], value: Any, path: Path | str, hint: str) -> Kind:
-    """A value out of JSON as one of a type. path, hint: as of `load_json`. Raises InputError."""
+    """Convert a value of the JSON file `path` to type `kind`. Raises InputError with the hint."""
     type_: Any = kind
     try:
-        found: Kind = _adapter(type_).validate_python(value)
+        found: Kind = _make_adapter(type_).validate_python(value)
         return found
     except ValidationError as error:
         raise InputError(f"{quote(path)} is damaged: {describe_first_error(error, kind)}", hint) from None
 
 
 @lru_cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _make_adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)

@@ -1,4 +1,4 @@
-"""Where do results go? Names are planned, and refused before any work where they would do harm."""
+"""Plan the names of results, and check before any work that they overwrite nothing."""
 
 import os
 import sys
@@ -15,40 +15,38 @@ from pamcli.files.pairing import PairPaths, is_template
 from pamcli.files.paths import join_names, quote
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
-_CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
-"""Whether A.png and a.png are one file on this system's usual file systems."""
-FOLDERS = 1024
-"""Folders, the last ones, whose real paths are remembered."""
+_IGNORES_CASE = sys.platform.startswith(("darwin", "win"))  # A.png and a.png are usually one file
+_CACHED_FOLDERS = 1024
+_COLLISION_HINT = "choose other names or another folder for the results"
 
 
 @dataclass(frozen=True)
 class OutputKind:
-    """A kind of result that can be asked for, such as a disparity or its colour map."""
+    """A kind of result, such as a disparity map or its colour map."""
 
     name: str
     """Key of the result, also in JSON: "disparity", "right_disparity", "color_map" ..."""
     option: str
-    """What asks for it, for messages, in backticks: "`output`", "`color_map`" ...; of these the command line
-    makes options (`cli.console.as_options`)."""
+    """Name of its option in messages, in backticks: "`output`", "`color_map`" ..."""
     suffixes: tuple[str, ...]
-    """What such a file may be called, lower case with dot; the first is the default inside a folder."""
+    """Allowed suffixes, lower case with dot; the first is the default in a folder."""
     folder_tag: str = ""
-    """What follows the key in a folder's file names: "", "_right", "_color" ..."""
+    """Part of the file names in a folder after the key: "", "_right", "_color" ..."""
     joins_main_folder: bool = False
-    """Written too, without being asked for, where the main option names a folder."""
+    """True if it is also written, without its option, if the main option names a folder."""
 
 
 class Encoded(NamedTuple):
-    """The bytes of a result's file, and what there is to say about them."""
+    """The bytes of a result's file, and warnings about them."""
 
     data: bytes
     warnings: Sequence[str] = ()
     saturated: int = 0
-    """Known pixels whose value the format could not hold."""
+    """Number of known pixels whose value does not fit into the format."""
 
 
 class OutputPlan(NamedTuple):
-    """The names of all results of a command; `plan_outputs` builds it."""
+    """The names of all results of a command; see `plan_outputs`."""
 
     main: OutputKind
     templates: Mapping[str, str]
@@ -56,59 +54,60 @@ class OutputPlan(NamedTuple):
     format_suffix: str | None = None
 
     def paths(self, pair: PairPaths) -> dict[str, Path]:
-        """Path of every result of one pair, by the names of the kinds, the main one first.
+        """Return the path of every result of one pair by the name of its kind, the main one first.
 
-        The third column of a pair list stands in for the main option. Raises UsageError where its suffix
-        is unknown, contradicts the format, neither column nor any option names a result, or the pair has no
-        key and needs one.
+        The third column of a pair list replaces the main option.
+
+        Raises:
+            UsageError: If the suffix in the column is unknown or differs from the format, if neither column
+                nor option names a result, or if the pair has no key and needs one.
         """
-        at = "" if pair.line is None else f"line {pair.line}: "
+        line = "" if pair.line is None else f"line {pair.line}: "
         paths = {}
         if pair.output is not None:
-            _check_suffix(self.main, str(pair.output), self.format_suffix, f"{at}the result")
+            _check_suffix(self.main, str(pair.output), self.format_suffix, f"{line}the result")
             paths[self.main.name] = pair.output
         for name, template in self.templates.items():
             if name in paths:
                 continue
             if pair.key is None:
-                said = f"{at}{quote(pair.left)} lies above the folder whose paths results mirror"
-                raise UsageError(said, "`root` DIR names one that holds all pictures of the list")
+                reason = f"{line}{quote(pair.left)} lies outside of the folder whose paths the results mirror"
+                raise UsageError(reason, "use `root` DIR with a folder that contains all images of the list")
             paths[name] = Path(template.replace("{}", pair.key))
         if not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 
     def check(self, pairs: Iterable[PairPaths], read: Iterable[str | Path] = ()) -> None:
-        """Raise one UsageError for pairs without `paths`, or with `collisions`: the first five and a count.
-
-        read: as of `PathRegistry`.
-        """
+        """Raise one UsageError for all pairs without `paths`, or with collisions; see `PathRegistry`."""
         unnamed: list[UsageError] = []
-        bad: list[str] = []
-        seen = PathRegistry(pairs, read)
+        collisions: list[str] = []
+        registry = PathRegistry(pairs, read)
         for pair in pairs:
             try:
-                bad += seen.collisions(pair, self.paths(pair))
+                collisions += registry.collisions(pair, self.paths(pair))
             except UsageError as error:
                 unnamed.append(error)
         if unnamed:
             raise UsageError(join_names([error.message for error in unnamed], "; "), unnamed[0].hint)
-        if bad:
-            raise UsageError(join_names(bad, "; "), "give the results other names, or another folder")
+        _raise_collisions(collisions)
 
 
 def plan_outputs(
     options: Mapping[OutputKind, str | None], *, batch: bool, format_name: str | None = None
 ) -> OutputPlan:
-    """Understand the output options of a command before any work.
+    """Interpret the output options of a command before any work.
 
-    `options` holds every kind with the text of its option, or None where it was not given; the first kind
-    is the main one. For one pair a text is a file name or a folder (existing, or with a slash at its end);
-    in a batch it is a template with `{}` or a folder (also any name without suffix). `format_name`, as "pfm",
-    is the suffix of the main result in a folder, and of the kinds with the same suffixes.
+    Args:
+        options: All kinds with the values of their options, or None; the first kind is the main one. For one
+            pair a value is a file name or a folder (existing, or ending in a slash); in a batch it is a
+            template with `{}` or a folder (also any name without suffix).
+        batch: True for several pairs.
+        format_name: Suffix ("pfm") of the main result in a folder, and of kinds with the same suffixes.
 
-    Raises UsageError for an unknown suffix or format, a format that contradicts the main suffix, and a
-    plain file name in a batch.
+    Raises:
+        UsageError: If a suffix or the format is unknown, the format differs from the main suffix, or a batch
+            gets a plain file name.
     """
     main = next(iter(options))
     format_suffix = None
@@ -116,130 +115,124 @@ def plan_outputs(
         format_suffix = "." + format_name.lower().removeprefix(".")
         if format_suffix not in main.suffixes:
             names = ", ".join(suffix[1:] for suffix in main.suffixes)
-            raise UsageError(f"unknown format {quote(format_name)}", f"`format` takes {names}")
+            raise UsageError(f"unknown `format` {quote(format_name)}", f"expected one of {names}")
     main_text = options[main]
     main_folder = main_text if main_text and is_folder_name(main_text, batch) else None
     templates = {}
     for kind, text in options.items():
-        asked = main_folder if text is None and kind.joins_main_folder else text
-        if asked is not None:
+        value = main_folder if text is None and kind.joins_main_folder else text
+        if value is not None:
             own_format = format_suffix if kind.suffixes == main.suffixes else None
             try:
-                templates[kind.name] = _template(kind, asked, batch, own_format, kind is main)
+                templates[kind.name] = _make_template(kind, value, batch, own_format, kind is main)
             except UsageError as error:
-                suffix = Path(asked).suffix.lower()
+                suffix = Path(value).suffix.lower()
                 others = [other.option for other in options if suffix in other.suffixes]
                 if error.hint or not others:
                     raise
-                raise UsageError(error.message, f"{suffix} is what {others[0]} takes") from error
+                raise UsageError(error.message, f"{suffix} is a suffix for {others[0]}") from error
     return OutputPlan(main, templates, format_suffix)
 
 
 def is_folder_name(text: str, batch: bool) -> bool:
-    """Whether the text of an output option means a folder."""
+    """Return True if the value of an output option means a folder."""
     if is_template(text):
         return False
     return text.endswith(("/", os.sep)) or os.path.isdir(text) or (batch and not Path(text).suffix)
 
 
-def _template(kind: OutputKind, text: str, batch: bool, format_suffix: str | None, is_main: bool) -> str:
+def _make_template(kind: OutputKind, text: str, batch: bool, format_suffix: str | None, is_main: bool) -> str:
     if not text:
-        raise UsageError(f"{kind.option} names nothing", "give a file or a folder")
+        raise UsageError(f"{kind.option} is empty", "give a file or a folder")
     if text == "-":
-        raise UsageError(f"{kind.option} - is for one result of one pair", "give a file or a folder")
+        raise UsageError(
+            f"{kind.option} - is only possible for one result of one pair", "give a file or a folder"
+        )
     if is_folder_name(text, batch):
         if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):
             raise UsageError(f"{kind.option} {quote(text)} is a file, not a folder")
         return os.path.join(text, f"{{}}{kind.folder_tag}{format_suffix or kind.suffixes[0]}")
     if batch and not is_template(text):
-        said = f"{kind.option} {quote(text)} is one file for many pairs"
-        raise UsageError(said, f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/")
+        reason = f"{kind.option} {quote(text)} is one file for many pairs"
+        raise UsageError(reason, f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/")
     _check_suffix(kind, text, format_suffix if is_main else None)
     return text
 
 
-def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: str | None = None) -> None:
-    """what: how to call the name in messages, by default by the option that gave it."""
+def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, label: str | None = None) -> None:
+    """Check a result's name, called `label` in messages (by default its option)."""
     suffix = os.path.splitext(text)[1].lower()
+    name = f"{label or kind.option} {quote(text)}"
     if suffix not in kind.suffixes:
-        has = f"the suffix {quote(suffix)}" if suffix else "no suffix"
         hint = None
         if is_template(text):
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
-        elif what is None and not suffix:
-            hint = "a folder that does not exist yet needs a slash at its end"
-        said = f"{what or kind.option} {quote(text)} has {has}: use {', '.join(kind.suffixes)}"
-        raise UsageError(said, hint)
+        elif label is None and not suffix:
+            hint = "end the name of a new folder with a slash"
+        has = f"the suffix {quote(suffix)}" if suffix else "no suffix"
+        raise UsageError(f"{name} has {has}, expected one of {', '.join(kind.suffixes)}", hint)
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
-        said = f"{what or kind.option} {quote(text)} contradicts the format {format_suffix[1:]}"
-        raise UsageError(said, "drop one of them, the name or `format`")
+        raise UsageError(f"{name} differs from `format` {format_suffix[1:]}", "change the name or the format")
 
 
 class PathRegistry:
     """Inputs and results so far of a batch, as hashes in memory: a million pairs take 150 MB."""
 
     def __init__(self, known: Iterable[PairPaths] = (), read: Iterable[str | Path] = ()) -> None:
-        """known: pairs to come. read: files that are inputs, too: lists, calibrations, weights."""
+        """Register the inputs of pairs to come, and other files that are read (lists, weights ...)."""
         self._known, self._added = known, 0
-        self._real = lru_cache(FOLDERS)(os.path.realpath)
+        self._real = lru_cache(_CACHED_FOLDERS)(os.path.realpath)
         self._hashes, self._owners = array("q", bytes(8 * 64)), array("I", bytes(4 * 64))
-        """Two columns of a hash table: of a place (0: no place), and whose result it is (0: an input)."""
+        """Columns of a hash table: a file (0: free), and the pair whose result it is (0: an input)."""
         self._count = 0
-        for place in map(self._place, read):
-            self._owner(place, 0)
+        for place in map(self._identify, read):
+            self._find_owner(place, 0)
         for pair in known:
-            for path in (pair.left, pair.right):
-                if path is not None:
-                    self._owner(self._place(path), 0)
+            for path in filter(None, (pair.left, pair.right)):
+                self._find_owner(self._identify(path), 0)
 
     def collisions(self, pair: PairPaths, outputs: Mapping[str, Path]) -> list[str]:
-        """List what the results of a pair would overwrite, and inputs that are results of others.
-
-        Where there is nothing of the kind the pair is taken in. Of two pairs with one result the first is its
-        owner.
-        """
-        inputs = {self._place(pair.left): pair.left}
-        if pair.right is not None:
-            inputs[self._place(pair.right)] = pair.right
-        bad, own = [], dict[bytes, str]()
+        """Register a pair, unless its results would overwrite others or inputs; return the collisions."""
+        inputs = {self._identify(path): path for path in (pair.left, pair.right) if path is not None}
+        found, own = [], dict[bytes, str]()
         for place, path in inputs.items():
-            if owner := self._owner(place):
-                bad.append(f"{quote(path)} is a result of {self._name(owner)}")
+            if owner := self._find_owner(place):
+                found.append(f"{quote(path)} is a result of {self._describe(owner)}")
         for name, path in outputs.items():
-            place = self._place(path)
-            owner = self._owner(place)
+            place = self._identify(path)
+            owner = self._find_owner(place)
             if place in inputs or owner == 0:
-                bad.append(f"{quote(path)} would overwrite an input")
+                found.append(f"{quote(path)} would overwrite an input")
             elif place in own:
-                bad.append(f"{quote(path)} would be both {own[place]} and {name}")
+                found.append(f"{quote(path)} would be both {own[place]} and {name}")
             elif owner:
-                bad.append(f"{quote(path)} would come from {self._name(owner)} and from {pair}")
+                found.append(f"{quote(path)} would come from {self._describe(owner)} and from {pair}")
             own[place] = name
         self._added += 1
-        if not bad:
+        if not found:
             for place in inputs:
-                self._owner(place, 0)
+                self._find_owner(place, 0)
             for place in own:
-                self._owner(place, pair.line or self._added)
-        return bad
+                self._find_owner(place, pair.line or self._added)
+        return found
 
     def add(self, pair: PairPaths, outputs: Mapping[str, Path]) -> None:
-        """Take in one pair of a list; raises UsageError for its `collisions`."""
-        if bad := self.collisions(pair, outputs):
-            at = "" if pair.line is None else f"line {pair.line}: "
-            raise UsageError(f"{at}{join_names(bad, '; ')}", "give the results other names")
+        """Register one pair of a list. Raises UsageError for its `collisions`."""
+        if found := self.collisions(pair, outputs):
+            line = "" if pair.line is None else f"line {pair.line}: "
+            raise UsageError(f"{line}{join_names(found, '; ')}", _COLLISION_HINT)
 
-    def _name(self, owner: int) -> str:
+    def _describe(self, owner: int) -> str:
         """Name a pair by its line or its number, from 1."""
         for number, pair in enumerate(self._known, 1):
             if owner == (pair.line or number):
                 return str(pair)
         return f"line {owner}"
 
-    def _owner(self, place: bytes, new: int | None = None) -> int | None:
-        """Return whose result a place is, 0 for an input, None for neither, where `new` is noted."""
+    def _find_owner(self, place: bytes, new: int | None = None) -> int | None:
+        """Return the pair of a result, 0 for an input, None for other files, which become owned by `new`."""
         key = hash(place) or 1
-        slot = self._slot(key)
+        slot = self._find_slot(key)
         if self._hashes[slot]:
             return self._owners[slot]
         if new is not None:
@@ -255,93 +248,111 @@ class PathRegistry:
         self._owners = array("I", bytes(8 * len(self._owners)))
         for key, owner in before:
             if key:
-                slot = self._slot(key)
+                slot = self._find_slot(key)
                 self._hashes[slot], self._owners[slot] = key, owner
 
-    def _slot(self, key: int) -> int:
-        """Find the slot of a hash, or the free one that it would take."""
+    def _find_slot(self, key: int) -> int:
         hashes, mask = self._hashes, len(self._hashes) - 1
         slot = key & mask
         while hashes[slot] and hashes[slot] != key:
             slot = slot + 1 & mask
         return slot
 
-    def _place(self, path: str | Path) -> bytes:
-        """One name for one place on the disk; links are followed, as writing does."""
+    def _identify(self, path: str | Path) -> bytes:
+        """Return one name per file on disk; links are followed, as in writing."""
         folder, name = os.path.split(path)
         place = os.path.join(self._real(folder), name)
         if os.path.islink(place):
             place = os.path.realpath(place)
-        return os.fsencode(place.casefold() if _CASE_FOLDS else place)
+        return os.fsencode(place.casefold() if _IGNORES_CASE else place)
+
+
+def _raise_collisions(found: list[str]) -> None:
+    if found:
+        raise UsageError(join_names(found, "; "), _COLLISION_HINT)
 
 
 def check_collisions(
     pairs: Iterable[PairPaths], outputs: Iterable[Mapping[str, Path]], read: Iterable[str | Path] = ()
 ) -> None:
-    """Raise UsageError where two results share a name or one would overwrite an input of any pair.
+    """Check that no results share a name or overwrite an input. Raises UsageError with the first five.
 
-    `outputs` are the paths of each pair's results; `read` as of `PathRegistry`. The first five cases are
-    named, with their count.
+    Args:
+        pairs: All pairs.
+        outputs: Paths of the results of each pair.
+        read: Other files that are read.
     """
-    seen = PathRegistry(pairs, read)
-    if bad := [text for both in zip(pairs, outputs, strict=True) for text in seen.collisions(*both)]:
-        raise UsageError(join_names(bad, "; "), "give the results other names, or another folder")
+    registry = PathRegistry(pairs, read)
+    _raise_collisions(
+        [text for both in zip(pairs, outputs, strict=True) for text in registry.collisions(*both)]
+    )
 
 
 def check_extra_output(
     path: Path, read: Sequence[str | Path], done: Iterable[tuple[PairPaths, Mapping[str, Path]]] = ()
 ) -> None:
-    """Raise UsageError where one more file would overwrite an input or a result, by whatever name.
+    """Check that one more file overwrites no input and no result. Raises UsageError.
 
-    read: as of `PathRegistry`; done: pairs with their results.
+    Args:
+        path: File to write.
+        read: Files that are read.
+        done: Pairs with their results.
     """
-    seen = PathRegistry(read=read)
+    registry = PathRegistry(read=read)
     for pair, outputs in done:
-        seen.collisions(pair, outputs)
-    if read and (bad := seen.collisions(PairPaths(Path(read[0]), None, None), {"one more": path})):
-        raise UsageError(join_names(bad, "; "), "give the results other names, or another folder")
+        registry.collisions(pair, outputs)
+    if read:
+        _raise_collisions(registry.collisions(PairPaths(Path(read[0]), None, None), {"extra": path}))
 
 
 def check_separate_folders(folders: Iterable[Path], read: Iterable[Path]) -> None:
-    """Raise UsageError where a file that is read lies in one of the folders that results go to."""
+    """Raise UsageError if a file that is read lies in one of the folders for results."""
     written = {os.path.realpath(folder) for folder in folders}
     for path in read:
         if {os.path.realpath(path.parent), os.path.dirname(os.path.realpath(path))} & written:
-            where = f"{quote(path)}, which is read, lies where results would go"
-            raise UsageError(where, "name another folder for them")
+            reason = f"{quote(path)} is an input and lies in the folder for the results"
+            raise UsageError(reason, "choose another folder for the results")
 
 
 def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "`output`") -> None:
-    """Raise UsageError, OutputError where a file cannot be written, or not without being asked.
+    """Check that a file can be written, and does not exist unless `overwrite` is set.
 
-    suffixes: those that it may have; none: any. option: what named it, for messages.
+    Args:
+        path: File to write.
+        *suffixes: Allowed suffixes; none: any.
+        overwrite: Allow an existing file.
+        option: Name of the option in messages.
+
+    Raises:
+        UsageError: If the suffix is not allowed, or the file exists.
+        OutputError: If the file cannot be written.
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise UsageError(f"{option} {quote(path)} must end in {', '.join(suffixes)}".lstrip())
     if os.path.isdir(path):
-        raise UsageError(f"{quote(path)} is a folder", "name a file")
-    if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{quote(path)} exists already", "`overwrite` replaces it")
+        raise UsageError(f"{quote(path)} is a folder", "choose a file name")
+    if os.path.lexists(path) and not overwrite:  # unlike Path.exists, accepts impossible names
+        raise UsageError(f"{quote(path)} already exists", "use `overwrite` to replace it")
     if suffixes and os.path.islink(path) and Path(os.path.realpath(path)).suffix.lower() not in suffixes:
-        raise UsageError(f"{quote(path)} is a link to {quote(os.path.realpath(path))}", "name another file")
+        raise UsageError(
+            f"{quote(path)} is a link to {quote(os.path.realpath(path))}", "choose another file name"
+        )
     check_writable(path)
 
 
 def check_existing(
     outputs: Iterable[Mapping[str, Path]], *, overwrite: bool, skip_existing: bool | None = None
 ) -> None:
-    """Raise UsageError where a result exists already (the first five and the count).
+    """Raise UsageError if results exist already, with the first five and the count.
 
-    With `overwrite` or `skip_existing` (None: there is no such option) only where a folder has its name.
+    With `overwrite` or `skip_existing` (None: no such option), only folders with their names are errors.
     """
-    in_the_way = os.path.isdir if overwrite or skip_existing else os.path.exists
-    existing: list[Path] = []
-    for paths in outputs:
-        existing += filter(in_the_way, paths.values())
+    is_in_the_way = os.path.isdir if overwrite or skip_existing else os.path.exists
+    existing = [path for paths in outputs for path in paths.values() if is_in_the_way(path)]
     if not existing:
         return
     if folders := [path for path in existing if os.path.isdir(path)]:
         raise UsageError(f"a folder has the name of a result: {join_names(folders)}")
-    count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
-    skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
-    raise UsageError(f"{count} already: {join_names(existing)}", f"`overwrite` replaces these{skipping}")
+    count = "1 result already exists" if len(existing) == 1 else f"{len(existing)} results already exist"
+    skipping = "" if skip_existing is None else ", or `skip_existing` to skip them"
+    raise UsageError(f"{count}: {join_names(existing)}", f"use `overwrite` to replace them{skipping}")

@@ -13,14 +13,14 @@ _HEAD = 1 << 18  # bytes at the beginning of a file that hold its metadata
 
 
 def are_packed(paths: Sequence[str]) -> bool:
-    """Whether arguments are files that state that they hold both views, or one folder, perhaps of such."""
+    """Return True for one folder, and for files that state that they hold both views."""
     if len(paths) == 1 and os.path.isdir(paths[0]):
         return True
     return bool(paths) and all(map(states_layout, paths))
 
 
 def states_layout(path: str | Path) -> bool:
-    """Whether a file states that it holds both views: MPO and JPS by suffix, others by metadata."""
+    """Return True if a file states that it holds both views: MPO and JPS by suffix, others by metadata."""
     suffix = os.path.splitext(path)[1].lower()
     mark = _MARKS.get(suffix)
     if mark is None or not os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Which pictures belong together: always by name, never guessed, and decided before any work."""
+"""Pair images by name, never by position, before any work."""
 
 import os
 import sys
@@ -22,42 +22,39 @@ from pamcli.files.paths import (
     quote,
     require_file,
 )
-from pamcli.files.suffixes import IMAGE_SUFFIXES, PACKED_SUFFIXES
+from pamcli.files.suffixes import IMAGE_SUFFIXES
 
-_PACKED = " and ".join(PACKED_SUFFIXES)
 STDIN = Path("-")
-"""Name of a list, or of a picture that holds both views, that comes in on stdin; what messages call it."""
-
+"""Name of a list, or of an image with both views, that is read from stdin."""
 LONGEST_LINE = 3 * 4096
-"""Bytes of a line of a list: three paths, as long as Linux takes them. What is longer is no list, and may
-never end."""
+"""Largest number of bytes in a line of a list: three paths of the length that Linux allows."""
 
 
 class PairPaths(NamedTuple):
-    """Two views that are wanted together, by name."""
+    """The paths of two views that belong together."""
 
     left: Path
     right: Path | None
-    """None: `left` is a packed picture that holds both views."""
+    """None: `left` is a packed image with both views."""
     key: str | None
-    """What stands for `{}` in output names: may contain "/", never starts with it nor holds a ".." part.
+    """Text in place of `{}` in output names; may contain "/", but neither starts with it nor has ".." parts.
 
-    None: the left picture of a list lies outside of the folder whose paths the results mirror."""
+    None: the left image of a list lies outside of the folder whose paths the results mirror."""
     output: Path | None = None
     """Third column of a pair list: the name of the main output."""
     line: int | None = None
-    """Line of the pair list, from 1 (of a NUL-separated list: the number of the pair)."""
+    """Line of the pair list, from 1 (in a NUL-separated list: number of the pair)."""
     frames: tuple[int, int] | None = None
     """Numbers of the left and the right frame, from 0, of videos."""
 
     def __str__(self) -> str:
-        """How a message names this pair."""
+        """Return the name of this pair in messages."""
         line = "" if self.line is None else f" (line {self.line})"
         return quote(self.left) + (f", frame {self.frames[0]}" if self.frames else line)
 
 
 class Pairing(NamedTuple):
-    """The pairs that were found, in natural order of their keys, and the files without a partner."""
+    """Pairs in natural order of their keys, and the files without a counterpart."""
 
     pairs: Collection[PairPaths]
     unpaired: tuple[Path, ...] = ()
@@ -66,15 +63,18 @@ class Pairing(NamedTuple):
 
 
 def is_template(text: str) -> bool:
-    """Whether a name contains `{}`, the place of the text that both views share."""
+    """Return True if a name contains `{}`, which stands for the text that both views share."""
     return "{}" in text
 
 
 def resolve_pairs(left: str, right: str) -> Pairing:
-    """The pairs that two arguments mean; two folders or two templates are a batch.
+    """Return the pairs that two arguments mean: two images, two folders, or two templates.
 
-    The key of two pictures is the left one's stem. Raises UsageError for a mixture of kinds, one file on both
-    sides and where nothing matches, InputError for what does not exist or cannot be read.
+    The key of two images is the stem of the left one.
+
+    Raises:
+        UsageError: If the arguments are of different kinds or the same file, or nothing matches.
+        InputError: If something does not exist or cannot be read.
     """
     if is_template(left) != is_template(right):
         lacking = right if is_template(left) else left
@@ -93,53 +93,52 @@ def resolve_pairs(left: str, right: str) -> Pairing:
             require_file(view)
     if folders:
         other = views[views[0] in folders]
-        said = f"{quote(folders[0])} is a folder and {quote(other)} is a file"
-        raise UsageError(said, "give two pictures, two folders or two templates with {}")
+        reason = f"{quote(folders[0])} is a folder and {quote(other)} is a file"
+        raise UsageError(reason, "give two images, two folders or two templates with {}")
     pair = PairPaths(*views, views[0].stem)
-    _refuse_same_file([pair])
+    _check_different_files([pair])
     return Pairing((pair,), batch=False)
 
 
 def pair_folders(lefts: Path, rights: Path) -> Pairing:
-    """Pictures of two folders that have the same stem; sub-folders and hidden files are left alone.
+    """Pair the images of two folders that have the same stem; sub-folders and hidden files are ignored.
 
-    Raises UsageError where a folder holds two pictures of one stem, where no stem is in both folders, and
-    for one file on both sides; InputError for a folder that cannot be read.
+    Raises UsageError if a folder holds two images of one stem, or no stem is in both folders, or both are one
+    folder; InputError for an unreadable folder.
     """
     left_by_stem, right_by_stem = list_images_by_stem(lefts), list_images_by_stem(rights)
     if os.path.samefile(lefts, rights):
-        said = f"both views would come from one folder, {quote(lefts)}"
-        raise UsageError(said, "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'")
-    both = left_by_stem.keys() & right_by_stem.keys()
-    if not both:
+        reason = f"{quote(lefts)} was given for both views"
+        raise UsageError(reason, "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'")
+    if not left_by_stem.keys() & right_by_stem.keys():
+        examples = " and ".join(quote(min(names, key=natural_key)) for names in (left_by_stem, right_by_stem))
         raise UsageError(
-            f"no picture in {quote(lefts)} ({len(left_by_stem)}) is called like one in {quote(rights)} "
-            f"({len(right_by_stem)}), suffixes aside: {quote(min(left_by_stem, key=natural_key))} and "
-            f"{quote(min(right_by_stem, key=natural_key))}, for example",
+            f"no image in {quote(lefts)} ({len(left_by_stem)}) has the name of one in {quote(rights)} "
+            f"({len(right_by_stem)}), suffixes aside; names are, for example, {examples}",
             suggest_pairing(left_by_stem.values(), right_by_stem.values()),
         )
-    return _pairing(left_by_stem, right_by_stem)
+    return _pair_by_key(left_by_stem, right_by_stem)
 
 
 def pair_templates(left: str, right: str) -> Pairing:
-    """Files whose names differ from each other as two templates do.
+    """Pair the files that match two templates with the same text in place of `{}`; see `match_template`.
 
-    Every `{}` of both stands for one and the same text; what each finds, `match_template` says. Raises
-    UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
+    Raises UsageError if nothing matches, or both templates are the same; InputError for an unreadable folder.
     """
     if Path(left) == Path(right):
-        raise UsageError(f"both templates are {quote(left)}", "name the left and the right view")
+        raise UsageError(
+            f"both templates are {quote(left)}", "give one for the left and one for the right view"
+        )
     left_by_text, right_by_text = match_template(left), match_template(right)
     if not left_by_text.keys() & right_by_text.keys():
-        raise UsageError(
-            f"no pair: {quote(left)} matches {pluralize(len(left_by_text), 'file')}, {quote(right)} matches "
-            f"{pluralize(len(right_by_text), 'file')}"
-            + (", none with the same text" if left_by_text and right_by_text else ""),
-            suggest_pairing(left_by_text.values(), right_by_text.values())
-            if left_by_text and right_by_text
-            else "{} stands for the same text in both; check folders, suffixes and the rest of the names",
-        )
-    return _pairing(left_by_text, right_by_text)
+        counts = [pluralize(len(found), "file") for found in (left_by_text, right_by_text)]
+        reason = f"no pair: {quote(left)} matches {counts[0]}, {quote(right)} matches {counts[1]}"
+        hint = "{} stands for the same text in both; check folders, suffixes and the rest of the names"
+        if left_by_text and right_by_text:
+            reason += ", none with the same text"
+            hint = suggest_pairing(left_by_text.values(), right_by_text.values())
+        raise UsageError(reason, hint)
+    return _pair_by_key(left_by_text, right_by_text)
 
 
 def resolve_packed(
@@ -149,52 +148,57 @@ def resolve_packed(
     suffixes: tuple[str, ...] = IMAGE_SUFFIXES,
     root: Path | None = None,
 ) -> Pairing:
-    """Pictures that hold both views, from files and folders.
+    """Return the images with both views in files and folders; a folder or several files are a batch.
 
-    A batch is a folder (without its sub-folders), or several files. A key is the path below `root`, without
-    suffix; by default below the one folder that is given, of several paths below the current folder.
-    `by_suffix`: of a folder only those that say so by their suffix (MPO, JPS); the others are unpaired.
-    `suffixes`: of a folder's files that count. Raises InputError for what does not exist, UsageError where a
-    folder holds no picture, or `texts` is empty.
+    Args:
+        texts: Files, and folders without their sub-folders.
+        by_suffix: Of a folder, use only files that state their layout; the others are unpaired.
+        suffixes: Suffixes of the images in a folder.
+        root: Folder below which the path without suffix is the key; by default the one given folder, or the
+            current one for several paths.
+
+    Raises:
+        InputError: If something does not exist.
+        UsageError: If a folder holds no such image, or `texts` is empty.
     """
     paths = [Path(text) for text in texts]
     found: list[Path] = []
     alone: list[Path] = []
     for path in paths:
-        if os.path.isdir(path):
-            inside = list_images(path, suffixes)
-            packed = [file for file in inside if not by_suffix or states_layout(file)]
-            if not packed:
-                said = f"no picture in {quote(path)} says that it holds both views, as {_PACKED} do"
-                raise UsageError(said, "give a left and a right folder, or `packed` lr, rl, tb or bt")
-            found += packed
-            alone += [file for file in inside if file not in packed]
-        else:
+        if not os.path.isdir(path):
             require_file(path)
             found.append(path)
+            continue
+        inside = list_images(path, suffixes)
+        packed = [file for file in inside if not by_suffix or states_layout(file)]
+        if not packed:
+            reason = f"no image in {quote(path)} states that it holds both views, as .mpo and .jps do"
+            raise UsageError(reason, "give a left and a right folder, or `packed` lr, rl, tb or bt")
+        found += packed
+        alone += [file for file in inside if file not in packed]
     if not found:
-        raise UsageError("no packed picture is given", "name files or folders")
-    alone_in = os.path.dirname(os.path.abspath(found[0])) if len(paths) == 1 else os.getcwd()
-    base = os.path.abspath(root or alone_in)
-    named = [PairPaths(path, None, _key_below(path, base)) for path in found]
-    pairs = sorted(named, key=lambda pair: natural_key(pair.key or ""))
+        raise UsageError("no packed image is given", "name files or folders")
+    default = os.path.dirname(os.path.abspath(found[0])) if len(paths) == 1 else os.getcwd()
+    base = os.path.abspath(root or default)
+    pairs = [PairPaths(path, None, _find_key(path, base)) for path in found]
+    pairs.sort(key=lambda pair: natural_key(pair.key or ""))
     return Pairing(tuple(pairs), tuple(alone), len(paths) > 1 or any(map(os.path.isdir, paths)))
 
 
 def require_all_paired(pairing: Pairing) -> None:
-    """Raise UsageError where files have no partner, naming the first five and the count."""
+    """Raise UsageError if files have no counterpart, with the first five and the count."""
     if alone := pairing.unpaired:
-        said = f"{pluralize(len(alone), 'file')} without a partner: {join_names(alone)}"
         raise UsageError(
-            said, "`skip_unpaired` leaves them out; `pairs` takes a list, for cameras that count differently"
+            f"{pluralize(len(alone), 'file')} without a counterpart: {join_names(alone)}",
+            "use `skip_unpaired` to leave them out, or `pairs` with a list if the cameras count differently",
         )
 
 
 @dataclass(frozen=True)
 class PairList:
-    """The pairs of a list in a file, in its order, read anew each time that they are asked for.
+    """The pairs of a list in a file, in its order, read again at each iteration.
 
-    Raises UsageError and InputError where the file is another by then.
+    Raises UsageError and InputError if the file has changed by then.
     """
 
     path: Path
@@ -210,21 +214,21 @@ class PairList:
 
     def __iter__(self) -> Iterator[PairPaths]:
         with open_pair_list(self.path) as stream:
-            for _, item in iter_pair_list(stream, self.nul, self.root, look=False):
+            for _, item in iter_pair_list(stream, self.nul, self.root, check_files=False):
                 if isinstance(item, PamError):
                     raise item
                 yield item
 
 
 def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> PairList:
-    """The pairs of a whole list, in its order: left<TAB>right[<TAB>output] a line, or left NUL right NUL.
+    """Read and check a whole list: lines left<TAB>right[<TAB>output], or left NUL right NUL.
 
-    Paths are relative to the current folder; blank lines, CRLF and a byte order mark are fine. A key is the
-    left's path below `root` (by default the current folder) without suffix: the same in whatever part of a
-    list the pair stands.
+    Paths are relative to the current folder; blank lines, CRLF and a byte order mark are accepted. A key is
+    the left path below `root` (by default the current folder) without suffix.
 
-    Raises UsageError with all bad lines (the first five and the count) or for a list without pairs, and
-    InputError for a list that cannot be read.
+    Raises:
+        UsageError: For all bad lines (the first five and the count), or a list without pairs.
+        InputError: If the list cannot be read.
     """
     count = 0
     bad: list[str] = []
@@ -238,19 +242,18 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
             raise UsageError(f"{quote(path)}: {error.message}", error.hint) from None
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
-        said = f"{quote(path)}: {pluralize(len(bad), 'bad line')}: {join_names(bad, '; ')}"
-        raise UsageError(said, f"a list holds {columns}, with paths relative to the current folder")
+        reason = f"{quote(path)}: {pluralize(len(bad), 'bad line')}: {join_names(bad, '; ')}"
+        raise UsageError(reason, f"a line is {columns}, with paths relative to the current folder")
     if not count:
-        raise UsageError(f"the pair list {quote(path)} holds no pair")
+        raise UsageError(f"the pair list {quote(path)} is empty")
     return PairList(path, nul, root, count)
 
 
 @contextmanager
 def open_stdin() -> Iterator[BinaryIO]:
-    """Stdin, for a thread that may still be waiting for it when the program ends.
+    """Open stdin for a thread that may still wait for it when the program ends. Raises InputError.
 
-    Not sys.stdin itself: the interpreter closes that one at its end, and aborts where a thread reads from it.
-    Raises InputError.
+    Python closes sys.stdin at its end, and aborts if a thread is reading from it.
     """
     if sys.stdin is None:
         raise InputError("cannot read standard input: it is closed")
@@ -263,7 +266,7 @@ def open_stdin() -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_pair_list(path: Path) -> Iterator[BinaryIO]:
-    """A list's file, or stdin. Raises InputError where it cannot be read."""
+    """Open a list, or stdin. Raises InputError if it cannot be read."""
     if path == STDIN:
         with open_stdin() as stdin:
             yield stdin
@@ -275,43 +278,48 @@ def open_pair_list(path: Path) -> Iterator[BinaryIO]:
                 raise InputError(f"the pair list {quote(path)} is in UTF-16", "save it as UTF-8")
             yield stream
     except OSError as error:
-        raise InputError(f"the pair list {quote(path)} cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read the pair list {quote(path)}: {error.strerror}") from None
 
 
 def iter_pair_list(
-    stream: BinaryIO, nul: bool = False, root: Path | None = None, *, look: bool = True
+    stream: BinaryIO, nul: bool = False, root: Path | None = None, *, check_files: bool = True
 ) -> Iterator[tuple[int, PairPaths | PamError]]:
-    """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
+    """Yield each line number and its pair, or what is wrong with it, as soon as the line is complete.
 
-    Each comes with its line, where it is bad as what is wrong with it; formats and keys as of
-    `read_pair_list`. look: whether the pictures are there. Raises UsageError where the first line has one
-    column, or a line is longer than `LONGEST_LINE`.
+    Args:
+        stream: The list, which may never end.
+        nul: True for a NUL-separated list.
+        root: Folder for the keys, as in `read_pair_list`.
+        check_files: Check that the images exist.
+
+    Raises:
+        UsageError: If the first line has one column, or a line is longer than `LONGEST_LINE`.
     """
     base, first = os.path.abspath(root or os.getcwd()), True
-    for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
+    for line, columns in _split_nul(stream) if nul else _split_lines(stream):
         if first and not nul and len(columns) == 1 and "\0" not in columns[0]:
             raise UsageError(
                 f"the list has one column: line {line} is {quote(columns[0])}",
-                "a line is left<TAB>right[<TAB>output]; packed pictures are named as arguments",
+                "a line is left<TAB>right[<TAB>output]; pass packed images as arguments",
             )
         first = False
         item: PairPaths | PamError
         try:
-            item = _listed_pair(columns, line, base, nul, look)
+            item = _make_pair(columns, line, base, nul, check_files)
         except PamError as error:
             error.message, item = f"line {line}: {error.message}", error
         yield line, item
 
 
-def _not_too_long(size: int, line: int) -> None:
+def _check_length(size: int, line: int) -> None:
     if size > LONGEST_LINE:
-        said = f"line {line} of the list is longer than three paths can be"
-        raise UsageError(said, "is it a list of pairs?")
+        reason = f"line {line} of the list has more than {LONGEST_LINE} bytes"
+        raise UsageError(reason, "check that the file is a list of pairs")
 
 
-def _tab_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+def _split_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     for line, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
-        _not_too_long(len(raw), line)
+        _check_length(len(raw), line)
         if line == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -319,14 +327,14 @@ def _tab_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
             yield line, [os.fsdecode(column) for column in raw.split(b"\t")]
 
 
-def _nul_pairs(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+def _split_nul(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     columns: list[str] = []
     line, field = 1, bytearray()
     # One byte at a time: a larger read would wait for the next pair before it yields this one.
     for byte in iter(lambda: stream.read(1), b""):
         if byte != b"\0":
             field += byte
-            _not_too_long(len(field), line)
+            _check_length(len(field), line)
             continue
         columns.append(os.fsdecode(bytes(field)))
         field.clear()
@@ -339,48 +347,48 @@ def _nul_pairs(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
         yield line, columns
 
 
-def _listed_pair(columns: list[str], line: int, base: str, nul: bool, look: bool) -> PairPaths:
+def _make_pair(columns: list[str], line: int, base: str, nul: bool, check_files: bool) -> PairPaths:
     if nul and len(columns) != 2:
-        raise UsageError("a left picture without its right one")
+        raise UsageError("the right image is missing")
     if any("\0" in column for column in columns):
-        raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
+        raise UsageError("NUL characters in a list of lines", "use `null` for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
-        said = f"{pluralize(len(columns), 'column')} instead of 2 or 3"
-        raise UsageError(said, "columns are separated by one tab")
+        reason = f"expected 2 or 3 columns, got {len(columns)}"
+        raise UsageError(reason, "separate columns by one tab")
     if "" in columns:
         raise UsageError(f"column {columns.index('') + 1} is empty")
     left, right = Path(columns[0]), Path(columns[1])
     output = Path(columns[2]) if len(columns) == 3 else None
-    pair = PairPaths(left, right, _key_below(left, base), output, line)
-    if look:
+    pair = PairPaths(left, right, _find_key(left, base), output, line)
+    if check_files:
         require_file(left)
         require_file(right)
-        _refuse_same_file([pair])
+        _check_different_files([pair])
     return pair
 
 
-def _key_below(path: Path, base: str) -> str | None:
-    """The path below the absolute folder `base` without suffix; None where it lies outside."""
+def _find_key(path: Path, base: str) -> str | None:
+    """Return the path below the absolute folder `base` without suffix, or None if it lies outside."""
     absolute = Path(os.path.abspath(path))
     inside = absolute.is_relative_to(base)
     return absolute.relative_to(base).with_suffix("").as_posix() if inside else None
 
 
-def _pairing(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
-    both = sorted(lefts.keys() & rights.keys(), key=natural_key)
-    pairs = tuple(PairPaths(lefts[key], rights[key], key) for key in both)
-    _refuse_same_file(pairs)
-    # A right view can look like a left one: '{}.png' also finds what '{}_R.png' is meant for.
+def _pair_by_key(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
+    keys = sorted(lefts.keys() & rights.keys(), key=natural_key)
+    pairs = tuple(PairPaths(lefts[key], rights[key], key) for key in keys)
+    _check_different_files(pairs)
+    # A right view can look like a left one: '{}.png' also matches what '{}_R.png' is meant for.
     used = {path for pair in pairs for path in (pair.left, pair.right)}
     alone = {path for path in (*lefts.values(), *rights.values()) if path not in used}
     return Pairing(pairs, tuple(sorted(alone, key=lambda path: natural_key(str(path)))))
 
 
-def _refuse_same_file(pairs: Collection[PairPaths]) -> None:
-    same: list[PairPaths] = []
-    for pair in pairs:
-        if pair.right is not None and os.path.samefile(pair.left, pair.right):
-            same.append(pair)
+def _check_different_files(pairs: Collection[PairPaths]) -> None:
+    same = [
+        f"{quote(pair.left)} = {quote(pair.right)}"
+        for pair in pairs
+        if pair.right is not None and os.path.samefile(pair.left, pair.right)
+    ]
     if same:
-        names = join_names(f"{quote(pair.left)} = {quote(pair.right or '')}" for pair in same)
-        raise UsageError(f"the same file on both sides: {names}", "give the left and the right view")
+        raise UsageError(f"left and right are the same file: {join_names(same)}", "give two different images")

@@ -1,4 +1,4 @@
-"""Files on disk, found by name: what a folder holds, and what a template with `{}` matches."""
+"""Names in messages and tables, and the files that a folder contains or a template with `{}` matches."""
 
 import os
 import re
@@ -12,19 +12,19 @@ from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.suffixes import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 
 STDIN_NAME = "standard input"
-_FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # what they begin with, also in East Asia
+_FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms
 
 
 def quote(path: Path | str) -> str:
-    """A file name for a message: as it is, or escaped where it would break the line or the terminal."""
+    """Return a file name for a message, escaped if it would break the line or the terminal."""
     text = str(path)
     return text if text and text.isprintable() else repr(text)
 
 
 def escape_line(text: str) -> str:
-    """Escape what would end the line of a text or command the terminal, as it may stand in a file's name."""
+    """Escape characters that would end the line or control the terminal."""
     return "".join(
-        # The halves of characters that stand for names in no encoding stay: they go out as they came.
+        # Surrogates stand for the bytes of names in other encodings and are written unchanged.
         c if c.isprintable() or "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode()
         for c in text
     )
@@ -32,38 +32,38 @@ def escape_line(text: str) -> str:
 
 def escape_csv(text: str) -> str:
     """Put an apostrophe before a name in a CSV file that a spreadsheet would compute as a formula."""
-    return f"'{text}" if text[:1] in _FORMULAS or text.lstrip()[:1] in _FORMULAS else text
+    return f"'{text}" if text[:1] in _FORMULA_STARTS or text.lstrip()[:1] in _FORMULA_STARTS else text
 
 
 def join_names(items: Iterable[Path | str], separator: str = ", ", most: int = 5) -> str:
-    """The first few items, and how many more there are."""
+    """Return the first few items and the number of the others; paths are quoted."""
     texts = [item if isinstance(item, str) else quote(item) for item in items]
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 
 
-def pluralize(number: int, thing: str) -> str:
-    """The number with the word in its form: "1 pair", "1,024 pairs", "8 patches"."""
-    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
-    return f"{number:,} {thing if number == 1 else plural}"
+def pluralize(number: int, noun: str) -> str:
+    """Return "1 pair", "1,024 pairs", "8 patches" ..."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def natural_key(text: str) -> tuple[list[str | int], str]:
-    """Sort key that puts frame2 before frame10."""
+    """Return a sort key that puts frame2 before frame10."""
     parts = re.split("([0-9]+)", text)
     return [int(part) if index % 2 else part for index, part in enumerate(parts)], text
 
 
 def video_error(path: Path | str) -> InputError:
-    """What to say of a video, with the line that makes frames of it."""
+    """Return the error for a video that was passed as an image."""
     if path == STDIN_NAME:
-        return InputError(f"{path} is a video", "name its file instead of -")
-    way = f"mkdir frames && ffmpeg -i {shlex.quote(str(path))} frames/%06d.png"
-    return InputError(f"{quote(path)} is a video", f"make pictures of it: {way}")
+        return InputError(f"{path} is a video", "pass the file name instead of -")
+    command = f"mkdir frames && ffmpeg -i {shlex.quote(str(path))} frames/%06d.png"
+    return InputError(f"{quote(path)} is a video", f"extract its frames: {command}")
 
 
 def require_file(path: Path) -> None:
-    """Raise InputError where this is no existing regular file, or a video."""
+    """Raise InputError if `path` is not an existing regular file, or is a video."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -71,19 +71,19 @@ def require_file(path: Path) -> None:
         pattern = "*" in str(path) or "?" in str(path)
         raise InputError(f"no such file: {quote(path)}", hint if pattern else None) from None
     except OSError as error:
-        raise InputError(f"{quote(path)} cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read {quote(path)}: {error.strerror}") from None
     if stat.S_ISDIR(mode):
-        raise InputError(f"{quote(path)} is a folder, not a picture")
+        raise InputError(f"{quote(path)} is a folder, not an image")
     check_regular(path)
     if path.suffix.lower() in VIDEO_SUFFIXES:
         raise video_error(path)
 
 
 def check_regular(path: Path, error: type[PamError] = InputError) -> None:
-    """Raise the error where something else than a regular file stands: a pipe or a device may never end."""
+    """Raise `error` if `path` is a pipe, socket or device, which may never end."""
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # opening it says what is wrong
+    except (OSError, ValueError):  # reported when the file is opened
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
@@ -91,62 +91,58 @@ def check_regular(path: Path, error: type[PamError] = InputError) -> None:
 
 
 def list_images(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
-    """Pictures of a folder by their suffixes, without hidden ones and what sub-folders hold, sorted by name.
+    """Return the images in a folder by their suffixes, sorted, without hidden files and sub-folders.
 
-    Raises UsageError where there is none, InputError where the folder cannot be read.
+    Raises UsageError if there are none, and InputError if the folder cannot be read.
     """
     entries = list_entries(folder)
     found = [folder / name for name, is_folder in entries if not is_folder and _has_suffix(name, suffixes)]
     if found:
         return sorted(found)
-    videos = [name for name, _ in entries if Path(name).suffix.lower() in VIDEO_SUFFIXES]
-    if videos:
+    if videos := [name for name, _ in entries if _has_suffix(name, VIDEO_SUFFIXES)]:
         raise video_error(folder / min(videos))
-    hint = f"pictures are those with {', '.join(suffixes)}"
+    hint = f"the suffix of an image is one of {', '.join(suffixes)}"
     if any(is_folder for _, is_folder in entries):
-        hint = "it has sub-folders: use templates such as 'lefts/{}.png' 'rights/{}.png', {} may contain /"
-    raise UsageError(f"no picture in the folder {quote(folder)}", hint)
+        hint = "use templates such as 'lefts/{}.png' 'rights/{}.png' for sub-folders: {} may contain /"
+    raise UsageError(f"the folder {quote(folder)} contains no images", hint)
 
 
 def list_images_by_stem(folder: Path) -> dict[str, Path]:
-    """`list_images` by their stems; raises UsageError where two share one."""
+    """Return `list_images` by stem. Raises UsageError if two images have the same stem."""
     found: dict[str, Path] = {}
     both = [(found.setdefault(path.stem, path), path) for path in list_images(folder)]
     if twice := [f"{quote(first)} and {quote(other)}" for first, other in both if first != other]:
-        said = f"two pictures of one stem in a folder: {join_names(twice)}"
-        raise UsageError(said, "keep one of them, or use templates with a suffix such as 'lefts/{}.png'")
+        reason = f"two images in a folder have the same stem: {join_names(twice)}"
+        raise UsageError(reason, "remove one, or use templates with a suffix such as 'lefts/{}.png'")
     return found
 
 
 def match_template(template: str) -> dict[str, Path]:
-    """Files that match a template, by the text that stands for its `{}`, which may contain "/".
+    """Return the files that match a template, by the text in place of `{}`, which may contain "/".
 
-    A template that ends in `{}` finds pictures only, any other one what its suffix says. Hidden files and
-    folders are left alone unless the template names them, sub-folders that may not be read are passed over.
-    Raises InputError where the folder of the template cannot be read.
+    A template that ends in `{}` matches only images. Hidden files and folders are ignored unless the template
+    names them, as are unreadable sub-folders. Raises InputError if the folder of the template is unreadable.
     """
     normal = Path(template).as_posix()
-    # The folder of the part before the first `{}`: everything below it may match.
-    folder = "".join(normal[: normal.index("{}")].rpartition("/")[:2])
+    folder = "".join(normal[: normal.index("{}")].rpartition("/")[:2])  # everything below it may match
     if not os.path.isdir(folder or "."):
-        raise InputError(f"the folder {quote(folder)} cannot be read: there is none")
+        raise InputError(f"the folder {quote(folder)} does not exist")
     wanted = normal[len(folder) :]
     hidden = wanted.startswith(".") or "/." in wanted
-    # The first `{}` is any text, the others are the same.
-    first, *others = [re.escape(part) for part in wanted.split("{}")]
+    first, *others = [re.escape(part) for part in wanted.split("{}")]  # all {} stand for the same text
     pattern = re.compile(first + "(?P<text>.+)" + "(?P=text)".join(others), re.DOTALL)
     found: dict[str, Path] = {}
-    for name in _walk(folder or ".", hidden):
+    for name in _walk_files(folder or ".", hidden):
         match = pattern.fullmatch(name)
         if match is None or {"", ".", ".."} & {*match["text"].split("/")}:
             continue
-        if not wanted.endswith("{}") or _has_suffix(name):
+        if not wanted.endswith("{}") or _has_suffix(name, IMAGE_SUFFIXES):
             found[match["text"]] = Path(folder + name)
     return found
 
 
-def _walk(folder: str, hidden: bool) -> Iterator[str]:
-    """Paths of all files below a folder, relative to it, with "/"; links are followed, but not in circles."""
+def _walk_files(folder: str, hidden: bool) -> Iterator[str]:
+    """Yield all files below a folder, relative to it, with "/"; links are followed, but not in cycles."""
     waiting = [("", frozenset({os.path.realpath(folder)}))]
     while waiting:
         below, above = waiting.pop()
@@ -157,18 +153,17 @@ def _walk(folder: str, hidden: bool) -> Iterator[str]:
                 continue
             raise
         for name, is_folder in entries:
-            real = os.path.realpath(os.path.join(folder, below, name)) if is_folder else ""
             if not is_folder:
                 yield below + name
-            elif real not in above:
+            elif (real := os.path.realpath(os.path.join(folder, below, name))) not in above:
                 waiting.append((f"{below}{name}/", above | {real}))
 
 
 def list_entries(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool]]:
-    """List what a folder holds: names, and whether each is a folder; nothing where there is none.
+    """Return (name, is_folder) for each entry of a folder; empty if there is no such folder.
 
-    Links count as what they lead to, and not at all where that is nothing. hidden: those files and folders,
-    too. Raises InputError: it cannot be read.
+    Links count as their targets, and are left out if broken, as are hidden entries unless `hidden` is set.
+    Raises InputError if the folder cannot be read.
     """
     found = []
     try:
@@ -176,27 +171,27 @@ def list_entries(folder: Path | str, hidden: bool = False) -> list[tuple[str, bo
             for entry in entries:
                 if entry.name.startswith(".") and not hidden:
                     continue
-                with suppress(OSError):  # a link in a circle is nothing
+                with suppress(OSError):  # a cycle of links
                     if entry.is_file() or entry.is_dir():
                         found.append((entry.name, entry.is_dir()))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise InputError(f"the folder {quote(folder)} cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot read the folder {quote(folder)}: {error.strerror}") from None
     return found
 
 
 def list_folders(folder: Path) -> dict[str, Path]:
-    """The sub-folders of a folder by their names, in natural order; none where there is no such folder."""
+    """Return the sub-folders of a folder by name, in natural order; empty if there is no such folder."""
     names = [name for name, is_folder in list_entries(folder) if is_folder]
     return {name: folder / name for name in sorted(names, key=natural_key)}
 
 
 def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, frozenset[str]]]:
-    """The folder itself and all below it: path relative to it ("" for itself), path, names of what it holds.
+    """Yield a folder and all below it, at most `depth` levels: relative path, path, names of the entries.
 
-    Hidden ones are left out. depth: levels below `folder`; so a circle of links ends, and a wrong path to a
-    whole disk soon does.
+    The relative path of the folder itself is "". Hidden entries are left out. The limit ends cycles of links,
+    and the search of a whole disk after a mistyped path.
     """
     waiting = [("", folder, depth)]
     while waiting:
@@ -209,5 +204,5 @@ def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, froz
             waiting += reversed(inner)
 
 
-def _has_suffix(name: str, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> bool:
+def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
     return os.path.splitext(name)[1].lower() in suffixes

@@ -68,7 +68,7 @@ def test_the_number_of_pictures(command: str) -> None:
     check(command, "-o", "x.png", texts=["a left and a right picture", "none given"])
     check(command, "left.png", "-o", "x.png", texts=["1 given", "--packed"])
     check(command, *PAIR, "left2.png", "-o", "x.png", texts=["3 given", "templates"])
-    check(command, "--packed", "lr", "-o", "x.png", texts=["no packed picture is given"])
+    check(command, "--packed", "lr", "-o", "x.png", texts=["no packed image is given"])
     check(command, "left.png", "-", "-o", "x.png", texts=["stdin gives one picture", "--packed lr"])
     for pictures in (["left.png", ""], ["--packed", "lr", ""], ["--pairs", ""]):
         check(command, *pictures, "-o", "x.png", texts=["the name of a picture or list is empty"])
@@ -111,10 +111,19 @@ def test_a_folder_that_is_a_file() -> None:
 
 
 def test_a_format_that_contradicts_the_suffix() -> None:
-    said = "--output x.pfm contradicts the format png"
+    said = "--output x.pfm differs from --format png"
     check("disparity", *PAIR, "-o", "x.pfm", "--format", "png", texts=[said])
-    check("disparity", "l", "r", "-o", "{}.pfm", "--format", "png", texts=["--output {}.pfm contradicts"])
-    check("superres", *PAIR, "-o", "x.png", "--format", "jpg", texts=["--output x.png contradicts the"])
+    check(
+        "disparity",
+        "l",
+        "r",
+        "-o",
+        "{}.pfm",
+        "--format",
+        "png",
+        texts=["--output {}.pfm differs from --format"],
+    )
+    check("superres", *PAIR, "-o", "x.png", "--format", "jpg", texts=["--output x.png differs from --format"])
 
 
 def test_a_format_that_does_not_exist() -> None:

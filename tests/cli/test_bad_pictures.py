@@ -94,7 +94,7 @@ def test_the_same_file_on_both_sides(pair: Path, command: list[str], other: str)
     os.symlink("left.png", "link.png")
     os.link("left.png", "hard.png")
     with unchanged():
-        refuse(pam(*command, "left.png", other), 2, "the same file on both sides", "left.png")
+        refuse(pam(*command, "left.png", other), 2, "the same file", "left.png")
 
 
 @both_commands

@@ -64,7 +64,7 @@ def test_a_calibration_its_report_and_its_page(folders: Path, rig: Rig, taken: P
     assert found.baseline == pytest.approx(rig.baseline, rel=0.005)
     assert found.left.matrix[0, 0] == pytest.approx(rig.left.matrix[0, 0], rel=0.007)
     with unchanged():
-        refuse(pam(*command), 2, "rig.yaml exists already", "--overwrite")
+        refuse(pam(*command), 2, "rig.yaml already exists", "--overwrite")
     again = pam(*command, "--overwrite", "--json")
     (facts,) = again.records
     assert facts["written"] == ["rig.yaml", "report.html"]

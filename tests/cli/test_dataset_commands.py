@@ -258,13 +258,13 @@ def test_preview_does_not_replace_unless_told_to(here: Path) -> None:
     Path("sheet.png").write_bytes(b"precious")
     preview = ["dataset", "preview", "kitti2015:kitti", "-o", "sheet.png"]
     with unchanged():
-        refuse(pam(*preview), 2, "sheet.png exists already", "--overwrite")
+        refuse(pam(*preview), 2, "sheet.png already exists", "--overwrite")
     assert pam(*preview, "--overwrite").code == 0
     assert size("sheet.png")[0] == 1300
     os.remove("sheet.png")
     os.symlink("nowhere", "sheet.png")
     with unchanged():
-        refuse(pam(*preview), 2, "sheet.png exists already", "--overwrite")
+        refuse(pam(*preview), 2, "sheet.png already exists", "--overwrite")
 
 
 def test_preview_never_overwrites_a_part_of_the_data_set(here: Path) -> None:

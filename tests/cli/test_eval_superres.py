@@ -237,7 +237,7 @@ def test_files_that_exist_are_replaced_on_request_alone(option: str, file: str) 
     Path(file).write_text("old")
     arguments = ["eval", "superres", "--data", KITTI, "--baseline-only", option, file]
     with unchanged():
-        refuse(pam(*arguments), 2, file, "exists already", "--overwrite")
+        refuse(pam(*arguments), 2, file, "already exists", "--overwrite")
     assert pam(*arguments, "--overwrite").code == 0
     assert Path(file).read_text(encoding="utf-8") != "old"
 

@@ -250,7 +250,7 @@ def test_the_old_order_of_sides_is_refused_with_the_new_one(here: Path) -> None:
 
 def test_an_output_that_cannot_be(here: Path, halved: Path) -> None:
     Path("there.onnx").touch()
-    for output, code, said in (("there.onnx", 2, "exists already"), ("n.pt", 2, "must end in .onnx")):
+    for output, code, said in (("there.onnx", 2, "already exists"), ("n.pt", 2, "must end in .onnx")):
         with unchanged():
             refuse(pam("weights", "export", "passrnet-x2", "-o", output), code, said)
 

@@ -52,7 +52,7 @@ def test_a_list_that_reaches_above_the_folder_needs_a_root(source: str, here: Pa
     with unchanged():
         run = pam("disparity", "--pairs", source, "-o", "out/", stdin=stdin)
     assert run.code == (6 if source == "-" else 2)
-    assert "line 1: ../day/1_L.png lies above the folder whose paths results mirror" in run.stderr
+    assert "line 1: ../day/1_L.png lies outside of the folder" in run.stderr
     assert "--root DIR" in run.stderr
     run = pam("disparity", "--pairs", source, "-o", "out/", "--root", "..", stdin=stdin)
     assert run.lines == ["out/day/1_L.pfm", "out/night/3_L.pfm"]
@@ -118,9 +118,9 @@ def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
         refuse(
             pam("disparity", "--pairs", "list.tsv", "-o", "out/"),
             2,
-            "list.tsv: 6 bad lines: line 3: 1 column instead of 2 or 3; line 4: no such file: none.png; "
-            "line 5: column 1 is empty; line 6: 4 columns instead of 2 or 3; "
-            "line 7: day is a folder, not a picture and 1 more",
+            "list.tsv: 6 bad lines: line 3: expected 2 or 3 columns, got 1; line 4: no such file: none.png; "
+            "line 5: column 1 is empty; line 6: expected 2 or 3 columns, got 4; "
+            "line 7: day is a folder, not an image and 1 more",
             "left<TAB>right[<TAB>output]",
         )
 
@@ -138,11 +138,11 @@ def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
         (listed("day/1 > x.xyz"), [], "line 1: the result x.xyz has the suffix .xyz"),
         (listed("day/1 > -"), [], "line 1: the result - has no suffix"),
         (listed("day/1 > x.pfm", "night/3"), [], "line 2: no output"),
-        (listed("day/1 > x.pfm"), ["--format", "npy"], "line 1: the result x.pfm contradicts the format npy"),
-        (b"", ["-o", "o/"], "list.tsv holds no pair"),
-        (b"\n\r\n", ["-o", "o/"], "list.tsv holds no pair"),
+        (listed("day/1 > x.pfm"), ["--format", "npy"], "line 1: the result x.pfm differs from --format npy"),
+        (b"", ["-o", "o/"], "the pair list list.tsv is empty"),
+        (b"\n\r\n", ["-o", "o/"], "the pair list list.tsv is empty"),
         (b"day/1_L.png\0day/1_R.png\0", ["-o", "o/"], "line 1: NUL characters in a list of lines"),
-        (b"day/1_L.png\0", ["-o", "o/", "-0"], "line 1: a left picture without its right one"),
+        (b"day/1_L.png\0", ["-o", "o/", "-0"], "line 1: the right image is missing"),
     ],
 )
 def test_a_list_that_cannot_be(content: bytes, options: list[str], said: str) -> None:
@@ -154,10 +154,8 @@ def test_a_list_that_cannot_be(content: bytes, options: list[str], said: str) ->
 def test_a_list_that_cannot_be_read() -> None:
     Path("utf16.tsv").write_bytes(listed("day/1").decode().encode("utf-16"))
     with unchanged():
-        refuse(
-            pam("disparity", "--pairs", "none.tsv", "-o", "o/"), 3, "the pair list none.tsv cannot be read"
-        )
-        refuse(pam("disparity", "--pairs", "day", "-o", "o/"), 3, "the pair list day cannot be read")
+        refuse(pam("disparity", "--pairs", "none.tsv", "-o", "o/"), 3, "cannot read the pair list none.tsv")
+        refuse(pam("disparity", "--pairs", "day", "-o", "o/"), 3, "cannot read the pair list day")
         refuse(pam("disparity", "--pairs", "utf16.tsv", "-o", "o/"), 3, "is in UTF-16", "save it as UTF-8")
 
 
@@ -216,7 +214,7 @@ def test_a_bad_line_fails_alone() -> None:
         zip(
             errors,
             [
-                "1 column instead of 2 or 3",
+                "expected 2 or 3 columns, got 1",
                 "out/day/1_L.pfm would come from line 1 and from day/1_L.png (line 3)",
                 "no such file: day/none_L.png",
                 "day/1_L.png would overwrite an input",
@@ -241,7 +239,7 @@ def test_a_list_from_stdin_goes_on_where_it_stopped() -> None:
     run = pam(*command, "--jsonl", stdin=content)
     assert run.code == 6
     assert [record["code"] for record in run.records] == [2, 2, 2]
-    assert "1 result exists already: out/day/1_L.pfm (--overwrite" in run.records[0]["error"]
+    assert "1 result already exists: out/day/1_L.pfm (use --overwrite" in run.records[0]["error"]
 
 
 def test_no_line_at_all() -> None:

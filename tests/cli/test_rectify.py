@@ -76,7 +76,7 @@ def test_sixteen_bits_and_fisheye(here: Path) -> None:
     assert read_image(Path("out/left_left.png")).pixels.dtype == np.uint16
     assert difference("out/left_left.png", left) < 4
     assert difference("out/left_right.png", right) < 4
-    refuse(pam(*command, "--fisheye", "-q"), 2, "2 results exist already")
+    refuse(pam(*command, "--fisheye", "-q"), 2, "2 results already exist")
 
 
 def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:

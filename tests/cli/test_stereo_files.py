@@ -65,7 +65,12 @@ def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:
     Path("plain").mkdir()
     Path("plain/a.jpg").write_bytes(camera["left"])
     with unchanged():
-        refuse(pam("disparity", "plain", "-o", "o/"), 2, "plain says that it holds both views", "--packed lr")
+        refuse(
+            pam("disparity", "plain", "-o", "o/"),
+            2,
+            "no image in plain states that it holds both views",
+            "--packed lr",
+        )
         refuse(
             pam("disparity", "l.jpg", "--packed", "auto", "-o", "x.pfm"), 3, "does not state", "--packed lr"
         )
@@ -73,7 +78,7 @@ def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:
 
 def test_a_video_on_stdin_is_refused_without_a_line_that_cannot_work(here: Path) -> None:
     run = pam("disparity", "--packed", "lr", "-", "-o", "x.pfm", stdin=b"\0\0\0\x18ftypisom\0\0\0\0")
-    refuse(run, 3, "standard input is a video", "name its file instead of -")
+    refuse(run, 3, "standard input is a video", "pass the file name instead of -")
     assert "ffmpeg" not in run.stderr
 
 

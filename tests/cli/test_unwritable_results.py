@@ -73,7 +73,7 @@ def test_a_folder_that_must_not_be_written_to(command: list[str], monkeypatch: p
         monkeypatch.setattr(atomic.os, "access", lambda folder, mode: Path(folder) != locked)
     with unchanged():
         run = pam(*second_result(command, "locked/x"))
-        refuse(run, 7, "cannot write locked/x", "permission denied", "choose a folder that you may write to")
+        refuse(run, 7, "cannot write locked/x", "permission denied", "choose a folder with write permission")
 
 
 @both_commands
@@ -99,8 +99,7 @@ def test_unwritable_results_of_a_batch() -> None:
         ("ok", 0),
     ]
     assert run.complaints == [
-        "error: cannot write out/b/d.pfm: a part of its folder is a file "
-        "(name a folder, or a new one to be made)",
+        "error: cannot write out/b/d.pfm: a part of its folder is a file (choose another folder)",
         "2 ok, 1 failed",
     ]
     assert names("out") == ["a/d.pfm", "b", "c/d.pfm"]

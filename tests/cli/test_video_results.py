@@ -154,7 +154,7 @@ def test_a_stop_while_the_video_is_made_loses_nothing(
     assert "stopped after 3 ok; the same command with --skip-existing goes on" in made.stderr
     assert not Path("out.mkv").exists()
     assert names("out.mkv.frames") == ["000000.png", "000001.png", "000002.png"]
-    refuse(run("disparity left.mkv right.mkv -o out.mkv --count 3"), 2, "3 results exist already")
+    refuse(run("disparity left.mkv right.mkv -o out.mkv --count 3"), 2, "3 results already exist")
     Path("out.mkv.frames/000001.png").unlink()
     made = run("disparity left.mkv right.mkv -o out.mkv --count 3 --skip-existing")
     assert made.lines == ["out.mkv"]
@@ -164,7 +164,7 @@ def test_a_stop_while_the_video_is_made_loses_nothing(
     again = run("disparity left.mkv right.mkv -o out.mkv --count 3 --skip-existing")
     assert (again.code, again.lines) == (0, [])
     assert Path("out.mkv").read_bytes() == before
-    refuse(run("disparity left.mkv right.mkv -o out.mkv"), 2, "1 result exists already: out.mkv")
+    refuse(run("disparity left.mkv right.mkv -o out.mkv"), 2, "1 result already exists: out.mkv")
     assert run("disparity left.mkv right.mkv -o out.mkv --count 2 --overwrite").lines == ["out.mkv"]
     assert len(disparities("out.mkv")) == 2
 

@@ -50,7 +50,7 @@ def test_frames_give_what_pictures_of_them_give(clips: Views, here: Path) -> Non
 def test_what_is_there_is_left_out(clips: Views, here: Path) -> None:
     assert run("disparity left.mkv right.mkv -o frames --count 2").code == 0
     before = Path("frames/000001.pfm").stat().st_mtime_ns
-    refuse(run("disparity left.mkv right.mkv -o frames --count 3"), 2, "2 results exist already")
+    refuse(run("disparity left.mkv right.mkv -o frames --count 3"), 2, "2 results already exist")
     made = run("disparity left.mkv right.mkv -o frames --count 3 --skip-existing")
     assert made.lines == ["frames/000002.pfm"]
     assert Path("frames/000001.pfm").stat().st_mtime_ns == before

@@ -46,7 +46,7 @@ def test_what_shapes_do_not_tell_is_found_out(here: Path) -> None:
     assert "sample pair: mean error " in said
     assert np.asarray(Image.open("net.png")).shape == (500, 3 * 741, 3)
     with unchanged():
-        refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml"), 2, "net.toml exists already")
+        refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml"), 2, "net.toml already exists")
     tried = pam("weights", "describe", "net.toml", "-o", "net.toml", "--overwrite")
     assert tried.code == 0, tried.stderr
     assert "otherwise" not in tried.stderr

@@ -87,7 +87,7 @@ def test_existing_results_are_counted(batch: Path) -> None:
         refuse(
             run,
             2,
-            "7 results exist already: out/2.pfm, out/3.pfm, out/4.pfm, out/5.pfm, out/6.pfm and 2 more",
+            "7 results already exist: out/2.pfm, out/3.pfm, out/4.pfm, out/5.pfm, out/6.pfm and 2 more",
             "--overwrite",
             "--skip-existing",
         )
@@ -97,7 +97,7 @@ def test_an_existing_result(pair: Path) -> None:
     Path("x.png").write_bytes(b"old")
     for command in ("disparity", "superres"):
         with unchanged():
-            refuse(pam(command, "left.png", "right.png", "-o", "x.png"), 2, "1 result exists already: x.png")
+            refuse(pam(command, "left.png", "right.png", "-o", "x.png"), 2, "1 result already exists: x.png")
 
 
 def test_a_folder_has_the_name_of_a_result(pair: Path) -> None:

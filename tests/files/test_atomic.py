@@ -137,7 +137,7 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: in
     monkeypatch.setattr(atomic.os, "open", refuse)
     with pytest.raises(OutputError) as caught:
         write_atomically(tmp_path / "disp.pfm", b"x")
-    assert caught.value.hint == "choose a folder that you may write to"
+    assert caught.value.hint == "choose a folder with write permission"
     assert caught.value.exit_code == 7
 
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pyt
     for path in ("disp.pfm", "new/disp.pfm"):
         with pytest.raises(OutputError, match="permission denied") as caught:
             check_writable(tmp_path / path)
-        assert caught.value.hint == "choose a folder that you may write to"
+        assert caught.value.hint == "choose a folder with write permission"
     assert names(tmp_path) == ["file"]
 
 

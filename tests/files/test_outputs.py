@@ -52,7 +52,7 @@ def test_a_suffix_of_another_kind_names_its_option() -> None:
     cloud = OutputKind("point_cloud", "--point-cloud", (".ply",))
     with pytest.raises(UsageError, match="has the suffix") as refused:
         plan_outputs({DISPARITY: "d.ply", cloud: None}, batch=False)
-    assert refused.value.hint == ".ply is what --point-cloud takes"
+    assert refused.value.hint == ".ply is a suffix for --point-cloud"
 
 
 # --- names ----------------------------------------------------------------------------------------------
@@ -115,11 +115,11 @@ def test_a_batch_takes_templates() -> None:
         ({"output": "out/{}"}, True, ["no suffix", "'out/{}.pfm'"]),
         ({"output": "out/{}/"}, True, ["no suffix", "'out/{}.pfm'"]),
         ({"output": "out/{}.x"}, True, ["the suffix .x"]),
-        ({"output": ""}, False, ["--output names nothing"]),
+        ({"output": ""}, False, ["--output is empty"]),
         ({"output": "-"}, True, ["one result of one pair"]),
-        ({"output": "d.pfm", "format_name": "npy"}, False, ["--output d.pfm", "the format npy"]),
-        ({"output": "{}.png", "format_name": "tif"}, True, ["--output {}.png", "the format tif"]),
-        ({"output": "out/", "format_name": "exr"}, True, ["unknown format exr", "pfm, png, npy, tif"]),
+        ({"output": "d.pfm", "format_name": "npy"}, False, ["--output d.pfm", "`format` npy"]),
+        ({"output": "{}.png", "format_name": "tif"}, True, ["--output {}.png", "`format` tif"]),
+        ({"output": "out/", "format_name": "exr"}, True, ["unknown `format` exr", "pfm, png, npy, tif"]),
     ],
 )
 def test_options_that_cannot_be_meant(options: dict[str, str], batch: bool, parts: list[str]) -> None:
@@ -152,7 +152,7 @@ def test_the_third_column_replaces_the_main_name() -> None:
     }
     assert list(names(plan(color="out/", batch=True), listed)) == ["disparity", "color_map"]
     assert names(plan(batch=True), listed) == {"disparity": "mine.npy"}
-    with pytest.raises(UsageError, match=r"line 3: the result mine\.npy contradicts the format pfm"):
+    with pytest.raises(UsageError, match=r"line 3: the result mine\.npy differs from `format` pfm"):
         plan("out/", batch=True, format_name="pfm").paths(listed)
 
 
@@ -228,9 +228,9 @@ def test_many_collisions_are_counted() -> None:
 def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [pair(key="A"), pair("in/c.png", key="a")]
     paths = [*map(plan("out/", batch=True).paths, pairs)]
-    monkeypatch.setattr(module, "_CASE_FOLDS", False)
+    monkeypatch.setattr(module, "_IGNORES_CASE", False)
     check_collisions(pairs, paths)
-    monkeypatch.setattr(module, "_CASE_FOLDS", True)
+    monkeypatch.setattr(module, "_IGNORES_CASE", True)
     with pytest.raises(UsageError, match="would come from"):
         check_collisions(pairs, paths)
 
@@ -270,7 +270,7 @@ def test_a_long_batch(here: Path) -> None:
         seen.add(pair("in/new.png"), {"disparity": Path("in/2999_R.png")})
 
 
-# --- what exists already --------------------------------------------------------------------------------
+# --- what already exists --------------------------------------------------------------------------------
 
 
 def test_existing_results_are_refused_without_a_flag() -> None:
@@ -281,7 +281,7 @@ def test_existing_results_are_refused_without_a_flag() -> None:
     with pytest.raises(UsageError) as error:
         check_existing(paths, overwrite=False, skip_existing=False)
     text = str(error.value)
-    assert "7 results exist already: 0.pfm, 1.pfm, 2.pfm, 3.pfm, 4.pfm and 2 more" in text
+    assert "7 results already exist: 0.pfm, 1.pfm, 2.pfm, 3.pfm, 4.pfm and 2 more" in text
     assert "`overwrite`" in text
     assert "`skip_existing`" in text
     check_existing(paths, overwrite=True, skip_existing=False)

@@ -12,7 +12,7 @@ import pytest
 from pamcli.errors import UsageError
 from pamcli.files.pairing import read_pair_list, resolve_pairs
 
-LIST = "a list, left<TAB>right a line: `pairs`"
+LIST = "a list with left<TAB>right per line: `pairs`"
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def hint(left: str, right: str) -> str:
 def test_the_line_to_type_lists_the_pairs(lefts: list[str], rights: list[str], given: str) -> None:
     make(*lefts, *rights, "L/times.txt", "r/.hidden.png")
     said = hint(*given.split("|" if "|" in given else " "))
-    assert said.startswith("for cameras that count differently: ")
+    assert said.startswith("if the cameras count differently: ")
     assert "`pairs` pairs.txt" in said
     bash = shutil.which("bash")
     if bash is None:
@@ -67,18 +67,18 @@ def test_templates_where_most_of_the_names_agree() -> None:
 
 def test_no_template_where_few_numbers_are_on_both_sides() -> None:
     make(*(f"l/L_{i:03}.png" for i in range(20)), *(f"r/R_{i:03}.png" for i in range(15, 35)))
-    assert hint("l", "r").startswith("for cameras that count differently: ")
+    assert hint("l", "r").startswith("if the cameras count differently: ")
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["l/a1.png", "l/a2.png", "r/b7.png"], "a list, left<TAB>right a line: `pairs`"),
+        (["l/a1.png", "l/a2.png", "r/b7.png"], "a list with left<TAB>right per line: `pairs`"),
         (
             ["l/a1.png", "l/a2.jpg", "r/b7.png", "r/b8.png", "l/a1.txt"],
-            "a list, left<TAB>right a line: `pairs`",
+            "a list with left<TAB>right per line: `pairs`",
         ),
-        (["l/one a.png", "r/b.png"], "name both pictures: 'l/one a.png' r/b.png"),
+        (["l/one a.png", "r/b.png"], "name both images: 'l/one a.png' r/b.png"),
     ],
     ids=["counts", "suffixes", "single"],
 )

@@ -47,7 +47,7 @@ def test_a_list_that_changes_meanwhile() -> None:
     make("a.png", "b.png")
     pairs = read_pair_list(write_list(b"a.png\tb.png\n"))
     write_list(b"a.png\tb.png\na.png b.png\n")
-    with pytest.raises(UsageError, match="line 2: 1 column"):
+    with pytest.raises(UsageError, match="line 2: expected 2 or 3 columns"):
         list(pairs)
 
 
@@ -68,11 +68,11 @@ def test_all_bad_lines_are_collected() -> None:
     text = one_line(error)
     assert "pairs.tsv: 6 bad lines: " in text
     for part in (
-        "line 2: 1 column instead of 2 or 3",
+        "line 2: expected 2 or 3 columns, got 1",
         "line 3: no such file: lost.png",
         "line 4: column 1 is empty",
-        "line 5: the same file on both sides",
-        "line 7: 4 columns instead of 2 or 3",
+        "line 5: left and right are the same file",
+        "line 7: expected 2 or 3 columns, got 4",
     ):
         assert part in text
     assert "line 8" not in text
@@ -80,11 +80,11 @@ def test_all_bad_lines_are_collected() -> None:
 
 
 def test_lists_that_are_no_lists() -> None:
-    with pytest.raises(UsageError, match="holds no pair"):
+    with pytest.raises(UsageError, match="is empty"):
         read_pair_list(write_list(b"\r\n\n"))
-    with pytest.raises(InputError, match=r"lost\.tsv cannot be read"):
+    with pytest.raises(InputError, match=r"cannot read the pair list lost\.tsv"):
         read_pair_list(Path("lost.tsv"))
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         read_pair_list(Path("."))
     with pytest.raises(InputError, match="UTF-16"):
         read_pair_list(write_list("a.png\tb.png\n".encode("utf-16")))
@@ -113,7 +113,7 @@ def test_nul_separated_lists() -> None:
             ("a\nb.png", "a\nb", 1),
             ("in/d.png", "in/d", 2),
         ]
-    with pytest.raises(UsageError, match="line 2: a left picture without its right one"):
+    with pytest.raises(UsageError, match="line 2: the right image is missing"):
         read_pair_list(write_list(b"a\nb.png\0c.png\0in/d.png\0"), nul=True)
     with pytest.raises(UsageError) as error:
         read_pair_list(write_list(b"x\ny\0c.png\0"), nul=True)
@@ -157,7 +157,7 @@ def test_a_line_that_does_not_end_is_not_read_to_its_end(mark: bytes, nul: bool)
     good = b"a.png" + mark + b"b.png" + (mark if nul else b"\n")
     items = iter_pair_list(Endless(good), nul)
     assert next(items) == (1, PairPaths(Path("a.png"), Path("b.png"), "a", None, 1))
-    with pytest.raises(UsageError, match="line 2 of the list is longer than three paths can be"):
+    with pytest.raises(UsageError, match="line 2 of the list has more than"):
         next(items)
 
 
