@@ -115,7 +115,9 @@ def test_the_shards_of_the_guide_write_the_files_of_one_process(
     for command in (shards, whole[0]):
         run = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True)
         assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
-        (folder,) = (tmp_path / name for name in ("out", "larger", "straight") if (tmp_path / name).is_dir())
+        (folder,) = (
+            path for path in map(tmp_path.joinpath, ("out", "upscaled", "straight")) if path.is_dir()
+        )
         made.append(
             {path.relative_to(folder): sha256(path.read_bytes()).digest() for path in folder.rglob("*.p*")}
         )
