@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "pamcli" / "guide"
 SENTENCE_WORDS, PAGE_LINES, SUBJECT_LETTERS = 30, 120, 72
 LONG_PAGES = {"benchmarks.md"}  # the appendix of all measurements
-GENERATED_PAGES = {"options.md", "options-training.md"}  # their sentences are help texts, part of `code`
+GENERATED_PAGES = {"options.md", "options-training.md"}  # from help texts, which `code` checks
 
 WRONG_WORDS = {
     r"pictures?": "image",
@@ -60,8 +60,7 @@ def problems(text: str) -> Iterator[str]:
             yield f"begins with {words[0]}: {' '.join(words[:8])} ..."
     for pattern, better in WRONG_WORDS.items():
         for found in re.finditer(rf"\b({pattern})\b", plain, re.IGNORECASE):
-            context = plain[max(found.start() - 30, 0) : found.end() + 30]
-            yield f"{found[0]!r} instead of {better}: ... {context} ..."
+            yield f"{found[0]!r} instead of {better}: {plain[max(found.start() - 30, 0) :][:70]}"
 
 
 def passages(page: str) -> Iterator[tuple[int, str]]:
