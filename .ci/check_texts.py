@@ -32,7 +32,7 @@ WRONG_WORDS = {
     r"what (is|was|are) (asked for|given|said)": "setting, option",
     r"refuse\w*|pass(es)? over|leaves? out": "raise, reject, skip, ignore",
     r"can be taken|so many|told": "a plain statement",
-    r"(is|are) (no(?! longer)|none)": "not a ..., missing, empty",
+    r"(is|are) (no(?! longer)|(?-i:none))": "not a ..., missing, empty",
 }
 """Words on the "not" side of the glossary (pamcli/guide/glossary.md), and what to write instead."""
 
