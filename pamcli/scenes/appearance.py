@@ -12,7 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes.textures import TextureLibrary, noise, opaque
+from pamcli.scenes.textures import TextureLibrary, make_opaque, noise
 
 Mask = NDArray[np.float32]
 
@@ -25,7 +25,7 @@ def random_shape(rng: Generator, height: int, width: int) -> Mask:
     return outline(rng, height, width)
 
 
-def thin_shape(rng: Generator, height: int, width: int) -> Mask:
+def random_thin_shape(rng: Generator, height: int, width: int) -> Mask:
     """Return bars, a net or branches: parts of 1 to 6 px, mostly holes."""
     outline = (bars, net, branches)[rng.integers(3)]
     return outline(rng, height, width)
@@ -41,14 +41,14 @@ def ellipse(rng: Generator, height: int, width: int) -> Mask:
     x, y = _grid(height, width)
     power = rng.choice([2.0, 2.0, 3.0, 6.0])
     radius = (np.abs(x) ** power + np.abs(y) ** power) ** (1 / power)
-    return _soft((1 - radius) * min(height, width) / 2)
+    return _soften((1 - radius) * min(height, width) / 2)
 
 
 def ring(rng: Generator, height: int, width: int) -> Mask:
     x, y = _grid(height, width)
     inner = rng.uniform(0.3, 0.9)
     radius = np.hypot(x, y)
-    return _soft(np.minimum(1 - radius, radius - inner) * min(height, width) / 2)
+    return _soften(np.minimum(1 - radius, radius - inner) * min(height, width) / 2)
 
 
 def polygon(rng: Generator, height: int, width: int) -> Mask:
@@ -68,7 +68,7 @@ def blob(rng: Generator, height: int, width: int) -> Mask:
     angle, edge = np.arctan2(y, x), np.full((height, width), 0.7)
     for order in range(2, 7):
         edge += rng.uniform(0, 0.3 / order) * np.sin(order * angle + rng.uniform(0, 2 * np.pi))
-    return _soft((edge - np.hypot(x, y)) * min(height, width) / 2)
+    return _soften((edge - np.hypot(x, y)) * min(height, width) / 2)
 
 
 def bars(rng: Generator, height: int, width: int) -> Mask:
@@ -77,7 +77,7 @@ def bars(rng: Generator, height: int, width: int) -> Mask:
     thickness = rng.uniform(1, 5)
     spacing = thickness + rng.uniform(6, 60)
     distance = np.abs((along % spacing) - spacing / 2)
-    return _soft(thickness / 2 - distance)
+    return _soften(thickness / 2 - distance)
 
 
 def net(rng: Generator, height: int, width: int) -> Mask:
@@ -88,7 +88,7 @@ def net(rng: Generator, height: int, width: int) -> Mask:
     x, y = np.arange(width)[None], np.arange(height)[:, None]
     u, v = np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x
     nearest = np.minimum(*(np.abs((w % spacing) - spacing / 2) for w in (u, v)))
-    return _soft(thickness / 2 - nearest)
+    return _soften(thickness / 2 - nearest)
 
 
 def branches(rng: Generator, height: int, width: int) -> Mask:
@@ -99,7 +99,7 @@ def branches(rng: Generator, height: int, width: int) -> Mask:
         turn = rng.uniform(0, np.pi)
         offset = rng.uniform(0, width), rng.uniform(0, height)
         distance = np.abs((x - offset[0]) * np.sin(turn) - (y - offset[1]) * np.cos(turn))
-        mask = np.maximum(mask, _soft(rng.uniform(0.7, 3.5) - distance))
+        mask = np.maximum(mask, _soften(rng.uniform(0.7, 3.5) - distance))
     return mask
 
 
@@ -136,19 +136,19 @@ def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.floa
     return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
 
 
-def _soft(inside: NDArray[np.float64]) -> Mask:
+def _soften(inside: NDArray[np.float64]) -> Mask:
     """Return the opacity for distances inside the edge (px)."""
     mask: Mask = np.clip(inside + 0.5, 0, 1).astype(np.float32)
     return mask
 
 
-def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
+def add_gloss(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
     """Return a texture with five channels from colours (H, W, 3) and the share (H, W) of the reflection."""
     share = torch.from_numpy(np.ascontiguousarray(gloss, np.float32))[None]
-    return torch.cat((opaque(np.clip(colours, 0, 1)), share))
+    return torch.cat((make_opaque(np.clip(colours, 0, 1)), share))
 
 
-def paint_colour(rng: Generator) -> Colours:
+def random_paint(rng: Generator) -> Colours:
     """Draw the colour of a car: white, silver, grey, black, or a colour."""
     if rng.random() < 0.7:
         colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
@@ -186,7 +186,7 @@ def body(
             lamp = ((np.abs(x - centre) < half) & (np.abs(y - row) < 0.08))[..., 0]
             red = np.array([0.9, 0.1, 0.1]) if rng.random() < 0.5 and half < 0.1 else np.ones(3)
             colours[lamp], gloss[lamp] = level * red * rng.uniform(0.3, 1), 0.2
-    return shining(colours, gloss)
+    return add_gloss(colours, gloss)
 
 
 def windows(rng: Generator, colour: Colours, rows: int, columns: int, panes: int) -> Tensor:
@@ -198,7 +198,7 @@ def windows(rng: Generator, colour: Colours, rows: int, columns: int, panes: int
         glass = glass & (np.abs(x - pillar / panes) > 0.02)
     dark = rng.uniform(0.01, 0.12)
     colours = np.where(glass[..., None], dark, colour * rng.uniform(0.8, 1.1))
-    return shining(colours, np.where(glass, rng.uniform(0.1, 0.55), 0.1))
+    return add_gloss(colours, np.where(glass, rng.uniform(0.1, 0.55), 0.1))
 
 
 def facade(
@@ -221,7 +221,7 @@ def facade(
     if rng.random() < 0.6:
         ledge = np.broadcast_to((v < rng.uniform(0.02, 0.08))[..., None], wall.shape)
         wall = np.where(ledge, wall * rng.uniform(0.5, 1.4), wall)
-    return shining(wall, np.where(pane & ~shut, rng.uniform(0, 0.5), 0.0))
+    return add_gloss(wall, np.where(pane & ~shut, rng.uniform(0, 0.5), 0.0))
 
 
 def _plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -> Colours:
@@ -244,7 +244,7 @@ def asphalt(rng: Generator, size: int) -> Tensor:
     tone = 1 + rng.uniform(-0.04, 0.04) * np.array([1, 0, -1.0])
     blotches = noise(rng, size, size, finest=16)[..., None]
     grain = rng.standard_normal((size, size, 1)) * rng.uniform(0.01, 0.12)
-    return opaque(np.clip(level * tone * (1 + rng.uniform(0, 0.35) * (blotches - 0.5) + grain), 0, 1))
+    return make_opaque(np.clip(level * tone * (1 + rng.uniform(0, 0.35) * (blotches - 0.5) + grain), 0, 1))
 
 
 def sky(rng: Generator) -> Tensor:
@@ -259,7 +259,7 @@ def sky(rng: Generator) -> Tensor:
     if rng.random() < 0.3:
         clouds = noise(rng, 64, 64, finest=8)[..., None]
         colours = colours * (1 - rng.uniform(0, 0.3) * clouds)
-    return opaque(np.clip(colours * rng.uniform(0.9, 1.2), 0, 1))
+    return make_opaque(np.clip(colours * rng.uniform(0.9, 1.2), 0, 1))
 
 
 def leaves(rng: Generator, rows: int, columns: int) -> Tensor:
@@ -273,7 +273,7 @@ def leaves(rng: Generator, rows: int, columns: int) -> Tensor:
     lit = np.clip(0.55 - 0.4 * y + 0.9 * (coarse - 0.5), 0.1, 1)
     contrast = rng.uniform(0.5, 1.8)
     colours = green * np.clip(lit * (1 + contrast * (fine - 0.5)), 0.03, 1)[..., None] * rng.uniform(0.4, 1.2)
-    return opaque(np.clip(colours, 0, 1)) * torch.from_numpy(mask.astype(np.float32))
+    return make_opaque(np.clip(colours, 0, 1)) * torch.from_numpy(mask.astype(np.float32))
 
 
 def dapples(rng: Generator, size: int, darkness: float) -> Tensor:
@@ -288,7 +288,7 @@ def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
     if library.photos and rng.random() < 0.6:
         texture = library.background(rng)
     else:
-        texture = opaque(np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2))
+        texture = make_opaque(np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2))
     if rng.random() < 0.5:
         texture[:3] += highlights(rng, *texture.shape[1:])[:3]
     return texture
@@ -305,7 +305,7 @@ def highlights(rng: Generator, rows: int, columns: int) -> Tensor:
     return torch.cat((light.expand(3, -1, -1), torch.ones(1, rows, columns)))
 
 
-def blurred_shadow(rng: Generator, size: int) -> Tensor:
+def soft_shadow(rng: Generator, size: int) -> Tensor:
     """Return a black shape of random outline and softness."""
     mask = torch.from_numpy(random_shape(rng, size, size))[None, None]
     reach = int(rng.integers(0, size // 6))
@@ -324,4 +324,4 @@ def post(rng: Generator, rows: int, columns: int) -> Tensor:
     if rng.random() < 0.2:
         bands = (np.arange(rows) / rng.uniform(10, 60) % 1 < 0.5)[:, None, None]
         colours = np.where(bands, colours, rng.uniform(0.3, 0.9))
-    return opaque(np.clip(colours, 0, 1))
+    return make_opaque(np.clip(colours, 0, 1))

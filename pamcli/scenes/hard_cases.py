@@ -10,16 +10,16 @@ from pamcli.validation import Share, validate_fields
 CASES: Mapping[str, str] = {
     "tunnels": "tunnels with lamps",
     "corridors": "corridors",
-    "walls": "rooms with even walls behind and beside things",
+    "walls": "rooms with uniform walls behind and beside objects",
     "floors": "floors and roads without texture",
-    "glossy": "mirroring surfaces, panes of glass",
-    "twigs": "twigs of a pixel or two",
-    "wires": "wires across the picture",
+    "glossy": "reflecting surfaces and panes of glass",
+    "twigs": "twigs that are 1 or 2 px thick",
+    "wires": "wires across the image",
     "fences": "fences, railings and nets",
-    "foliage": "bushes of single leaves",
-    "dark": "too little light: noise, often brightened",
-    "flares": "a sun that dazzles the cameras",
-    "rain": "streaks of rain, unlike in both views",
+    "foliage": "bushes with single leaves",
+    "dark": "too little light: noisy, often brightened",
+    "flares": "a sun that dazzles the cameras, with lens flares",
+    "rain": "streaks of rain, different in the two images",
 }
 """Description of every case by name; a scene has at most one of the first three, but any of the others."""
 

@@ -253,21 +253,21 @@ class _Canvas:
         self._nearest.view(-1)[place_of[solid]] = place.disparity.reshape(-1)[flat[solid]]
         self._layer.view(-1)[place_of[solid]] = index
 
-    def _texels(self, picture: Layer | Decal, x: Tensor, y: Tensor) -> tuple[Tensor | slice, Tensor]:
+    def _texels(self, image: Layer | Decal, x: Tensor, y: Tensor) -> tuple[Tensor | slice, Tensor]:
         """Return the indices (M,) of left positions (N,) inside a texture, and its texels there (C, M)."""
-        h = picture.homography.tolist()
+        h = image.homography.tolist()
         inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
         u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse
         v = (h[1][0] * x + h[1][1] * y + h[1][2]) * inverse
         kept: Tensor | slice = slice(None)
-        if not picture.endless:
-            rows, columns = picture.texture.shape[1:]
+        if not image.endless:
+            rows, columns = image.texture.shape[1:]
             kept = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
             u, v, inverse = u[kept], v[kept], inverse[kept]
         # Texels per pixel, from the derivatives of the homography.
         across = torch.hypot((h[0][0] - u * h[2][0]) * inverse, (h[1][0] - v * h[2][0]) * inverse)
         down = torch.hypot((h[0][1] - u * h[2][1]) * inverse, (h[1][1] - v * h[2][1]) * inverse)
-        return kept, self.sampled(picture).sample(u, v, across, down)
+        return kept, self.sampled(image).sample(u, v, across, down)
 
 
 def _visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tensor:
@@ -305,7 +305,7 @@ class Pyramid:
         level = (texels.clamp(2**SHARPER, 2**COARSEST).log2() - SHARPER).round()
         if self._endless:
             rows, columns = self._levels[0].shape[1:]
-            u, v = _mirrored(u, columns), _mirrored(v, rows)
+            u, v = _mirror_positions(u, columns), _mirror_positions(v, rows)
         low, high = (int(bound) for bound in level.aminmax()) if len(u) else (0, -1)
         if low == high:
             return self._sample_level(u, v, low)
@@ -325,7 +325,7 @@ class Pyramid:
         return sampled[0, :, 0]
 
 
-def _mirrored(u: Tensor, length: int) -> Tensor:
+def _mirror_positions(u: Tensor, length: int) -> Tensor:
     """Return texel positions of a row that is mirrored at both ends."""
     u = (u + 0.5) % (2 * length)
     return torch.minimum(u, 2 * length - u) - 0.5

@@ -87,14 +87,14 @@ def make_scene(
         stage = make_corridor(*asked) if "corridors" in cases else make_room(*asked)
     for case, put in (
         ("glossy", make_glossy),
-        ("twigs", thin_objects.twigs),
-        ("wires", thin_objects.wires),
-        ("fences", thin_objects.fences),
-        ("foliage", thin_objects.foliage),
+        ("twigs", thin_objects.add_twigs),
+        ("wires", thin_objects.add_wires),
+        ("fences", thin_objects.add_fences),
+        ("foliage", thin_objects.add_foliage),
     ):
         if case in cases:
             put(stage)
-    layers = stage.layers if street else [_shaded(rng, layer) for layer in stage.layers]
+    layers = stage.layers if street else [_shade(rng, layer) for layer in stage.layers]
     offset, slope = np.clip(rng.normal(0, 0.3, 2), -1, 1).tolist() if rng.random() < 0.5 else (0.0, 0.0)
     return Scene(tuple(layers), (offset, slope))
 
@@ -115,18 +115,18 @@ def make_glossy(stage: Stage) -> None:
         (height, width), disparity = stage.extent(), stage.uniform(0.2, 1.0) * stage.largest
         pane = thin_objects.glass(rng, *(int(np.clip(side, 32, 512)) for side in (height, width)))
         at = stage.uniform(0, 1.1) * stage.width, stage.uniform(0, 1) * stage.height
-        stage.cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
+        stage.add_cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
         mirrored = Reflection(around, disparity * stage.uniform(-0.4, 0.7), (1.0, 1.0))
         stage.layers[-1] = replace(stage.layers[-1], reflection=mirrored)
 
 
-def _shaded(rng: Generator, layer: Layer) -> Layer:
+def _shade(rng: Generator, layer: Layer) -> Layer:
     """Light a layer, cast shadows on backgrounds, and make some objects reflect."""
     layer = replace(layer, light=layer.light * float(rng.uniform(0.6, 1.2)))
     if layer.endless:
         unshaded = layer.box is not None or rng.random() < 0.5
         count = 0 if unshaded else int(rng.integers(1, 4))
-        return replace(layer, decals=tuple(_blurred_shadow(rng, layer) for _ in range(count)))
+        return replace(layer, decals=tuple(_random_shadow(rng, layer) for _ in range(count)))
     if layer.box is None or len(layer.texture) == 5 or rng.random() >= 0.15:
         return layer
     disparity = layer.middle_disparity * float(rng.uniform(-0.4, 0.7))
@@ -136,13 +136,13 @@ def _shaded(rng: Generator, layer: Layer) -> Layer:
     return replace(layer, texture=texture, reflection=mirrored)
 
 
-def _blurred_shadow(rng: Generator, layer: Layer) -> Decal:
+def _random_shadow(rng: Generator, layer: Layer) -> Decal:
     """Return a shadow at a random place on a background."""
     rows, columns = layer.texture.shape[1:]
     scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))
     x, y = rng.uniform(0, columns), rng.uniform(0, rows)
     to_mask = np.array([[scale, 0, -scale * x], [0, scale * rng.uniform(0.5, 1.5), -scale * y], [0, 0, 1]])
-    return Decal(appearance.blurred_shadow(rng, SHADOW_TEXELS), to_mask @ layer.homography)
+    return Decal(appearance.soft_shadow(rng, SHADOW_TEXELS), to_mask @ layer.homography)
 
 
 def simulate_cameras(
@@ -156,20 +156,20 @@ def simulate_cameras(
     unlike = float(rng.choice([0.0, 1.0, 3.0], p=[0.3, 0.5, 0.2]))  # difference between the cameras
     blur = float(rng.choice([0.0, rng.uniform(0.3, 0.8)], p=[0.75, 0.25]))
     noise = float(rng.choice([0.0, rng.uniform(0.002, 0.01), rng.uniform(0.01, 0.03)], p=[0.3, 0.5, 0.2]))
-    pictures = []
+    images = []
     for view in (left, right):
         exponent = gamma * float(np.exp(unlike * rng.normal(0, 0.03)))
-        picture = (light * view).clamp(0, 1).pow(exponent).permute(1, 2, 0).float().numpy()
+        image = (light * view).clamp(0, 1).pow(exponent).permute(1, 2, 0).float().numpy()
         gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
-        picture = picture * gain.astype(np.float32)
+        image = image * gain.astype(np.float32)
         if unlike and rng.random() < 0.3:
             x, y = (np.linspace(-1, 1, side, dtype=np.float32) for side in (view.shape[2], view.shape[1]))
-            picture *= (1 - rng.uniform(0, 0.25) * (x**2 + y[:, None] ** 2) / 2)[..., None]
+            image *= (1 - rng.uniform(0, 0.25) * (x**2 + y[:, None] ** 2) / 2)[..., None]
         sigma = blur + unlike * abs(rng.normal(0, 0.08))
         if sigma > 0.25:
-            picture = cv2.GaussianBlur(picture, (0, 0), sigma, borderType=cv2.BORDER_REPLICATE)
+            image = cv2.GaussianBlur(image, (0, 0), sigma, borderType=cv2.BORDER_REPLICATE)
         if noise:
-            grain = rng.standard_normal(picture.shape, np.float32)
-            picture += noise * (0.5 + np.sqrt(picture.clip(0, 1))) * grain
-        pictures.append(np.rint(picture.clip(0, 1) * 255).astype(np.uint8))
-    return pictures[0], pictures[1]
+            grain = rng.standard_normal(image.shape, np.float32)
+            image += noise * (0.5 + np.sqrt(image.clip(0, 1))) * grain
+        images.append(np.rint(image.clip(0, 1) * 255).astype(np.uint8))
+    return images[0], images[1]

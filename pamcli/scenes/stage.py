@@ -77,9 +77,9 @@ class Stage:
     def background(self, case: str = "walls") -> Tensor:
         """Return a texture for a wall, or for a floor ("floors"): mostly bare if the scene has that case."""
         bare = case in self.cases and self.rng.random() < 0.85
-        return textures.bare(self.rng) if bare else self.library.background(self.rng)
+        return textures.bare_surface(self.rng) if bare else self.library.background(self.rng)
 
-    def endless(
+    def add_backdrop(
         self,
         surface: Surface,
         clips: Sequence[tuple[float, float, float]] = (),
@@ -100,7 +100,7 @@ class Stage:
         homography = surface.texture_map((x, y), (size, size), (density, density), 0.0, *lens)
         self.add(Layer(surface, texture, homography, endless=True, clips=tuple(clips)))
 
-    def thing(
+    def add_object(
         self,
         disparity: float,
         x: float,
@@ -119,9 +119,9 @@ class Stage:
         if min(size) < 3 or size[0] * size[1] < 24:
             return
         texture, height, width = self._look(*size, thin)
-        self.cutout(texture, disparity, x, y, (height, width), tilt, turn, wavy=0.0 if thin else 0.25)
+        self.add_cutout(texture, disparity, x, y, (height, width), tilt, turn, wavy=0.0 if thin else 0.25)
 
-    def cutout(
+    def add_cutout(
         self,
         texture: Tensor,
         disparity: float,
@@ -141,7 +141,7 @@ class Stage:
         lens = self.camera.focal, self.camera.centre
         homography = surface.texture_map((x, y), middle, density, self.angle(turn, 3.2), *lens)
         if wavy and self.rng.random() < wavy:
-            surface = self.waved(surface, min(0.15 * disparity, 0.1 * width))
+            surface = self.add_waves(surface, min(0.15 * disparity, 0.1 * width))
         # In perspective, an object tilted away stays within twice its diagonal.
         reach = 1.1 * float(np.hypot(height, width))
         self.add(Layer(surface, texture, homography, box=(x - reach, y - reach, x + reach, y + reach)))
@@ -155,16 +155,16 @@ class Stage:
             area = height * width
             return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
         rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
-        outline = appearance.thin_shape if thin else appearance.random_shape
+        outline = appearance.random_thin_shape if thin else appearance.random_shape
         return cut(self.skin(rows, columns), outline(rng, rows, columns)), height, width
 
     def skin(self, rows: int, columns: int) -> Tensor:
         """Return an opaque texture for an object; sometimes uniform in scenes with the case "walls"."""
         if "walls" in self.cases and self.rng.random() < 0.3:
-            return textures.bare(self.rng)[:, None, None, 0, 0].expand(-1, rows, columns).clone()
+            return textures.bare_surface(self.rng)[:, None, None, 0, 0].expand(-1, rows, columns).clone()
         return self.library.skin(self.rng, rows, columns)
 
-    def waved(self, surface: Surface, amplitude: float) -> Surface:
+    def add_waves(self, surface: Surface, amplitude: float) -> Surface:
         """Return the surface curved by one to three waves of at most `amplitude` px in total."""
         waves, room = [], STEEPEST * 0.9 - max(surface.b, 0)
         for _ in range(int(self.rng.integers(1, 4))):

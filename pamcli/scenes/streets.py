@@ -14,7 +14,7 @@ from pamcli.scenes.render import Decal, Layer, Reflection
 from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, face, shadow
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
-from pamcli.scenes.textures import TextureLibrary, bare, cut
+from pamcli.scenes.textures import TextureLibrary, bare_surface, cut
 
 MOST_SHADOWS = 12
 
@@ -32,44 +32,44 @@ class Street(Stage):
     """Image mirrored in glass and paint."""
     shadows: list[Decal] = field(default_factory=list)
 
-    def shine(self, disparity: float) -> Reflection:
+    def random_reflection(self, disparity: float) -> Reflection:
         """Return the reflection on a surface at `disparity`; mirrored objects mostly lie far behind it."""
         scale = self.log_uniform(0.3, 2.0)
         density = scale, scale * self.uniform(0.5, 2)
         return Reflection(self.reflection, disparity * self.uniform(-0.4, 0.7), density)
 
-    def texels(self, size: float, disparity: float, most: int = 320) -> int:
+    def count_texels(self, size: float, disparity: float, most: int = 320) -> int:
         """Return the number of texels for a length (baselines) seen at a disparity."""
         return int(np.clip(1.3 * size * disparity, 8, most))
 
-    def cast(self, base: list[Vector] | Vector, height: float) -> None:
+    def cast_shadow(self, base: list[Vector] | Vector, height: float) -> None:
         """Add a shadow to the road."""
         if len(self.shadows) < MOST_SHADOWS and self.darkness > 0.05:
             thrown = shadow(self.camera, self.light, base, height, self.darkness)
             self.shadows += [thrown] if thrown is not None else []
 
-    def somewhere(self, nearest: float, farthest: float) -> tuple[Vector, float]:
+    def random_ground_point(self, nearest: float, farthest: float) -> tuple[Vector, float]:
         """Return a visible point of the ground and its disparity, at most `nearest` parts of the largest."""
         disparity = self.log_uniform(min(farthest, 0.3 * self.largest), nearest * self.largest)
         return self.camera.ground_at(self.uniform(-0.05, 1.1) * self.width, disparity), disparity
 
-    def board(
+    def add_board(
         self, foot: Vector, size: tuple[float, float], texture: Tensor, *, cutout: bool, lean: float = 0.0
     ) -> None:
         """Add an upright rectangle (width, height) that faces the camera, leaning by `lean` radians."""
         across = size[0] * np.array([np.cos(lean), np.sin(lean), 0.0])
         down = size[1] * np.array([-np.sin(lean), np.cos(lean), 0.0])
-        shine = self.shine(self.camera.focal / foot[2]) if len(texture) == 5 else None
+        shine = self.random_reflection(self.camera.focal / foot[2]) if len(texture) == 5 else None
         shape = Face(foot - across / 2 - down, across, down)
         made = face(self.camera, self.light, shape, texture, cutout=cutout, reflection=shine)
         if made is not None:
             self.add(replace(made, light=self.light.shining(self.uniform(0.3, 1.0))))
 
 
-def car(street: Street, *, parked: bool) -> None:
+def add_car(street: Street, *, parked: bool) -> None:
     """Add a car with body and cabin, or a van: a tall box with windows."""
     rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.85, 3.0)
+    foot, disparity = street.random_ground_point(0.85, 3.0)
     ways = [0.0, np.pi, np.pi / 2, -np.pi / 2]
     heading = float(rng.choice(ways, p=[0.42, 0.42, 0.08, 0.08])) + street.uniform(-0.15, 0.15)
     if parked:  # along the road, on either side of it
@@ -85,10 +85,10 @@ def car(street: Street, *, parked: bool) -> None:
         return
     if not street.camera.sees(outline.corners()):
         return
-    colour, van = appearance.paint_colour(rng), rng.random() < 0.25
+    colour, van = appearance.random_paint(rng), rng.random() < 0.25
     height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
     gloss = np.full((8, 8), street.uniform(0.1, 0.5))
-    roof = appearance.shining(np.broadcast_to(colour * 1.1, (8, 8, 3)), gloss)
+    roof = appearance.add_gloss(np.broadcast_to(colour * 1.1, (8, 8, 3)), gloss)
 
     def painted(name: str, rows: int, columns: int) -> Tensor:
         if name == "top":
@@ -100,12 +100,12 @@ def car(street: Street, *, parked: bool) -> None:
         panes = int(rng.integers(2, 5)) if name in ("left", "right") else 1
         return roof if name == "top" else appearance.windows(rng, colour, rows, columns, panes)
 
-    lifted, shine = foot - 0.14 * metre * DOWN, street.shine(disparity)
+    lifted, shine = foot - 0.14 * metre * DOWN, street.random_reflection(disparity)
     body = Block(lifted, heading, length, width, height)
     if not street.add_block(body, street.light, painted, reflection=shine):
         return
     base = replace(outline, length=0.95 * length).ring(False)
-    street.cast(base, 0.9 * (height if van else 1.4 * metre))
+    street.cast_shadow(base, 0.9 * (height if van else 1.4 * metre))
     if van:
         return
     shift = street.uniform(-0.12, 0.02) * length
@@ -122,62 +122,63 @@ def car(street: Street, *, parked: bool) -> None:
     street.add_block(cabin, street.light, glazed, reflection=shine)
 
 
-def post(street: Street) -> None:
+def add_post(street: Street) -> None:
     """Add a lamp post, bollard, traffic light or sign."""
     rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.9, 4.0)
+    foot, disparity = street.random_ground_point(0.9, 4.0)
     if rng.random() < 0.5:
         foot[0] = rng.choice([-1, 1]) * (street.half_road + street.uniform(-0.5, 3) * metre)
     width = min(max(street.log_uniform(0.05, 0.3) * metre, 2.0 / disparity), 16 / disparity)
     height = (street.uniform(0.7, 1.2) if rng.random() < 0.3 else street.uniform(2, 9)) * metre
-    texture = appearance.post(rng, street.texels(height, disparity, 200), 10)
-    street.board(foot, (width, height), texture, cutout=False, lean=float(rng.normal(0, 0.02)))
-    street.cast([foot - width / 2 * RIGHT, foot + width / 2 * RIGHT], height)
+    texture = appearance.post(rng, street.count_texels(height, disparity, 200), 10)
+    street.add_board(foot, (width, height), texture, cutout=False, lean=float(rng.normal(0, 0.02)))
+    street.cast_shadow([foot - width / 2 * RIGHT, foot + width / 2 * RIGHT], height)
     if height < 1.5 * metre or rng.random() < 0.4:
         return
     front = foot - np.array([0, height * street.uniform(0.5, 0.9), 0.05 * metre])
     size = street.uniform(0.3, 1.0) * metre
-    n = street.texels(size, disparity, 96)
+    n = street.count_texels(size, disparity, 96)
     if rng.random() < 0.6:
         mask = appearance.random_shape(rng, n, n)
         plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else appearance.post(rng, n, n)
-        street.board(front, (size, size), cut(plate, mask), cutout=True)
+        street.add_board(front, (size, size), cut(plate, mask), cutout=True)
     else:
-        street.board(front, (0.4 * size, size), appearance.post(rng, n, n), cutout=False)
+        street.add_board(front, (0.4 * size, size), appearance.post(rng, n, n), cutout=False)
 
 
-def tree(street: Street) -> None:
+def add_tree(street: Street) -> None:
     """Add a trunk with a crown of one to three bunches of leaves."""
     rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.7, 3.0)
+    foot, disparity = street.random_ground_point(0.7, 3.0)
     if abs(foot[0]) < street.half_road:
         foot[0] = np.copysign(street.half_road + street.uniform(0, 8) * metre, foot[0])
     trunk, width = street.uniform(0.5, 4) * metre, street.uniform(0.15, 0.6) * metre
-    bark = street.library.skin(rng, street.texels(trunk, disparity, 200), street.texels(width, disparity, 64))
-    bark = bark * torch.tensor([0.5, 0.45, 0.4, 1])[:, None, None]
-    street.board(foot, (width, 1.3 * trunk), bark, cutout=False, lean=float(rng.normal(0, 0.05)))
+    texels = street.count_texels(trunk, disparity, 200), street.count_texels(width, disparity, 64)
+    bark = street.library.skin(rng, *texels) * torch.tensor([0.5, 0.45, 0.4, 1])[:, None, None]
+    street.add_board(foot, (width, 1.3 * trunk), bark, cutout=False, lean=float(rng.normal(0, 0.05)))
     size = street.uniform(2, 7) * metre
-    n = street.texels(size, disparity, 256)
+    n = street.count_texels(size, disparity, 256)
     for _ in range(int(rng.integers(1, 4))):
         away = rng.uniform((-0.4, -0.4, -0.3), (0.4, 0.2, 0.3)) * size - trunk * DOWN
         extent = size * street.uniform(0.6, 1.2), size * street.uniform(0.5, 1)
         if (foot + away)[2] > 3:
-            street.board(foot + away, extent, appearance.leaves(rng, n, n), cutout=True)
-    street.cast([foot + np.array([i, 0, j]) * size / 4 for i in (-1, 1) for j in (-1, 1)], trunk + size / 2)
+            street.add_board(foot + away, extent, appearance.leaves(rng, n, n), cutout=True)
+    base = [foot + np.array([i, 0, j]) * size / 4 for i in (-1, 1) for j in (-1, 1)]
+    street.cast_shadow(base, trunk + size / 2)
 
 
-def standing(street: Street) -> None:
+def add_standing_object(street: Street) -> None:
     """Add a standing cut-out (person, animal, object), or a shape with a random texture."""
     rng = street.rng
-    foot, disparity = street.somewhere(0.95, 5.0)
+    foot, disparity = street.random_ground_point(0.95, 5.0)
     height = street.uniform(0.4, 2.1) * street.metre
     texture = street.library.cutout(rng)
     if texture is None:
-        n = street.texels(height, disparity, 256)
+        n = street.count_texels(height, disparity, 256)
         texture = cut(street.library.skin(rng, n, n), appearance.random_shape(rng, n, n))
     width = height * texture.shape[2] / texture.shape[1]
-    street.board(foot, (width, height), texture, cutout=True)
-    street.cast([foot - width / 3 * RIGHT, foot + width / 3 * RIGHT], height)
+    street.add_board(foot, (width, height), texture, cutout=True)
+    street.cast_shadow([foot - width / 3 * RIGHT, foot + width / 3 * RIGHT], height)
 
 
 def make_street(
@@ -207,32 +208,32 @@ def make_street(
     else:
         for side in (-1, 1):
             if rng.random() < 0.7:
-                _houses(street, side)
+                _add_houses(street, side)
             if rng.random() < 0.6:
-                _curb(street, side)
-        _far_things(street)
+                _add_curb(street, side)
+        _add_far_objects(street)
     for attempt in range(int(rng.integers(1, 9))):
-        car(street, parked="tunnels" not in cases and attempt % 3 > 0)
+        add_car(street, parked="tunnels" not in cases and attempt % 3 > 0)
     outdoors = 0 if "tunnels" in cases else 1
-    for thing, least, most in ((tree, 0, 5), (post, 2, 11), (standing, 0, 5)):
+    for thing, least, most in ((add_tree, 0, 5), (add_post, 2, 11), (add_standing_object, 0, 5)):
         for _ in range(int(rng.integers(least, most)) * outdoors):
             thing(street)
-    _ground(street)
-    _sky(street)
+    _add_ground(street)
+    _add_sky(street)
     return street
 
 
-def _ground(street: Street) -> None:
+def _add_ground(street: Street) -> None:
     """Add the ground with its marks and shadows."""
     rng, camera, metre = street.rng, street.camera, street.metre
     texel = metre * street.log_uniform(0.008, 0.03)
     smooth = rng.random() < 0.7 or "tunnels" in street.cases
     texture = appearance.asphalt(rng, 384) if smooth else street.library.background(rng)
     if "floors" in street.cases:
-        texture = bare(rng)
+        texture = bare_surface(rng)
     origin = np.array([0.0, camera.height, 1.0])
     homography, surface = camera.frame(origin, texel * RIGHT, texel * AHEAD)
-    decals = [*_marks(street), *street.shadows]
+    decals = [*_make_marks(street), *street.shadows]
     if rng.random() < 0.3:
         dark = appearance.dapples(rng, 256, street.darkness)
         spot, _ = camera.frame(origin, street.uniform(0.02, 0.1) * metre * RIGHT, 0.06 * metre * AHEAD)
@@ -241,7 +242,7 @@ def _ground(street: Street) -> None:
     street.add(Layer(surface, texture, homography, endless=True, light=light, decals=tuple(decals)))
 
 
-def _marks(street: Street) -> list[Decal]:
+def _make_marks(street: Street) -> list[Decal]:
     """Return solid or dashed lines along the road, and sometimes across it."""
     rng, camera, metre = street.rng, street.camera, street.metre
     marks, worn = [], street.uniform(0.4, 1.0)
@@ -260,7 +261,7 @@ def _marks(street: Street) -> list[Decal]:
     return marks
 
 
-def _sky(street: Street) -> None:
+def _add_sky(street: Street) -> None:
     rng = street.rng
     disparity = min(street.uniform(0.0, 0.5), 0.05 * street.largest)
     texture = appearance.sky(rng) if rng.random() < 0.75 else street.library.background(rng)
@@ -271,7 +272,7 @@ def _sky(street: Street) -> None:
     street.add(Layer(Surface(disparity), texture, homography, endless=True))
 
 
-def _houses(street: Street, side: int) -> None:
+def _add_houses(street: Street, side: int) -> None:
     """Add a row of houses along one side of the road."""
     rng, metre, camera = street.rng, street.metre, street.camera
     edge = street.width - camera.centre[0] if side > 0 else camera.centre[0]
@@ -289,7 +290,7 @@ def _houses(street: Street, side: int) -> None:
             per_metre = 384 / bays / (street.uniform(2, 4) * metre)
             sides = {"left": length, "right": length, "front": depth, "rear": depth}
             texels = {name: (size * per_metre, 384.0) for name, size in sides.items()}
-            shine = street.shine(camera.focal / max(house.nearest(), 1.0))
+            shine = street.random_reflection(camera.focal / max(house.nearest(), 1.0))
             street.add_block(house, street.light, _looks(wall, wall[:, :8, :8]), texels, shine)
 
 
@@ -297,7 +298,7 @@ def _looks(side: Tensor, top: Tensor) -> Callable[[str, int, int], Tensor]:
     return lambda name, rows, columns: top if name == "top" else side
 
 
-def _curb(street: Street, side: int) -> None:
+def _add_curb(street: Street, side: int) -> None:
     camera, metre = street.camera, street.metre
     width, length = street.uniform(1.5, 12) * metre, 80 * metre
     foot = np.array([side * (street.half_road + width / 2), camera.height, length / 2 + 0.3])
@@ -311,14 +312,17 @@ def _curb(street: Street, side: int) -> None:
     street.add_block(curb, street.light, _looks(rim, top), texels)
 
 
-def _far_things(street: Street) -> None:
+def _add_far_objects(street: Street) -> None:
     """Add hedges, facades or textured rectangles at the end of the road."""
     rng, library = street.rng, street.library
     for _ in range(int(rng.integers(1, 4))):
         disparity = street.log_uniform(1.0, max(1.5, 0.12 * street.largest))
         foot = street.camera.ground_at(street.uniform(-0.2, 1.2) * street.width, disparity)
         size = rng.uniform((0.2, 0.05), (1.0, 0.4)) * street.width / disparity
-        rows, columns = street.texels(size[1], disparity, 256), street.texels(size[0], disparity, 512)
+        rows, columns = (
+            street.count_texels(size[1], disparity, 256),
+            street.count_texels(size[0], disparity, 512),
+        )
         kind = rng.choice(3, p=[0.6, 0.2, 0.2])
         if kind == 0:
             texture = appearance.leaves(rng, rows, columns)
@@ -326,4 +330,4 @@ def _far_things(street: Street) -> None:
             texture = appearance.facade(rng, library, rows, columns, 3, 7)
         else:
             texture = library.skin(rng, rows, columns)
-        street.board(foot, (size[0], size[1]), texture, cutout=kind == 0)
+        street.add_board(foot, (size[0], size[1]), texture, cutout=kind == 0)

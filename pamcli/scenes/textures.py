@@ -41,13 +41,13 @@ def find_textures(folder: Path) -> "TextureLibrary":
     photos: list[Path] = []
     cutouts: list[Path] = []
     for path in found.values():
-        with _reading(path), Image.open(path) as picture:
-            if min(picture.size) >= LEAST_TEXELS:
-                (cutouts if picture.has_transparency_data else photos).append(path)
+        with _report_damage(path), Image.open(path) as image:
+            if min(image.size) >= LEAST_TEXELS:
+                (cutouts if image.has_transparency_data else photos).append(path)
     if not photos and not cutouts:
         raise InputError(
-            f"{quote(folder)} holds no picture of {LEAST_TEXELS} pixels a side or more",
-            "give a folder of photographs, or procedural alone for textures that are made up",
+            f"{quote(folder)} has no image with sides of at least {LEAST_TEXELS} px",
+            "use a directory with photographs, or `procedural` alone for generated textures",
         )
     return TextureLibrary(tuple(photos), tuple(cutouts))
 
@@ -62,20 +62,20 @@ class TextureLibrary:
     def background(self, rng: Generator) -> Tensor:
         """Return an opaque texture; generated ones have sides of 256 to 512 texels."""
         if self.photos and rng.random() < 0.85:
-            return _texture(_one_of(rng, self.photos))
+            return _to_texture(_choose(rng, self.photos))
         return generate_texture(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
 
     def skin(self, rng: Generator, height: int, width: int) -> Tensor:
         """Return an opaque texture for an object of (height, width) texels: part of a photo, or generated."""
         if not self.photos or rng.random() < 0.3:
             return generate_texture(rng, height, width)
-        photo = _one_of(rng, self.photos)
+        photo = _choose(rng, self.photos)
         scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
         rows = min(max(2, int(height * scale)), photo.shape[1])
         columns = min(max(2, int(width * scale)), photo.shape[2])
         top = int(rng.integers(photo.shape[1] - rows + 1))
         left = int(rng.integers(photo.shape[2] - columns + 1))
-        part = _texture(photo[:, top : top + rows, left : left + columns])
+        part = _to_texture(photo[:, top : top + rows, left : left + columns])
         if (rows, columns) == (height, width):
             return part
         return F.interpolate(part[None], (height, width), mode="bilinear", align_corners=False)[0]
@@ -84,15 +84,15 @@ class TextureLibrary:
         """Return an object with its own outline, mirrored at random, or None if there are no cut-outs."""
         if not self.cutouts:
             return None
-        picture = _texture(_one_of(rng, self.cutouts))
-        return picture.flip(2) if rng.random() < 0.5 else picture
+        image = _to_texture(_choose(rng, self.cutouts))
+        return image.flip(2) if rng.random() < 0.5 else image
 
 
-def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
-    return _kept(paths[int(rng.integers(len(paths)))])
+def _choose(rng: Generator, paths: Sequence[Path]) -> Tensor:
+    return _read_cached(paths[int(rng.integers(len(paths)))])
 
 
-def _texture(pixels: Tensor) -> Tensor:
+def _to_texture(pixels: Tensor) -> Tensor:
     """Return the texture of an image (3 or 4, H, W), uint8."""
     texture = pixels.float() / 255
     if len(texture) == 4:
@@ -106,33 +106,33 @@ def read_texture(path: Path) -> Tensor:
 
     Raises InputError if the file is damaged or missing.
     """
-    with _reading(path), Image.open(path) as file:
+    with _report_damage(path), Image.open(path) as file:
         if file.mode.startswith("I"):  # Pillow would clip 16-bit grey values at 255
-            picture = Image.fromarray((np.asarray(file, np.float64) / 257).round().astype(np.uint8))
+            image = Image.fromarray((np.asarray(file, np.float64) / 257).round().astype(np.uint8))
         else:
             file.thumbnail((MOST_TEXELS, MOST_TEXELS))
-            picture = file
-        picture = ImageOps.exif_transpose(picture)
-        picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
-        picture.thumbnail((MOST_TEXELS, MOST_TEXELS))
-        if picture.mode == "RGBA":
-            picture = picture.crop(picture.getchannel("A").getbbox())
-        pixels = np.array(picture)
+            image = file
+        image = ImageOps.exif_transpose(image)
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+        image.thumbnail((MOST_TEXELS, MOST_TEXELS))
+        if image.mode == "RGBA":
+            image = image.crop(image.getchannel("A").getbbox())
+        pixels = np.array(image)
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
 
-_kept = lru_cache(KEPT)(read_texture)
+_read_cached = lru_cache(KEPT)(read_texture)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _report_damage(path: Path) -> Iterator[None]:
     """Convert any error of a decoder into an InputError that names the file."""
     with ignore_header_warnings(), report_damage(quote(path)):
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are legitimate
         yield
 
 
-def opaque(colours: NDArray[np.floating]) -> Tensor:
+def make_opaque(colours: NDArray[np.floating]) -> Tensor:
     """Return colours (H, W, 3) in [0, 1] as a texture without holes."""
     texture = torch.from_numpy(np.ascontiguousarray(colours.transpose(2, 0, 1), np.float32))
     return torch.cat((texture, torch.ones_like(texture[:1])))
@@ -154,10 +154,10 @@ def generate_texture(rng: Generator, height: int, width: int) -> Tensor:
         colours = colours * (0.7 + 0.6 * noise(rng, height, width, finest=64)[..., None])
     if rng.random() < 0.6:  # grain
         colours = colours + rng.uniform(0, 0.15) * (noise(rng, height, width, coarsest=4)[..., None] - 0.5)
-    return opaque(np.clip(colours, 0, 1))
+    return make_opaque(np.clip(colours, 0, 1))
 
 
-def bare(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
+def bare_surface(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
     """Return a nearly uniform texture (4, size, size): one colour, uneven light, little grain."""
     level = rng.choice([rng.uniform(0.1, 0.6), rng.uniform(0.6, 0.95)]) if grey is None else grey
     colour = level * (1 + rng.uniform(0, 0.25) * np.clip(rng.normal(size=3), -1, 1))
@@ -165,7 +165,7 @@ def bare(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
     light = 1 + rng.uniform(-0.3, 0.3) * across[:, None] + rng.uniform(-0.3, 0.3) * across
     light += rng.uniform(0, 0.06) * (noise(rng, size, size, finest=32) - 0.5)
     light += rng.uniform(0, 0.02) * rng.standard_normal((size, size), np.float32)
-    return opaque(np.clip(colour * light[..., None], 0, 1))
+    return make_opaque(np.clip(colour * light[..., None], 0, 1))
 
 
 def noise(
@@ -187,14 +187,14 @@ def noise(
 
 def stripes(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
     """Return repeated lines, which match themselves many times along a row."""
-    u, _ = _turned(rng, height, width)
+    u, _ = _rotate_grid(rng, height, width)
     wave = np.sin(2 * np.pi * u / rng.uniform(4, 40))
     return (wave > rng.uniform(-0.6, 0.6)).astype(float) if rng.random() < 0.5 else 0.5 + 0.5 * wave
 
 
 def tiles(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
     """Return a checkerboard, or tiles with joints and a random grey each."""
-    u, v = _turned(rng, height, width)
+    u, v = _rotate_grid(rng, height, width)
     across, down = rng.uniform(6, 60), rng.uniform(6, 60)
     row = np.floor(v / down).astype(int)
     u = u + (row % 2) * across * rng.choice([0, 0.5])
@@ -220,7 +220,7 @@ def plain(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
     return np.asarray(rng.uniform(0, 0.5) * x + rng.uniform(0, 0.5) * y)
 
 
-def _turned(rng: Generator, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _rotate_grid(rng: Generator, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     turn = rng.choice([0.0, np.pi / 2, rng.uniform(0, np.pi)])
     x, y = np.arange(width)[None], np.arange(height)[:, None]
     return np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x

@@ -12,41 +12,41 @@ from torch import Tensor
 
 from pamcli.scenes import appearance
 from pamcli.scenes.stage import Stage
-from pamcli.scenes.textures import cut, opaque
+from pamcli.scenes.textures import cut, make_opaque
 
 FINER = 2.0  # texels per px
 MOST_TEXELS = 1400  # largest side
 FRACTION = 4  # fractional bits of the coordinates of lines
 
 
-def twigs(stage: Stage) -> None:
+def add_twigs(stage: Stage) -> None:
     """Add branches that fork until they are a pixel thick, in front of other objects."""
     for _ in range(int(stage.rng.integers(1, 4))):
-        rows, columns = _texels(stage, (0.5, 1.1), (0.3, 0.9))
-        mask = branch_mask(stage.rng, rows, columns)
-        _put(stage, cut(bark(stage.rng, rows, columns), mask), tilt=(0.5, 0.3), turn=3.0)
+        size = _texels(stage, (0.5, 1.1), (0.3, 0.9))
+        mask = branch_mask(stage.rng, *size)
+        _add(stage, cut(bark(stage.rng, *size), mask), tilt=(0.5, 0.3), turn=3.0)
 
 
-def wires(stage: Stage) -> None:
-    """Add wire_mask parallel wires across the image or into its depth."""
-    rng = stage.rng
-    for _ in range(int(rng.integers(1, 3))):
-        rows, columns = _texels(stage, (0.1, 0.5), (0.9, 1.5))
-        mask = wire_mask(rng, rows, columns)
-        _put(stage, cut(even(rng, rows, columns), mask), tilt=(0.8, 0.1), turn=0.25, height=(0.05, 0.6))
+def add_wires(stage: Stage) -> None:
+    """Add sagging parallel wires across the image or into its depth."""
+    for _ in range(int(stage.rng.integers(1, 3))):
+        size = _texels(stage, (0.1, 0.5), (0.9, 1.5))
+        mask = wire_mask(stage.rng, *size)
+        _add(stage, cut(paint(stage.rng, *size), mask), tilt=(0.8, 0.1), turn=0.25, height=(0.05, 0.6))
 
 
-def fences(stage: Stage) -> None:
+def add_fences(stage: Stage) -> None:
     """Add fences of bars, netting, or rails on posts, in one colour."""
-    rng = stage.rng
-    for _ in range(int(rng.integers(1, 3))):
+    for _ in range(int(stage.rng.integers(1, 3))):
         rows, columns = _texels(stage, (0.25, 0.9), (0.5, 1.3))
-        outline = (appearance.bars, appearance.net, rails)[rng.integers(3)]
-        mask = cv2.resize(outline(rng, rows // 2, columns // 2), (columns, rows))
-        _put(stage, cut(even(rng, rows, columns), mask), tilt=(0.7, 0.05), turn=0.05, height=(0.4, 0.9))
+        outline = (appearance.bars, appearance.net, rail_mask)[stage.rng.integers(3)]
+        mask = cv2.resize(outline(stage.rng, rows // 2, columns // 2), (columns, rows))
+        _add(
+            stage, cut(paint(stage.rng, rows, columns), mask), tilt=(0.7, 0.05), turn=0.05, height=(0.4, 0.9)
+        )
 
 
-def foliage(stage: Stage) -> None:
+def add_foliage(stage: Stage) -> None:
     """Add bushes of single leaves with some depth."""
     rng = stage.rng
     for _ in range(int(rng.integers(1, 4))):
@@ -57,7 +57,7 @@ def foliage(stage: Stage) -> None:
             x, y = (m + spread * stage.height * rng.normal() for m in middle)
             near = disparity * (1 + 0.5 * spread * float(np.clip(rng.normal(), -1.5, 1.5)))
             size = rows / FINER, columns / FINER
-            stage.cutout(leaf_texture(rng, rows, columns), near, x, y, size, (0.4, 0.4), 1.0)
+            stage.add_cutout(leaf_texture(rng, rows, columns), near, x, y, size, (0.4, 0.4), 1.0)
 
 
 def _texels(
@@ -69,7 +69,7 @@ def _texels(
     return rows, columns
 
 
-def _put(
+def _add(
     stage: Stage,
     texture: Tensor,
     tilt: tuple[float, float],
@@ -79,21 +79,21 @@ def _put(
     disparity = stage.uniform(0.15, 1.0) * stage.largest
     size = texture.shape[1] / FINER, texture.shape[2] / FINER
     x, y = stage.uniform(0.1, 1.0) * stage.width, stage.uniform(*height) * stage.height
-    stage.cutout(texture, disparity, x, y, size, tilt, turn)
+    stage.add_cutout(texture, disparity, x, y, size, tilt, turn)
 
 
-def even(rng: Generator, rows: int, columns: int) -> Tensor:
+def paint(rng: Generator, rows: int, columns: int) -> Tensor:
     """Return one colour, mostly of paint, steel or rubber, with a vertical gradient."""
     light = np.linspace(-1, 1, rows)[:, None, None]
-    colour = appearance.paint_colour(rng) * (1 + rng.uniform(0, 0.5) * light)
-    return opaque(np.broadcast_to(np.clip(colour, 0, 1), (rows, columns, 3)))
+    colour = appearance.random_paint(rng) * (1 + rng.uniform(0, 0.5) * light)
+    return make_opaque(np.broadcast_to(np.clip(colour, 0, 1), (rows, columns, 3)))
 
 
 def bark(rng: Generator, rows: int, columns: int) -> Tensor:
     """Return brown, grey or nearly black with uneven light."""
     colour = rng.uniform(0.05, 0.5) * np.array([1.0, rng.uniform(0.75, 1.0), rng.uniform(0.5, 1.0)])
     light = np.linspace(rng.uniform(0.5, 1.5), rng.uniform(0.5, 1.5), columns)[:, None]
-    return opaque(np.broadcast_to(np.clip(colour * light, 0, 1), (rows, columns, 3)))
+    return make_opaque(np.broadcast_to(np.clip(colour * light, 0, 1), (rows, columns, 3)))
 
 
 def branch_mask(rng: Generator, rows: int, columns: int) -> appearance.Mask:
@@ -129,7 +129,7 @@ def wire_mask(rng: Generator, rows: int, columns: int) -> appearance.Mask:
     return _opacity(mask)
 
 
-def rails(rng: Generator, rows: int, columns: int) -> appearance.Mask:
+def rail_mask(rng: Generator, rows: int, columns: int) -> appearance.Mask:
     """Return two to five horizontal rails on posts."""
     mask = np.zeros((rows, columns), np.uint8)
     width = int(rng.integers(1, 7))
@@ -146,7 +146,7 @@ def leaf_texture(rng: Generator, rows: int, columns: int) -> Tensor:
     size = float(np.exp(rng.uniform(np.log(5), np.log(0.12 * min(rows, columns) + 6))))
     count = int(min(0.5 * rows * columns / size**2, 400))
     mask = np.rint(255 * branch_mask(rng, rows, columns)).astype(np.uint8)
-    picture = np.full((rows, columns, 3), rng.uniform(15, 90), np.uint8)
+    image = np.full((rows, columns, 3), rng.uniform(15, 90), np.uint8)
     green = np.array([rng.uniform(0.3, 1.0), rng.uniform(0.6, 1.0), rng.uniform(0.05, 0.4)])
     places = rng.normal(0.5, 0.2, (count, 2)) * (columns, rows)
     slim, contrast, light = rng.uniform(0.25, 0.7), rng.uniform(0.2, 0.8), rng.uniform(80, 250)
@@ -154,8 +154,8 @@ def leaf_texture(rng: Generator, rows: int, columns: int) -> Tensor:
         level = light * (1 - contrast * rng.random())
         ellipse = tuple(map(float, place)), (size, slim * size), float(rng.uniform(0, 180))
         cv2.ellipse(mask, ellipse, 255, -1, cv2.LINE_AA)
-        cv2.ellipse(picture, ellipse, tuple((green * level).tolist()), -1, cv2.LINE_AA)
-    return cut(opaque(picture / np.float32(255)), _opacity(mask))
+        cv2.ellipse(image, ellipse, tuple((green * level).tolist()), -1, cv2.LINE_AA)
+    return cut(make_opaque(image / np.float32(255)), _opacity(mask))
 
 
 def _opacity(mask: NDArray[np.uint8]) -> appearance.Mask:
@@ -168,7 +168,7 @@ def glass(rng: Generator, rows: int, columns: int) -> Tensor:
     colours = np.broadcast_to(rng.uniform(0.0, 0.6, 3), (rows, columns, 3)).copy()
     pane = np.zeros((rows, columns), np.bool_)
     pane[frame:-frame, frame:-frame] = True
-    colours[~pane] = appearance.paint_colour(rng)
+    colours[~pane] = appearance.random_paint(rng)
     opacity = np.where(pane, rng.uniform(0.52, 0.8), 1.0).astype(np.float32)
-    texture = appearance.shining(colours, np.where(pane, rng.uniform(0.1, 0.5), 0.0))
+    texture = appearance.add_gloss(colours, np.where(pane, rng.uniform(0.1, 0.5), 0.0))
     return texture * torch.from_numpy(opacity)

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-Picture = NDArray[np.uint8]
+Rgb = NDArray[np.uint8]
 
 COARSER = 4  # factor by which smooth effects are rendered smaller, then upscaled
 
@@ -22,9 +22,7 @@ def add_glare(view: Tensor, reach: float) -> Tensor:
     return view + torch.from_numpy(glow).permute(2, 0, 1)
 
 
-def apply_weather(
-    rng: Generator, left: Picture, right: Picture, cases: frozenset[str]
-) -> tuple[Picture, Picture]:
+def apply_weather(rng: Generator, left: Rgb, right: Rgb, cases: frozenset[str]) -> tuple[Rgb, Rgb]:
     """Apply rain, sun and darkness to both images, as far as they are in `cases`."""
     if "rain" in cases:
         drops, slant, light = int(rng.integers(60, 600)), float(rng.normal(0, 0.25)), rng.uniform(120, 255)
@@ -39,13 +37,13 @@ def apply_weather(
     return left, right
 
 
-def underexpose(rng: Generator, view: Picture, gain: float, noise: float, lift: float) -> Picture:
+def underexpose(rng: Generator, view: Rgb, gain: float, noise: float, lift: float) -> Rgb:
     """Darken an image by `gain`, add noise of `noise` levels, round, and brighten by `lift`."""
     dim = gain * view.astype(np.float32) + noise * rng.standard_normal(view.shape, np.float32)
-    return _levels(lift * np.rint(dim.clip(0, 255)))
+    return _to_uint8(lift * np.rint(dim.clip(0, 255)))
 
 
-def add_rain(rng: Generator, view: Picture, drops: int, slant: float, light: float, haze: float) -> Picture:
+def add_rain(rng: Generator, view: Rgb, drops: int, slant: float, light: float, haze: float) -> Rgb:
     """Add streaks of falling drops, and a pale haze."""
     height, width = view.shape[:2]
     mask = np.zeros((height, width), np.uint8)
@@ -56,22 +54,22 @@ def add_rain(rng: Generator, view: Picture, drops: int, slant: float, light: flo
         start, end = ((int(place[0] + i * slant * length), int(place[1] + i * length)) for i in (0, 1))
         cv2.line(mask, start, end, int(40 + 120 * rng.random()), 1 + int(2.5 * place[2]), cv2.LINE_AA)
     share = haze + (1 - haze) / 255 * cv2.GaussianBlur(mask, (0, 0), 0.7).astype(np.float32)[..., None]
-    return _levels(np.rint(view + share * (light - view)))
+    return _to_uint8(np.rint(view + share * (light - view)))
 
 
-def add_sun(rng: Generator, left: Picture, right: Picture) -> tuple[Picture, Picture]:
+def add_sun(rng: Generator, left: Rgb, right: Rgb) -> tuple[Rgb, Rgb]:
     """Add the sun in or beside the image, its rays, and its lens flares, which differ between the images."""
     height, width = (side // COARSER for side in left.shape[:2])
     sun = np.array([rng.uniform(-0.1, 1.1) * width, rng.uniform(-0.3, 0.6) * height])
     reach, strength = rng.uniform(0.03, 0.3) * width, rng.uniform(100, 500)
     rays, turn = int(rng.integers(0, 9)), rng.uniform(0, 2 * np.pi)
     warm = np.array([1.0, rng.uniform(0.8, 1.0), rng.uniform(0.5, 1.0)], np.float32)
-    images = [
+    ghosts = [
         (rng.uniform(-0.5, 2.0), rng.uniform(0.01, 0.06) * width, rng.uniform(5, 45) * rng.uniform(0.3, 1, 3))
         for _ in range(int(rng.integers(0, 6)))
     ]
     x, y = np.arange(width)[None], np.arange(height)[:, None]
-    pictures = []
+    images = []
     for view in (left, right):
         at = sun + rng.normal(0, 0.5, 2)
         distance = np.hypot(x - at[0], y - at[1])
@@ -80,14 +78,14 @@ def add_sun(rng: Generator, left: Picture, right: Picture) -> tuple[Picture, Pic
             light *= 1 + np.abs(np.cos(rays / 2 * np.arctan2(y - at[1], x - at[0]) + turn)) ** 40
         glow = strength * light[..., None] * warm
         middle = np.array([width, height]) / 2 + rng.normal(0, 1, 2)
-        for part, radius, colour in images:
+        for part, radius, colour in ghosts:
             place = middle + part * (middle - at)
             inside = np.clip(radius - np.hypot(x - place[0], y - place[1]) + 0.5, 0, 1)
             glow += inside[..., None] * colour
         full = cv2.resize(glow.astype(np.float32), view.shape[1::-1], interpolation=cv2.INTER_LINEAR)
-        pictures.append(_levels(np.rint(view + full)))
-    return pictures[0], pictures[1]
+        images.append(_to_uint8(np.rint(view + full)))
+    return images[0], images[1]
 
 
-def _levels(values: NDArray[np.floating]) -> Picture:
+def _to_uint8(values: NDArray[np.floating]) -> Rgb:
     return np.asarray(values.clip(0, 255), np.uint8)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pamcli.scenes.occluders import FINER, random_occluder
 from pamcli.training.augmentation import Example
-from pamcli.training.view_synthesis import Picture, Values, fill_gaps
+from pamcli.training.view_synthesis import Rgb, Values, fill_gaps
 
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
@@ -90,21 +90,21 @@ def insert_occluders(rng: Generator, example: Example) -> Example:
     """
     if not np.isfinite(example.disparity).any():
         return example
-    picture = example.left
+    image = example.left
     behind, _ = fill_gaps(example.disparity)
     for _ in range(int(rng.integers(1, MOST + 1))):
         for _ in range(_TRIALS):
-            thing = _thing(rng, picture, behind)
+            thing = _thing(rng, image, behind)
             if thing is not None and _is_in_front(views := thing.views(*behind.shape), behind):
                 example, behind = _insert(example, views, behind)
                 break
     return example
 
 
-def _thing(rng: Generator, picture: Picture, behind: Values) -> Occluder | None:
+def _thing(rng: Generator, image: Rgb, behind: Values) -> Occluder | None:
     """Return a random occluder in front of `behind` (H, W), or None if it would be too near."""
     height, width = behind.shape
-    texture, slant = random_occluder(rng, picture)
+    texture, slant = random_occluder(rng, image)
     rows, columns = (side / FINER for side in texture.shape[1:])
     left, top = rng.uniform(-columns / 2, width - columns / 2), rng.uniform(-rows / 2, height - rows / 2)
     covered = behind[max(round(top), 0) : round(top + rows), max(round(left), 0) : round(left + columns)]
@@ -153,8 +153,8 @@ def _insert(example: Example, views: Views, behind: Values) -> tuple[Example, Va
     return changed, np.where(own, disparity, behind)
 
 
-def _blend(view: Picture, colours: Values, opacity: Values) -> Picture:
-    mixed: Picture = np.rint(view * (1 - opacity[..., None]) + 255 * colours).clip(0, 255).astype(np.uint8)
+def _blend(view: Rgb, colours: Values, opacity: Values) -> Rgb:
+    mixed: Rgb = np.rint(view * (1 - opacity[..., None]) + 255 * colours).clip(0, 255).astype(np.uint8)
     return mixed
 
 

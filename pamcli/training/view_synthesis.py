@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pamcli.networks.parallax import VISIBLE_THRESHOLD
 
 Values = NDArray[np.float32]
-Picture = NDArray[np.uint8]
+Rgb = NDArray[np.uint8]
 
 NEARER = 1.6  # maximum change of the baseline, as a factor
 _FROM, _TO = 4, 2  # samples per pixel of the left and of the synthesized image
@@ -24,8 +24,8 @@ _STEP = 1.0  # maximum disparity step within a surface, px
 
 
 def synthesize_right_view(
-    rng: Generator, left: Picture, right: Picture, disparity: Values
-) -> tuple[Picture, Values, Values, NDArray[np.bool_]]:
+    rng: Generator, left: Rgb, right: Rgb, disparity: Values
+) -> tuple[Rgb, Values, Values, NDArray[np.bool_]]:
     """Synthesize another right image, with a baseline changed by a factor up to `NEARER`.
 
     `left`, `right`: (H, W, 3) RGB. `disparity`: (H, W) of the left image, px, NaN = unknown, not everywhere.
@@ -53,7 +53,7 @@ def synthesize_right_view(
     return np.rint(drawn).clip(0, 255).astype(np.uint8), taught, of_right, visible
 
 
-def _sample(view: Picture, columns: NDArray[np.floating]) -> Values:
+def _sample(view: Rgb, columns: NDArray[np.floating]) -> Values:
     """Sample colours (H, N, 3) of an image (H, W, 3) at columns (H, N), by cubic interpolation."""
     height, width = view.shape[:2]
     x = torch.from_numpy(np.broadcast_to(columns, (height, columns.shape[1])).astype(np.float32))

@@ -88,11 +88,11 @@ def main() -> None:
         imageio.imwrite(options.sheet, np.concatenate([region.tile for region in regions]))
 
 
-def measure(data: str, weights: str) -> tuple[Counter[str], list[Region]]:
+def measure(data: str, weights: str) -> tuple[dict[str, float], list[Region]]:
     """Match all pairs of a data set; return the wrong pixels per kind, percent, and the wrong regions."""
     matcher, source = StereoMatcher.load(weights, precision="fp32"), open_data(data)
     wrong_pixels: Counter[str] = Counter()
-    known, regions = 0, []
+    known, regions = 0, list[Region]()
     for index in range(len(source)):
         sample = source.load(index)
         assert sample.disparity is not None
@@ -103,7 +103,7 @@ def measure(data: str, weights: str) -> tuple[Counter[str], list[Region]]:
         wrong_pixels.update(KINDS[kind] for kind in kinds[wrong])
         known += int(np.isfinite(sample.disparity).sum())
         regions += find_regions(sample, wrong, error, kinds, estimate)
-    shares = Counter({kind: 100 * wrong_pixels[kind] / known for kind in KINDS})
+    shares = {kind: 100 * wrong_pixels[kind] / known for kind in KINDS}
     shares["all"] = 100 * wrong_pixels.total() / known
     return shares, regions
 
@@ -151,7 +151,7 @@ def fill(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
     )
     values = np.zeros(labels.max() + 1, np.float32)
     values[labels[~unknown]] = disparity[~unknown]
-    return values[labels]
+    return np.asarray(values[labels])
 
 
 def find_regions(
@@ -204,7 +204,7 @@ def draw_tile(
 
 def to_bytes(image: NDArray[np.generic]) -> NDArray[np.uint8]:
     """Return an image with 8 bits per channel."""
-    return (image >> 8).astype(np.uint8) if image.dtype == np.uint16 else image.astype(np.uint8)
+    return (image // 256).astype(np.uint8) if image.dtype == np.uint16 else image.astype(np.uint8)
 
 
 if __name__ == "__main__":

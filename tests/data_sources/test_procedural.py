@@ -126,7 +126,7 @@ def test_a_folder_without_a_texture_is_an_error(tmp_path: Path, what: str) -> No
         (tmp_path / "note.txt").write_text("no picture")
     if what == "an icon":
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "icon.png")
-    with pytest.raises(InputError, match="holds no picture") as caught:
+    with pytest.raises(InputError, match="has no image") as caught:
         open_data(f"procedural:{tmp_path}")
     assert caught.value.exit_code == 3
 

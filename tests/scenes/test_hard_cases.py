@@ -17,15 +17,15 @@ from pamcli.scenes.scene import ScenePair, make_scene, scene_pair
 from pamcli.scenes.solids import Camera
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
-from pamcli.scenes.textures import TextureLibrary, bare
+from pamcli.scenes.textures import TextureLibrary, bare_surface
 
 MADE_UP = TextureLibrary()
 HEIGHT, WIDTH = 96, 192
 GROWN = {
-    "twigs": thin_objects.twigs,
-    "wires": thin_objects.wires,
-    "fences": thin_objects.fences,
-    "foliage": thin_objects.foliage,
+    "twigs": thin_objects.add_twigs,
+    "wires": thin_objects.add_wires,
+    "fences": thin_objects.add_fences,
+    "foliage": thin_objects.add_foliage,
 }
 
 
@@ -88,7 +88,7 @@ def one_wall(case: str, seed: int) -> Stage:
     """A stage with nothing but a wall far behind."""
     camera = Camera(float(WIDTH), (WIDTH / 2, HEIGHT / 2), 0.0, (WIDTH, HEIGHT))
     stage = Stage(np.random.default_rng(seed), MADE_UP, HEIGHT, WIDTH, 40.0, camera, frozenset({case}))
-    stage.endless(Surface(2.0))
+    stage.add_backdrop(Surface(2.0))
     return stage
 
 
@@ -145,7 +145,7 @@ def test_a_corridor_is_farthest_at_its_end_and_nears_towards_every_border() -> N
 
 def test_bare_walls_have_next_to_no_texture() -> None:
     for seed in range(10):
-        texture = bare(np.random.default_rng(seed))
+        texture = bare_surface(np.random.default_rng(seed))
         assert texture[:3].diff(dim=2).abs().mean() < 0.03
         assert (texture[3] == 1).all()
 

@@ -113,7 +113,7 @@ def test_a_thing_that_would_stand_behind_what_it_covers_in_either_view_is_refuse
 
 def test_every_thing_can_be_put_before_a_pair() -> None:
     picture = np.full((192, 384, 3), 100, np.uint8)
-    for look in textures.THINGS:
+    for look in textures.OCCLUDERS:
         for seed in range(5):
             texture, slant = look(rng(seed), picture)
             assert texture.shape[0] == 4
