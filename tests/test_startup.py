@@ -171,7 +171,7 @@ PAIR = ["left.png", "right.png"]
         (["weights", "nonsense"], 2, ["nonsense"]),
         (["eval", "disparity", "--data", "kitti2016:lefts"], 2, ["kitti2016", "kitti2015"]),
         (["eval", "disparity", "--data", "kitti2015:none"], 3, ["none does not exist"]),
-        (["eval", "disparity", "--data", "kitti2015:lefts"], 3, ["lefts holds no pair", "image_2"]),
+        (["eval", "disparity", "--data", "kitti2015:lefts"], 3, ["no pair", "image_2"]),
         (["eval", "disparity", "--data", "pairs:.", "--resize", "9"], 2, ["--resize"]),
         (["eval", "disparity", "--data", "pairs:set", "--predictions", "none"], 2, ["none"]),
         (

@@ -47,16 +47,16 @@ def list_sources(
     $ pam dataset list
     $ pam dataset list kitti2015
     """
-    from pamcli.data.open import unknown
+    from pamcli.data.open import unknown_error
     from pamcli.data.sources import COMMON_KEYS, SOURCES
 
     console = Console(jsonl=jsonl)
     if name is not None and name not in SOURCES:
-        raise unknown("data set", name, list(SOURCES))
+        raise unknown_error("data set", name, list(SOURCES))
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
         keys = [*map(asdict, (*row.keys, *COMMON_KEYS))]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
-        console.answer({**values, "unverified": row.unverified or None}, *row.described(_WIDTH), "")
+        console.answer({**values, "unverified": row.unverified or None}, *row.describe(_WIDTH), "")
     if not jsonl:
         every = ", ".join(f"{key.name} ({key.meaning})" for key in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
@@ -143,10 +143,10 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
         console.inform(f"{spec.text}: {line}")
     if source.unpaired:
         console.warn(f"{spec.text}: {join_names(source.unpaired, '; ')}")
-    from pamcli.data.preview import contact_sheet
+    from pamcli.data.preview import render_contact_sheet
     from pamcli.imaging.images import write_image
 
-    write_image(output, contact_sheet(source, sheet.count))
+    write_image(output, render_contact_sheet(source, sheet.count))
     console.path(output)
 
 
@@ -167,36 +167,36 @@ def stats(
     $ pam dataset stats data/flickr1024
     $ pam dataset stats kitti2015:kitti --count 100 --jsonl
     """
-    from pamcli.data.open import names_source, open_data
+    from pamcli.data.open import is_data_spec, open_data
 
     console = messages.console(jsonl=jsonl)
     # Of a folder that `prepare-flickr1024` made, the pictures that its patches are cut from.
     sets = []
     for label in data:
         is_folder = Path(os.path.expanduser(label.partition("?")[0])).is_dir()
-        label = label if names_source(label) or not is_folder else f"flickr1024:{label}"
+        label = label if is_data_spec(label) or not is_folder else f"flickr1024:{label}"
         opened = open_data(label)
-        pictures = opened.pictures().without_truth()
+        pictures = opened.whole_images().without_truth()
         if pictures is not opened and opened.spec and opened.spec.first is not None:
             pictures = pictures.first(opened.spec.first)
         sets.append((label, pictures))
-    from pamcli.data.statistics import set_figures
+    from pamcli.data.statistics import measure_data_set
     from pamcli.evaluation.published import table_of_sets
     from pamcli.evaluation.results import json_row, text_table
     from pamcli.workers import default_workers
 
     rows = []
     for label, source in sets:
-        if source.of_patches:
+        if source.has_patches:
             console.inform(f"{label} holds patches without their pictures: figures are of patches")
-        chosen = source.spread(count or (_PATCHES if source.of_patches else len(source)))
+        chosen = source.spread(count or (_PATCHES if source.has_patches else len(source)))
         with console.progress(label, len(chosen)) as bar:
-            figures = set_figures(source, chosen, workers or default_workers(), bar.advance)
+            figures = measure_data_set(source, chosen, workers or default_workers(), bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
         values = {"data": label, **json_row(figures.row()), "cnniqa": None, "sr_metric": None}
         values |= {each: getattr(figures, each) for each in LISTS}
-        console.answer(values, *(f"{label}: {line}" for line in figures.repeated()))
+        console.answer(values, *(f"{label}: {line}" for line in figures.describe_copies()))
         rows.append((label, figures))
     if not jsonl:
         console.block(text_table(table_of_sets(rows)))

@@ -19,10 +19,10 @@ def command(settings: PrepareSettings, messages: Quiet, jsonl: bool = JSONL) -> 
     $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no
     """
     console = messages.console(jsonl=jsonl)
-    from pamcli.data.preparing import DamagedError, prepared
+    from pamcli.data.preparing import DamagedError, prepare_patches
 
     try:
-        for facts, lines in prepared(settings, console):
+        for facts, lines in prepare_patches(settings, console):
             console.answer(facts, *lines)
     except DamagedError as error:  # each was reported before
         raise typer.Exit(error.exit_code) from error

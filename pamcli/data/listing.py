@@ -1,38 +1,39 @@
-"""List the files of a data set: the base of all data sources.
+"""List and read the files of a data set: the base of all data sources.
 
-The file of a source declares which files belong together (`Patterns` or `paired`) and how each is read
+The file of a source declares which files belong together (`Patterns` or `pair_files`) and how each is read
 (`Part`). Order, lazy loading, size checks, missing files and `first` are handled here.
 """
 
-import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.calibration.files import read_calibration
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.paths import join_names, list_entries, natural_key, quote, walk_folders
 from pamcli.files.suffixes import IMAGE_SUFFIXES
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.imaging.resize import resize_area, resize_nearest
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A kind of file that a data set has for each pair, such as ground truth or calibration."""
 
     name: str
     """Key in `Files.parts`; also a field of `Sample` if the file is read."""
-    called: str = ""
-    """Name in reports of missing files, as "truth (disp0GT.pfm)"; "" = not reported."""
+    title: str = ""
+    """Name in reports of missing files, as "ground truth (disp0GT.pfm)"; "" = not reported."""
     read: Callable[[Path], Any] | None = None
     """Function at module level (so that a source can be pickled) that reads the file, or None. It returns
     the value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
@@ -40,16 +41,58 @@ class Part:
     """Pattern of the file in `Patterns`."""
 
 
-def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
+def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return the levels (H, W) of a grey image of 8 or 16 bits. Raises InputError for a colour image."""
+    image = read_image(path)
+    if not image.grey and (np.ptp(image.pixels, axis=2) > 0).any():
+        raise InputError(f"{quote(path)} must be a grey image, but has colours")
+    return np.ascontiguousarray(image.pixels[..., 0])
+
+
+def read_mask(path: Path, white: int = 1) -> NDArray[np.bool_]:
+    """Return a mask (H, W) of the pixels of a grey image that are at least `white`."""
+    return np.asarray(read_levels(path) >= white)
+
+
+def read_known_pixels(path: Path) -> NDArray[np.bool_]:
+    """Return a mask (H, W) of the pixels with a known disparity."""
+    return np.asarray(np.isfinite(read_disparity(path)))
+
+
+def read_scaled_disparity(path: Path, levels_per_pixel: float) -> NDArray[np.float32]:
+    """Return the disparity map (H, W), px, of a grey image; level 0 becomes NaN (unknown)."""
+    levels = read_levels(path).astype(np.float32)
+    return np.where(levels > 0, levels / np.float32(levels_per_pixel), np.float32(np.nan))
+
+
+def read_positive_disparity(path: Path) -> NDArray[np.float32]:
+    """Return a disparity map (H, W) in px, NaN = unknown, negated if all its values are negative.
+
+    The sign differs between releases of some data sets. A map of both signs is damaged and stays as it is.
+    """
+    disparity = read_disparity(path)
+    known = disparity[np.isfinite(disparity)]
+    return -disparity if known.size and known.max() <= 0 else disparity
+
+
+def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = None) -> Calibration:
+    """Return the rectified calibration of a file. Raises InputError if a number is missing or impossible."""
+    rectified = read_calibration(path, cameras=cameras).rectified
+    if rectified is None:
+        raise InputError(f"{quote(path)} does not contain the calibration of a rectified pair")
+    return rectified
+
+
+def truth_parts(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
     """Return the parts for left ground truth and, unless `right` is "", for right ground truth."""
-    both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
-    return tuple(Part(name, f"{what} ({of})", read, of) for name, what, of in both if of)
+    parts = (Part("disparity", f"ground truth ({left})", read, left),)
+    return (*parts, Part("right_disparity", f"right ground truth ({right})", read, right)) if right else parts
 
 
 class Listed(Source):
     """A data source of image files, sorted naturally by name."""
 
-    of_pictures = True
+    has_image_files = True
 
     def __init__(
         self,
@@ -69,13 +112,15 @@ class Listed(Source):
             unpaired: Images without a counterpart, a line each.
             calibration: Calibration of all pairs, if no file contains one.
         """
-        self._files = tuple(sorted(files, key=lambda files: natural_key(files.name)))
-        self.names = tuple(files.name for files in self._files)
+        by_name: dict[str, Files] = {}
+        for each in files:
+            if each.name in by_name:
+                raise InputError(f"two pairs have the name {each.name}, one of them {quote(each.left)}")
+            by_name[each.name] = each
+        self.names = tuple(sorted(by_name, key=natural_key))
+        self._files = tuple(map(by_name.__getitem__, self.names))
         self.parts, self._calibration = tuple(parts), calibration
-        self._elsewhere, self.unpaired = tuple(absent), tuple(unpaired)
-        if len(set(self.names)) < len(self.names):
-            twice = next(a for a, b in itertools.pairwise(self._files) if a.name == b.name)
-            raise InputError(f"two pairs are called {twice.name}, one of them {quote(twice.left)}")
+        self._absent, self.unpaired = tuple(absent), tuple(unpaired)
 
     @property
     def files(self) -> tuple[Files, ...]:
@@ -84,30 +129,30 @@ class Listed(Source):
     @property
     def absent(self) -> tuple[str, ...]:
         """Missing parts of the tree, and a line for each part that some or all pairs lack."""
-        lines = list(self._elsewhere)
-        for part in filter(lambda part: part.called, self.parts):
-            lacking = [each.name for each in self.files if part.name not in each.parts]
-            if lacking:
-                some = f" for {len(lacking)} of {len(self)} pairs: {join_names(lacking)}"
-                lines.append(f"no {part.called}{some if len(lacking) < len(self) else ''}")
+        lines = list(self._absent)
+        for part in filter(attrgetter("title"), self.parts):
+            missing = [each.name for each in self.files if part.name not in each.parts]
+            if missing:
+                some = f" for {len(missing)} of {len(self)} pairs: {join_names(missing)}"
+                lines.append(f"no {part.title}{some if len(missing) < len(self) else ''}")
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
         """Load a pair. Raises InputError if a file is damaged or its size differs from the left image."""
         files = self.files[index]
-        left, right = (read_image(path).pixels for path in (files.left, files.right))
+        left, right = read_image(files.left).pixels, read_image(files.right).pixels
         known: dict[str, Any] = {"calibration": self._calibration}
-        _check_size(right, left, files.right, files.left)
+        _check_shape(right, left, files.right, files.left)
         for part in self.parts:
             if part.read is not None and (path := files.parts.get(part.name)) is not None:
                 values = part.read(path)
                 fields = values if isinstance(values, dict) else {part.name: values}
                 for name, each in fields.items():
                     for array in each.values() if isinstance(each, dict) else (each,):
-                        _check_size(array, left, path, files.left, finer=name.startswith("fine"))
+                        _check_shape(array, left, path, files.left, finer=name.startswith("fine"))
                 known |= fields
         sample = Sample(files.name, left, right, **known)
-        return sample if self.times == 1 else reduced(sample, self.times)
+        return sample if self.downscaling == 1 else downscale_sample(sample, self.downscaling)
 
     def has_truth(self) -> bool:
         """Return True if any pair has ground truth, according to its first sample or its files."""
@@ -116,12 +161,12 @@ class Listed(Source):
 
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
-        pairs.spec, pairs.times = self.spec, self.times
+        pairs.spec, pairs.downscaling = self.spec, self.downscaling
         return pairs
 
 
-def _check_size(
-    values: Any, left: NDArray[np.generic], path: Path, of_left: Path, *, finer: bool = False
+def _check_shape(
+    values: Any, left: NDArray[np.generic], path: Path, left_path: Path, *, finer: bool = False
 ) -> None:
     """Raise InputError if an array differs in size from the left image, or, if finer, is not a multiple."""
     if not isinstance(values, np.ndarray):
@@ -129,58 +174,61 @@ def _check_size(
     height, width = left.shape[:2]
     times = max(1, values.shape[0] // height) if finer else 1
     if values.shape[:2] != (times * height, times * width):
-        here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, left.shape))
-        raise InputError(f"{quote(path)} is {here}, the left picture {quote(of_left)} is {there}")
+        size = f"{values.shape[1]}x{values.shape[0]}"
+        raise InputError(
+            f"{quote(path)} is {size}, but the left image {quote(left_path)} is {width}x{height}",
+            "all files of a pair must have the size of the left image",
+        )
 
 
-def resized(
-    sample: Sample, width: int, height: int, picture: Callable[[NDArray[Any], int, int], NDArray[Any]]
+def resize_sample(
+    sample: Sample, width: int, height: int, resize: Callable[[NDArray[Any], int, int], NDArray[Any]]
 ) -> Sample:
-    """Return a sample with images of `width` x `height` px, made by `picture`, without `fine`.
+    """Return a sample with images of `width` x `height` px, made by `resize`, without `fine`.
 
     Disparities and masks take the nearest pixel, never a mean across an edge. Disparities and the calibration
     are scaled by the ratio of the widths. Raises ValueError if a side is below 1.
     """
     ratio = width / sample.left.shape[1]
 
-    def picked(values: NDArray[Any] | None) -> Any:
-        return None if values is None else resize_nearest(values, width, height)
-
-    def truth(values: NDArray[np.float32] | None) -> Any:
-        return None if values is None else picked(values) * np.float32(ratio)
+    def pick(values: NDArray[Any] | None, factor: float | None = None) -> Any:
+        if values is None:
+            return None
+        picked: NDArray[Any] = resize_nearest(values, width, height)
+        return picked if factor is None else picked * np.float32(factor)
 
     return replace(
         sample,
-        left=picture(sample.left, width, height),
-        right=picture(sample.right, width, height),
-        disparity=truth(sample.disparity),
-        right_disparity=truth(sample.right_disparity),
-        visible=picked(sample.visible),
-        foreground=picked(sample.foreground),
-        masks=sample.masks and {name: picked(mask) for name, mask in sample.masks.items()},
+        left=resize(sample.left, width, height),
+        right=resize(sample.right, width, height),
+        disparity=pick(sample.disparity, ratio),
+        right_disparity=pick(sample.right_disparity, ratio),
+        visible=pick(sample.visible),
+        foreground=pick(sample.foreground),
+        masks=sample.masks and {name: pick(mask) for name, mask in sample.masks.items()},
         fine=None,
         fine_visible=None,
         calibration=sample.calibration and sample.calibration.scale_width(ratio),
     )
 
 
-def reduced(sample: Sample, times: int) -> Sample:
-    """Downscale the images of a sample by area means; see `resized`.
+def downscale_sample(sample: Sample, times: int) -> Sample:
+    """Downscale the images of a sample by area means; see `resize_sample`.
 
     Ground truth and masks take the pixel in the middle of each area, with disparities in new pixels. The
     full-size ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
     """
-    height, width = (side // times for side in sample.left.shape[:2])
-    if (height * times, width * times) != sample.left.shape[:2]:
-        raise InputError(f"{sample.name} is no multiple of {times} pixels on each side")
+    height, width = sample.left.shape[:2]
+    if height % times or width % times:
+        raise InputError(f"{sample.name}: both sides must be multiples of {times} px, got {width}x{height}")
     return replace(
-        resized(sample, width, height, resize_area),
+        resize_sample(sample, width // times, height // times, resize_area),
         fine=None if sample.disparity is None else sample.disparity / np.float32(times),
         fine_visible=sample.visible,
     )
 
 
-def paired(
+def pair_files(
     lefts: Mapping[str, Path],
     rights: Mapping[str, Path],
     parts: Sequence[Part] = (),
@@ -188,35 +236,39 @@ def paired(
     absent: Iterable[str] = (),
     calibration: Calibration | None = None,
 ) -> Listed:
-    """Return a source of the pairs (by name) whose left and right file both exist; see `Listed`."""
+    """Return a source of the pairs (by name) whose left and right file both exist; see `Listed`.
+
+    `places`: the files of each part, by part and pair; files that do not exist are skipped.
+    """
     files, unpaired = [], []
     for name in lefts.keys() | rights.keys():
         left, right = lefts.get(name, Path()), rights.get(name, Path())
-        here, there = left.is_file(), right.is_file()
-        if here and there:
-            beside = {part: of[name] for part, of in (places or {}).items() if name in of}
-            known = {part: path for part, path in beside.items() if path.is_file()}
-            files.append(Files(name, left, right, known))
-        elif here or there:
-            only, other = (left, "right") if here else (right, "left")
-            unpaired.append(f"{quote(only)} has no {other} picture")
+        if left.is_file() and right.is_file():
+            found = {}
+            for part, paths in (places or {}).items():
+                if name in paths and paths[name].is_file():
+                    found[part] = paths[name]
+            files.append(Files(name, left, right, found))
+        elif left.is_file():
+            unpaired.append(f"{quote(left)} has no right image")
+        elif right.is_file():
+            unpaired.append(f"{quote(right)} has no left image")
     unpaired.sort(key=natural_key)
     return Listed(files, parts, absent=absent, unpaired=unpaired, calibration=calibration)
 
 
-def by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:
+def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:
     """Return the files of a folder by stem; empty if the folder does not exist.
 
     Of several files with one stem, the earliest in `suffixes` wins. Stems must end in `ending` (as "_L"),
     which is removed from the key. Raises InputError if the folder cannot be read.
     """
     found: dict[str, Path] = {}
-    for name, _ in list_entries(folder):
-        stem, suffix = os.path.splitext(name)
-        if suffix.lower() in suffixes and stem.endswith(ending) and len(stem) > len(ending):
-            key = stem[: len(stem) - len(ending)]
-            other = found.get(key)
-            if other is None or suffixes.index(suffix.lower()) < suffixes.index(other.suffix.lower()):
+    for suffix in reversed(suffixes):
+        for name, _ in list_entries(folder):
+            stem, actual = os.path.splitext(name)
+            key = stem.removesuffix(ending)
+            if actual.lower() == suffix and stem.endswith(ending) and key:
                 found[key] = folder / name
     return found
 
@@ -260,54 +312,66 @@ class Patterns:
 
     def open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         """Return the pairs below a folder, for the chosen values `keys` of the `known` keys."""
-        said = {"split": split} | {key.name: keys.get(key.name, key.default or "") for key in known}
-        sets = {key.name: key.choices[1:] for key in known if key.choices[0] == "all"}
-        sets = {name: values if said[name] == "all" else (said[name],) for name, values in sets.items()}
-        filled = said | {name: f"({'|'.join(values)})" for name, values in sets.items()}
+        chosen = {"split": split}
+        sets = {}
+        for key in known:
+            chosen[key.name] = value = keys.get(key.name, key.default or "")
+            if key.choices[0] == "all":
+                sets[key.name] = key.choices[1:] if value == "all" else (value,)
+        filled = chosen.copy()
+        for name, values in sets.items():
+            filled[name] = f"({'|'.join(values)})"
         left, right = self.left.format(**filled), self.right.format(**filled)
-        tops = [root, *(root / name for name in self.tops)]
-        first = left.partition("/")[0]
-        home = next((top for top in tops if any(_entered({(): top}, first))), root)
-        lefts, rights = matching(home, left), matching(home, right)
-        names = {texts: self.name.format("/".join(filter(None, texts))) for texts in {**lefts, **rights}}
-        parts = [p for p in self.parts if self.labelled in ("", split) or p.name == "calibration"]
-        places: dict[str, dict[str, Path]] = {part.name: {} for part in parts}
-        for part, (texts, name) in itertools.product(parts, names.items()):
-            there = [home / place for place in part.file.format(*texts, **said).split("|")]
-            places[part.name][name] = next(filter(Path.is_file, there), home)
-        in_front = [name for name in sets if self.left.startswith(f"{{{name}}}")]
-        lacking = [(name, each) for name in in_front for each in sets[name] if not (home / each).is_dir()]
-        found = paired(
-            {names[texts]: path for texts, path in lefts.items()},
-            {names[texts]: path for texts, path in rights.items()},
-            *(parts, places, [f"no {name} {each}" for name, each in lacking], self.calibration),
-        )
-        found.times = self.sizes.get(said.get("size", ""), 1)
-        found.full_size = bool(self.sizes) and found.times == 1
-        return found
+        home = root
+        for top in (root, *map(root.joinpath, self.tops)):
+            if any(_match_entries({(): top}, left.partition("/")[0])):
+                home = top
+                break
+        lefts, rights = match_pattern(home, left), match_pattern(home, right)
+        parts = [part for part in self.parts if self.labelled in ("", split) or part.name == "calibration"]
+        places: dict[str, dict[str, Path]] = {}
+        by_name: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
+        for texts in {**lefts, **rights}:
+            name = self.name.format("/".join(filter(None, texts)))
+            for paths, found in zip(by_name, (lefts, rights), strict=True):
+                if texts in found:
+                    paths[name] = found[texts]
+            for part in parts:
+                files = map(home.joinpath, part.file.format(*texts, **chosen).split("|"))
+                places.setdefault(part.name, {})[name] = next(filter(Path.is_file, files), home)
+        absent = []
+        for name, values in sets.items():
+            if self.left.startswith(f"{{{name}}}"):
+                absent += [f"no {name} {value}" for value in values if not (home / value).is_dir()]
+        source = pair_files(*by_name, parts, places, absent, self.calibration)
+        source.downscaling = self.sizes.get(chosen.get("size", ""), 1)
+        source.full_size = bool(self.sizes) and source.downscaling == 1
+        return source
 
 
-def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
+def match_pattern(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
     """Return the paths that match a pattern, by the texts of its groups; see `Patterns`."""
     found: dict[tuple[str, ...], Path] = {(): home}
     for part in pattern.split("/"):
-        found = dict(_entered(found, part))
+        found = dict(_match_entries(found, part))
     return found
 
 
-def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple[tuple[str, ...], Path]]:
+def _match_entries(
+    found: Mapping[tuple[str, ...], Path], part: str
+) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the entries of some folders that match one part of a pattern, sorted by name."""
     rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
     for texts, folder in found.items():
         if part == "**":
             yield from (((*texts, below), path) for below, path, _ in walk_folders(folder, 3))
             continue
-        for name in sorted(name for name, _ in list_entries(folder)):
+        for name, _ in sorted(list_entries(folder)):
             if match := rule.fullmatch(name):
                 yield (*texts, *match.groups()), folder / name
 
 
-def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:
+def find_root(root: Path, *below: str, holds: Sequence[str]) -> Path:
     """Return the folder that contains one of `holds`: `root`, one of `below` in it, else `root`.
 
     Archives unpack with or without their top folder, so both layouts are accepted.

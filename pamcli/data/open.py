@@ -28,35 +28,35 @@ def parse_data(text: str) -> DataSpec:
     if alone in SOURCES and not SOURCES[alone].needs_folder:
         info, split = SOURCES[alone], SOURCES[alone].splits[0]
     elif not colon and name in SOURCES:
-        raise UsageError(f"{text!r} names no folder", f"give NAME:PATH, as in {name}:FOLDER")
+        raise UsageError(f"the data set {text!r} lacks a folder", f"give NAME:PATH, as in {name}:FOLDER")
     elif not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
         hint = f"give NAME:PATH, NAME one of {', '.join(SOURCES)}"
         raise UsageError(f"{text!r} does not begin with the name of a data set", hint)
     elif name not in SOURCES:
-        raise unknown("data set", name, list(SOURCES))
+        raise unknown_error("data set", name, list(SOURCES))
     else:
         info = SOURCES[name]
         split = split if slash else info.splits[0]
         if split not in info.splits:
-            raise unknown(f"split of {name}", split, info.splits)
+            raise unknown_error(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
         # Only a template of views, or a folder name with a "?", contains a "/".
         values = [item.partition("=")[2] for item in query.split("&") if "/" in item]
         if not (question and query) or not all("{}" in value for value in values):
             place, query = rest, ""
         if not place:
-            hint = f"{name}:PATH" + ("" if info.needs_folder else f", or {name} alone")
-            raise UsageError(f"{text!r} names no folder", hint)
-    keys = _keys(query, info)
+            hint = f"give {name}:PATH" + ("" if info.needs_folder else f", or {name} alone")
+            raise UsageError(f"the data set {text!r} lacks a folder", hint)
+    keys = _parse_keys(query, info)
     first, weight = keys.pop("first", None), keys.pop("weight", "1")
     if first and not (first.isascii() and first.isdigit() and len(first) < 19 and int(first) > 0):
-        raise UsageError(f"first={first[:40]} is not a whole number above 0 of at most 18 digits")
+        raise UsageError(f"first must be a whole number above 0 with at most 18 digits, got {first[:40]}")
     try:
         factor = float(weight)
     except ValueError:
         factor = math.nan
     if not 0 < factor <= 1e9:
-        raise UsageError(f"weight={weight[:40]} is not a number above 0, at most 1e9")
+        raise UsageError(f"weight must be a number above 0, at most 1e9, got {weight[:40]}")
     path = None if place is None else Path(os.path.expanduser(place))
     return DataSpec(text, info, split, path, keys, int(first) if first else None, factor)
 
@@ -72,13 +72,13 @@ def open_data(data: str | DataSpec) -> Source:
     may_be_file = spec.info.name == "pairs" and spec.path is not None and spec.path.is_file()
     if spec.path is not None and not spec.path.is_dir() and not may_be_file:
         what = "is not a folder" if spec.path.exists() else "does not exist"
-        raise InputError(f"{quote(spec.path)} {what}", f"give the folder that holds {spec.info.name}")
+        raise InputError(f"{quote(spec.path)} {what}", f"give the folder that contains {spec.info.name}")
     source = spec.info.open(spec.path, spec.split, spec.keys)
     if spec.path is not None and not len(source):
-        asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
+        chosen = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
-        said = f"{quote(spec.path)} holds no pair of the data set {spec.label}{asked}{unpaired}"
-        raise InputError(said, f"expected {spec.info.expected(spec.split)}")
+        message = f"{quote(spec.path)} contains no pair of the data set {spec.label}{chosen}{unpaired}"
+        raise InputError(message, f"expected {spec.info.expected(spec.split)}")
     if spec.first is not None:
         source = source.first(spec.first)
     source.spec = spec
@@ -97,32 +97,31 @@ def open_data_sets(data: str | Iterable[str | Source]) -> list[Source]:
     return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
-def names_source(text: str) -> bool:
+def is_data_spec(text: str) -> bool:
     """Return True if a text begins with NAME: or NAME/SPLIT: of a known data set."""
     match = re.match(r"(\w+)(/\w+)?:", text)
     return match is not None and match[1] in SOURCES
 
 
-def unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
+def unknown_error(kind: str, given: str, known: Sequence[str]) -> UsageError:
     """Return the error for an unknown name, with the known names and the nearest of them."""
-    return UsageError(f"unknown {kind}: {given!r}", f"{did_you_mean(given, known)}known: {', '.join(known)}")
+    hint = f"{did_you_mean(given, known)}expected one of {', '.join(known)}"
+    return UsageError(f"unknown {kind} {given!r}", hint)
 
 
-def _keys(query: str, info: SourceInfo) -> dict[str, str]:
-    known = {key.name: key for key in info.keys}
-    common = [key.name for key in COMMON_KEYS]
+def _parse_keys(query: str, info: SourceInfo) -> dict[str, str]:
+    known = {key.name: key for key in (*info.keys, *COMMON_KEYS)}
     found: dict[str, str] = {}
     for item in filter(None, query.split("&")):
         name, equals, value = item.partition("=")
         if not equals or not value:
-            hint = f"keys of {info.name}: {', '.join([*known, *common])}"
-            raise UsageError(f"{item!r} is not key=value", hint)
+            hint = f"keys of {info.name}: {', '.join(known)}"
+            raise UsageError(f"a key must be given as key=value, got {item!r}", hint)
         if name in found:
-            raise UsageError(f"{name} is given twice in {query!r}")
-        if name in known:
-            if known[name].choices and value not in known[name].choices:
-                raise unknown(f"{name} of {info.name}", value, known[name].choices)
-        elif name not in common:
-            raise unknown(f"key of {info.name}", name, [*known, *common])
+            raise UsageError(f"the key {name} is given twice in {query!r}", "give each key once")
+        if name not in known:
+            raise unknown_error(f"key of {info.name}", name, [*known])
+        if known[name].choices and value not in known[name].choices:
+            raise unknown_error(f"{name} of {info.name}", value, known[name].choices)
         found[name] = value
     return found

@@ -10,19 +10,20 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pamcli.data.picture_pairs import data_pairs, pairs_at
+from pamcli.data.open import is_data_spec, open_data, parse_data
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import lock_folder
 from pamcli.files.paths import pluralize, quote
 from pamcli.files.safe_reading import read_text
-from pamcli.flickr1024.pairs import Pairs, select_pairs
+from pamcli.flickr1024.archives import ImageLocation
+from pamcli.flickr1024.pairs import Pair, Pairs, find_published_pairs, select_pairs
 from pamcli.flickr1024.prepare import carry_out, plan_preparation
 from pamcli.reporting import SILENT, Progress, Reporter
 from pamcli.settings.data import PrepareSettings
 from pamcli.settings.options import takes
 from pamcli.workers import default_workers
 
-Told = tuple[dict[str, Any], Sequence[str]]
+Output = tuple[dict[str, Any], Sequence[str]]
 """A result as JSON values and as lines for people."""
 
 
@@ -49,37 +50,37 @@ def prepare_flickr1024(settings: PrepareSettings) -> Path:
         InputError: If an input cannot be read.
         OutputError: If the output cannot be written.
     """
-    for _ in prepared(settings, SILENT):
+    for _ in prepare_patches(settings, SILENT):
         pass
     return Path(settings.output)
 
 
-def prepared(settings: PrepareSettings, listener: Reporter) -> Iterator[Told]:
+def prepare_patches(settings: PrepareSettings, listener: Reporter) -> Iterator[Output]:
     """Make the patches and yield each result. Raises the errors of `prepare_flickr1024`."""
     inputs, output = [*map(str, settings.inputs)], Path(settings.output)
     for place in map(Path, map(os.path.expanduser, inputs)):
         if place.is_dir() and Path(os.path.realpath(output)).is_relative_to(os.path.realpath(place)):
-            said = f"{quote(output)} lies in {quote(place)}, which is the input"
-            raise UsageError(said, "name a folder beside it")
+            message = f"the output {quote(output)} lies inside the input {quote(place)}"
+            raise UsageError(message, "choose a folder outside the input")
     # Open everything before any work, to report a mistyped path at once.
     if settings.list_file is not None:
         read_text(settings.list_file)
-    found = [data_pairs(text) for text in settings.add or []]
+    found = [list_data_pairs(text) for text in settings.add or []]
     workers, damaged = settings.workers or default_workers(), False
-    with lock_folder(output), listener.progress("pictures", 0) as bar:
+    with lock_folder(output), listener.progress("images", 0) as bar:
         places, source = inputs, "flickr1024"
         if settings.from_stereograms:
-            told, damaged = _rectify(settings, workers, bar)
-            yield told
+            result, damaged = _rectify(settings, workers, bar)
+            yield result
             places, source = [str(output / "pairs")], "stereograms"
         if settings.scale is not None:
-            found += [pairs_at(text, settings.split, source) for text in places]
+            found += [list_pairs(text, settings.split, source) for text in places]
             yield _cut(reduce(operator.add, found), settings, workers, bar)
     if damaged and not settings.skip_damaged:
-        raise DamagedError("some pictures cannot be read", "`skip_damaged` finishes without them")
+        raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
 
 
-def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Told:
+def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Output:
     """Cut the patches. Raises DamagedError if pairs cannot be read."""
     skip = settings.skip_damaged
     pairs = select_pairs(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
@@ -88,7 +89,7 @@ def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -
     bar.expect(0 if plan.is_complete else len(plan.items))
     index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.target
     if index is None:
-        raise DamagedError("some pairs cannot be read", "`skip_damaged` finishes without them")
+        raise DamagedError("some pairs cannot be read", "skip them with `skip_damaged`")
     facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.layout, "split": index.split}
     counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
     missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
@@ -102,7 +103,7 @@ def _amount(pairs: int, patches: int) -> str:
     return f"{pluralize(pairs, 'pair')}, {pluralize(patches, 'patch')}"
 
 
-def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Told, bool]:
+def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Output, bool]:
     """Make pairs from stereograms, and return True if some are damaged. Raises DamagedError if unfinished."""
     from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
@@ -112,7 +113,7 @@ def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[To
     bar.expect(0 if plan.is_complete else len(plan.items))
     outcomes = carry_out_stereograms(plan, workers, bar.advance, skip_damaged=settings.skip_damaged)
     if outcomes is None:
-        raise DamagedError("some pictures cannot be read", "`skip_damaged` finishes without them")
+        raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
     counts = Counter(each.outcome for each in outcomes)
     place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": counts.total()}
     found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
@@ -120,3 +121,31 @@ def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[To
     reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
     line = f"{plan.target}: {pluralize(counts['pair'], 'pair')}, {others}; {reasons}"
     return (place | found, [line]), bool(counts["damaged"])
+
+
+def list_pairs(place: str, split: str = "train", source: str = "flickr1024") -> Pairs:
+    """Return the pairs of a data set (NAME:PATH), or of a published folder or archive.
+
+    Raises UsageError if the data set is unknown or has no image files; InputError if files cannot be read.
+    """
+    if not is_data_spec(place) or Path(place).exists():
+        return find_published_pairs(Path(os.path.expanduser(place)), split, source)
+    return list_data_pairs(place)
+
+
+def list_data_pairs(data: str) -> Pairs:
+    """Return the pairs of a data set, NAME:PATH. Raises the errors of `list_pairs`."""
+    spec = parse_data(data)
+    source, name = open_data(spec), spec.info.name
+    if not source.has_image_files:  # packed patches, procedural scenes
+        message = f"patches can only be cut from image files, and the data set {name} has none"
+        raise UsageError(message, "give a data set of image pairs")
+    if source.downscaling != 1:
+        message = f"{quote(data)} downscales its images, but patches are cut from the original files"
+        raise UsageError(message, "remove the key `size`")
+    halved = name == "middlebury"
+    pairs = [
+        Pair(name, each.name, ImageLocation(each.left), ImageLocation(each.right), halved=halved)
+        for each in source.files
+    ]
+    return Pairs(tuple(pairs), source.unpaired)

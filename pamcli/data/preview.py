@@ -15,7 +15,7 @@ _DARK, _LIGHT = (24, 24, 24), (230, 230, 230)
 _OCCLUDED, _UNKNOWN = 0, 96
 
 
-def contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArray[np.uint8]:
+def render_contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArray[np.uint8]:
     """Return the contact sheet as (H, W, 3) uint8 RGB: a name and a row of four cells per sample.
 
     Disparities are coloured between their own 1st and 99th percentile, which the text states. The last cell
@@ -28,12 +28,12 @@ def contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArr
         count: Largest number of samples, spread evenly.
         cell_width: Width of a cell (px); cells have the aspect ratio of the images.
     """
-    rows = [_row(source.load(index), cell_width) for index in source.spread(count)]
+    rows = [_render_row(source.load(index), cell_width) for index in source.spread(count)]
     gap = np.full((_GAP, 4 * cell_width + 5 * _GAP, 3), _DARK, np.uint8)
     return np.concatenate([gap, *(part for row in rows for part in (row, gap))])
 
 
-def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
+def _render_row(sample: Sample, width: int) -> NDArray[np.uint8]:
     height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
     # Area means are fast, and good enough to look at.
     left, right = (
@@ -41,10 +41,10 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         for view in (sample.left, sample.right)
     )
     cells = [left, right]
-    text = f"{sample.name}   {sample.left.shape[1]} x {sample.left.shape[0]}"
+    text = f"{sample.name}   {sample.left.shape[1]}x{sample.left.shape[0]}"
     if sample.disparity is None:
         cells += [np.concatenate([left[..., :1], right[..., 1:]], axis=2)]
-        text += "   no truth"
+        text += "   no ground truth"
     else:
         known = sample.disparity[np.isfinite(sample.disparity)]
         low, high = np.percentile(known, [1, 99]) if known.size else (0.0, 0.0)
@@ -60,6 +60,6 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         start = _GAP + column * (width + _GAP)
         row[_LINE:, start : start + width] = cell
     image = Image.fromarray(row)
-    ascii_alone = text.encode("ascii", "backslashreplace").decode()  # all that the built-in font has for sure
-    ImageDraw.Draw(image).text((_GAP, 1), ascii_alone, fill=_LIGHT, font=ImageFont.load_default())
+    ascii_text = text.encode("ascii", "backslashreplace").decode()  # all that the built-in font has for sure
+    ImageDraw.Draw(image).text((_GAP, 1), ascii_text, fill=_LIGHT, font=ImageFont.load_default())
     return np.asarray(image)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,14 +62,13 @@ class Sample:
     """Units per pixel used to read the ground truth, if the key `scale` can override them."""
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
     """Paths of the parts of one sample."""
 
     name: str
     left: Path
     right: Path
-    parts: dict[str, Path] = field(default_factory=dict)
+    parts: Mapping[str, Path] = {}
     """Further files by part name: "disparity", "noc", "calibration" ..."""
 
 
@@ -86,13 +85,13 @@ class Source(ABC):
     """The parsed specification; set by `open_data`."""
     endless = False
     """True if training renders new samples without end (`render`) instead of iterating over a list."""
-    of_pictures = False
+    has_image_files = False
     """True if every sample is two image files."""
-    times = 1
+    downscaling = 1
     """Downscaling factor of the images; their ground truth keeps its full size."""
     full_size = False
     """True if the images have the size that the benchmark is measured at."""
-    of_patches = False
+    has_patches = False
     """True if every sample is a window of an image."""
 
     def __len__(self) -> int:
@@ -117,11 +116,6 @@ class Source(ABC):
     def absent(self) -> tuple[str, ...]:
         """Missing parts of the published tree, a line each, as "no object maps (obj_map)"."""
         return ()
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """All lines of `absent` and `unpaired`."""
-        return self.absent + self.unpaired
 
     @abstractmethod
     def load(self, index: int) -> Sample:
@@ -152,8 +146,7 @@ class Source(ABC):
 
     def scene(self, name: str) -> str:
         """Return the name of the scene that a sample shows; samples of one scene are alike."""
-        rule = self.spec.info.scene if self.spec else FRAMES
-        found = re.fullmatch(rule, name)
+        found = re.fullmatch(self.spec.info.scene if self.spec else FRAMES, name)
         return found[1] if found else name
 
     def has_truth(self) -> bool:
@@ -165,7 +158,7 @@ class Source(ABC):
         """Return the same pairs without ground truth; its files are never opened and may be missing."""
         return self
 
-    def pictures(self) -> Source:
+    def whole_images(self) -> Source:
         """Return the whole images stored with a set of patches, else this data set itself."""
         return self
 
@@ -212,32 +205,33 @@ class SourceInfo:
     needs_folder: bool = True
     """False if NAME alone, without a path, is valid too."""
 
-    def described(self, width: int) -> Iterator[str]:
-        """Yield lines of at most `width` characters about the options and the expected layout."""
-
-        def entry(word: str, text: str) -> Iterator[str]:
-            for index, line in enumerate(textwrap.wrap(text, width - 14, break_on_hyphens=False)):
-                yield f"  {'' if index else word:12}{line}"
-
-        yield f"{self.name}: {self.about}"
-        yield from entry("splits", ", ".join(self.splits))
+    def describe(self, width: int) -> list[str]:
+        """Return lines of at most `width` characters about the options and the expected layout."""
+        entries = [("splits", ", ".join(self.splits))]
         for key in self.keys:
             choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
-            choices += "" if key.default else "; default: whatever is there"
-            said = f": {choices}" if choices else f" (default {key.default})"
-            yield from entry(f"?{key.name}=", f"{key.meaning}{said}")
-        for index, line in enumerate(self.tree):
-            yield f"  {'' if index else 'tree':12}{line}"
-        yield from entry("unverified", self.unverified)
+            choices += "" if key.default else "; default: whatever exists"
+            text = f"{key.meaning}: {choices}" if key.choices else f"{key.meaning} (default {key.default})"
+            entries.append((f"?{key.name}=", text))
+        lines = [f"{self.name}: {self.about}"]
+        for word, text in entries:
+            lines += _wrap(word, text, width)
+        lines += [f"  {'' if index else 'tree':12}{line}" for index, line in enumerate(self.tree)]
+        return lines + _wrap("unverified", self.unverified, width)
 
     def expected(self, split: str) -> str:
         """Return the names of the images of one sample, on one line."""
-        pictures = ", ".join(line.split("  ")[0] for line in self.tree[:2])
+        images = ", ".join(line.split("  ")[0] for line in self.tree[:2])
         if split.startswith(("test", "val")):
-            default = self.splits[0]
             for form in (str, str.capitalize, str.upper):
-                pictures = pictures.replace(form(default), form(split))
-        return pictures
+                images = images.replace(form(self.splits[0]), form(split))
+        return images
+
+
+def _wrap(word: str, text: str, width: int) -> list[str]:
+    """Wrap a text into lines that are indented below the word."""
+    lines = textwrap.wrap(text, width - 14, break_on_hyphens=False)
+    return [f"  {'' if index else word:12}{line}" for index, line in enumerate(lines)]
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,12 @@ class SetFigures:
         """Names of the pairs whose left and right image are identical."""
         return [pair.name for pair in self.pairs if pair.same_views]
 
-    def repeated(self) -> list[str]:
+    def describe_copies(self) -> list[str]:
         """Return a line for each duplicate."""
         return [
             *(f"{second} is a copy of {first}" for first, second in self.copies),
             *(f"{second} looks like {first}" for first, second in self.near_copies),
-            *(f"left and right of {name} are the same picture" for name in self.same_views),
+            *(f"left and right of {name} are the same image" for name in self.same_views),
         ]
 
     def row(self) -> dict[str, float]:
@@ -90,29 +90,29 @@ class SetFigures:
         }
 
 
-def set_figures(
+def measure_data_set(
     source: Source, indices: Sequence[int], workers: int = 1, advance: Callable[[], None] = lambda: None
 ) -> SetFigures:
     """Compute the statistics of the samples `indices`; damaged samples are listed, not raised."""
     found = {}
-    for index, result in run_in_processes(partial(_figures_of, source), indices, workers):
+    for index, result in run_in_processes(partial(_measure_sample, source), indices, workers):
         found[index] = result
         advance()
     results = dict(sorted(found.items()))
     pairs = tuple(each for each in results.values() if isinstance(each, PairFigures))
     damaged = [(source.names[i], each.message) for i, each in results.items() if isinstance(each, InputError)]
-    return SetFigures(pairs, tuple(damaged), *_copies(pairs))
+    return SetFigures(pairs, tuple(damaged), *_find_copies(pairs))
 
 
-def _figures_of(source: Source, index: int) -> PairFigures:
-    return pair_figures(source.load(index))
+def _measure_sample(source: Source, index: int) -> PairFigures:
+    return measure_pair(source.load(index))
 
 
-def pair_figures(sample: Sample) -> PairFigures:
+def measure_pair(sample: Sample) -> PairFigures:
     """Compute the statistics of one pair of 8 or 16 bits; grey levels are those of 8 bits."""
     scale = np.float32(257 if sample.left.dtype == np.uint16 else 1)
     left = (sample.left.astype(np.float32) / scale @ np.array(LUMA, np.float32)).clip(0, 255)
-    smallest, largest = disparity_range(sample.left, sample.right)
+    smallest, largest = estimate_disparity_range(sample.left, sample.right)
     rows, columns = np.gradient(left) if min(left.shape) > 1 else (left * 0, left * 0)
     counts = np.bincount(np.rint(left).astype(np.intp).ravel(), minlength=256).astype(np.float64)
     shares = counts[counts > 0] / counts.sum()
@@ -132,7 +132,7 @@ def pair_figures(sample: Sample) -> PairFigures:
     )
 
 
-def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tuple[float, float]:
+def estimate_disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tuple[float, float]:
     """Return the 1st and 99th percentile (px) of the disparities of a pair (H, W, 3); NaN = too few matches.
 
     The images are matched at 256 columns. A match counts if the row has texture and both directions agree.
@@ -154,7 +154,9 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
     return float(low * factor), float(high * factor)
 
 
-def _copies(pairs: Sequence[PairFigures]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+def _find_copies(
+    pairs: Sequence[PairFigures],
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Return identical pairs and similar pairs, each with the first pair that it resembles."""
     same, near = [], []
     seen: dict[str, str] = {}

@@ -17,10 +17,9 @@ from pamcli.imaging.disparity_units import UNITS
 
 Values = NDArray[np.float32]
 
-_SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter"}
 _FACTORS = 2, 4, 16, 100, 256
 
-_NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
+_NEGATED, _EXCHANGED = "its sign is wrong", "left and right image are exchanged"
 _MOST_PIXELS = 40_000  # pixels to compare; more do not change the result
 _FEWEST_PIXELS = 200  # fewer known pixels cannot be judged
 _LEAST_PIXELS = 0.5  # px; nearly zero disparities fit any distant background
@@ -87,17 +86,17 @@ class Fit:
 def judge(sample: Sample) -> str | None:
     """Return the problem with the ground truth of a sample, or None if it fits or cannot be judged."""
     if sample.right_disparity is not None:
-        if said := judge(replace(sample, right_disparity=None)):
-            return said
+        if problem := judge(replace(sample, right_disparity=None)):
+            return problem
         # Mirror the pair and exchange its images, so that the right image becomes the left one.
         left, right = sample.right[:, ::-1], sample.left[:, ::-1]
-        said = judge(Sample(sample.name, left, right, disparity=sample.right_disparity[:, ::-1]))
-        return said and f"right view: {said}"
+        problem = judge(Sample(sample.name, left, right, disparity=sample.right_disparity[:, ::-1]))
+        return problem and f"right image: {problem}"
     if sample.disparity is None:
         return None
     known = sample.disparity[np.isfinite(sample.disparity)]
     if not known.size:
-        return "no pixel has a known disparity"
+        return "the ground truth is unknown at every pixel"
     negative = float((known < 0).mean())
     if 0.01 < negative < 0.99:
         return f"{negative:.0%} of the disparities are negative"
@@ -105,19 +104,19 @@ def judge(sample: Sample) -> str | None:
         return None
     if _high_pass(sample.left).std() < _LEAST_CONTRAST * (257 if sample.left.dtype == np.uint16 else 1):
         return None
-    own, *others = readings(sample)
+    own, *others = fit_readings(sample)
     best, second = sorted(others, key=lambda fit: fit.error)[:2]
     if best.error < min(_CLEARLY * own.error, _FITS * best.chance):
         # A wrong sign and exchanged images are hard to tell apart on smooth surfaces.
         alike = {best.reading, second.reading} == {_NEGATED, _EXCHANGED} and second.error < 1.1 * best.error
         reading = f"{_NEGATED}, or the {_EXCHANGED}" if alike else best.reading
-        return f"the truth does not fit the pictures: {reading}"
+        return f"the ground truth does not match the images: {reading}"
     if own.error > _UNRELATED * own.chance:
-        return "the truth does not fit the pictures, whichever way it is turned or scaled"
+        return "the ground truth does not match the images, whether scaled, negated, mirrored or exchanged"
     return None
 
 
-def readings(sample: Sample) -> Iterator[Fit]:
+def fit_readings(sample: Sample) -> Iterator[Fit]:
     """Yield the fit of the ground truth and of each alternative reading."""
     truth = sample.disparity
     assert truth is not None
@@ -136,22 +135,21 @@ def readings(sample: Sample) -> Iterator[Fit]:
         factors |= {sample.units / unit for unit in (1, *UNITS) if unit != sample.units}
     for scale in sorted(factors):
         if _LEAST_PIXELS <= typical * scale <= truth.shape[1]:
-            yield fit(_scaled(scale, sample.units), truth * np.float32(scale), left, right)
+            yield fit(_describe_scale(scale, sample.units), truth * np.float32(scale), left, right)
     yield fit(_NEGATED, -truth, left, right)
     yield fit(_EXCHANGED, truth, right, left)
-    yield fit("it is the truth of the other view", -truth, right, left)
+    yield fit("it is the ground truth of the right image", -truth, right, left)
     yield fit("it is mirrored", truth[:, ::-1], left, right)
-    yield fit("the pictures are mirrored, the truth is not", -truth[:, ::-1], left, right)
+    yield fit("the images are mirrored, but it is not", -truth[:, ::-1], left, right)
     yield fit("it is upside down", truth[::-1], left, right)
 
 
-def _scaled(by: float, units: float | None) -> str:
+def _describe_scale(by: float, units: float | None) -> str:
     """Return which multiple of the ground truth fits, given the units per pixel it was read in."""
     if units is not None:
         right = units / by
-        return f"it fits when its numbers are divided by {right:g}, which the key scale={right:g} declares"
-    times = f"{by:g} times" if by >= 1 else f"1/{1 / by:g}"
-    return f"{_SCALES.get(by, times)} of it fits"
+        return f"it matches with {right:g} units per pixel (add the key scale={right:g})"
+    return f"it matches when multiplied by {by:g}"
 
 
 def _high_pass(picture: NDArray[np.generic]) -> Values:
@@ -172,8 +170,8 @@ def _error(to: Values, source: Values, disparity: Values) -> float:
     step = max(1, len(rows) // _MOST_PIXELS)
     rows, columns = rows[::step], columns[::step]
     contrast = np.abs(to[rows, columns])
-    telling = contrast >= np.median(contrast)  # uniform areas match everywhere
-    rows, columns = rows[telling], columns[telling]
+    informative = contrast >= np.median(contrast)  # uniform areas match everywhere
+    rows, columns = rows[informative], columns[informative]
     width = to.shape[1]
     places = columns - disparity[rows, columns].astype(np.float64)
     inside = (places >= 0) & (places <= width - 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.data.listing import resized
+from pamcli.data.listing import resize_sample
 from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
@@ -189,7 +189,7 @@ class Disparity(Task):
     def make_case(self, sample: Sample) -> Sample | None:
         if sample.disparity is None:
             return None
-        return sample if self.resize is None else resized(sample, *self.resize, imresize_to)
+        return sample if self.resize is None else resize_sample(sample, *self.resize, imresize_to)
 
     def make_meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""

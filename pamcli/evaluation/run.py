@@ -271,7 +271,7 @@ def measure(
             f"{source.label or 'the data'}: no pair has ground truth, for example {without_truth[0]}",
             "measure on a split that has ground truth",
         )
-    notes = [*source.missing, *[*meters.values()][-1].notes]
+    notes = [*source.absent, *source.unpaired, *[*meters.values()][-1].notes]
     if without_truth:
         count = f"{len(without_truth)} of {pluralize(len(source), 'pair')}"
         notes.append(f"{count} without ground truth skipped: {join_names(without_truth)}")

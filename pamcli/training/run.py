@@ -271,7 +271,7 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
                     superres if recipe.task == "superres" else "use `unsupervised` to train on pairs alone",
                 )
     for spec, source in sources:
-        if source.of_patches:
+        if source.has_patches:
             _check_patches(recipe, spec, source)
     examples = Examples(
         [(source, spec.weight) for spec, source in sources],

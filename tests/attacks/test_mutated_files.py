@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
 from calibration_files import ALL
 
 from pamcli.calibration.files import read_calibration
-from pamcli.data.decoding import read_rectified_calibration
+from pamcli.data.listing import read_rectified_calibration
 from pamcli.errors import InputError, ModelError, PamError, UsageError
 from pamcli.files.json_files import load_json
 from pamcli.files.pairing import read_pair_list

@@ -68,7 +68,7 @@ def test_list_describes_every_data_set() -> None:
         assert (f"unverified {row.unverified}" in text) == bool(row.unverified)
         assert all(len(line) <= 110 and line == line.rstrip() for line in lines)
     assert "NAME[/SPLIT]:PATH[?key=value&...]" in blocks[-1]
-    assert "first (only the first N samples)" in blocks[-1]
+    assert "first (use only the first N samples)" in blocks[-1]
 
 
 def test_list_of_one() -> None:
@@ -106,7 +106,7 @@ def test_list_as_json_is_one_object_a_line() -> None:
 
 def test_list_of_what_is_none() -> None:
     refuse(pam("dataset", "list", "kitty2015"), 2, "'kitty2015'", "did you mean kitti2015?", "pairs")
-    refuse(pam("dataset", "list", "xyz", "--jsonl"), 2, "unknown data set: 'xyz'", "known: booster")
+    refuse(pam("dataset", "list", "xyz", "--jsonl"), 2, "unknown data set 'xyz'", "booster")
 
 
 # --- verify -------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_verify_tells_what_is_not_there_and_ends_well(sound: Path) -> None:
     run = pam("dataset", "verify", "pairs:set")
     assert (run.code, run.stderr) == (0, "")
     assert run.lines == [
-        "pairs:set: incomplete: no truth (disparity) for 1 of 2 pairs: two",
+        "pairs:set: incomplete: no ground truth (disparity) for 1 of 2 pairs: two",
         "pairs:set: 2 pairs, 0 damage, 1 incomplete",
     ]
 
@@ -147,14 +147,14 @@ def test_verify_names_every_damage_with_its_sample_and_ends_with_3(sound: Path) 
     run = damaged(sound)
     assert (run.code, run.stderr) == (3, "")
     assert len(run.lines) == 5
-    assert run.lines[0] == "pairs:set: damage: set/right/zz.png has no left picture"
+    assert run.lines[0] == "pairs:set: damage: set/right/zz.png has no left image"
     assert (
         run.lines[1]
         == "pairs:set: cut: damage: set/right/cut.png is damaged or truncated: the file ends too early"
     )
-    said = "it fits when its numbers are divided by 0.5, which the key scale=0.5 declares"
-    assert run.lines[2] == f"pairs:set: half: damage: the truth does not fit the pictures: {said}"
-    assert run.lines[3].startswith("pairs:set: small: damage: set/right/small.png is 96 x 64, the left")
+    said = "it matches with 0.5 units per pixel (add the key scale=0.5)"
+    assert run.lines[2] == f"pairs:set: half: damage: the ground truth does not match the images: {said}"
+    assert run.lines[3].startswith("pairs:set: small: damage: set/right/small.png is 96x64, but the left")
     assert run.lines[4] == "pairs:set: 5 pairs, 4 damage, 0 incomplete"
 
 
@@ -178,7 +178,7 @@ def test_verify_as_json(sound: Path) -> None:
     assert (run.code, run.stderr) == (3, "")
     first, second, summary = run.records
     of_set = {"kind": "finding", "data": "pairs:set?weight=2"}
-    message = "no truth (disparity) for 1 of 2 pairs: one"
+    message = "no ground truth (disparity) for 1 of 2 pairs: one"
     assert first == {**of_set, "sample": None, "severity": "incomplete", "message": message}
     assert second == {
         **of_set,
@@ -232,7 +232,7 @@ def test_preview_warns_of_unpaired_pictures_even_when_quiet(here: Path) -> None:
     run = pam("dataset", "preview", "kitti2015:kitti", "-o", "deep/in/sheet.jpg", "--quiet")
     assert (run.code, run.lines) == (0, ["deep/in/sheet.jpg"])
     assert run.complaints == [
-        "warning: kitti2015:kitti: kitti/training/image_2/000001_10.png has no right picture"
+        "warning: kitti2015:kitti: kitti/training/image_2/000001_10.png has no right image"
     ]
 
 
@@ -307,19 +307,19 @@ def test_preview_of_a_damaged_picture_writes_nothing(here: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "code", "said"),
     [
-        ("kity2015:kitti", 2, ["unknown data set: 'kity2015'", "did you mean kitti2015?"]),
+        ("kity2015:kitti", 2, ["unknown data set 'kity2015'", "did you mean kitti2015?"]),
         ("kitti", 2, ["'kitti' does not begin with the name of a data set", "NAME:PATH"]),
-        ("kitti2015/train:kitti", 2, ["unknown split of kitti2015: 'train'", "training"]),
-        ("kitti2015:kitti?trut=occ", 2, ["unknown key of kitti2015: 'trut'", "truth"]),
-        ("kitti2015:kitti?first=0", 2, ["first=0 is not a whole number above 0"]),
-        ("kitti2015:", 2, ["names no folder"]),
-        ("kitti2015:none", 3, ["none does not exist", "give the folder that holds kitti2015"]),
+        ("kitti2015/train:kitti", 2, ["unknown split of kitti2015 'train'", "training"]),
+        ("kitti2015:kitti?trut=occ", 2, ["unknown key of kitti2015 'trut'", "truth"]),
+        ("kitti2015:kitti?first=0", 2, ["first must be"]),
+        ("kitti2015:", 2, ["lacks a folder"]),
+        ("kitti2015:none", 3, ["none does not exist", "give the folder that contains kitti2015"]),
         ("kitti2015:file", 3, ["file is not a folder"]),
         (
             "eth3d:kitti",
             3,
             [
-                "kitti holds no pair of the data set eth3d/training",
+                "kitti contains no pair of the data set eth3d/training",
                 "expected two_view_training/delivery_area_1l/im0.png",
             ],
         ),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pam_program import Run, pam, refuse, unchanged
 
-from pamcli.data.listing import resized
+from pamcli.data.listing import resize_sample
 from pamcli.data.source import Sample
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.protocols import PROTOCOLS, DisparityProtocol
@@ -156,7 +156,7 @@ def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
 
 def test_resize_changes_pictures_and_truth_and_says_so(networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
-    small = [resized(sample, 64, 48, imresize_to) for sample in without_masks()]
+    small = [resize_sample(sample, 64, 48, imresize_to) for sample in without_masks()]
     same(found["sets"][0], of_network(small, kitti=False))
     assert any("64x48" in note for note in found["notes"])
 
@@ -389,4 +389,4 @@ def test_truth_beyond_the_limit_alone_is_an_error(made: dict[str, np.ndarray]) -
 
 def test_an_empty_tree_is_an_error(here: Path) -> None:
     (here / "kitti" / "training" / "image_2").mkdir(parents=True)
-    refuse(pam("eval", "disparity", "--data", KITTI), 3, "holds no pair", "image_2")
+    refuse(pam("eval", "disparity", "--data", KITTI), 3, "no pair", "image_2")

@@ -55,7 +55,7 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
     ]
     assert names("out") == ["x2/index.json", "x2/manifest.csv", "x2/pixels.npy"]
     assert result(pam("dataset", "verify", "flickr1024:out")) == [
-        "flickr1024:out: 8 pairs, 0 damage, 0 incomplete; layout unverified: the names of the pictures"
+        "flickr1024:out: 8 pairs, 0 damage, 0 incomplete; layout unverified: the names of the images"
     ]
     assert result(pam("dataset", "preview", "flickr1024:out", "-o", "sheet.png", "-q")) == ["sheet.png"]
     run = pam("dataset", "stats", "out", "--workers", "1", "--jsonl")
@@ -128,7 +128,7 @@ def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
             running.send_signal(number)
         assert running.wait() == (143 if number == signal.SIGTERM else -signal.SIGKILL)
     assert not Path("out", name).exists()
-    refuse(pam("dataset", "verify", "flickr1024:out"), 3, "unfinished", "repeat the command that began it")
+    refuse(pam("dataset", "verify", "flickr1024:out"), 3, "unfinished", "repeat the command that started it")
     run = pam(*prepare, "-o", "out", "--workers", "1")
     assert result(run)[-1] == f"out/{name}: 30 pairs, 180 patches"
     assert any(line.startswith(f"out/{name} is resumed: ") for line in run.complaints)
@@ -181,7 +181,7 @@ def test_a_folder_that_holds_something_else_is_refused() -> None:
         shutil.rmtree("out") if Path("out").is_dir() else Path("out").unlink()
     with unchanged():
         run = pam(*PREPARE[:3], "-o", "Flickr1024/out", "--scale", "2")
-        refuse(run, 2, "Flickr1024/out lies in Flickr1024, which is the input")
+        refuse(run, 2, "Flickr1024/out", "inside")
 
 
 @pytest.mark.usefixtures("published")
@@ -296,7 +296,7 @@ def test_options_that_make_no_sense() -> None:
             "--add requires --scale",
         )
         refuse(pam(*prepare, "--scale", "2", "--list", "none.txt"), 3, "cannot read none.txt")
-        refuse(pam(*prepare, "--scale", "2", "--add", "kity2015:x"), 2, "unknown data set: 'kity2015'")
+        refuse(pam(*prepare, "--scale", "2", "--add", "kity2015:x"), 2, "unknown data set 'kity2015'")
         refuse(pam(*prepare, "--scale", "2", "--add", "kitti2015:x"), 3, "x does not exist")
         refuse_options(pam(*prepare, "--scale", "3"), "--scale")
         refuse_options(pam(*prepare, "--scale", "2", "--workers", "0"), "--workers")
@@ -330,7 +330,7 @@ def test_stats_names_copies_and_damage_and_ends_with_3() -> None:
     assert run.code == 3
     assert run.lines[:2] == [
         "flickr1024:Flickr1024: 0003 is a copy of 0002",
-        "flickr1024:Flickr1024: left and right of 0001 are the same picture",
+        "flickr1024:Flickr1024: left and right of 0001 are the same image",
     ]
     (line,) = run.complaints
     assert line.startswith("error: flickr1024:Flickr1024: 0004: Flickr1024/Train/0004_R.png is not an image")

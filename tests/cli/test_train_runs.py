@@ -312,7 +312,7 @@ def test_pairs_of_which_some_have_a_truth_are_counted(here: Path) -> None:
         "train", "disparity", "--data", "pairs:mine", "--crop", "64x32", *COMMON, "--steps", "1", "-o", "r"
     )
     assert run.code == 0, run.stderr
-    assert "pairs: no truth (disparity) for 1 of 2 pairs: a" in run.stderr
+    assert "pairs: no ground truth (disparity) for 1 of 2 pairs: a" in run.stderr
 
 
 def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> None:

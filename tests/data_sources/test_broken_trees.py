@@ -27,7 +27,7 @@ def truth_of(files: Files) -> Path:
 @pytest.mark.parametrize("data", TREES)
 def test_a_tree_that_is_not_recognised_gets_one_line_of_what_was_expected(data: str, tmp_path: Path) -> None:
     picture(tmp_path / "holidays/0001.png")
-    with pytest.raises(InputError, match=f"holds no pair of the data set {data.partition('/')[0]}") as caught:
+    with pytest.raises(InputError, match=f"no pair of .* {data.partition('/')[0]}") as caught:
         opened(data, tmp_path)
     spec = parse_data(f"{data}:x")
     assert caught.value.hint == f"expected {spec.info.expected(spec.split)}"
@@ -56,8 +56,8 @@ def test_half_of_a_pair_is_named_and_left_out(data: str, tmp_path: Path) -> None
     whole.files[0].right.unlink()
     source = opened(data, tmp_path)
     assert source.names == whole.names[1:]
-    assert source.missing == (f"{whole.files[0].left} has no right picture",)
-    assert source.unpaired == source.missing
+    assert source.absent + source.unpaired == (f"{whole.files[0].left} has no right image",)
+    assert source.absent == ()
 
 
 @pytest.mark.parametrize("data", TREES)
@@ -67,7 +67,7 @@ def test_pictures_are_paired_by_name_and_never_by_position(data: str, tmp_path: 
     whole.files[0].left.unlink()
     whole.files[1].right.unlink()
     if len(whole) == 2:  # as many left as right pictures, none of which belong together
-        with pytest.raises(InputError, match=r"has no (left|right) picture"):
+        with pytest.raises(InputError, match=r"has no (left|right) image"):
             opened(data, tmp_path)
     else:
         assert opened(data, tmp_path).names == whole.names[2:]
@@ -88,7 +88,7 @@ def test_a_truth_of_a_format_that_is_not_known_is_refused_when_pairs_are_listed(
     (tmp_path / "list.tsv").write_text(
         "\t".join(f"{tmp_path}/{each}" for each in ("a.png", "b.png", "truth.exr"))
     )
-    with pytest.raises(UsageError, match=r"truth\.exr is of no format"):
+    with pytest.raises(UsageError, match=r"cannot read .*truth\.exr"):
         open_data(f"pairs:{tmp_path}/list.tsv")
 
 
@@ -101,8 +101,8 @@ def test_a_truth_that_is_not_there_is_named(data: str, tmp_path: Path) -> None:
             path.unlink(missing_ok=True)
     source = opened(data, tmp_path)
     assert source.names == whole.names
-    assert source.missing
-    assert all(line.startswith("no ") for line in source.missing)
+    assert source.absent + source.unpaired
+    assert all(line.startswith("no ") for line in source.absent + source.unpaired)
     assert not source.unpaired
     sample = source.load(0)
     assert sample.disparity is sample.right_disparity is sample.visible is None
@@ -123,7 +123,7 @@ def test_a_picture_of_another_size_is_an_error_that_names_the_file(data: str, tm
     TREES[data](tmp_path)
     source = opened(data, tmp_path)
     picture(source.files[0].right, size=(HEIGHT, WIDTH + 1))
-    with pytest.raises(InputError, match=r"7 x 4, the left picture .* is 6 x 4") as caught:
+    with pytest.raises(InputError, match=r"is 7x4, .* is 6x4") as caught:
         source.load(0)
     assert str(source.files[0].right) in caught.value.message
 
@@ -132,7 +132,7 @@ def test_a_truth_of_another_size(tmp_path: Path) -> None:
     source_trees.instereo2k(tmp_path)
     source = opened("instereo2k", tmp_path)
     source_trees.levels(source.files[0].parts["disparity"], [5], 16, size=(2, 3))
-    with pytest.raises(InputError, match=r"left_disp\.png is 3 x 2, the left picture .* is 6 x 4"):
+    with pytest.raises(InputError, match=r"left_disp\.png is 3x2, .* is 6x4"):
         source.load(0)
 
 
@@ -140,8 +140,8 @@ def test_some_of_many_truths_are_counted_and_the_first_are_named(tmp_path: Path)
     for number in range(12):
         source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
     source_trees.npy(tmp_path / "disparity/3.npy", [2])
-    assert opened("pairs", tmp_path).missing == (
-        "no truth (disparity) for 11 of 12 pairs: 0, 1, 2, 4, 5 and 6 more",
+    assert opened("pairs", tmp_path).absent == (
+        "no ground truth (disparity) for 11 of 12 pairs: 0, 1, 2, 4, 5 and 6 more",
     )
 
 
@@ -172,14 +172,14 @@ def test_a_kitti_calibration_without_its_numbers(tmp_path: Path) -> None:
 def test_camera_settings_without_a_focal_length(tmp_path: Path) -> None:
     source_trees.fallingthings(tmp_path)
     source_trees.text(tmp_path / "mixed/temple_1/_camera_settings.json", "{}")
-    with pytest.raises(InputError, match="has no fx"):
+    with pytest.raises(InputError, match="fx"):
         opened("fallingthings", tmp_path).load(0)
 
 
 def test_a_colour_picture_is_no_truth(tmp_path: Path) -> None:
     source_trees.instereo2k(tmp_path)
     source_trees.rgb(tmp_path / "train/part1/000000/left_disp.png", [(255, 0, 0)])
-    with pytest.raises(InputError, match="is a colour picture"):
+    with pytest.raises(InputError, match="must be a grey image"):
         opened("instereo2k", tmp_path).load(0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import source_trees
 
 from pamcli.data.open import open_data
-from pamcli.data.preview import contact_sheet
+from pamcli.data.preview import render_contact_sheet
 from pamcli.imaging.colormap import get_color_table
 
 GAP, LINE, CELL = 4, 14, 60
@@ -23,7 +23,7 @@ def cell(sheet: np.ndarray, row: int, column: int) -> np.ndarray:
 
 def test_a_row_for_each_sample_and_a_cell_for_each_part(tmp_path: Path) -> None:
     source_trees.kitti2015(tmp_path)
-    sheet = contact_sheet(open_data(f"kitti2015:{tmp_path}"), 8, cell_width=CELL)
+    sheet = render_contact_sheet(open_data(f"kitti2015:{tmp_path}"), 8, cell_width=CELL)
     assert sheet.dtype == np.uint8
     assert sheet.shape == (GAP + 2 * (LINE + HIGH + GAP), 4 * CELL + 5 * GAP, 3)
     for row in (0, 1):
@@ -41,7 +41,7 @@ def test_a_row_for_each_sample_and_a_cell_for_each_part(tmp_path: Path) -> None:
 
 def test_without_a_truth_both_views_lie_in_one_picture(tmp_path: Path) -> None:
     source_trees.holopix50k(tmp_path)
-    sheet = contact_sheet(open_data(f"holopix50k/val:{tmp_path}"), 8, cell_width=CELL)
+    sheet = render_contact_sheet(open_data(f"holopix50k/val:{tmp_path}"), 8, cell_width=CELL)
     assert (cell(sheet, 0, 2) == [90, 120, 120]).all()  # red of the left view, green and blue of the right
     assert (cell(sheet, 0, 3) == 24).all()
 
@@ -52,16 +52,16 @@ def test_as_many_samples_as_are_asked_for(tmp_path: Path) -> None:
         source_trees.picture(tmp_path / f"left/{number}.png", level)
         source_trees.picture(tmp_path / f"right/{number}.png", level)
     source = open_data(f"pairs:{tmp_path}")
-    few = contact_sheet(source, 2, cell_width=CELL)
+    few = render_contact_sheet(source, 2, cell_width=CELL)
     assert few.shape[0] == GAP + 2 * (LINE + HIGH + GAP)
     assert [int(cell(few, row, 0)[0, 0, 0]) for row in (0, 1)] == [0, 190]
-    spread = contact_sheet(source, 8, cell_width=CELL)
+    spread = render_contact_sheet(source, 8, cell_width=CELL)
     assert [int(cell(spread, row, 0)[0, 0, 0]) for row in range(8)] == [0, 30, 50, 80, 110, 140, 160, 190]
 
 
 def test_names_beyond_ascii_and_pictures_of_16_bits(tmp_path: Path) -> None:
     source_trees.levels(tmp_path / "left/räum.png", [65535] * 6, 16)
     source_trees.levels(tmp_path / "right/räum.png", [65535] * 6, 16)
-    sheet = contact_sheet(open_data(f"pairs:{tmp_path}"), 8, cell_width=CELL)
+    sheet = render_contact_sheet(open_data(f"pairs:{tmp_path}"), 8, cell_width=CELL)
     assert cell(sheet, 0, 0)[0, 0].tolist() == [255, 255, 255]
     assert cell(sheet, 0, 0)[-1, -1].tolist() == [0, 0, 0]

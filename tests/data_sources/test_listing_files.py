@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import source_trees
 
-from pamcli.data.listing import Listed, by_stem, root_of
+from pamcli.data.listing import Listed, find_root, list_by_stem
 from pamcli.data.source import Files
 from pamcli.errors import InputError
 from pamcli.files.paths import list_folders, walk_folders
@@ -24,7 +24,7 @@ def test_samples_come_in_natural_order() -> None:
 
 
 def test_two_samples_of_one_name_are_refused() -> None:
-    with pytest.raises(InputError, match=r"two pairs are called x, one of them left/x\.png"):
+    with pytest.raises(InputError, match=r"two pairs have the name x, one of them left/x\.png"):
         Listed([files("x"), files("y"), files("x")])
 
 
@@ -50,15 +50,15 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
 def test_files_by_stem(tmp_path: Path) -> None:
     for name in ("1_L.png", "1_R.png", "2_L.JPG", ".hidden_L.png", "_L.png", "notes_L.txt"):
         (tmp_path / name).touch()
-    assert by_stem(tmp_path, ending="_L") == {"1": tmp_path / "1_L.png", "2": tmp_path / "2_L.JPG"}
-    assert by_stem(tmp_path / "nowhere") == {}
+    assert list_by_stem(tmp_path, ending="_L") == {"1": tmp_path / "1_L.png", "2": tmp_path / "2_L.JPG"}
+    assert list_by_stem(tmp_path / "nowhere") == {}
 
 
 def test_of_two_files_of_one_stem_the_suffix_decides(tmp_path: Path) -> None:
     for name in ("a.pfm", "a.png", "b.png", "b.pfm"):
         (tmp_path / name).touch()
     for first, other in ((".pfm", ".png"), (".png", ".pfm")):
-        assert by_stem(tmp_path, (first, other)) == {name: tmp_path / f"{name}{first}" for name in "ab"}
+        assert list_by_stem(tmp_path, (first, other)) == {name: tmp_path / f"{name}{first}" for name in "ab"}
 
 
 def test_folders_in_natural_order_without_hidden_ones(tmp_path: Path) -> None:
@@ -78,6 +78,6 @@ def test_a_circle_of_links_ends(tmp_path: Path) -> None:
 
 def test_the_top_folder_of_an_archive_may_be_there_or_not(tmp_path: Path) -> None:
     source_trees.kitti2015(tmp_path / "Kitti2015")
-    assert root_of(tmp_path, "Kitti2015", holds=["training"]) == tmp_path / "Kitti2015"
-    assert root_of(tmp_path / "Kitti2015", "Kitti2015", holds=["training"]) == tmp_path / "Kitti2015"
-    assert root_of(tmp_path, "other", holds=["training"]) == tmp_path
+    assert find_root(tmp_path, "Kitti2015", holds=["training"]) == tmp_path / "Kitti2015"
+    assert find_root(tmp_path / "Kitti2015", "Kitti2015", holds=["training"]) == tmp_path / "Kitti2015"
+    assert find_root(tmp_path, "other", holds=["training"]) == tmp_path

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.preview import contact_sheet
+from pamcli.data.preview import render_contact_sheet
 from pamcli.data.sources.procedural import CHECK_SERIES, LENGTH, Scenes
 from pamcli.data.verify import verify
 from pamcli.errors import InputError, UsageError
@@ -50,9 +50,9 @@ def test_it_needs_no_folder_and_takes_keys_all_the_same() -> None:
     ("text", "message"),
     [
         ("procedural:", "procedural alone"),
-        ("procedural?size=1x1", "unknown size of procedural: '1x1'"),
+        ("procedural?size=1x1", "unknown size of procedural '1x1'"),
         ("procedural?frist=1", "did you mean first?"),
-        ("kitti2015", "names no folder (give NAME:PATH, as in kitti2015:FOLDER)"),
+        ("kitti2015", "lacks a folder (give NAME:PATH, as in kitti2015:FOLDER)"),
         ("kitti2015?first=2", "does not begin with the name of a data set"),
     ],
 )
@@ -74,7 +74,7 @@ def test_scenes_are_listed_without_torch() -> None:
 def test_a_scene_is_always_the_same_whoever_draws_it() -> None:
     source = opened("procedural")
     assert len(source) == len(source.names) == len(set(source.names)) == LENGTH
-    assert source.missing == source.unpaired == ()
+    assert source.absent + source.unpaired == ()
     sample, again = source.load(3), pickle.loads(pickle.dumps(source.first(5))).load(3)
     assert sample.name == again.name == source.names[3] == "000003"
     assert sample.left.shape == sample.right.shape == (256, 512, 3)
@@ -165,6 +165,6 @@ def test_verify_reads_every_texture_once(tmp_path: Path) -> None:
 
 
 def test_it_has_a_contact_sheet(tmp_path: Path) -> None:
-    sheet = contact_sheet(opened(f"procedural:{photos(tmp_path)}"), 2, cell_width=40)
+    sheet = render_contact_sheet(opened(f"procedural:{photos(tmp_path)}"), 2, cell_width=40)
     assert sheet.shape[1] > 4 * 40
     assert sheet.std() > 10

@@ -14,7 +14,7 @@ from source_trees import HEIGHT, TREES, WIDTH, pair
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.listing import Listed
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.picture_pairs import data_pairs
+from pamcli.data.preparing import list_data_pairs
 from pamcli.data.source import Source
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, UsageError
@@ -43,7 +43,7 @@ def test_every_source_that_reads_pairs_has_a_tree() -> None:
 def test_every_source_reads_its_pictures_lazily_and_can_be_pickled(data: str, tmp_path: Path) -> None:
     source = opened(data, tmp_path)
     assert len(source) == len(source.names) == len(set(source.names)) >= 2
-    assert source.missing == ()
+    assert source.absent + source.unpaired == ()
     copy = pickle.loads(pickle.dumps(source))
     sample = copy.load(0)
     assert sample.name == source.names[0]
@@ -106,9 +106,9 @@ def test_kitti_with_one_of_the_two_truths(tmp_path: Path) -> None:
     (training / "disp_occ_0/000001_10.png").unlink()
     (training / "disp_noc_0/000000_10.png").unlink()
     source = open_data(f"kitti2015:{tmp_path}")
-    assert source.missing == (
-        "no truth of all pixels (disp_occ_0) for 1 of 2 pairs: 000001_10",
-        "no truth of visible pixels (disp_noc_0) for 1 of 2 pairs: 000000_10",
+    assert source.absent + source.unpaired == (
+        "no ground truth of all pixels (disp_occ_0) for 1 of 2 pairs: 000001_10",
+        "no ground truth of visible pixels (disp_noc_0) for 1 of 2 pairs: 000000_10",
     )
     all_alone, visible_alone = source.load(0), source.load(1)
     assert first_row(all_alone.disparity, 3) == [2.5, NAN, 65535 / 256]
@@ -132,7 +132,7 @@ def test_kitti2012_in_grey(tmp_path: Path) -> None:
     (training / "colored_0").rename(training / "image_0")
     (training / "colored_1").rename(training / "image_1")
     source = open_data(f"kitti2012:{tmp_path}")
-    assert source.missing == ("no colour pictures (colored_0, colored_1)",)
+    assert source.absent + source.unpaired == ("no colour images (colored_0, colored_1)",)
     assert source.load(0).calibration == Calibration(700, 380 / 700, 0, (600, 180))
 
 
@@ -205,7 +205,7 @@ def test_crestereo(tmp_path: Path) -> None:
     shutil.rmtree(home / "shapenet")
     source = open_data(f"crestereo:{tmp_path}")
     assert source.names == ("hole/7", "reflective/2", "tree/0")
-    assert source.missing == ("no part shapenet",)
+    assert source.absent + source.unpaired == ("no part shapenet",)
     sample = source.load(0)
     assert first_row(sample.disparity, 2) == [3.125, NAN]
     assert first_row(sample.right_disparity, 1) == [2]
@@ -281,9 +281,9 @@ def test_booster_of_smaller_pictures_keeps_its_whole_truth(tmp_path: Path) -> No
     assert sample.fine_visible is not None
     assert sample.fine_visible.shape == (HEIGHT, WIDTH)
     assert open_data(f"booster:{tmp_path}?size=H").without_truth().load(0).left.shape == (2, 3, 3)
-    with pytest.raises(UsageError, match="smaller pictures than those on disk"):
-        data_pairs(f"booster:{tmp_path}?size=H")
-    with pytest.raises(InputError, match="no multiple of 4 pixels"):
+    with pytest.raises(UsageError, match="downscales its images"):
+        list_data_pairs(f"booster:{tmp_path}?size=H")
+    with pytest.raises(InputError, match="multiples of 4 px"):
         open_data(f"booster:{tmp_path}?size=Q").load(0)
 
 

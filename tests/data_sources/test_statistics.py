@@ -13,7 +13,7 @@ from published import LARGE, png, tree, views
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
-from pamcli.data.statistics import disparity_range, pair_figures, set_figures
+from pamcli.data.statistics import estimate_disparity_range, measure_data_set, measure_pair
 
 
 def of(picture: np.ndarray) -> Sample:
@@ -21,15 +21,15 @@ def of(picture: np.ndarray) -> Sample:
 
 
 def test_sharpness_and_entropy_of_pictures_with_known_ones() -> None:
-    flat = pair_figures(of(np.full((40, 60, 3), 90, np.uint8)))
+    flat = measure_pair(of(np.full((40, 60, 3), 90, np.uint8)))
     assert (flat.sharpness, flat.entropy) == (0, 0)
     assert np.isnan(flat.smallest_disparity)
     assert flat.same_views
     ramp = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 40, axis=0).repeat(3, axis=2)
-    steep = pair_figures(of(ramp))
+    steep = measure_pair(of(ramp))
     assert steep.sharpness == pytest.approx(1, rel=1e-3)
     assert steep.entropy == pytest.approx(8)
-    deep = pair_figures(of(ramp.astype(np.uint16) * 257))
+    deep = measure_pair(of(ramp.astype(np.uint16) * 257))
     assert (deep.sharpness, deep.entropy) == (pytest.approx(1, rel=1e-3), pytest.approx(8))
 
 
@@ -42,7 +42,7 @@ def test_the_range_of_disparities_of_two_planes_is_found() -> None:
     right = scene[:, 40 : 40 + width]
     left = scene[:, 36 : 36 + width].copy()  # left x = right x + 4
     left[60:] = scene[60:, 10 : 10 + width]  # below, + 30
-    smallest, largest = disparity_range(left, right)
+    smallest, largest = estimate_disparity_range(left, right)
     assert (smallest, largest) == (pytest.approx(4, abs=2), pytest.approx(30, abs=2))
 
 
@@ -52,7 +52,7 @@ def test_copies_and_look_alikes_are_told_apart(tmp_path: Path) -> None:
     for side, view in zip("LR", first, strict=True):
         (tmp_path / f"0004_{side}.png").write_bytes(png(view))
         (tmp_path / f"0005_{side}.png").write_bytes(png(view // 4 * 4))
-    figures = set_figures(open_data(f"flickr1024:{tmp_path}"), range(5))
+    figures = measure_data_set(open_data(f"flickr1024:{tmp_path}"), range(5))
     assert figures.copies == (("0001", "0004"),)
     assert figures.near_copies == (("0001", "0005"),)
     assert figures.row()["pixels"] == LARGE[0] * LARGE[1]
@@ -61,8 +61,8 @@ def test_copies_and_look_alikes_are_told_apart(tmp_path: Path) -> None:
 def test_a_damaged_pair_is_told_and_the_rest_measured(tmp_path: Path) -> None:
     tree(tmp_path, {"0001": LARGE, "0002": LARGE})
     (tmp_path / "0001_R.png").write_bytes(b"no picture")
-    figures = set_figures(open_data(f"flickr1024:{tmp_path}"), range(2))
+    figures = measure_data_set(open_data(f"flickr1024:{tmp_path}"), range(2))
     assert [pair.name for pair in figures.pairs] == ["0002"]
     ((name, reason),) = figures.damaged
     assert name == "0001"
-    assert "0001_R.png is not a picture" in reason
+    assert "0001_R.png is not an image" in reason

@@ -16,6 +16,8 @@ from pamcli.imaging.png import encode_png
 
 HEIGHT, WIDTH = 60, 160
 
+MISMATCH = "the ground truth does not match the images"
+
 
 def scene(seed: int = 0) -> Sample:
     """A slanted wall with a box before it, seen by both cameras: left (y, x) = right (y, x - disparity)."""
@@ -58,14 +60,14 @@ def test_what_is_not_there_is_incomplete_and_no_damage(tmp_path: Path) -> None:
     stored(tmp_path, scene(0), scene(1))
     (tmp_path / "disparity/0.pfm").unlink()
     findings = verify(open_data(f"pairs:{tmp_path}"))
-    assert findings == [Finding("", "incomplete", "no truth (disparity) for 1 of 2 pairs: 0")]
+    assert findings == [Finding("", "incomplete", "no ground truth (disparity) for 1 of 2 pairs: 0")]
 
 
 def test_a_picture_without_its_partner_is_damage(tmp_path: Path) -> None:
     stored(tmp_path, scene(0), scene(1))
     (tmp_path / "left/1.png").unlink()
     (finding,) = verify(open_data(f"pairs:{tmp_path}"))
-    assert finding == Finding("", "damage", f"{tmp_path}/right/1.png has no left picture")
+    assert finding == Finding("", "damage", f"{tmp_path}/right/1.png has no left image")
 
 
 def test_a_picture_that_cannot_be_read_is_damage_of_that_sample(tmp_path: Path) -> None:
@@ -82,20 +84,20 @@ def test_sizes_that_differ_are_damage(tmp_path: Path) -> None:
     Image.fromarray(scene().right[:, :-1]).save(tmp_path / "right/0.png")
     (finding,) = verify(source)
     assert finding.severity == "damage"
-    assert "is 159 x 60, the left picture" in finding.message
+    assert "is 159x60" in finding.message
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (lambda d: d / 2, "twice of it fits"),
-        (lambda d: d * 2, "half of it fits"),
-        (lambda d: d / 4, "4 times of it fits"),
-        (lambda d: d * 4, "a quarter of it fits"),
-        (lambda d: d * 16, "1/16 of it fits"),
-        (lambda d: d / 16, "16 times of it fits"),
-        (lambda d: d * 256, "1/256 of it fits"),
-        (lambda d: d / 256, "256 times of it fits"),
+        (lambda d: d / 2, "it matches when multiplied by 2"),
+        (lambda d: d * 2, "it matches when multiplied by 0.5"),
+        (lambda d: d / 4, "it matches when multiplied by 4"),
+        (lambda d: d * 4, "it matches when multiplied by 0.25"),
+        (lambda d: d * 16, "it matches when multiplied by 0.0625"),
+        (lambda d: d / 16, "it matches when multiplied by 16"),
+        (lambda d: d * 256, "it matches when multiplied by 0.00390625"),
+        (lambda d: d / 256, "it matches when multiplied by 256"),
         (lambda d: -d, "its sign is wrong"),
         (lambda d: d[:, ::-1], "it is mirrored"),
         (lambda d: d[::-1], "it is upside down"),
@@ -106,22 +108,20 @@ def test_a_truth_that_does_not_warp_right_onto_left(fault, message: str) -> None
     assert sound.disparity is not None
     said = judge(with_truth(sound, fault(sound.disparity)))
     assert said is not None
-    assert said.startswith(f"the truth does not fit the pictures: {message}")
+    assert said.startswith(f"the ground truth does not match the images: {message}")
 
 
 def test_exchanged_views() -> None:
     sound = scene()
     said = judge(Sample("x", sound.right, sound.left, disparity=sound.disparity))
     assert said is not None
-    assert "left and right picture are exchanged" in said
+    assert "left and right image are exchanged" in said
 
 
 def test_mirrored_pictures() -> None:
     sound = scene()
     mirrored = Sample("x", sound.left[:, ::-1], sound.right[:, ::-1], disparity=sound.disparity)
-    assert (
-        judge(mirrored) == "the truth does not fit the pictures: the pictures are mirrored, the truth is not"
-    )
+    assert judge(mirrored) == f"{MISMATCH}: the images are mirrored, but it is not"
 
 
 def test_the_truth_of_the_right_view() -> None:
@@ -134,7 +134,7 @@ def test_the_truth_of_the_right_view() -> None:
         disparity=None if sound.disparity is None else sound.disparity[:, ::-1],
     )
     said = judge(mirrored)
-    assert said == "the truth does not fit the pictures: it is the truth of the other view"
+    assert said == "the ground truth does not match the images: it is the ground truth of the right image"
 
 
 def test_the_truth_of_the_right_picture_is_tried_too() -> None:
@@ -147,18 +147,18 @@ def test_the_truth_of_the_right_picture_is_tried_too() -> None:
     }
     assert judge(Sample("x", **turned)) is None
     turned["right_disparity"] = turned["right_disparity"] * 2
-    assert judge(Sample("x", **turned)) == "right view: the truth does not fit the pictures: half of it fits"
+    assert judge(Sample("x", **turned)) == f"right image: {MISMATCH}: it matches when multiplied by 0.5"
 
 
 def test_the_truth_of_another_pair() -> None:
     other = np.random.default_rng(3).uniform(2, 40, (HEIGHT, WIDTH))
     said = judge(with_truth(scene(), other))
-    assert said == "the truth does not fit the pictures, whichever way it is turned or scaled"
+    assert said == f"{MISMATCH}, whether scaled, negated, mirrored or exchanged"
 
 
 def test_a_truth_that_knows_nothing() -> None:
     nothing = np.full((HEIGHT, WIDTH), np.nan)
-    assert judge(with_truth(scene(), nothing)) == "no pixel has a known disparity"
+    assert judge(with_truth(scene(), nothing)) == "the ground truth is unknown at every pixel"
 
 
 def test_a_truth_of_both_signs() -> None:
@@ -174,7 +174,7 @@ def test_a_sparse_truth_is_judged_by_what_it_knows() -> None:
     assert sound.disparity is not None
     sparse = np.where(np.random.default_rng(1).random((HEIGHT, WIDTH)) < 0.1, sound.disparity, np.nan)
     assert judge(with_truth(sound, sparse)) is None
-    assert judge(with_truth(sound, sparse * 2)) == "the truth does not fit the pictures: half of it fits"
+    assert judge(with_truth(sound, sparse * 2)) == f"{MISMATCH}: it matches when multiplied by 0.5"
 
 
 def test_pictures_without_texture_tell_nothing() -> None:

@@ -162,7 +162,7 @@ def test_a_report_says_nothing_twice(files: Path) -> None:
 
 def test_notes_count_what_was_asked_for(files: Path) -> None:
     (files / "disparity" / "b.pfm").unlink()
-    assert open_data(f"pairs:{files}").absent == ("no truth (disparity) for 1 of 2 pairs: b",)
+    assert open_data(f"pairs:{files}").absent == ("no ground truth (disparity) for 1 of 2 pairs: b",)
     assert open_data(f"pairs:{files}?first=1").absent == ()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.calibration.geometry import Calibration
-from pamcli.data.listing import resized
+from pamcli.data.listing import resize_sample
 from pamcli.data.source import Sample
 from pamcli.imaging.resize import imresize_to
 
@@ -27,7 +27,7 @@ def test_truth_and_calibration_follow_the_width() -> None:
         foreground=truth < 20,
         calibration=Calibration(focal_length=100, baseline=0.1, offset=8),
     )
-    small = resized(sample, 4, 4, imresize_to)
+    small = resize_sample(sample, 4, 4, imresize_to)
     assert np.array_equal(small.left, imresize_to(VIEWS[0], 4, 4))
     assert np.array_equal(small.right, imresize_to(VIEWS[1], 4, 4))
     assert small.disparity is not None
@@ -47,16 +47,16 @@ def test_truth_and_calibration_follow_the_width() -> None:
 
 def test_the_height_alone_changes_no_disparity() -> None:
     sample = Sample("a", VIEWS[0], VIEWS[1], disparity=np.full((4, 8), 10, np.float32))
-    flat = resized(sample, 8, 2, imresize_to)
+    flat = resize_sample(sample, 8, 2, imresize_to)
     assert flat.left.shape == (2, 8, 3)
     assert flat.disparity is not None
     assert flat.disparity.tolist() == [[10] * 8] * 2
 
 
 def test_what_is_not_known_stays_unknown() -> None:
-    bare = resized(Sample("a", VIEWS[0], VIEWS[1]), 4, 2, imresize_to)
+    bare = resize_sample(Sample("a", VIEWS[0], VIEWS[1]), 4, 2, imresize_to)
     assert bare.disparity is None
     assert bare.visible is None
     assert bare.calibration is None
     with pytest.raises(ValueError, match="0 x 2"):
-        resized(Sample("a", VIEWS[0], VIEWS[1]), 0, 2, imresize_to)
+        resize_sample(Sample("a", VIEWS[0], VIEWS[1]), 0, 2, imresize_to)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from published import SMALL, archive, files, tree
 
-from pamcli.data.picture_pairs import data_pairs
+from pamcli.data.preparing import list_data_pairs
 from pamcli.errors import InputError, UsageError
 from pamcli.flickr1024.pairs import filter_by_name, find_published_pairs
 from pamcli.flickr1024.prepare import plan_preparation
@@ -95,12 +95,12 @@ def test_middlebury_is_halved_and_other_sets_are_not(tmp_path: Path) -> None:
     for side, folder in (("L", "left"), ("R", "right")):
         (tmp_path / "set" / folder).mkdir()
         (tmp_path / "set" / f"a_{side}.png").rename(tmp_path / "set" / folder / "a.png")
-    scenes = data_pairs(f"middlebury:{tmp_path}/midd").pairs
+    scenes = list_data_pairs(f"middlebury:{tmp_path}/midd").pairs
     assert [(str(pair), pair.halved) for pair in scenes] == [
         ("middlebury/Piano", True),
         ("middlebury/Pipes", True),
     ]
-    (own,) = data_pairs(f"pairs:{tmp_path}/set").pairs
+    (own,) = list_data_pairs(f"pairs:{tmp_path}/set").pairs
     assert not own.halved
 
 
@@ -108,8 +108,8 @@ def test_patches_are_not_cut_from_patches(tmp_path: Path) -> None:
     for view in ("hr0.png", "hr1.png", "lr0.png", "lr1.png"):
         (tmp_path / "patches_x2/000001").mkdir(parents=True, exist_ok=True)
         (tmp_path / "patches_x2/000001" / view).write_bytes(files({"a": SMALL})["a_L.png"])
-    with pytest.raises(UsageError, match="the samples of flickr1024 are no pairs of pictures on disk"):
-        data_pairs(f"flickr1024:{tmp_path}")
+    with pytest.raises(UsageError, match="image files"):
+        list_data_pairs(f"flickr1024:{tmp_path}")
 
 
 def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:

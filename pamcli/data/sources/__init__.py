@@ -16,7 +16,7 @@ SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_ROWS, key=
 """Rows of all data sets by name."""
 
 COMMON_KEYS = (
-    Key("first", "only the first N samples", ()),
-    Key("weight", "how often in training, against other sets", ()),
+    Key("first", "use only the first N samples", ()),
+    Key("weight", "frequency in training relative to other data sets", ()),
 )
 """Keys that every data set accepts."""

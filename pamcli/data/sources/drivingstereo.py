@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import Listed, Part, paired, root_of
+from pamcli.data.listing import Listed, Part, find_root, pair_files, read_scaled_disparity
 from pamcli.data.source import Key, SourceInfo
 from pamcli.files.paths import walk_folders
 
@@ -26,12 +25,14 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         _files(root, split, kind, size) for kind in ("left-image", "right-image", "disparity-map")
     )
     read = partial(read_scaled_disparity, levels_per_pixel=_LEVELS[size])
-    return paired(lefts, rights, [Part("disparity", "truth (disparity-map)", read)], {"disparity": truth})
+    return pair_files(
+        lefts, rights, [Part("disparity", "ground truth (disparity-map)", read)], {"disparity": truth}
+    )
 
 
 def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
     top = f"{split}-{kind}"
-    home = root_of(root, "DrivingStereo", holds=[top, split])
+    home = find_root(root, "DrivingStereo", holds=[top, split])
     home = home / top if split in ("train", "test") else home / split
     found = {}
     for below, folder, names in walk_folders(home, depth=4):
@@ -62,5 +63,5 @@ INFO = SourceInfo(
     ),
     open_source,
     (Key("size", "half or full resolution", ("half", "full"), "half"),),
-    unverified="all of it",
+    unverified="the whole layout",
 )

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from pamcli.data.listing import by_stem, paired, root_of
+from pamcli.data.listing import find_root, list_by_stem, pair_files
 from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import list_folders, natural_key, quote
@@ -28,7 +28,7 @@ _VIEWS = ("patches", "pictures")
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
-    home = root_of(root, "Flickr1024", holds=tuple(_SPLITS.values()))
+    home = find_root(root, "Flickr1024", holds=tuple(_SPLITS.values()))
     folder = home / _SPLITS[split]
     if not folder.is_dir():
         folder = root  # all images in one folder, or the folder of a split
@@ -36,13 +36,13 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
             return patches
         if (root / "pairs").is_dir():  # from stereograms
             folder = root / "pairs"
-    return paired(by_stem(folder, ending="_L"), by_stem(folder, ending="_R"))
+    return pair_files(list_by_stem(folder, ending="_L"), list_by_stem(folder, ending="_R"))
 
 
 class _Patches(Source):
     """A large set of patches; no object is created for a patch before it is loaded."""
 
-    of_patches = True
+    has_patches = True
 
     def __init__(self, paths: StorePaths, names: tuple[str, ...]) -> None:
         self._paths, self.names = paths, names
@@ -65,7 +65,7 @@ class _Patches(Source):
         checksum = self.patch(index).checksum()
         if self.absent or self._checksums.get(self.names[index]) == checksum:
             return None
-        return f"its pixels are not those that {quote(self._paths.manifest)} lists"
+        return f"its pixels differ from the checksum in {quote(self._paths.manifest)}"
 
     @cached_property
     def _checksums(self) -> dict[str, str]:
@@ -88,12 +88,12 @@ class PatchFolders(_Patches):
         high_left, high_right, low_left, low_right = views = [read_image(path).pixels for path in paths]
         for view, other, path in ((high_right, high_left, paths[1]), (low_right, low_left, paths[3])):
             if view.shape != other.shape:
-                raise InputError(f"{quote(path)} and the left picture differ in size")
+                raise InputError(f"{quote(path)} must have the size of the left image")
         scale = high_left.shape[0] // low_left.shape[0]
         if tuple(side * scale for side in low_left.shape[:2]) != high_left.shape[:2]:
-            raise InputError(f"{quote(paths[2])} is not {quote(paths[0])} reduced by a whole number")
+            raise InputError(f"{quote(paths[0])} must be a whole multiple of the size of {quote(paths[2])}")
         if any(view.dtype != np.uint8 for view in views):
-            raise InputError(f"{quote(paths[0].parent)} holds pictures of 16 bits")
+            raise InputError(f"{quote(paths[0].parent)} contains 16-bit images; patches must have 8 bits")
         return Patch(high_left, high_right, low_left, low_right)
 
 
@@ -122,8 +122,8 @@ class _Packed(Source):
                 pictures = self.index.pictures
                 self._opened = [stores.get_views(pixels, picture, self.index.scale) for picture in pictures]
             except ValueError:
-                said = f"{quote(path)} does not hold what {quote(self._paths.index)} says"
-                raise InputError(said) from None
+                message = f"{quote(path)} is damaged: it does not match {quote(self._paths.index)}"
+                raise InputError(message) from None
         return self._opened
 
 
@@ -142,12 +142,12 @@ class PackedPatches(_Packed, _Patches):
         row, column = boxes[index - self._ends[picture] + len(boxes)]
         return stores.cut_patch(self._views[picture], row, column)
 
-    def pictures(self) -> "PackedPictures":
+    def whole_images(self) -> "PackedImages":
         """Return the whole image pairs that the patches are windows of."""
-        return PackedPictures(self._paths, self.index)
+        return PackedImages(self._paths, self.index)
 
 
-class PackedPictures(_Packed):
+class PackedImages(_Packed):
     """The whole images of a packed store of patches."""
 
     def __init__(self, paths: StorePaths, index: Index) -> None:
@@ -169,7 +169,9 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     there = [paths for paths in there if paths.store.is_dir()]
     if len(there) > 1:
         both = " and ".join(paths.store.name for paths in there)
-        raise UsageError(f"{quote(root)} has {both}", "say which: ?scale=2 or ?scale=4, or give that folder")
+        raise UsageError(
+            f"{quote(root)} contains {both}", "choose one: ?scale=2 or ?scale=4, or give its folder"
+        )
     if there:
         (paths,) = there
     elif (root / "pixels.npy").is_file():
@@ -178,29 +180,31 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
         store = Path(os.path.abspath(root))
         paths = StorePaths(root, *(store.parent / f"{store.name}{suffix}" for suffix in (".csv", ".json")))
         if unfinished := sorted(root.glob("*x[24].unfinished")):
-            raise InputError(f"{quote(unfinished[0])} is unfinished", "repeat the command that began it")
+            raise InputError(f"{quote(unfinished[0])} is unfinished", "repeat the command that started it")
     whole = keys.get("view") == "pictures"
     index = stores.read_index(paths.index) if paths.index.is_file() else None
     if index is not None and keys.get("scale") not in (None, str(index.scale)):
-        raise InputError(f"{quote(paths.store)} holds patches of x{index.scale}, not x{keys['scale']}")
+        raise InputError(f"{quote(paths.store)} contains patches of x{index.scale}, not x{keys['scale']}")
     if index is not None and split not in (index.split, "train"):
-        raise InputError(f"{quote(paths.store)} holds patches of the split {quote(index.split)}, not {split}")
+        raise InputError(
+            f"{quote(paths.store)} contains patches of the split {quote(index.split)}, not {split}"
+        )
     if (paths.store / "pixels.npy").is_file():
         if index is None:
-            raise InputError(f"{quote(paths.index)} is missing", "prepare the folder anew")
-        return PackedPictures(paths, index) if whole else PackedPatches(paths, index)
+            raise InputError(f"{quote(paths.index)} is missing", "prepare the folder again")
+        return PackedImages(paths, index) if whole else PackedPatches(paths, index)
     names = index.names() if index else tuple(list_folders(paths.store))
     # A store has 300,000 patches, so only the first is checked.
     if not names or not (index or (paths.store / names[0] / stores.VIEW_FILES[0]).is_file()):
         return None
     if whole:
-        raise UsageError(f"{quote(paths.store)} holds patches, no pictures", "packed stores hold both")
+        raise UsageError(f"{quote(paths.store)} contains no whole images", "only packed stores contain them")
     return PatchFolders(paths, names)
 
 
 INFO = SourceInfo(
     "flickr1024",
-    "Flickr1024, or patches cut from it, by pam or by PASSRnet's and iPASSR's authors; no truth",
+    "Flickr1024, or patches cut from it, by pam or by PASSRnet's and iPASSR's authors; no ground truth",
     tuple(_SPLITS),
     (
         "Train/0001_L.png  (Validation, Test; or all in one folder)",
@@ -210,8 +214,8 @@ INFO = SourceInfo(
     ),
     open_source,
     (
-        Key("scale", "of the patches", ("2", "4")),
-        Key("view", "of x2, x4: patches, or the pictures they are cut from", _VIEWS, "patches"),
+        Key("scale", "upscaling factor of the patches", ("2", "4")),
+        Key("view", "patches, or the images they are cut from (packed stores only)", _VIEWS, "patches"),
     ),
-    unverified="the names of the pictures",
+    unverified="the names of the images",
 )

@@ -27,8 +27,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibration, read_scaled_disparity
-from pamcli.data.listing import Listed, Part, paired, root_of
+from pamcli.data.listing import (
+    Listed,
+    Part,
+    find_root,
+    pair_files,
+    read_levels,
+    read_mask,
+    read_rectified_calibration,
+    read_scaled_disparity,
+)
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import list_folders, pluralize, quote, walk_folders
@@ -52,14 +60,14 @@ _SHRUNK = {"F": 1, "H": 2, "T": 3, "Q": 4}
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     size = keys.get("size")
-    home = root_of(root, "MiddEval3", holds=[f"{part}{s}" for part in ("training", "test") for s in "FHQ"])
+    home = find_root(root, "MiddEval3", holds=[f"{part}{s}" for part in ("training", "test") for s in "FHQ"])
     sizes = [s for s in "FHQ" if (home / f"{split}{s}").is_dir()]
     evaluation = any((home / f"{part}{s}").is_dir() for part in ("training", "test") for s in "FHQ")
     scenes: Mapping[str, Path] = {}
     if evaluation:
         if size is None and len(sizes) > 1:
-            said = f"{quote(home)} has {split} pictures of several sizes"
-            raise UsageError(said, "say which: " + " or ".join(f"?size={size}" for size in sizes))
+            message = f"{quote(home)} contains {split} images of several sizes"
+            raise UsageError(message, "choose one: " + " or ".join(f"?size={size}" for size in sizes))
         size = size or (sizes or ["Q"])[0]
         top = f"{split}{size}"
         scenes = {f"{top}/{name}": folder for name, folder in list_folders(home / top).items()}
@@ -69,7 +77,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     read = partial(_disparity, size=size)
     shrunk = _SHRUNK.get(size or "F", 1) if evaluation else 1
     truth = (
-        Part("disparity", "truth", read),
+        Part("disparity", "ground truth", read),
         Part("right_disparity", read=read),
         Part("visible", "visible pixels (mask0nocc.png)", _visible),
         Part("fine", "", partial(_fine, shrunk=shrunk)),
@@ -97,9 +105,9 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         fine = {name: home / f"{split}F" / folder.name / "disp0GT.pfm" for name, folder in scenes.items()}
         places["fine"] = {name: _elsewhere(path, home, gts) for name, path in fine.items()}
     compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
-    said = f"no mask0nocc.png for {pluralize(len(compared), 'pair')}: visible is where both truths agree"
+    note = f"no mask0nocc.png for {pluralize(len(compared), 'pair')}: visible where both ground truths agree"
     parts = (*(truth if split == "training" else ()), calibration)
-    found = paired(lefts, rights, parts, places, [said] if compared and split == "training" else ())
+    found = pair_files(lefts, rights, parts, places, [note] if compared and split == "training" else ())
     found.full_size = evaluation and shrunk == 1
     return found
 
@@ -167,8 +175,8 @@ def _levels_per_pixel(path: Path, size: str | None) -> float:
             # Quarter size, the most common, has 4 levels per px; half and full size have 2 and 1.
             return 4 / {"F": 4, "H": 2}.get(size or _size(path, _HEIGHT_2003, "FHQ"), 1)
         raise InputError(
-            f"how {quote(path)} is scaled is told by the name of its folder, which is none of Middlebury's",
-            f"call the folder {', '.join(_SCENES_2001)}, cones or teddy, or store the truth as disp0GT.pfm",
+            f"{quote(path)}: the folder name, which determines the scale, is unknown",
+            f"name the folder {', '.join(_SCENES_2001)}, cones or teddy, or store it as disp0GT.pfm",
         )
     return _SHRUNK[size or _size(path, _HEIGHT_2005, "FHT")]
 
@@ -178,8 +186,8 @@ def _size(path: Path, full_height: int, sizes: str) -> str:
     for size in sizes:
         if height == full_height // _SHRUNK[size]:
             return size
-    said = f"{quote(path)} is {height} pixels high, which is none of Middlebury's sizes"
-    raise InputError(said, "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size")
+    message = f"{quote(path)} is {height} px high, which is not a size of Middlebury"
+    raise InputError(message, "add ?size= to the path: F (full), H (half), T (a third) or Q (a quarter)")
 
 
 INFO = SourceInfo(
@@ -199,5 +207,5 @@ INFO = SourceInfo(
     (Key("size", "full, half, third (2005, 2006), quarter", ("F", "H", "T", "Q")),),
     # Lighting, exposure and repeated takes of one room are one scene: PianoL, chess1, Adirondack-perfect.
     scene=r"(?:.+/)?([A-Za-z]+?)(?:[0-9]+|[ELP])?(?:-.*)?",
-    unverified="all layouts but that of 2003, and the scale of the truth of 2001, 2005 and 2006",
+    unverified="all layouts except that of 2003, and the scale of the ground truth of 2001, 2005 and 2006",
 )

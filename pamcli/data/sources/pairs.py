@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pamcli.data.listing import Listed, Part, by_stem, paired
+from pamcli.data.listing import Listed, Part, list_by_stem, pair_files
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import UsageError
 from pamcli.files.pairing import read_pair_list
@@ -21,26 +21,28 @@ from pamcli.imaging.disparity_units import read_disparity_file
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     if root.is_file():
         if keys.keys() - {"scale"}:
-            raise UsageError(f"{quote(root)} is a list, which takes no templates")
+            raise UsageError(
+                f"{quote(root)} is a list of files, so the keys left, right and disparity do not apply"
+            )
         pairs = read_pair_list(root, root=Path(os.path.abspath("/")))
         lefts = {pair.key or "": pair.left for pair in pairs}
         if len(lefts) < len(pairs):
-            raise UsageError(f"{quote(root)} names a left picture twice, or two that differ by their suffix")
+            raise UsageError(f"{quote(root)} contains two left images with the same name before the suffix")
         rights = {pair.key or "": pair.right for pair in pairs if pair.right is not None}
         truth = {pair.key or "": pair.output for pair in pairs if pair.output is not None}
     elif keys.keys() - {"scale"}:
-        lefts, rights, truth = (_matching(root, keys, name) for name in ("left", "right", "disparity"))
+        lefts, rights, truth = (_match_files(root, keys, name) for name in ("left", "right", "disparity"))
     else:
         # Two images with one stem in a folder are an error, as either could be meant.
         sides = (root / "left", root / "right")
         lefts, rights = (list_images_by_stem(side) if side.is_dir() else {} for side in sides)
-        truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
+        truth = list_by_stem(root / "disparity", DISPARITY_SUFFIXES)
     for path in truth.values():
         if path.suffix.lower() not in DISPARITY_SUFFIXES:
             known = ", ".join(DISPARITY_SUFFIXES)
-            raise UsageError(f"the truth {quote(path)} is of no format that is known", f"take {known}")
-    parts = [Part("disparity", "truth (disparity)", partial(_read, scale=_scale(keys)))]
-    return paired(lefts, rights, parts, {"disparity": truth})
+            raise UsageError(f"cannot read the ground truth {quote(path)}", f"supported formats: {known}")
+    parts = [Part("disparity", "ground truth (disparity)", partial(_read, scale=_scale(keys)))]
+    return pair_files(lefts, rights, parts, {"disparity": truth})
 
 
 def _read(path: Path, scale: float | None) -> dict[str, Any]:
@@ -52,17 +54,19 @@ def _scale(keys: Mapping[str, str]) -> float | None:
     try:
         return float(keys["scale"]) if "scale" in keys else None
     except ValueError:
-        raise UsageError(f"scale={keys['scale']} is no number", "units per pixel, as in scale=256") from None
+        raise UsageError(
+            f"scale must be a number, got {keys['scale']}", "units per pixel, as in scale=256"
+        ) from None
 
 
-def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:
+def _match_files(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:
     template = keys.get(name)
     if template is None and name == "disparity":
         return {}
     if template is None or "{}" not in template:
-        given = "no template" if template is None else repr(template)
-        said = f"pairs by templates: {given} for {name}"
-        raise UsageError(said, "left={}_L.png&right={}_R.png, for example")
+        given = "nothing" if template is None else repr(template)
+        message = f"the key {name} must be a template with {{}}, got {given}"
+        raise UsageError(message, "for example left={}_L.png&right={}_R.png")
     return match_template(str(root / template))
 
 
@@ -70,14 +74,14 @@ _EXAMPLE = "left={}_L.png&right={}_R.png; {} is the same text in all"
 
 INFO = SourceInfo(
     "pairs",
-    "any pairs, paired by equal names without suffix",
+    "your own pairs, matched by file name without suffix",
     ("all",),
     (
         "left/NAME.png",
         "right/NAME.png",
         "disparity/NAME.pfm  (optional; .png, .npy, .tif; ?scale=)",
         "or a file with lines left<TAB>right[<TAB>disparity]",
-        "called as the left picture, from / on; pam disparity --root / makes results of such names",
+        "named by the path of the left image; pam disparity --root / writes results with such names",
     ),
     open_source,
     keys=(

@@ -119,21 +119,21 @@ def _share(name: str, text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise UsageError(f"{name}={text[:40]} is not a share of the scenes, a number from 0 to 1")
+        raise UsageError(f"{name} must be a share of the scenes from 0 to 1, got {text[:40]}")
     return share
 
 
 INFO = SourceInfo(
     "procedural",
-    "made-up scenes with exact truth; by its name alone, without a folder, of made-up textures",
+    "procedural scenes with exact ground truth; without a folder, textures are generated",
     ("all",),
     (
-        "ANY/NAME.jpg  (photographs, anywhere below the folder: backgrounds and skins)",
-        "ANY/NAME.png  (cut-outs, pictures with an opacity channel: objects)",
+        "ANY/NAME.jpg  (photographs, anywhere below the folder: textures of backgrounds and objects)",
+        "ANY/NAME.png  (cut-outs, images with an alpha channel: objects)",
     ),
     open_source,
     (
-        Key("size", "of the pictures", ("512x256", "960x512", "1280x384"), "512x256"),
+        Key("size", "size of the images", ("512x256", "960x512", "1280x384"), "512x256"),
         Key(ALL, "share of the scenes with each of the following hard cases", (), "0"),
         *(Key(name, f"share with {what}", (), "0") for name, what in CASES.items()),
     ),

@@ -8,21 +8,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.geometry import Calibration
-from pamcli.data import decoding
-from pamcli.data.decoding import disparity_of_depth, read_hdf5_disparity, read_levels, read_mask
-from pamcli.data.listing import Part, Patterns, truths
+from pamcli.data.listing import (
+    Part,
+    Patterns,
+    read_levels,
+    read_mask,
+    read_positive_disparity,
+    read_scaled_disparity,
+    truth_parts,
+)
 from pamcli.data.source import Key
-from pamcli.errors import InputError
-from pamcli.files.paths import quote
+from pamcli.errors import InputError, UsageError
+from pamcli.files.paths import check_regular, quote
 from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size
+
+
+def _disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> NDArray[np.float32]:
+    """Convert depth in metres (0 or NaN = unknown) to disparity in pixels."""
+    metres = depth.astype(np.float32)
+    with np.errstate(divide="ignore"):
+        disparity = np.float32(calibration.focal_length * calibration.baseline) / metres
+    disparity -= np.float32(calibration.offset)
+    return np.where(metres > 0, disparity, np.float32(np.nan))
+
 
 CARLA = Patterns(
     "trainingF/*/im0.png",
     "trainingF/*/im1.png",
     # The sign differs between the views.
-    truths(decoding.read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
+    truth_parts(read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
     tops=("carla-highres",),
 ).row(
     "carla",
@@ -40,8 +57,8 @@ CARLA = Patterns(
 CRESTEREO = Patterns(
     "{part}/**/*_left.jpg",
     "{part}/**/*_right.jpg",
-    truths(
-        partial(decoding.read_scaled_disparity, levels_per_pixel=32),
+    truth_parts(
+        partial(read_scaled_disparity, levels_per_pixel=32),
         "{0}/{1}/{2}_left.disp.png",
         "{0}/{1}/{2}_right.disp.png",
     ),
@@ -58,27 +75,27 @@ CRESTEREO = Patterns(
 _SETTINGS = "_camera_settings.json"
 _FARTHEST = 65535  # 6.55 m; also used for all greater depths
 _DEPTHS = (
-    ("left", "disparity", "truth (.left.depth.png)"),
-    ("right", "right_disparity", "right truth (.right.depth.png)"),
+    ("left", "disparity", "ground truth (.left.depth.png)"),
+    ("right", "right_disparity", "right ground truth (.right.depth.png)"),
 )
 
 
-def _focal_length(path: Path, camera: int) -> Calibration:
+def _read_focal_length(path: Path, camera: int) -> Calibration:
     try:
         settings = parse_json(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
         return Calibration(float(settings["fx"]), 0.06)
     except (ValueError, LookupError, TypeError, InputError):
-        raise InputError(f"{quote(path)} has no fx of camera {camera}") from None
+        raise InputError(f"{quote(path)} does not contain fx of camera {camera}") from None
 
 
-def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
+def _read_depth_png(path: Path, camera: int) -> NDArray[np.float32] | None:
     """Return depth in steps of 0.1 mm as disparity; None if the focal length is unknown."""
     settings = path.with_name(_SETTINGS)
     if not settings.is_file():
         return None
     levels = read_levels(path).astype(np.float32)
     metres = np.where(levels < _FARTHEST, levels * np.float32(1e-4), np.float32(np.nan))
-    return disparity_of_depth(metres, _focal_length(settings, camera))
+    return _disparity_of_depth(metres, _read_focal_length(settings, camera))
 
 
 # NVIDIA's readme: depth in steps of 0.1 mm, a baseline of 6 cm, focal length in a JSON file.
@@ -87,13 +104,13 @@ FALLINGTHINGS = Patterns(
     r"{part}/**/*.right.(?:png|jpg)",
     (
         *(
-            Part(name, called, partial(_of_millimetres, camera=camera), f"{{0}}/{{1}}/{{2}}.{side}.depth.png")
+            Part(name, called, partial(_read_depth_png, camera=camera), f"{{0}}/{{1}}/{{2}}.{side}.depth.png")
             for camera, (side, name, called) in enumerate(_DEPTHS)
         ),
         Part(
             "calibration",
-            f"focal length, hence no truth ({_SETTINGS})",
-            partial(_focal_length, camera=0),
+            f"focal length, needed for ground truth ({_SETTINGS})",
+            partial(_read_focal_length, camera=0),
             "{0}/{1}/" + _SETTINGS,
         ),
     ),
@@ -112,15 +129,15 @@ FALLINGTHINGS = Patterns(
 )
 
 
-def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[np.float32]:
+def _read_channels(path: Path, red: float, green: float, blue: float) -> NDArray[np.float32]:
     """Return disparity spread over the channels of an 8-bit PNG, given the px per level of each channel."""
     pixels = read_image(path).pixels
     if pixels.dtype != np.uint8:
-        raise InputError(f"{quote(path)} is no disparity of this set: it has 16 bits a channel, not 8")
+        raise InputError(f"{quote(path)} must have 8 bits per channel, but has 16")
     return np.asarray(pixels.astype(np.float64) @ np.array([red, green, blue]), np.float32)
 
 
-def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
+def _read_visible(occlusions: Path) -> NDArray[np.bool_] | None:
     """Return the visible pixels, or None if the out-of-frame mask is missing."""
     out_of_frame = occlusions.parents[2] / "outofframe" / occlusions.parent.name / occlusions.name
     if not out_of_frame.is_file():
@@ -140,11 +157,11 @@ SINTEL = Patterns(
     (
         Part(
             "disparity",
-            "truth (disparities)",
-            partial(_of_channels, red=4, green=1 / 64, blue=1 / 16384),
+            "ground truth (disparities)",
+            partial(_read_channels, red=4, green=1 / 64, blue=1 / 16384),
             "training/disparities/{0}/{1}.png",
         ),
-        Part("visible", "occluded pixels (occlusions)", _not_hidden, "training/occlusions/{0}/{1}.png"),
+        Part("visible", "occluded pixels (occlusions)", _read_visible, "training/occlusions/{0}/{1}.png"),
         Part("outofframe", "pixels out of frame (outofframe)", None, "training/outofframe/{0}/{1}.png"),
     ),
     tops=("Sintel", "MPI-Sintel-stereo-training"),
@@ -163,17 +180,42 @@ SINTEL = Patterns(
 )
 
 
+def _read_hdf5(path: Path) -> NDArray[np.float32]:
+    """Return the array "disparity" of an HDF5 file (.dsp5): (H, W), px, NaN = unknown.
+
+    Raises InputError if the file is damaged; UsageError if the package h5py is not installed.
+    """
+    try:
+        import h5py
+    except ImportError:
+        message = f"reading {quote(path)} requires the package h5py"
+        raise UsageError(message, "install it: pip install 'pamcli[hdf5]'") from None
+    check_regular(path)
+    try:
+        with h5py.File(path, "r") as file:
+            stored = file["disparity"]
+            if len(stored.shape) != 2:
+                raise InputError(
+                    f"{quote(path)}: a disparity map must have 2 dimensions, got {len(stored.shape)}"
+                )
+            check_size(stored.shape[1], stored.shape[0], quote(path), DEFAULT_MAX_PIXELS)
+            values = np.asarray(stored, np.float32)
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        raise InputError(f"{quote(path)} is damaged or contains no disparity map: {error}") from None
+    return np.where(np.isfinite(values), values, np.float32(np.nan))
+
+
 def _spring_truth(path: Path) -> dict[str, Any]:
-    fine = read_hdf5_disparity(path)
+    fine = _read_hdf5(path)
     # As in the publisher's loader, every second value in both directions belongs to a pixel of the images.
     return {"disparity": np.ascontiguousarray(fine[::2, ::2]), "fine": fine}
 
 
 def _spring_right_truth(path: Path) -> NDArray[np.float32]:
-    return np.ascontiguousarray(read_hdf5_disparity(path)[::2, ::2])
+    return np.ascontiguousarray(_read_hdf5(path)[::2, ::2])
 
 
-def _spring_matched(path: Path) -> NDArray[np.bool_]:
+def _spring_visible(path: Path) -> NDArray[np.bool_]:
     colours = read_image(path).pixels
     return np.asarray((colours[..., :2] == 0).all(axis=2))
 
@@ -196,17 +238,22 @@ SPRING = Patterns(
     "{split}/*/frame_left/frame_left_*.png",
     "{split}/*/frame_right/frame_right_*.png",
     (
-        Part("disparity", "truth (disp1_left)", _spring_truth, "train/{0}/disp1_left/disp1_left_{1}.dsp5"),
+        Part(
+            "disparity",
+            "ground truth (disp1_left)",
+            _spring_truth,
+            "train/{0}/disp1_left/disp1_left_{1}.dsp5",
+        ),
         Part(
             "right_disparity",
-            "right truth (disp1_right)",
+            "right ground truth (disp1_right)",
             _spring_right_truth,
             "train/{0}/disp1_right/disp1_right_{1}.dsp5",
         ),
         Part(
             "visible",
             "matched pixels (matchmap_disp1_left)",
-            _spring_matched,
+            _spring_visible,
             "train/{0}/maps/matchmap_disp1_left/matchmap_disp1_left_{1}.png",
         ),
         Part(
@@ -220,7 +267,7 @@ SPRING = Patterns(
     labelled="train",
 ).row(
     "spring",
-    "Spring, frames of an animated film, truth on a grid twice as fine",
+    "Spring, frames of an animated film, ground truth on a grid twice as fine",
     ("train", "test"),
     (
         "train/0001/frame_left/frame_left_0001.png",
@@ -234,8 +281,8 @@ SPRING = Patterns(
 _TARTANAIR = Calibration(focal_length=320.0, baseline=0.25)
 
 
-def _of_metres(path: Path) -> NDArray[np.float32]:
-    return disparity_of_depth(read_disparity(path), _TARTANAIR)
+def _read_depth_npy(path: Path) -> NDArray[np.float32]:
+    return _disparity_of_depth(read_disparity(path), _TARTANAIR)
 
 
 # Layout of the archives; depth in metres, fx 320 px, a baseline of 25 cm.
@@ -246,12 +293,12 @@ TARTANAIR = Patterns(
         Part(
             name,
             f"{called} (depth_{side})",
-            _of_metres,
+            _read_depth_npy,
             f"./{{0}}/{{1}}/{{2}}/depth_{side}/{{3}}_{side}_depth.npy",
         )
         for name, called, side in (
-            ("disparity", "truth", "left"),
-            ("right_disparity", "right truth", "right"),
+            ("disparity", "ground truth", "left"),
+            ("right_disparity", "right ground truth", "right"),
         )
     ),
     tops=("TartanAir", "tartanair"),
@@ -270,9 +317,9 @@ TARTANAIR = Patterns(
 )
 
 
-def _of_three_digits(path: Path) -> NDArray[np.float32]:
+def _read_base_255(path: Path) -> NDArray[np.float32]:
     """Return disparity stored in thousandths of a pixel as three digits in base 255; 0 is unknown."""
-    disparity = _of_channels(path, 65.025, 0.255, 0.001)
+    disparity = _read_channels(path, 65.025, 0.255, 0.001)
     return np.where(disparity > 0, disparity, np.float32(np.nan))
 
 
@@ -280,7 +327,7 @@ def _of_three_digits(path: Path) -> NDArray[np.float32]:
 FOUNDATIONSTEREO = Patterns(
     "**/dataset/data/left/rgb/*.(?:jpg|png)",
     "**/dataset/data/right/rgb/*.(?:jpg|png)",
-    truths(_of_three_digits, "./{0}/dataset/data/left/disparity/{1}.png", ""),
+    truth_parts(_read_base_255, "./{0}/dataset/data/left/disparity/{1}.png", ""),
     tops=("FSD", "FoundationStereo"),
 ).row(
     "foundationstereo",
@@ -297,24 +344,24 @@ FOUNDATIONSTEREO = Patterns(
 _VIRTUALKITTI2 = Calibration(focal_length=725.0087, baseline=0.532725)
 
 
-def _of_centimetres(path: Path) -> NDArray[np.float32]:
+def _read_centimetres(path: Path) -> NDArray[np.float32]:
     """Return depth in centimetres as disparity; 655.35 m and beyond (sky) is unknown."""
     levels = read_levels(path).astype(np.float32)
     metres = np.where(levels < 65535, levels / np.float32(100), np.float32(np.nan))
-    return disparity_of_depth(metres, _VIRTUALKITTI2)
+    return _disparity_of_depth(metres, _VIRTUALKITTI2)
 
 
-def _depth_of(name: str, called: str, camera: int) -> Part:
+def _depth_part(name: str, called: str, camera: int) -> Part:
     """Return the depth part; archives may be unpacked into folders of their own or into one folder."""
     file = f"{{0}}/{{1}}/frames/depth/Camera_{camera}/depth_{{2}}.png"
     places = f"vkitti_2.0.3_depth/{file}|../vkitti_2.0.3_depth/{file}|{file}"
-    return Part(name, f"{called} (depth of Camera_{camera})", _of_centimetres, places)
+    return Part(name, f"{called} (depth of Camera_{camera})", _read_centimetres, places)
 
 
 VIRTUALKITTI2 = Patterns(
     "(Scene.+)/{variation}/frames/rgb/Camera_0/rgb_*.(?:jpg|png)",
     "(Scene.+)/{variation}/frames/rgb/Camera_1/rgb_*.(?:jpg|png)",
-    (_depth_of("disparity", "truth", 0), _depth_of("right_disparity", "right truth", 1)),
+    (_depth_part("disparity", "ground truth", 0), _depth_part("right_disparity", "right ground truth", 1)),
     tops=("vkitti_2.0.3_rgb",),
     calibration=_VIRTUALKITTI2,
 ).row(

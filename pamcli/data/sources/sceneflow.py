@@ -9,8 +9,7 @@ each below frames_cleanpass and frames_finalpass (images) and disparity (PFM, po
 from collections.abc import Mapping
 from pathlib import Path
 
-from pamcli.data.decoding import read_positive_disparity
-from pamcli.data.listing import Listed, Part, by_stem, paired
+from pamcli.data.listing import Listed, Part, list_by_stem, pair_files, read_positive_disparity
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.paths import list_folders, quote, walk_folders
@@ -25,29 +24,29 @@ _PARTS = (
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     wanted, part = f"frames_{keys.get('pass', 'final')}pass", keys.get("part", "all")
     homes = [root, *list_folders(root).values(), *list_folders(root / "SceneFlow").values()]
-    pictures: dict[str, dict[str, Path]] = {"left": {}, "right": {}}
+    images: dict[str, dict[str, Path]] = {"left": {}, "right": {}}
     truth: dict[str, dict[str, Path]] = {"disparity": {}, "right_disparity": {}}
     for home in homes:
         for below, folder, names in walk_folders(home / wanted, depth=4):
-            if not ({"left", "right"} & names and _chosen(below, split, part)):
+            if not ({"left", "right"} & names and _is_chosen(below, split, part)):
                 continue
             above = [name for name in ("" if home == root else home.name, below) if name]
-            for (side, found), known in zip(pictures.items(), truth.values(), strict=True):
-                for key, path in by_stem(folder / side, _SUFFIXES).items():
+            for (side, found), known in zip(images.items(), truth.values(), strict=True):
+                for key, path in list_by_stem(folder / side, _SUFFIXES).items():
                     name = "/".join([*above, key])
                     found[name] = path
                     known[name] = home / "disparity" / below / side / f"{key}.pfm"
-    source = paired(pictures["left"], pictures["right"], _PARTS, truth)
+    source = pair_files(images["left"], images["right"], _PARTS, truth)
     if not len(source):
         other = "clean" if wanted == "frames_finalpass" else "final"
         for home in homes:
             if (home / f"frames_{other}pass").is_dir() and not (home / wanted).is_dir():
-                said = f"{quote(home)} has no {wanted}, but frames_{other}pass"
-                raise InputError(said, f"ask for it: add ?pass={other} to the path")
+                message = f"{quote(home)} contains frames_{other}pass, but not {wanted}"
+                raise InputError(message, f"add ?pass={other} to the path")
     return source
 
 
-def _chosen(below: str, split: str, part: str) -> bool:
+def _is_chosen(below: str, split: str, part: str) -> bool:
     """Return True if a folder of frames belongs to the chosen split and part, according to its path."""
     top = below.partition("/")[0]
     if top in ("TRAIN", "TEST"):
