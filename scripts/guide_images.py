@@ -11,6 +11,8 @@ camera.jpg: the same for images with JPEG artefacts and noise, by several method
 
 confidence.jpg: the disparity map, and its pixels of high confidence.
 
+attention.jpg: a row of the sample pair, and its attention in PASMnet 2.
+
 rectified.jpg: a pair whose right camera is turned, before and after pam rectify --uncalibrated.
 
 The comment of each file holds the checksums of the weights that it shows: a test fails if other weights are
@@ -25,6 +27,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
@@ -42,7 +45,9 @@ from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256
+from pamcli.registry.load import load_network
 
 SAMPLE = Path(__file__).resolve().parent / "sample"
 SCALE = 4
@@ -60,6 +65,8 @@ SURE = 0.5
 FAULTS = {"JPEG 75": Degradation(jpeg=75), "noise of 10 levels": Degradation(noise=10)}
 TURN, LINES = 2.0, 31
 """Rotation of the right camera in degrees, and half of the distance between lines, in rows."""
+ROW = 260
+"""Row of attention.jpg."""
 CROP = slice(120, 210), slice(380, 540)
 """Rows and columns of the left image in superres.jpg and camera.jpg."""
 
@@ -67,7 +74,7 @@ Bytes = NDArray[np.uint8]
 
 
 def main(folder: Path) -> None:
-    for compose in (readme, superres, camera, confidence, rectified):
+    for compose in (readme, superres, camera, confidence, attention, rectified):
         path = folder / f"{compose.__name__}.jpg"
         image, weights, titles = compose()
         stream = io.BytesIO()
@@ -160,6 +167,27 @@ def confidence() -> Composed:
         "confidence of 0.9 or more": colorize(matched.disparity_where(min_confidence=0.9), low, high),
     }
     return row(parts), WEIGHTS[:1], []
+
+
+def attention() -> Composed:
+    """Show a row of both images, and the attention of its left columns to its right columns."""
+    pair = [view[:480, :736].copy() for view in sample_views()]  # multiples of 32
+    network, _ = load_network(locate(WEIGHTS[0]))
+    with torch.inference_mode():
+        inputs = (torch.from_numpy((view / 255 - IMAGE_MEAN) / IMAGE_STD).float() for view in pair)
+        result = network.eval()(*(each.movedim(2, 0)[None] for each in inputs))
+        weights = result.maps[-1].right_to_left[0, ROW // 4].numpy()
+    shades = 255 - 255 * np.sqrt(weights / weights.max(axis=1, keepdims=True))
+    square = cv2.resize(shades.astype(np.uint8), (480, 480), interpolation=cv2.INTER_AREA)
+    framed = cv2.copyMakeBorder(square, 0, 0, 128, 128, cv2.BORDER_CONSTANT, value=[200])
+    for view in pair:
+        view[ROW - 1 : ROW + 2] = (255, 60, 60)
+    parts = {
+        f"left image, row {ROW}": pair[0],
+        f"right image, row {ROW}": pair[1],
+        "attention: left (down), right (across)": np.stack([framed] * 3, axis=2),
+    }
+    return row(parts, size=28), WEIGHTS[:1], []
 
 
 def rectified() -> Composed:

@@ -18,6 +18,7 @@ WEIGHTS = {
     "superres.jpg": (DEFAULT_UPSCALING[4],),
     "camera.jpg": (DEFAULT_UPSCALING[4], CAMERA_UPSCALING[4]),
     "confidence.jpg": (DEFAULT_MATCHING,),
+    "attention.jpg": (DEFAULT_MATCHING,),
 }
 CHECKSUMS = {
     image: "\n".join(f"{name} {recorded_sha256(name)}" for name in names) for image, names in WEIGHTS.items()
