@@ -1,6 +1,6 @@
 """Read the supported data sets; each module declares its readers and rows of the table of data sets.
 
-To add a data set, add a row to `patterned` or `rendered`, or a module with a `SourceInfo`.
+To add a data set, add a row to `photographed` or `rendered`, or a module with a `SourceInfo`.
 """
 
 import importlib
