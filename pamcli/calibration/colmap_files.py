@@ -91,13 +91,7 @@ def read_colmap(source: Source) -> CameraDescription:
     if rigs is None and config is None:
         raise InputError("holds lenses, but no poses of the cameras", "give rigs.txt or rig_config.json, too")
     sensors = _read_rigs(rigs) if rigs is not None else _read_config(config or (), known)
-    if len(sensors) < 2:
-        raise InputError(
-            "the rig has one camera, a pair needs 2", "make a rig with `colmap rig_configurator`"
-        )
-    pair = source.pair or (0, 1)
-    if max(pair) >= len(sensors):
-        raise InputError(f"the rig has {len(sensors)} cameras", "`cameras` counts them from 0")
+    pair = source.select_pair(len(sensors))
     placed = []
     for sensor in (sensors[index] for index in pair):
         if sensor.camera is None and sensor.number not in known:

@@ -181,8 +181,7 @@ def _doubt_unit(length: float) -> str:
 
 def describe_rectified(
     kind: str,
-    focal: tuple[float, float],
-    principal: tuple[float, float],
+    matrix: Floats,
     baseline: float,
     *,
     offset: float = 0.0,
@@ -191,10 +190,10 @@ def describe_rectified(
     metres: float | None = 1.0,
     notes: Sequence[str] = (),
 ) -> CameraDescription:
-    """Describe rectified images by (fx, fy), (cx, cy), baseline and offset (right cx minus left cx)."""
-    p1 = np.array([[focal[0], 0, principal[0], 0], [0, focal[1], principal[1], 0], [0, 0, 1.0, 0]])
+    """Describe rectified images: left camera matrix (3, 3), baseline, and right cx minus left cx."""
+    p1 = np.column_stack([matrix, np.zeros(3)])
     p2 = p1.copy()
-    p2[0, 2:] = principal[0] + offset, -focal[0] * baseline
+    p2[0, 2:] = matrix[0, 2] + offset, -matrix[0, 0] * baseline
     found = Projections(p1, p2, size, ("the left camera", "the right camera"), ndisp, (baseline, offset))
     return CameraDescription(kind, projections=(found,), metres=metres, notes=notes)
 

@@ -19,18 +19,12 @@ from pamcli.calibration.description import (
 )
 from pamcli.calibration.geometry import Floats
 from pamcli.calibration.parsing import (
+    Section,
     Source,
-    Tree,
     is_fisheye,
     make_camera,
-    pinhole_matrix,
-    read_camera,
     read_integer,
-    read_matrix,
-    read_number,
     read_numbers,
-    read_section,
-    read_sides,
     unsupported_lens,
     walk,
 )
@@ -58,15 +52,14 @@ def read_zed(source: Source) -> CameraDescription:
     The distortion may have sections LEFT_DISTO and RIGHT_DISTO of its own; without p1 and p2 it is that of a
     fisheye. STEREO has Baseline, TY, TZ in millimetres (metres in some), and RX, CV, RZ, the rotation vector.
     """
-    values: dict[str, str] = {}
-    section = ""
+    values, section = Section(), ""
     for line in map(str.strip, source.texts[0].splitlines()):
         if line.startswith("["):
             section = line.strip("[]").upper()
         elif "=" in line and not line.startswith(("#", ";")):
             name, _, value = line.partition("=")
             values[f"{section}.{name.strip().lower()}"] = value.strip()
-    baseline = read_number(values.get("STEREO.baseline"), "STEREO.Baseline")
+    baseline = values.number("STEREO.baseline")
     pairs = []
     for mode, size in ZED_SIZES.items():
         if f"LEFT_CAM_{mode}.fx" not in values or f"RIGHT_CAM_{mode}.fx" not in values:
@@ -78,12 +71,12 @@ def read_zed(source: Source) -> CameraDescription:
             keys = "k1 k2 k3 k4" if fisheye else "k1 k2 p1 p2 k3"
             if not fisheye and f"{lens}k6" in values:
                 keys += " k4 k5 k6"
-            found = np.array([read_number(values.get(lens + key, "0"), lens + key) for key in keys.split()])
-            camera = read_camera(values, f"{side}_CAM_{mode}.", "")
-            cameras.append(make_camera(camera.matrix, f"{lens}fx", found, f"{lens}k1", fisheye))
+            found = np.array([values.number(lens + key, "0") for key in keys.split()])
+            matrix = values.camera("", f"{side}_CAM_{mode}.").matrix
+            cameras.append(make_camera(matrix, f"{lens}fx", found, f"{lens}k1", fisheye))
         rx, cv, rz, ty, tz = (
-            read_number(values.get(f"{key}_{mode.lower()}", values.get(key, "0")), key)
-            for key in ("STEREO.rx", "STEREO.cv", "STEREO.rz", "STEREO.ty", "STEREO.tz")
+            values.number(f"STEREO.{key}_{mode.lower()}", values.get(f"STEREO.{key}", "0"))
+            for key in ("rx", "cv", "rz", "ty", "tz")
         )
         transform = make_transform(make_rotation(np.array([rx, cv, rz])), np.array([-baseline, ty, tz]))
         pairs.append(CameraPair(cameras, transform, (size, size)))
@@ -95,17 +88,13 @@ def read_zed(source: Source) -> CameraDescription:
 def read_viewer(source: Source) -> CameraDescription:
     """Read the calibration that RealSense Viewer saves: rectified images of every resolution, millimetres."""
     tree = source.tree
-    baseline = abs(read_number(tree.get("baseline"), "baseline"))
+    baseline = abs(tree.number("baseline"))
     found: list[Projections] = []
-    for index in range(32):
-        prefix = f"rectified.{index}."
-        if any(read_number(tree.get(prefix + key, 0), prefix + key) == 0 for key in ("width", "height")):
-            continue  # a resolution that this camera lacks
-        fx, fy, x, y = (
-            read_number(tree.get(prefix + key), prefix + key) for key in ("fx", "fy", "ppx", "ppy")
-        )
-        size = read_sides(tree, f"{prefix}width", f"{prefix}height")
-        found += describe_rectified("RealSense", (fx, fy), (x, y), baseline, size=size).projections
+    for prefix in (f"rectified.{index}." for index in range(32)):
+        if tree.number(f"{prefix}width", 0) and tree.number(f"{prefix}height", 0):
+            size = tree.size(f"{prefix}width", f"{prefix}height")
+            left = tree.camera("", prefix, names="fx fy ppx ppy").matrix
+            found += describe_rectified("RealSense", left, baseline, size=size).projections
     if not found:
         raise InputError("rectified.0.width and rectified.0.height are missing")
     found.sort(key=lambda each: each.size or (0, 0), reverse=True)
@@ -133,9 +122,12 @@ def _find_side(name: str) -> int | None:
     return next((side for side, pattern in enumerate(_SIDES) if re.search(pattern, name.lower())), None)
 
 
-def _walk_sections(tree: Tree) -> Iterator[tuple[str, Tree]]:
+def _walk_sections(tree: Section) -> Iterator[tuple[str, Section]]:
     yield "", tree
-    yield from ((name.replace(".", " "), each) for name, each in walk(tree) if isinstance(each, Mapping))
+    for name, each in walk(tree):
+        if isinstance(each, Mapping):
+            name = name.replace(".", " ")
+            yield name, Section(each, f"{name}: ")
 
 
 def has_realsense(source: Source) -> bool:
@@ -156,24 +148,24 @@ def read_realsense(source: Source) -> CameraDescription:
             f"holds intrinsics of {len(cameras)} cameras and {len(poses)} extrinsics of a RealSense",
             "it needs the intrinsics of infrared1 and infrared2, and the transform from one to the other",
         )
-    rotation = read_matrix(poses[0]["rotation"], "rotation", 3, 3).T
-    transform = make_transform(rotation, read_numbers(poses[0]["translation"], "translation", 3))
-    return CameraDescription("RealSense", [_pair_realsense([side[0] for side in sides], transform)])
+    rotation = poses[0].numbers("rotation", 9).reshape(3, 3).T
+    transform = make_transform(rotation, poses[0].numbers("translation", 3))
+    return CameraDescription("RealSense", [_pair_realsense([side[0][1] for side in sides], transform)])
 
 
-def _pair_realsense(named: Sequence[tuple[str, Tree]], transform: Floats) -> CameraPair:
+def _pair_realsense(sections: Sequence[Section], transform: Floats) -> CameraPair:
     cameras, sizes = [], []
-    for name, each in named:
-        values = [read_number(each.get(key), f"{name}: {key}") for key in ("fx", "fy", "ppx", "ppy")]
-        coefficients = read_numbers(each.get("coeffs") or [], f"{name}: coeffs")
+    for each in sections:
+        coefficients = each.numbers("coeffs") if each.get("coeffs") else np.zeros(0)
         model = str(each.get("model", "")).lower().removeprefix("distortion.")
         unlike = any(word in model for word in ("inverse", "modified", "ftheta"))
-        fisheye = is_fisheye("none" if unlike else model, f"{name}: model")
+        fisheye = is_fisheye("none" if unlike else model, f"{each.prefix}model")
         if coefficients.any() and unlike:
-            raise unsupported_lens(f"{name}: model", model, "calibrate the cameras: pam calibration make")
-        lens = pinhole_matrix(*values), f"{name}: fx", coefficients[: 4 if fisheye else None]
-        cameras.append(make_camera(*lens, f"{name}: coeffs", fisheye))
-        sizes.append(read_sides(each, "width", "height"))
+            raise unsupported_lens(f"{each.prefix}model", model, "pam calibration make calibrates them")
+        matrix = each.camera("", names="fx fy ppx ppy").matrix
+        lens = matrix, f"{each.prefix}fx", coefficients[: 4 if fisheye else None]
+        cameras.append(make_camera(*lens, f"{each.prefix}coeffs", fisheye))
+        sizes.append(each.size("width", "height"))
     return CameraPair(cameras, transform, sizes)
 
 
@@ -187,13 +179,13 @@ def has_listing(source: Source) -> bool:
 
 def read_listing(source: Source) -> CameraDescription:
     """Read what `rs-enumerate-devices -c` prints: intrinsics per resolution, and extrinsics in metres."""
-    cameras: dict[str, dict[int, Tree]] = {}
+    cameras: dict[str, dict[int, Section]] = {}
     poses: dict[tuple[int | None, int | None], list[str]] = {}
     below: Any = None
     for line in source.texts[0].splitlines():
         name, _, value = line.partition(":")
         if found := _INTRINSIC.match(line):
-            below = {}
+            below = Section({}, f"{found[1]}: ")
             if (side := _find_side(found[1])) is not None:
                 cameras.setdefault(found[2], {})[side] = below
         elif found := _EXTRINSIC.match(line):
@@ -212,11 +204,9 @@ def read_listing(source: Source) -> CameraDescription:
     values = read_numbers(poses[way], "Extrinsic", 12)
     transform = make_transform(values[:9].reshape(3, 3), values[9:])
     transform = transform if way == (0, 1) else invert_transform(transform)
-    named = [[(f"Infrared {side + 1}", sides[side]) for side in (0, 1)] for sides in both]
-    pairs = [_pair_realsense(sides, transform) for sides in named]
-    return CameraDescription(
-        "RealSense", sorted(pairs, key=lambda pair: pair.sizes[0] or (0, 0), reverse=True)
-    )
+    pairs = [_pair_realsense([sides[0], sides[1]], transform) for sides in both]
+    pairs.sort(key=lambda pair: pair.sizes[0] or (0, 0), reverse=True)
+    return CameraDescription("RealSense", pairs)
 
 
 def read_oak(source: Source) -> CameraDescription:
@@ -228,29 +218,29 @@ def read_oak(source: Source) -> CameraDescription:
     entries = [*data.items()] if isinstance(data, Mapping) else data if isinstance(data, list) else []
     if not entries or not all(isinstance(each, list | tuple) and len(each) == 2 for each in entries):
         raise InputError("cameraData must be a list of sockets and their cameras")
-    sockets = {read_integer(key, "cameraData"): each for key, each in entries if isinstance(each, Mapping)}
+    sockets = {
+        (socket := read_integer(key, "cameraData")): Section(each, f"socket {socket}: ")
+        for key, each in entries
+        if isinstance(each, Mapping)
+    }
     stereo = source.tree.get("stereoRectificationData")
     pair = source.pair or (1, 2)
     if source.pair is None and isinstance(stereo, Mapping):
-        names = ("leftCameraSocket", "rightCameraSocket")
-        first, second = (int(read_number(stereo.get(name), name)) for name in names)
+        first, second = (int(Section(stereo).number(f"{side}CameraSocket")) for side in ("left", "right"))
         pair = (first, second) if min(first, second) >= 0 else pair
     placed, roots = [], set()
     for socket in pair:
         if socket not in sockets:
             others = ", ".join(map(str, sorted(sockets)))
             raise InputError(f"has no camera in socket {socket}", f"choose `cameras` from sockets {others}")
-        each, key = sockets[socket], f"socket {socket}: intrinsicMatrix"
-        fisheye = read_number(each.get("cameraType", 0), "cameraType") == 1
-        coefficients = read_numbers(each.get("distortionCoeff") or [], "distortionCoeff")
-        lens = (
-            read_matrix(each.get("intrinsicMatrix"), key, 3, 3),
-            key,
-            coefficients[: 4 if fisheye else None],
-        )
+        each = sockets[socket]
+        fisheye = each.number("cameraType", 0) == 1
+        coefficients = each.numbers("distortionCoeff") if each.get("distortionCoeff") else np.zeros(0)
+        lens = each.matrix("intrinsicMatrix", 3, 3), f"{each.prefix}intrinsicMatrix"
+        coefficients = coefficients[: 4 if fisheye else None]
+        camera = make_camera(*lens, coefficients, f"{each.prefix}distortionCoeff", fisheye)
         root, pose = _follow_extrinsics(sockets, socket)
-        camera = make_camera(*lens, "distortionCoeff", fisheye)
-        placed.append((camera, pose, read_sides(each, "width", "height")))
+        placed.append((camera, pose, each.size("width", "height")))
         roots.add(root)
     if len(roots) > 1:
         raise InputError(f"the extrinsics of sockets {pair[0]} and {pair[1]} must lead to a common camera")
@@ -258,23 +248,19 @@ def read_oak(source: Source) -> CameraDescription:
     return CameraDescription("OAK (DepthAI)", [pair_cameras(placed)], metres=1e-2, notes=notes)
 
 
-def _follow_extrinsics(sockets: Mapping[int, Tree], socket: int) -> tuple[int, Floats]:
+def _follow_extrinsics(sockets: Mapping[int, Section], socket: int) -> tuple[int, Floats]:
     """Return the last socket that the extrinsics of a camera lead to, and the transform (4, 4) to it."""
     pose: Floats = np.eye(4)
     for _ in range(len(sockets)):
-        key = f"socket {socket}: extrinsics"
-        there = read_section(sockets[socket], "extrinsics")
-        target = int(read_number(there.get("toCameraSocket", -1), f"{key}.toCameraSocket"))
+        there = sockets[socket].section("extrinsics")
+        target = int(there.number("toCameraSocket", -1))
         if target not in sockets or not there.get("rotationMatrix"):
             break
-        moves = [
-            read_numbers([each.get(axis) for axis in "xyz"], f"{key}.{name}", 3)
-            for name in ("translation", "specTranslation")
-            if isinstance(each := there.get(name), Mapping)
-        ]
+        names = [name for name in ("translation", "specTranslation") if isinstance(there.get(name), Mapping)]
+        moves = [np.array([there.section(name).number(axis) for axis in "xyz"]) for name in names]
         if not moves:
-            raise InputError(f"{key}.translation is missing")
-        rotation = read_matrix(there["rotationMatrix"], f"{key}.rotationMatrix", 3, 3)
-        pose = make_transform(rotation, moves[0] if moves[0].any() else moves[-1]) @ pose
+            raise InputError(f"{there.prefix}translation is missing")
+        move = moves[0] if moves[0].any() else moves[-1]
+        pose = make_transform(there.matrix("rotationMatrix", 3, 3), move) @ pose
         socket = target
     return socket, pose

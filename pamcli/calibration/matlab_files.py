@@ -8,18 +8,7 @@ from pamcli.calibration.camera import Camera, make_transform
 from pamcli.calibration.description import CameraDescription, CameraPair
 from pamcli.calibration.mat_files import Unread
 from pamcli.calibration.opencv_files import canonical_names, describe_opencv
-from pamcli.calibration.parsing import (
-    Source,
-    Tree,
-    make_camera,
-    pinhole_matrix,
-    read_matrix,
-    read_numbers,
-    read_section,
-    read_sides,
-    read_size,
-    walk,
-)
+from pamcli.calibration.parsing import Section, Source, make_camera, pinhole_matrix, read_size, walk
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
@@ -35,8 +24,7 @@ def has_matlab(source: Source) -> bool:
 def read_matlab(source: Source) -> CameraDescription:
     """Read the variables of a .mat file, or the text that jsonencode makes of such a struct."""
     tree = source.tree
-    found = _find_parameters(tree)
-    if found is not None:
+    if (found := _find_parameters(tree)) is not None:
         return _read_parameters(found)
     if {"fc_left", "cc_left", "fc_right", "cc_right"} <= tree.keys():
         return _read_toolbox(tree)
@@ -48,59 +36,55 @@ def read_matlab(source: Source) -> CameraDescription:
     raise InputError("does not hold stereoParameters", EXPORT)
 
 
-def _find_parameters(tree: Tree) -> Tree | None:
+def _find_parameters(tree: Section) -> Section | None:
     """Return the struct of stereoParameters, wherever it is."""
     below = (each for _, each in walk(tree) if isinstance(each, Mapping))
-    return next((each for each in (tree, *below) if "CameraParameters1" in each), None)
+    return next((Section(each) for each in (tree, *below) if "CameraParameters1" in each), None)
 
 
-def _read_parameters(tree: Tree) -> CameraDescription:
+def _read_parameters(tree: Section) -> CameraDescription:
     cameras, sizes = [], []
     for name in ("CameraParameters1", "CameraParameters2"):
         if isinstance(tree.get(name), Unread):
             raise InputError(f"{name} is an object that only MATLAB can read", EXPORT)
-        each = read_section(tree, name)
-        cameras.append(_read_camera(each, name))
-        sides = read_numbers(each.get("ImageSize"), f"{name}.ImageSize")
-        sizes.append(read_size(sides[::-1], f"{name}.ImageSize") if sides.size else None)
+        each = tree.section(name)
+        cameras.append(_read_camera(each))
+        sides = each.numbers("ImageSize")
+        sizes.append(read_size(sides[::-1], f"{name}: ImageSize") if sides.size else None)
     if "PoseCamera2" in tree:
-        pose = read_section(tree, "PoseCamera2")
-        rotation = read_matrix(pose.get("R"), "PoseCamera2.R", 3, 3)
-        translation = read_numbers(pose.get("Translation"), "PoseCamera2.Translation", 3)
+        transform = tree.section("PoseCamera2").transform("R", "Translation")
     else:  # for row vectors
-        rotation = read_matrix(tree.get("RotationOfCamera2"), "RotationOfCamera2", 3, 3).T
-        translation = read_numbers(tree.get("TranslationOfCamera2"), "TranslationOfCamera2", 3)
-    unit = read_section(tree, "CameraParameters1").get("WorldUnits", "millimeters")
+        rotation = tree.matrix("RotationOfCamera2", 3, 3).T
+        transform = make_transform(rotation, tree.numbers("TranslationOfCamera2", 3))
+    unit = tree.section("CameraParameters1").get("WorldUnits")
     scale = parse_length(unit if isinstance(unit, str) and unit else "millimeters", "WorldUnits")
-    pair = CameraPair(cameras, make_transform(rotation, translation), sizes)
-    return CameraDescription("MATLAB", [pair], metres=scale)
+    return CameraDescription("MATLAB", [CameraPair(cameras, transform, sizes)], metres=scale)
 
 
-def _read_camera(tree: Tree, name: str) -> Camera:
-    key = next((key for key in ("K", "IntrinsicMatrix") if tree.get(key) is not None), "IntrinsicMatrix")
-    found = read_matrix(tree.get(key), f"{name}.{key}", 3, 3)
+def _read_camera(tree: Section) -> Camera:
+    key = "K" if tree.get("K") is not None else "IntrinsicMatrix"
+    found = tree.matrix(key, 3, 3)
     if found[2, 0] > 0:  # for row vectors
         found = found.T
     found = found - [[0, 0, 1], [0, 0, 1], [0, 0, 0]]  # MATLAB counts pixels from 1
     if abs(found[0, 1]) > 1e-9 * found[0, 0]:
-        raise InputError(f"{name} has skew, which OpenCV does not support", "calibrate without EstimateSkew")
+        message = f"{tree.prefix}{key} has skew, which OpenCV does not support"
+        raise InputError(message, "calibrate without EstimateSkew")
     found[0, 1] = 0
-    radial = read_numbers(tree.get("RadialDistortion", [0, 0]), f"{name}.RadialDistortion", 2, 3)
-    tangential = read_numbers(tree.get("TangentialDistortion", [0, 0]), f"{name}.TangentialDistortion", 2)
+    radial = tree.numbers("RadialDistortion", 2, 3, default=[0, 0])
+    tangential = tree.numbers("TangentialDistortion", 2, default=[0, 0])
     distortion = np.concatenate([radial[:2], tangential, radial[2:]])
-    return make_camera(found, f"{name}.{key}", distortion, f"{name}.RadialDistortion")
+    return make_camera(found, tree.prefix + key, distortion, f"{tree.prefix}RadialDistortion")
 
 
-def _read_toolbox(tree: Tree) -> CameraDescription:
+def _read_toolbox(tree: Section) -> CameraDescription:
     """Read Calib_Results_stereo.mat, where pixels count from 0 and boards are measured in millimetres."""
     cameras = []
     for side in ("left", "right"):
-        fx, fy = read_numbers(tree[f"fc_{side}"], f"fc_{side}", 2)
-        x, y = read_numbers(tree[f"cc_{side}"], f"cc_{side}", 2)
-        distortion = read_numbers(tree.get(f"kc_{side}", []), f"kc_{side}")
-        cameras.append(make_camera(pinhole_matrix(fx, fy, x, y), f"fc_{side}", distortion, f"kc_{side}"))
-    size = read_sides(tree, "nx", "ny") if {"nx", "ny"} <= tree.keys() else None
-    transform = make_transform(read_matrix(tree.get("R"), "R", 3, 3), read_numbers(tree.get("T"), "T", 3))
+        matrix = pinhole_matrix(*tree.numbers(f"fc_{side}", 2), *tree.numbers(f"cc_{side}", 2))
+        distortion = tree.numbers(f"kc_{side}", default=[])
+        cameras.append(make_camera(matrix, f"fc_{side}", distortion, f"kc_{side}"))
+    size = tree.size("nx", "ny") if {"nx", "ny"} <= tree.keys() else None
     notes = ["lengths are assumed to be in millimetres, because the Calibration Toolbox states no unit"]
-    pair = CameraPair(cameras, transform, (size, size))
+    pair = CameraPair(cameras, tree.transform("R", "T"), (size, size))
     return CameraDescription("MATLAB Calibration Toolbox", [pair], metres=1e-3, notes=notes)

@@ -7,7 +7,6 @@ without underscores.
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -20,18 +19,7 @@ from pamcli.calibration.description import (
     pair_cameras,
 )
 from pamcli.calibration.geometry import Floats, Size
-from pamcli.calibration.parsing import (
-    Source,
-    Tree,
-    is_fisheye,
-    make_camera,
-    read_matrix,
-    read_matrix_camera,
-    read_numbers,
-    read_pose,
-    read_sides,
-    read_size,
-)
+from pamcli.calibration.parsing import Section, Source, is_fisheye, make_camera, pinhole_matrix, read_numbers
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
@@ -52,10 +40,11 @@ _KNOWN = {name: key for table in (_STEMS, _ALONE) for key, names in table.items(
 _MAP = re.compile(
     r"(stereo|rect\w*|undist\w*|remap|left|right|l|r)?_?maps?[\dxy_]*(left|right|l|r)?[\dxy_]*", re.I
 )
+_KEYS = ("M1", "M2", "D1", "D2", "R", "T", "P1", "P2", "Q")
 _EXTRINSICS = {"R", "T", "RT"}
 
 
-def canonical_names(tree: Tree) -> dict[str, str]:
+def canonical_names(tree: Section) -> dict[str, str]:
     """Return the names that a tree has for M1 D1 M2 D2 R T RT P1 P2 Q."""
     found: dict[str, str] = {}
     for name, value in tree.items():
@@ -88,76 +77,64 @@ def read_opencv(source: Source) -> CameraDescription:
     return describe_opencv(source.tree)
 
 
-def describe_opencv(tree: Tree, kind: str = "OpenCV") -> CameraDescription:
+def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
     """Describe the cameras of a tree with OpenCV's names."""
     names = canonical_names(tree)
-
-    def get(key: str) -> tuple[Any, str]:
-        name = names.get(key, key)
-        return tree.get(name), name
-
+    key = {each: names.get(each, each) for each in _KEYS}
     size = _read_size(tree)
     model = tree.get("distortion_model") or tree.get("fisheye") or ""
-    fisheye = is_fisheye(model, "distortion_model") or names.get("D1", "").lower().endswith("_fe")
+    fisheye = is_fisheye(model, "distortion_model") or key["D1"].lower().endswith("_fe")
     unit = next((key for key in ("length_unit", "unit", "units") if tree.get(key) is not None), None)
     scale = parse_length(tree[unit], unit) if unit else 1.0 if "baseline" in tree else None
     pairs: list[CameraPair] = []
     projections: list[Projections] = []
     if {"P1", "P2"} & names.keys():
-        p1, p2 = (read_matrix(*get(key), 3, 4) for key in ("P1", "P2"))
-        projections = [Projections(p1, p2, size)]
+        projections = [Projections(tree.matrix(key["P1"], 3, 4), tree.matrix(key["P2"], 3, 4), size)]
     elif "Q" in names:
-        q = read_matrix(*get("Q"), 4, 4)
+        q = tree.matrix(key["Q"], 4, 4)
         if q[3, 2] == 0 or q[2, 3] <= 0:
-            raise InputError(
-                "Q must hold a focal length (row 3, column 4) and 1 / baseline (row 4, column 3)"
-            )
-        focal, center = (float(q[2, 3]),) * 2, (-float(q[0, 3]), -float(q[1, 3]))
+            raise InputError("Q must hold a focal length in row 3 and 1 / baseline in row 4")
+        left = pinhole_matrix(q[2, 3], q[2, 3], -q[0, 3], -q[1, 3])
         offset = float(q[3, 3] / q[3, 2])
-        found = describe_rectified(kind, focal, center, 1 / float(q[3, 2]), offset=offset, size=size)
+        found = describe_rectified(kind, left, 1 / float(q[3, 2]), offset=offset, size=size)
         projections = list(found.projections)
     if {"M1", "M2"} & names.keys() and (_EXTRINSICS & names.keys() or not projections):
-        cameras = [read_matrix_camera(tree, get(f"M{side}")[1], get(f"D{side}")[1], fisheye) for side in "12"]
+        cameras = [tree.matrix_camera(key[f"M{side}"], key[f"D{side}"], fisheye) for side in "12"]
         if not _EXTRINSICS & names.keys():
             raise InputError("R and T are missing", "if the extrinsics are in another file, give both files")
         if "R" in names:
-            rotation, translation = read_numbers(*get("R"), 3, 9), read_numbers(*get("T"), 3)
+            rotation, translation = tree.numbers(key["R"], 3, 9), tree.numbers(key["T"], 3)
             rotation = make_rotation(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
             transform = make_transform(rotation, translation)
         else:
-            transform = read_pose(*get("RT" if "RT" in names else "T"))
+            transform = tree.pose(names.get("RT", key["T"]))
         stated = None
         if {"R1", "R2"} <= tree.keys() and {"P1", "P2"} <= names.keys():
-            turns = [read_matrix(tree[key], key, 3, 3) for key in ("R1", "R2")]
-            stated = StatedRectification((turns[0], turns[1]), (projections[0].p1, projections[0].p2))
+            turns = tree.matrix("R1", 3, 3), tree.matrix("R2", 3, 3)
+            stated = StatedRectification(turns, (projections[0].p1, projections[0].p2))
         pairs = [CameraPair(cameras, transform, (size, size), stated)]
     if not (pairs or projections):
         raise InputError("must hold K1 D1 K2 D2 R T, or P1 P2, or Q")
     return CameraDescription(kind, pairs, projections, metres=scale)
 
 
-def _read_size(tree: Tree) -> Size | None:
-    for name in ("size", "Size", "imageSize", "image_size", "img_size", "img_shape"):
-        if tree.get(name) is not None:
-            return read_size(tree[name], name)
+def _read_size(tree: Section) -> Size | None:
+    keys = [(name,) for name in ("size", "Size", "imageSize", "image_size", "img_size", "img_shape")]
     for prefix in ("image_", "image", ""):
-        for w, h in (("width", "height"), ("Width", "Height")):
-            if tree.get(prefix + w) is not None:
-                return read_sides(tree, prefix + w, prefix + h)
-    return None
+        keys += [(f"{prefix}width", f"{prefix}height"), (f"{prefix}Width", f"{prefix}Height")]  # type: ignore[list-item]
+    return next((tree.size(*each) for each in keys if tree.get(each[0]) is not None), None)
 
 
-def _parse_dat(source: Source) -> list[dict[str, Any]]:
+def _parse_dat(source: Source) -> list[Section]:
     """Return the numbers below each line such as "intrinsic:", of each file."""
-    found: list[dict[str, Any]] = []
+    found: list[Section] = []
     for text in source.texts:
-        parts: dict[str, Any] = {}
+        found.append(Section())
         for line in map(str.strip, text.splitlines()):
             if re.fullmatch(r"[A-Za-z]\w*:", line):
-                parts[line[:-1]] = last = []
-            elif line and parts:
+                found[-1][line[:-1]] = last = []
+            elif line and found[-1]:
                 last.append(line)
-        found.append(parts)
     return found
 
 
@@ -172,12 +149,8 @@ def read_dat(source: Source) -> CameraDescription:
     A pose leads from world to camera coordinates; without one, the first camera defines the world.
     """
     parts = _parse_dat(source)
-    cameras = [read_matrix_camera(each, "intrinsic", "distortion") for each in parts if each.get("intrinsic")]
-    poses = [
-        make_transform(read_matrix(each["R"], "R", 3, 3), read_numbers(each.get("T"), "T", 3))
-        for each in parts
-        if each.get("R")
-    ]
+    cameras = [each.matrix_camera("intrinsic", "distortion") for each in parts if each.get("intrinsic")]
+    poses = [each.transform("R", "T") for each in parts if each.get("R")]
     if not (cameras and poses) or max(len(cameras), len(poses)) > 2:
         raise InputError(
             f"the .dat set holds {len(cameras)} intrinsics and {len(poses)} poses",
@@ -198,7 +171,7 @@ def has_separate_cameras(source: Source) -> bool:
 def read_separate_cameras(source: Source) -> CameraDescription:
     """Read a file for each camera, as OpenCV's calibration sample writes it, and R and T of both."""
     names = {"camera_matrix", "distortion_coefficients"}
-    tree: dict[str, Any] = {name: value for name, value in source.tree.items() if name not in names}
+    tree = Section({name: value for name, value in source.tree.items() if name not in names})
     for index, each in enumerate((each for each in source.trees if "camera_matrix" in each), 1):
         tree |= {f"K{index}": each["camera_matrix"], f"D{index}": each.get("distortion_coefficients") or []}
     return describe_opencv(tree)
@@ -230,8 +203,7 @@ def read_plain_numbers(source: Source) -> CameraDescription:
         keys = (f"line {one + 1}", f"line {other + 1}")
         return CameraDescription("KITTI", projections=[Projections(rows[one], rows[other], None, keys)])
     camera = make_camera(found[:9].reshape(3, 3), "K", np.zeros(0), "K").matrix
-    focal, center = (float(camera[0, 0]), float(camera[1, 1])), (float(camera[0, 2]), float(camera[1, 2]))
-    return describe_rectified("K.txt", focal, center, float(found[9]) if len(found) > 9 else 0.0)
+    return describe_rectified("K.txt", camera, float(found[9]) if len(found) > 9 else 0.0)
 
 
 def _find_maps(source: Source) -> list[str]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,8 @@ from pamcli.calibration.camera import Camera, check_rotation, make_transform
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.mat_files import read_mat
 from pamcli.errors import InputError
+from pamcli.files.paths import pluralize
 from pamcli.files.safe_reading import LARGEST_SETTINGS, parse_json, parse_npz, parse_xml, parse_yaml
-
-Tree = Mapping[str, Any]
 
 MOST_VALUES = 10_000  # in one matrix, or names examined in one file: YAML aliases make billions of a few
 MOST_DOCUMENTS = 50  # of a YAML file, for example a recorded topic
@@ -41,7 +41,7 @@ class Source:
     """Reads another file of the same folder that the first one names; None: it does not exist."""
 
     @cached_property
-    def parsed(self) -> list[tuple[str, list[Tree], str]]:
+    def parsed(self) -> list[tuple[str, list["Section"], str]]:
         """Text ("" of a binary file), trees, and the parsing error ("" if none) of each file."""
         return [parse(data) for _, data in self.contents]
 
@@ -50,48 +50,54 @@ class Source:
         return [text for text, _, _ in self.parsed]
 
     @cached_property
-    def trees(self) -> list[Tree]:
+    def trees(self) -> list["Section"]:
         """All different trees of all files."""
-        found: list[Tree] = []
+        found: list[Section] = []
         for tree in itertools.chain.from_iterable(trees for _, trees, _ in self.parsed):
             if not any(tree is each or (len(tree) < 50 and _is_equal(tree, each)) for each in found):
                 found.append(tree)
         return found
 
     @cached_property
-    def tree(self) -> Tree:
+    def tree(self) -> "Section":
         """The names of all trees together."""
-        return {name: value for tree in self.trees for name, value in tree.items()}
+        return Section({name: value for tree in self.trees for name, value in tree.items()})
 
     @cached_property
-    def flat(self) -> Tree:
+    def flat(self) -> "Section":
         """The same with dotted names, such as Camera.fx for fx below Camera."""
-        return dict(walk(self.tree))
+        return Section(dict(walk(self.tree)))
 
-    def read_lines(self, mark: str, *, once: bool = False) -> dict[str, str]:
-        """Return the lines "name<mark>value" of a single file, {} for several files.
+    def read_lines(self, mark: str, *, once: bool = False) -> "Section":
+        """Return the lines "name<mark>value" of a single file, nothing for several files.
 
         Raises InputError if `once` is set and a name has two values.
         """
-        lines: dict[str, str] = {}
+        lines = Section()
         for line in self.texts[0].splitlines() if len(self.texts) == 1 else ():
             name, found, value = (part.strip() for part in line.partition(mark))
-            known = (
-                lines.setdefault(name, value) if found and re.fullmatch(r"[A-Za-z][\w.]*", name) else value
-            )
-            if known != value and once:
-                raise InputError(f"{name} is given twice: {known[:40]} and {value[:40]}")
+            if not found or not re.fullmatch(r"[A-Za-z][\w.]*", name):
+                continue
+            if lines.setdefault(name, value) != value and once:
+                raise InputError(f"{name} is given twice: {lines[name][:40]} and {value[:40]}")
         return lines
 
+    def select_pair(self, count: int) -> tuple[int, int]:
+        """Return the numbers of the selected cameras, by default the first two. Raises InputError."""
+        pair = self.pair or (0, 1)
+        if max(pair) >= count:
+            raise InputError(f"holds {pluralize(count, 'camera')}, a pair needs 2", "`cameras` counts from 0")
+        return pair
 
-def _is_equal(one: Tree, other: Tree) -> bool:
+
+def _is_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     try:
         return bool(one == other)
     except ValueError:  # arrays
         return False
 
 
-def walk(tree: Tree, depth: int = 4) -> Iterator[tuple[str, Any]]:
+def walk(tree: Mapping[str, Any], depth: int = 4) -> Iterator[tuple[str, Any]]:
     """Yield the dotted name and the value of everything below a tree, at most `MOST_VALUES`."""
 
     def walk_all() -> Iterator[tuple[str, Any]]:
@@ -106,15 +112,15 @@ def walk(tree: Tree, depth: int = 4) -> Iterator[tuple[str, Any]]:
     return itertools.islice(walk_all(), MOST_VALUES)
 
 
-def parse(data: bytes) -> tuple[str, list[Tree], str]:
+def parse(data: bytes) -> tuple[str, list["Section"], str]:
     """Return the text of a file, its trees, and why there are none. Raises InputError."""
     if data.startswith(b"PK"):
         try:
-            return "", [parse_npz(data)], ""
+            return "", [Section(parse_npz(data))], ""
         except ValueError as error:
             raise InputError(f"cannot be read as .npz of plain arrays: {error}", SAVE_ARRAYS) from error
     if data.startswith((b"MATLAB", b"\x89HDF")):
-        return "", [read_mat(data)], ""
+        return "", [Section(read_mat(data))], ""
     if data.startswith(b"\x93NUMPY"):
         raise InputError("holds a single array", SAVE_ARRAYS)
     if data.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
@@ -144,7 +150,7 @@ def parse(data: bytes) -> tuple[str, list[Tree], str]:
     return text, trees, problem
 
 
-def _parse_trees(text: str) -> tuple[list[Tree], str]:
+def _parse_trees(text: str) -> tuple[list["Section"], str]:
     trees: list[Any] = []
     problem = ""
     kind = {"<": "XML", "{": "JSON", "[": "JSON"}.get(text[:1], "YAML")
@@ -158,12 +164,12 @@ def _parse_trees(text: str) -> tuple[list[Tree], str]:
                 trees.append(tree)
     except ValueError as error:
         problem = f"not valid {kind}: {error}"
-    found: list[Tree] = []
+    found: list[Section] = []
     for tree in trees:
         if isinstance(tree, list) and tree and isinstance(tree[0], dict):
             tree = {"list": tree}
         if isinstance(tree, dict):
-            found.append({str(name): value for name, value in tree.items()})
+            found.append(Section({str(name): value for name, value in tree.items()}))
     return found, problem
 
 
@@ -188,8 +194,6 @@ def read_numbers(value: Any, key: str, *counts: int) -> Floats:
     Raises:
         InputError: If numbers are missing, not finite, or of another count.
     """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise InputError(f"{key} is missing")
     found: list[float] = []
     waiting, seen = [value], 0
     while waiting:
@@ -213,7 +217,7 @@ def read_numbers(value: Any, key: str, *counts: int) -> Floats:
 
 
 def _read_finite(value: Any, key: str) -> float:
-    if value is None:
+    if value is None or (isinstance(value, str) and not value.strip()):
         raise InputError(f"{key} is missing")
     is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
     try:
@@ -224,26 +228,76 @@ def _read_finite(value: Any, key: str) -> float:
     raise InputError(f"{key} must hold finite numbers, got {str(value)[:20]!r}")
 
 
-def read_number(value: Any, key: str) -> float:
-    """Read one number, as `read_numbers` reads several."""
-    return float(read_numbers(value, key, 1)[0])
+class Section(dict[str, Any]):
+    """Named values of a file; an InputError about a value starts with the prefix and names its key."""
+
+    def __init__(self, values: Mapping[str, Any] = MappingProxyType({}), prefix: str = "") -> None:
+        super().__init__(values)
+        self.prefix = prefix
+
+    def numbers(self, key: str, *counts: int, default: Any = None) -> Floats:
+        """Read several numbers as `read_numbers` does; the default replaces a missing value."""
+        value = self.get(key)
+        return read_numbers(default if value is None else value, self.prefix + key, *counts)
+
+    def number(self, key: str, default: Any = None) -> float:
+        return float(self.numbers(key, 1, default=default)[0])
+
+    def integer(self, key: str) -> int:
+        return read_integer(self.get(key), self.prefix + key)
+
+    def matrix(self, key: str, rows: int, columns: int) -> Floats:
+        """Read a matrix; if its shape is stated, it must be right."""
+        value = self.get(key)
+        if isinstance(value, Mapping) and ("rows" in value or "cols" in value):
+            stated = tuple(str(value.get(name)) for name in ("rows", "cols"))
+            if stated != (str(rows), str(columns)):
+                message = f"{self.prefix}{key} has {' x '.join(stated)} entries, expected {rows} x {columns}"
+                raise InputError(message)
+        return self.numbers(key, rows * columns).reshape(rows, columns)
+
+    def size(self, *keys: str) -> Size:
+        """Read the size of images from one key, or from those of width and height."""
+        value = self.get(keys[0]) if len(keys) == 1 else [self.get(key) for key in keys]
+        return read_size(value, self.prefix + " x ".join(keys))
+
+    def section(self, key: str) -> "Section":
+        found = self.get(key)
+        if not isinstance(found, Mapping):
+            raise InputError(f"{self.prefix}{key} is missing")
+        return Section(found, f"{self.prefix}{key}: ")
+
+    def pose(self, key: str) -> Floats:
+        """Read a rigid transform (4, 4), or its first three rows."""
+        found = self.numbers(key, 12, 16)[:12].reshape(3, 4)
+        check_rotation(found[:, :3], f"{self.prefix}{key} (its first three columns)")
+        return make_transform(found[:, :3], found[:, 3])
+
+    def transform(self, rotation: str, translation: str) -> Floats:
+        """Read a rigid transform (4, 4) from the keys of R (3, 3) and T (3,)."""
+        return make_transform(self.matrix(rotation, 3, 3), self.numbers(translation, 3))
+
+    def camera(
+        self, coefficients: str, start: str = "", fisheye: bool = False, names: str = "fx fy cx cy"
+    ) -> Camera:
+        """Read keys such as Camera1.fx after `start`, and the coefficients, of which missing ones are 0."""
+        values = [self.number(start + key) for key in names.split()]
+        found = np.array([self.number(start + key, 0) for key in coefficients.split()])
+        key = self.prefix + start
+        return make_camera(pinhole_matrix(*values), f"{key}fx", found, f"{key}k1", fisheye)
+
+    def matrix_camera(self, key: str, distortion: str, fisheye: bool = False) -> Camera:
+        """Read a camera matrix (3, 3) and the coefficients, which may be missing."""
+        matrix, found = self.matrix(key, 3, 3), self.numbers(distortion, default=[])
+        return make_camera(matrix, self.prefix + key, found, self.prefix + distortion, fisheye)
 
 
 def read_integer(value: Any, key: str) -> int:
     """Read a whole number from 0 to a million. Raises InputError naming the key."""
-    found = read_number(value, key)
+    found = read_numbers(value, key, 1)[0]
     if found != int(found) or not 0 <= found <= 1e6:
         raise InputError(f"{key} must be a whole number from 0 to 1000000, got {str(value)[:20]}")
     return int(found)
-
-
-def read_matrix(value: Any, key: str, rows: int, columns: int) -> Floats:
-    """Read a matrix, as `read_numbers` reads its entries; the shape may be stated."""
-    if isinstance(value, Mapping) and ("rows" in value or "cols" in value):
-        stated = tuple(str(value.get(name)) for name in ("rows", "cols"))
-        if stated != (str(rows), str(columns)):
-            raise InputError(f"{key} has {' x '.join(stated)} entries, expected {rows} x {columns}")
-    return read_numbers(value, key, rows * columns).reshape(rows, columns)
 
 
 def read_size(value: Any, key: str) -> Size:
@@ -252,19 +306,6 @@ def read_size(value: Any, key: str) -> Size:
     if not all(side >= 1 and side == int(side) and side < 1e6 for side in (width, height)):
         raise InputError(f"{key} must be a size of images in pixels, got {width:g}x{height:g}")
     return int(width), int(height)
-
-
-def read_sides(tree: Tree, width: str, height: str) -> Size:
-    """Read the size of images from two keys of a tree."""
-    return read_size([tree.get(width), tree.get(height)], f"{width} x {height}")
-
-
-def read_section(tree: Tree, key: str) -> Tree:
-    """Return the mapping below a key. Raises InputError if it is missing."""
-    found = tree.get(key)
-    if not isinstance(found, Mapping):
-        raise InputError(f"{key} is missing")
-    return found
 
 
 def make_camera(
@@ -283,22 +324,6 @@ def pinhole_matrix(fx: float, fy: float, x: float, y: float) -> Floats:
     return np.array([[fx, 0, x], [0, fy, y], [0, 0, 1.0]])
 
 
-def read_camera(
-    tree: Tree, prefix: str, coefficients: str, fisheye: bool = False, names: str = "fx fy cx cy"
-) -> Camera:
-    """Read keys such as Camera1.fx, fy, cx, cy, and the coefficients; missing ones are 0."""
-    fx, fy, x, y = (read_number(tree.get(prefix + key), prefix + key) for key in names.split())
-    found = [read_number(tree.get(prefix + key, 0), prefix + key) for key in coefficients.split()]
-    return make_camera(pinhole_matrix(fx, fy, x, y), prefix + "fx", np.array(found), prefix + "k1", fisheye)
-
-
-def read_matrix_camera(tree: Tree, key: str, distortion_key: str, fisheye: bool = False) -> Camera:
-    """Read a camera matrix (3, 3) and the coefficients, which may be missing."""
-    coefficients = tree.get(distortion_key)
-    found = read_numbers([] if coefficients is None else coefficients, distortion_key)
-    return make_camera(read_matrix(tree.get(key), key, 3, 3), key, found, distortion_key, fisheye)
-
-
 def is_fisheye(model: Any, key: str) -> bool:
     """Return True if a lens model is OpenCV's fisheye. Raises InputError for models OpenCV lacks."""
     text = "".join(letter for letter in str(model).lower() if letter.isalnum())
@@ -311,13 +336,6 @@ def is_fisheye(model: Any, key: str) -> bool:
 def unsupported_lens(key: str, model: Any, hint: str) -> InputError:
     """Return the error about a lens model that OpenCV lacks."""
     return InputError(f"{key} {str(model)[:40]!r} is not a lens model of OpenCV", hint)
-
-
-def read_pose(value: Any, key: str) -> Floats:
-    """Read a rigid transform (4, 4) or its first three rows. Raises InputError."""
-    found = read_numbers(value, key, 12, 16)[:12].reshape(3, 4)
-    check_rotation(found[:, :3], f"{key} (its first three columns)")
-    return make_transform(found[:, :3], found[:, 3])
 
 
 def read_quaternion_pose(quaternion: Any, translation: Any, key: str) -> Floats:

@@ -172,13 +172,13 @@ def format_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     }
     for side in SIDES:
         values = zip(facts["focal_length_px"][side], facts["focal_length_deviation_px"][side], strict=True)
-        parts = [f"{focal:.2f} +- {deviation:.2f}" for focal, deviation in values]
-        lines[f"focal length {side}"] = f"{' and '.join(parts)} px horizontally and vertically"
+        parts = [f"{focal:.2f} +- {deviation:.2f} px" for focal, deviation in values]
+        lines[f"focal length {side}"] = f"{parts[0]} (x), {parts[1]} (y)"
     lines |= {
         "baseline": f"{1000 * facts['baseline_m']:.3f} +- {1000 * facts['baseline_deviation_m']:.3f} mm",
         f"depth at {far:.3g} m": f"+- {100 * depth['middle']:.2f} % in the middle, "
-        f"{100 * depth['corners']:.2f} % in the corners",
-        "coverage": f"{100 * cover['left']:.0f} % left, {100 * cover['right']:.0f} % right",
+        f"+- {100 * depth['corners']:.2f} % in the corners",
+        "coverage": ", ".join(f"{100 * cover[side]:.0f} % of the {side} image" for side in SIDES),
     }
     if facts["corners_left_out"]:
         lines["rejected corners"] = str(facts["corners_left_out"])

@@ -1,36 +1,32 @@
 """Readers for calibrations of ROS: camera_info in YAML and from topics, and the older ost.ini and ost.txt."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pamcli.calibration.camera import StatedRectification, make_transform
 from pamcli.calibration.description import CameraDescription, CameraPair, Projections
-from pamcli.calibration.parsing import Source, Tree, is_fisheye, read_matrix, read_matrix_camera, read_sides
+from pamcli.calibration.parsing import Section, Source, is_fisheye
 from pamcli.errors import InputError
+from pamcli.files.paths import pluralize
 
-_TOPIC = {
-    "K": "camera_matrix",
-    "D": "distortion_coefficients",
-    "R": "rectification_matrix",
-    "P": "projection_matrix",
-}
+_NAMES = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
+_TOPIC = {**_NAMES, "P": "projection_matrix", "width": "image_width", "height": "image_height"}
 _OST_SECTIONS = {
     **{"width": "image_width", "height": "image_height", "camera matrix": _TOPIC["K"]},
     **{"distortion": _TOPIC["D"], "rectification": _TOPIC["R"], "projection": _TOPIC["P"]},
 }
 
 
-def _find_topics(source: Source) -> list[Tree]:
+def _find_topics(source: Source) -> list[dict[str, Any]]:
     """Return the messages of topics (K D R P, in ROS 2 k d r p) with the keys of camera_info files."""
-    found: list[Tree] = []
+    found: list[dict[str, Any]] = []
     for tree in source.trees:
         for names in (_TOPIC, {key.lower(): name for key, name in _TOPIC.items()}):
-            if {"distortion_model", "width", "height", *names} <= tree.keys():
+            if {"distortion_model", *names} <= tree.keys():
                 message = {name: tree[key] for key, name in names.items()}
-                message |= {"image_width": tree["width"], "image_height": tree["height"]}
                 message["distortion_model"] = tree["distortion_model"]
                 if message not in found:  # a recorded topic repeats its message
                     found.append(message)
@@ -56,20 +52,18 @@ def read_camera_info(source: Source) -> CameraDescription:
     return describe_ros(source.trees)
 
 
-def describe_ros(trees: Sequence[Tree], kind: str = "ROS camera_info") -> CameraDescription:
+def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_info") -> CameraDescription:
     """Describe two cameras, and their rectification, from the keys of camera_info files."""
     if len(trees) != 2:
-        raise InputError(
-            f"holds {len(trees)} cameras, a pair needs 2",
-            "give two files: of the left camera and of the right camera",
-        )
+        hint = "give two files: of the left camera and of the right camera"
+        raise InputError(f"holds {pluralize(len(trees), 'camera')}, a pair needs 2", hint)
     cameras, rotations, projections, sizes = [], [], [], []
-    for tree in trees:
-        sizes.append(read_sides(tree, "image_width", "image_height"))
+    for tree in map(Section, trees):
+        sizes.append(tree.size("image_width", "image_height"))
         fisheye = is_fisheye(tree.get("distortion_model") or "", "distortion_model")
-        cameras.append(read_matrix_camera(tree, "camera_matrix", "distortion_coefficients", fisheye))
-        rotations.append(read_matrix(tree.get("rectification_matrix"), "rectification_matrix", 3, 3))
-        projections.append(read_matrix(tree.get("projection_matrix"), "projection_matrix", 3, 4))
+        cameras.append(tree.matrix_camera("camera_matrix", "distortion_coefficients", fisheye))
+        rotations.append(tree.matrix("rectification_matrix", 3, 3))
+        projections.append(tree.matrix("projection_matrix", 3, 4))
     p1, p2 = projections
     rectified = Projections(p1, p2, sizes[0], ("projection_matrix", "projection_matrix"))
     across = (p1[0, 3] - p2[0, 3]) / p1[0, 0] if p1[0, 0] > 0 else 0.0
@@ -82,7 +76,8 @@ def describe_ros(trees: Sequence[Tree], kind: str = "ROS camera_info") -> Camera
 
 
 def has_ost(source: Source) -> bool:
-    return all(re.search(r"^\[image\](.|\n)*^camera matrix", text, re.MULTILINE) for text in source.texts)
+    marks = (r"^\[image\]", "^camera matrix")
+    return all(re.search(mark, text, re.MULTILINE) for text in source.texts for mark in marks)
 
 
 def read_ost(source: Source) -> CameraDescription:

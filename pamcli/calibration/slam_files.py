@@ -11,34 +11,21 @@ from pamcli.calibration.camera import Camera, invert_transform, make_rotation, m
 from pamcli.calibration.description import CameraDescription, CameraPair, describe_rectified, pair_cameras
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.parsing import (
+    Section,
     Source,
-    Tree,
     is_fisheye,
     make_camera,
     parse,
     pinhole_matrix,
-    read_camera,
-    read_number,
-    read_numbers,
-    read_pose,
     read_quaternion_pose,
-    read_section,
-    read_sides,
     read_size,
     unsupported_lens,
 )
 from pamcli.calibration.ros_files import describe_ros
 from pamcli.errors import InputError
+from pamcli.files.paths import pluralize
 
 RADTAN, RATIONAL, KB4 = "k1 k2 p1 p2", "k1 k2 p1 p2 k3 k4 k5 k6", "k1 k2 k3 k4"
-
-
-def _select_pair(source: Source, count: int) -> tuple[int, int]:
-    """Return the numbers of the selected cameras, by default the first two. Raises InputError."""
-    pair = source.pair or (0, 1)
-    if max(pair) >= count:
-        raise InputError(f"holds {count} cameras, a pair needs 2", "`cameras` counts them from 0")
-    return pair
 
 
 def has_kalibr(source: Source) -> bool:
@@ -52,21 +39,19 @@ def read_kalibr(source: Source) -> CameraDescription:
     Poses are transforms from the camera before (T_cn_cnm1), or from or to the inertial sensor (T_cam_imu,
     T_imu_cam).
     """
-    tree, pair = source.tree, source.pair or (0, 1)
-    parts = [(f"cam{index}: ", read_section(tree, f"cam{index}")) for index in pair]
-    cameras, sizes = zip(
-        *(_read_kalibr_camera(each, key, "distortion_coeffs") for key, each in parts), strict=True
-    )
-    steps = range(min(pair) + 1, max(pair) + 1)
-    if all("T_cn_cnm1" in read_section(tree, f"cam{index}") for index in steps):
+    pair = source.pair or (0, 1)
+    parts = [source.tree.section(f"cam{index}") for index in pair]
+    cameras, sizes = zip(*(_read_kalibr_camera(each, "distortion_coeffs") for each in parts), strict=True)
+    steps = [source.tree.section(f"cam{index}") for index in range(min(pair) + 1, max(pair) + 1)]
+    if all("T_cn_cnm1" in each for each in steps):
         transform: Floats = np.eye(4)
-        for index in steps:
-            transform = read_pose(tree[f"cam{index}"]["T_cn_cnm1"], f"cam{index}: T_cn_cnm1") @ transform
+        for each in steps:
+            transform = each.pose("T_cn_cnm1") @ transform
         transform = invert_transform(transform) if pair[0] > pair[1] else transform
         return CameraDescription("Kalibr camchain", [CameraPair(cameras, transform, sizes)])
     for key, kind in (("T_imu_cam", "OpenVINS"), ("T_cam_imu", "Kalibr camchain")):
-        if all(key in each for _, each in parts):
-            poses = [read_pose(each[key], prefix + key) for prefix, each in parts]
+        if all(key in each for each in parts):
+            poses = [each.pose(key) for each in parts]
             poses = [*map(invert_transform, poses)] if key == "T_cam_imu" else poses
             return CameraDescription(kind, [pair_cameras(zip(cameras, poses, sizes, strict=True))])
     raise InputError(
@@ -79,26 +64,27 @@ def read_euroc(source: Source) -> CameraDescription:
     """Read sensor.yaml of both cameras: T_BS leads from camera to body coordinates."""
     if len(source.trees) != 2:
         raise InputError(
-            f"holds {len(source.trees)} cameras, a pair needs 2",
+            f"holds {pluralize(len(source.trees), 'camera')}, a pair needs 2",
             "give two files: cam0/sensor.yaml and cam1/sensor.yaml, the left one first",
         )
     placed = []
     for tree in source.trees:
-        camera, size = _read_kalibr_camera(tree, "", "distortion_coefficients")
-        placed.append((camera, read_pose(tree.get("T_BS"), "T_BS"), size))
+        camera, size = _read_kalibr_camera(tree, "distortion_coefficients")
+        placed.append((camera, tree.pose("T_BS"), size))
     return CameraDescription("EuRoC", [pair_cameras(placed)])
 
 
-def _read_kalibr_camera(tree: Tree, prefix: str, coefficients: str) -> tuple[Camera, Size]:
+def _read_kalibr_camera(tree: Section, coefficients: str) -> tuple[Camera, Size]:
     if (model := str(tree.get("camera_model"))) != "pinhole":
         hint = "calibrate with pinhole-radtan, or with pinhole-equi for a fisheye"
-        raise unsupported_lens(f"{prefix}camera_model", model, hint)
-    fx, fy, x, y = read_numbers(tree.get("intrinsics"), f"{prefix}intrinsics", 4)
+        raise unsupported_lens(f"{tree.prefix}camera_model", model, hint)
+    matrix = pinhole_matrix(*tree.numbers("intrinsics", 4))
     model = str(tree.get("distortion_model"))
-    fisheye, key = is_fisheye(model, f"{prefix}distortion_model"), f"{prefix}{coefficients}"
-    distortion = read_numbers([] if model == "none" else tree.get(coefficients), key)
-    camera = make_camera(pinhole_matrix(fx, fy, x, y), f"{prefix}intrinsics", distortion, key, fisheye)
-    return camera, read_size(tree.get("resolution"), f"{prefix}resolution")
+    fisheye = is_fisheye(model, f"{tree.prefix}distortion_model")
+    distortion = np.zeros(0) if model == "none" else tree.numbers(coefficients)
+    key = tree.prefix + coefficients
+    camera = make_camera(matrix, f"{tree.prefix}intrinsics", distortion, key, fisheye)
+    return camera, tree.size("resolution")
 
 
 def has_orb_slam(source: Source) -> bool:
@@ -129,25 +115,22 @@ def read_orb_slam(source: Source) -> CameraDescription:
     model = tree.get("Camera.type", tree.get("Camera.model", ""))
     fisheye = str(model).lower() != "rectified" and is_fisheye(model, "Camera.type")
     coefficients = KB4 if fisheye else f"{RADTAN} k3"
-    left = read_camera(tree, "Camera1." if "Camera1.fx" in tree else "Camera.", coefficients, fisheye)
+    left = tree.camera(coefficients, "Camera1." if "Camera1.fx" in tree else "Camera.", fisheye)
     if key := next((key for key in ("Stereo.T_c1_c2", "Tlr") if key in tree), ""):
-        right = read_camera(tree, "Camera2.", coefficients, fisheye)
-        placed = (left, np.eye(4), size), (right, read_pose(tree[key], key), size)
+        right = tree.camera(coefficients, "Camera2.", fisheye)
+        placed = (left, np.eye(4), size), (right, tree.pose(key), size)
         return CameraDescription(kind, [pair_cameras(placed)])
-    fx, fy, x, y = (float(left.matrix[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
     if "Stereo.b" in tree:
-        baseline = read_number(tree["Stereo.b"], "Stereo.b")
+        baseline = tree.number("Stereo.b")
     elif key := next((key for key in ("Camera.bf", "Camera.focal_x_baseline") if key in tree), ""):
-        baseline = read_number(tree[key], key) / fx
+        baseline = tree.number(key) / float(left.matrix[0, 0])
     else:
         raise InputError("holds one camera, a pair needs 2", "use the settings for a stereo camera")
-    rectified = describe_rectified(kind, (fx, fy), (x, y), baseline, size=size)
+    rectified = describe_rectified(kind, left.matrix, baseline, size=size)
     if "StereoRectifier.K_left" in tree:
         cameras = []
-        for side, projection in (
-            ("left", rectified.projections[0].p1),
-            ("right", rectified.projections[0].p2),
-        ):
+        (found,) = rectified.projections
+        for side, projection in (("left", found.p1), ("right", found.p2)):
             each = {name: tree.get(f"StereoRectifier.{key}_{side}") for key, name in names.items()}
             each |= {"projection_matrix": projection, "image_width": width, "image_height": height}
             cameras.append({**each, "distortion_model": tree.get("StereoRectifier.model") or "perspective"})
@@ -180,22 +163,22 @@ def read_vins(source: Source) -> CameraDescription:
             found = next(iter(parse(beside)[1]), None)
         if found is None:
             raise InputError(f"cam{index}_calib is {name[:60]}, which does not exist", "give that file, too")
-        camera, size = _read_vins_camera(found, f"{name[:60]}: ")
-        placed.append((camera, read_pose(main.get(f"body_T_cam{index}"), f"body_T_cam{index}"), size))
+        camera, size = _read_vins_camera(Section(found, f"{name[:60]}: "))
+        placed.append((camera, main.pose(f"body_T_cam{index}"), size))
     return CameraDescription("VINS-Fusion", [pair_cameras(placed)])
 
 
-def _read_vins_camera(tree: Tree, prefix: str) -> tuple[Camera, Size]:
+def _read_vins_camera(tree: Section) -> tuple[Camera, Size]:
     model = str(tree.get("model_type")).upper()
     lens = tree.get("distortion_parameters") or {}
-    values = read_section(tree, "projection_parameters")
-    size = read_sides(tree, "image_width", "image_height")
+    values = tree.section("projection_parameters")
+    size = tree.size("image_width", "image_height")
     if model == "PINHOLE" and isinstance(lens, Mapping):
-        return read_camera({**lens, **values}, "", RADTAN), size
+        return Section({**lens, **values}, values.prefix).camera(RADTAN), size
     if model == "KANNALA_BRANDT":
         renamed = {**values, **{f"k{i}": values.get(f"k{i + 1}", 0) for i in range(1, 5)}}
-        return read_camera(renamed, "", KB4, True, "mu mv u0 v0"), size
-    raise unsupported_lens(f"{prefix}model_type", model, "calibrate with PINHOLE or KANNALA_BRANDT")
+        return Section(renamed, values.prefix).camera(KB4, "", True, "mu mv u0 v0"), size
+    raise unsupported_lens(f"{tree.prefix}model_type", model, "calibrate with PINHOLE or KANNALA_BRANDT")
 
 
 _BASALT = {
@@ -206,7 +189,7 @@ _BASALT = {
 
 def read_basalt(source: Source) -> CameraDescription:
     """Read value0.T_imu_cam, poses of the cameras, with value0.intrinsics and value0.resolution."""
-    tree = read_section(source.tree, "value0")
+    tree = source.tree.section("value0")
     lists: list[Any] = [tree.get(key) for key in ("T_imu_cam", "intrinsics")]
     if not all(isinstance(each, list) and all(isinstance(one, Mapping) for one in each) for each in lists):
         raise InputError("value0 must hold lists T_imu_cam and intrinsics")
@@ -214,12 +197,12 @@ def read_basalt(source: Source) -> CameraDescription:
     sizes: Any = tree.get("resolution")
     sizes = sizes if isinstance(sizes, list) else []
     placed = []
-    for index in _select_pair(source, min(len(poses), len(lenses))):
+    for index in source.select_pair(min(len(poses), len(lenses))):
         lens, pose, model = lenses[index], poses[index], str(lenses[index].get("camera_type"))
         if model not in _BASALT:
             hint = "calibrate with --cam-types kb4 or pinhole-radtan8"
             raise unsupported_lens(f"intrinsics[{index}]: camera_type", model, hint)
-        camera = read_camera(read_section(lens, "intrinsics"), "", _BASALT[model], model == "kb4")
+        camera = Section(lens).section("intrinsics").camera(_BASALT[model], "", model == "kb4")
         turn, place = ([pose.get(name) for name in names.split()] for names in ("qw qx qy qz", "px py pz"))
         size = read_size(sizes[index], "resolution") if index < len(sizes) else None
         placed.append((camera, read_quaternion_pose(turn, place, f"T_imu_cam[{index}]"), size))
@@ -232,17 +215,14 @@ _MRCAL = {"PINHOLE": 0, "OPENCV4": 4, "OPENCV5": 5, "OPENCV8": 8, "OPENCV12": 12
 def read_mrcal(source: Source) -> CameraDescription:
     """Read .cameramodel files, whose extrinsics lead from reference to camera coordinates."""
     placed = []
-    for tree in (source.trees[index] for index in _select_pair(source, len(source.trees))):
+    for tree in (source.trees[index] for index in source.select_pair(len(source.trees))):
         model = str(tree.get("lensmodel")).removeprefix("LENSMODEL_")
         if model not in _MRCAL:
-            raise unsupported_lens(
-                "lensmodel", model, "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it"
-            )
-        values = read_numbers(tree.get("intrinsics"), "intrinsics", 4 + _MRCAL[model])
+            hint = "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it"
+            raise unsupported_lens("lensmodel", model, hint)
+        values = tree.numbers("intrinsics", 4 + _MRCAL[model])
         camera = make_camera(pinhole_matrix(*values[:4]), "intrinsics", values[4:], "intrinsics")
-        key = "extrinsics" if "extrinsics" in tree else "rt_cam_ref"
-        pose = read_numbers(tree.get(key), key, 6)
+        pose = tree.numbers("extrinsics" if "extrinsics" in tree else "rt_cam_ref", 6)
         from_reference = make_transform(make_rotation(pose[:3]), pose[3:])
-        size = read_size(tree.get("imagersize"), "imagersize")
-        placed.append((camera, invert_transform(from_reference), size))
+        placed.append((camera, invert_transform(from_reference), tree.size("imagersize")))
     return CameraDescription("mrcal", [pair_cameras(placed)])

@@ -85,7 +85,7 @@ def test_ros(tmp_path: Path) -> None:
     check_rig(stored)
     check_rectified(stored.rectified)
     assert stored.unit_note is None
-    with pytest.raises(InputError, match=r"file0: holds 1 cameras, a pair needs 2 \(give two files"):
+    with pytest.raises(InputError, match=r"file0: holds 1 camera, a pair needs 2 \(give two files"):
         read(tmp_path, files.ROS_LEFT)
     with pytest.raises(InputError, match=r"left of the left camera.*swap the cameras"):
         read(tmp_path, files.ROS_RIGHT, files.ROS_LEFT)

@@ -26,7 +26,7 @@ MIRROR = "data: [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1]"
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "one euroc": (
         (programs.euroc(True),),
-        "holds 1 cameras, a pair needs 2 (give two files: cam0/sensor.yaml",
+        "holds 1 camera, a pair needs 2 (give two files: cam0/sensor.yaml",
     ),
     "mirrored euroc": (
         tuple(re.sub(r"data: \[[^]]*\]", MIRROR, programs.euroc(left)) for left in (True, False)),
@@ -37,7 +37,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         tuple(more.mrcal(left, "LENSMODEL_SPLINED_STEREOGRAPHIC_order=3") for left in (True, False)),
         "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it",
     ),
-    "one cameramodel": ((more.mrcal(True),), "holds 1 cameras, a pair needs 2"),
+    "one cameramodel": ((more.mrcal(True),), "holds 1 camera, a pair needs 2"),
     "one topic": ((more.topics(True)[0],), "a pair needs 2 (give two files: of the left camera"),
     "listing without extrinsics": (
         (more.listing().partition("Extrinsic")[0],),
@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         (more.K_TXT.partition("\n")[0] + "\n1e-300\n",),
         "baseline is 1e-300 m, expected",
     ),
-    "one ost": ((programs.ost("left"),), "holds 1 cameras"),
+    "one ost": ((programs.ost("left"),), "holds 1 camera"),
     "omni": ((programs.chain().replace("pinhole", "omni"),), "'omni' is not a lens model of OpenCV"),
     "fov": (
         (programs.chain().replace("radtan", "fov"),),
