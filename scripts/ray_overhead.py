@@ -13,8 +13,8 @@ from itertools import repeat
 from typing import Any
 
 from pamcli.batch.jobs import Job
+from pamcli.batch.processing import run_overlapped
 from pamcli.batch.ray_cluster import run_on_ray
-from pamcli.batch.work import run_overlapped
 
 MOST = 20
 

@@ -275,7 +275,7 @@ def test_a_batch_from_python_is_that_of_the_command(
     assert isinstance(bad.error, pamcli.PamError)
     assert "rights/two.png" in str(bad.error)
     assert (bad.left, bad.outputs) == (Path("lefts/two.png"), {})
-    with pytest.raises(pamcli.PamError, match="`overwrite` replaces these"):
+    with pytest.raises(pamcli.PamError, match="`overwrite`"):
         pamcli.match_files("lefts/", "rights/", output="maps/", **how)
     again = list(pamcli.match_files("lefts/", "rights/", output="maps/", skip_existing=True, **how))
     assert [outcome.status for outcome in again] == ["skipped", "failed"]

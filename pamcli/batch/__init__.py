@@ -1,15 +1,15 @@
-"""How are many pairs processed, each from its files to the files of its results?
+"""Process image pairs, each from its files to the files of its results.
 
-| to find | open |
+| task | module |
 | --- | --- |
-| which pairs settings name; `Job`, `Result` | `jobs`, for videos `frames` |
-| what is done with a pair, step by step; reading, computing and writing overlap | `work` |
-| a batch: planned, run here; in several processes; on a cluster | `run`, `processes`, `ray_cluster` |
-| `match_files` ..., a command each | `matching`, `upscaling`, `rectification`, `depth` |
-| videos as results; colours; less flicker | `video_results`, `colors`, `steadiness` |
-| a calibration from images of a board | `calibration` |
+| find the pairs that settings name; `Job`, `Result` | `jobs`, for videos `frames` |
+| read, compute and write one pair; overlap these steps for many pairs | `processing` |
+| plan a batch and run it here, in several processes, or on a cluster | `run`, `processes`, `ray_cluster` |
+| `match_files`, `upscale_files`, ... | `matching`, `upscaling`, `rectification`, `depth` |
+| write videos; colour disparity maps; reduce flicker | `video_results`, `colors`, `video_fusion` |
+| calibrate from images of a board | `calibration` |
 
-What a person likes to know besides goes to the log of the name "pamcli".
+Notes for the user go to the logger "pamcli".
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""How are two cameras calibrated from images or videos of a board in files?"""
+"""Calibrate two cameras from images or videos of a board."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs, pair_messages
-from pamcli.batch.jobs import are_videos
-from pamcli.batch.work import read_views
+from pamcli.batch.jobs import EMPTY_NAME, PACKED_HINT, are_videos
+from pamcli.batch.processing import read_views
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.files import encode_rig
@@ -34,7 +34,7 @@ from pamcli.calibration.sightings import (
 from pamcli.errors import InputError, UsageError
 from pamcli.files.packed import are_packed
 from pamcli.files.pairing import PairPaths, resolve_packed, resolve_pairs
-from pamcli.files.paths import join_names, pluralize, quote
+from pamcli.files.paths import join_names, quote
 from pamcli.files.suffixes import PackedLayout, is_recording
 from pamcli.imaging.images import RgbImage
 from pamcli.imaging.stereo_pair import StereoPair, split_packed
@@ -44,7 +44,7 @@ from pamcli.settings.shared import MAX_PIXELS
 
 @dataclass(frozen=True)
 class Moment:
-    """What both cameras took at one time, or why it cannot be read."""
+    """The images of both cameras at one time, or why they cannot be read."""
 
     name: str
     pair: StereoPair | InputError
@@ -52,23 +52,23 @@ class Moment:
     """The next frame of the left camera's video."""
 
 
-NAMED = 8  # pairs and tips that are named by `Calibrated.lines`; the facts have all
+SHOWN = 8
+"""Pairs and tips that `Calibrated.lines` lists; `facts` has all."""
 
 
-class BoardPictures:
-    """Pictures of a board that both cameras took: moments, each read when its turn comes."""
+class BoardImages:
+    """Images of a board from both cameras, read one moment at a time."""
 
     def __init__(
         self, inputs: Sequence[Place], packed: PackedLayout | None = None, max_pixels: int | None = MAX_PIXELS
     ) -> None:
-        """Find them. inputs, packed: two folders, templates or videos; one with both views, in this layout.
+        """Find two folders, templates or videos, or one that holds both views in the layout `packed`.
 
-        Raises UsageError, InputError: inputs that are none of these, or do not exist. What looks wrong with
-        them is logged.
+        Raises UsageError, InputError. Suspected problems are logged.
         """
         texts = [*map(str, inputs)]
         if "" in texts:
-            raise UsageError("LEFT RIGHT is empty", "an unset variable of the shell, perhaps?")
+            raise UsageError("LEFT RIGHT is empty", EMPTY_NAME)
         self.layout, self.max_pixels = packed or ("auto" if are_packed(texts) else None), max_pixels
         self.clip: VideoClip | None = None
         self.pairs: Sequence[PairPaths] = ()
@@ -80,8 +80,8 @@ class BoardPictures:
             return
         if len(texts) != (2 if self.layout is None else 1):
             raise UsageError(
-                f"LEFT RIGHT are {pluralize(len(texts), 'place')}, {join_names(texts)}",
-                "two folders, templates or videos; one with `packed`",
+                f"LEFT RIGHT must be two folders, templates or videos, got {join_names(texts)}",
+                "one is enough with `packed`",
             )
         if are_videos(texts):
             self.clip = self._clip([*map(Path, texts)])
@@ -92,23 +92,22 @@ class BoardPictures:
         except UsageError as error:
             if "`pairs`" not in (error.hint or ""):
                 raise
-            hint = "give both pictures of a pair one name, by links (ln -s)"
+            hint = "give both images of a pair the same name, for example with links (ln -s)"
             raise UsageError(error.message, hint) from error
         if found.unpaired:
-            alone = pluralize(len(found.unpaired), "picture")
-            LOG.warning("%s without a partner: %s", alone, join_names(found.unpaired))
+            LOG.warning("ignored, without a partner: %s", join_names(found.unpaired))
         self.pairs = tuple(found.pairs)
 
     def _clip(self, paths: list[Path]) -> VideoClip:
         if self.layout == "auto":
-            raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
+            raise UsageError("the layout of a video must be stated", PACKED_HINT)
         found = open_videos(paths[0], paths[1] if len(paths) > 1 else None)
         if found.warning:
             LOG.warning(found.warning)
         return found
 
     def __len__(self) -> int:
-        """Count the moments, those of a video about."""
+        """Return the number of moments, approximate for a video."""
         return len(self.pairs) if self.clip is None else self.clip.count
 
     def __iter__(self) -> Iterator[Moment]:
@@ -140,38 +139,38 @@ class BoardPictures:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A calibration that was made, and what there is to say about it."""
+    """A new calibration, and its report."""
 
     made: BoardCalibration
     board: Board
     found: SightingCollector
-    """What was seen of the board."""
+    """The detected boards."""
     left_out: Sequence[Rejection]
-    """Pairs that are not used, with the reasons."""
+    """Unused pairs, with the reasons."""
     tips: Sequence[str]
-    """What would make it better."""
+    """How to improve the calibration."""
 
     def facts(self) -> dict[str, Any]:
-        """State what it is worth, in pixels, metres and shares."""
+        """Return the quality of the calibration in px, m and shares."""
         return collect_facts(self.made, self.board, self.left_out, self.tips)
 
     def file(self) -> bytes:
-        """Encode it as OpenCV's YAML."""
+        """Return the calibration as OpenCV's YAML."""
         return encode_rig(self.made.rig, select_file_facts(self.made, self.board))
 
     def lines(self) -> list[str]:
-        """Say what it is worth, which pairs are left out, and what would make it better."""
+        """Return a report: quality, unused pairs, and tips."""
         said = [f"{name:<24}{value}" for name, value in format_facts(self.facts())]
         left_out = [f"{each.name}: {each.reason}" for each in self.left_out]
-        for title, items in (("left out", left_out), ("to improve it", self.tips)):
+        for title, items in (("not used", left_out), ("to improve it", self.tips)):
             if items:
-                said += [f"{title}:", *(f"  {item}" for item in items[:NAMED])]
-            if len(items) > NAMED:
-                said.append(f"  and {len(items) - NAMED} more (--json names all)")
+                said += [f"{title}:", *(f"  {item}" for item in items[:SHOWN])]
+            if len(items) > SHOWN:
+                said.append(f"  and {len(items) - SHOWN} more (--json names all)")
         return said
 
     def page(self, title: str) -> bytes:
-        """Render an HTML file with the corners, the coverage and a rectified pair."""
+        """Return an HTML page with the corners, the coverage and a rectified pair."""
         from pamcli.viewing.calibration_page import render_calibration
 
         return render_calibration(
@@ -185,30 +184,36 @@ class Calibrated:
 
 
 def calibrate(
-    pictures: BoardPictures,
+    images: BoardImages,
     board: Board,
     *,
     fisheye: bool = False,
     tip: Callable[[str], str] = str,
     advance: Callable[[], None] = lambda: None,
 ) -> Calibrated:
-    """Calibrate two cameras from what they took of a board.
+    """Calibrate two cameras from images of a board.
 
-    tip: makes what is said of a tip. advance: called after each moment. Raises InputError: no picture shows
-    the board, sizes differ, too little to calibrate by.
+    Args:
+        images: Images of the board.
+        board: The board.
+        fisheye: Whether to fit OpenCV's fisheye model.
+        tip: Converts the text of a tip.
+        advance: Called after each moment.
+
+    Raises InputError if no image shows the board, sizes differ, or the boards are too few.
     """
     found = SightingCollector(board)
-    for moment in pictures:
+    for moment in images:
         if isinstance(moment.pair, InputError):
             found.reject(moment.name, moment.pair)
         else:
             found.add(moment.name, moment.pair.left.pixels, moment.pair.right.pixels, moment.following)
         advance()
     size, sightings = found.require_sightings(), found.sightings
-    if pictures.clip is not None:
+    if images.clip is not None:
         sightings = select_diverse(sightings, size)
     if len(sightings) < len(found.sightings):
-        LOG.info(f"{len(found.sightings)} boards were found, the {len(sightings)} that differ most are taken")
+        LOG.info(f"the {len(sightings)} most different of {len(found.sightings)} detected boards are used")
     made = calibrate_rig(sightings, board, size, fisheye=fisheye)
     tips = [tip(each) for each in list_advice(made, [find_dark_regions(each) for each in found.brightest])]
     return Calibrated(made, board, found, [*made.rejections, *found.rejections], tips)

@@ -1,4 +1,4 @@
-"""Between which disparities do the colours of a colour map run, and what lies outside?"""
+"""Colour disparity maps, and choose the range of the colours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pamcli.imaging.disparity_files import decode_levels
 from pamcli.imaging.images import RgbImage, encode_image
 
 DEFAULT_RANGE = (0.0, 192.0)
-"""Range (px) where all disparities are equal, or none is known."""
+"""Range (px) if all disparities are equal or unknown."""
 PERCENTILES = (1, 99)
-"""Colours run from the 1st to the 99th percentile of the known disparities."""
+"""Percentiles of the known disparities at both ends of the range."""
 
 
-class Range:
-    """The percentiles of one or more disparity maps, from the lowest to the highest of them all."""
+class ColorRange:
+    """The range of the percentiles of one or more disparity maps, px."""
 
     def __init__(self, maps: Iterable[np.ndarray] = ()) -> None:
         self.low, self.high = math.inf, -math.inf
@@ -37,51 +37,50 @@ class Range:
             low, high = np.percentile(known, PERCENTILES).tolist()
             self.low, self.high = min(self.low, low), max(self.high, high)
 
-    def settled(self, whose: str, say: Callable[[str], None] = LOG.info) -> tuple[float, float]:
-        """Return the range of the colours, px, and report it. whose: the maps, for the message."""
+    def report(self, source: str, say: Callable[[str], None] = LOG.info) -> tuple[float, float]:
+        """Return the range, px, and report it. source: the pair or video, for the message."""
         if self.low >= self.high:
             return DEFAULT_RANGE
-        say(f"colours of {whose} run from {self.low:.1f} to {self.high:.1f} px (1st to 99th percentile)")
+        say(f"{source}: colour range {self.low:.1f}:{self.high:.1f} px (1st to 99th percentile)")
         return self.low, self.high
 
 
-def color(disparity: np.ndarray, colors: tuple[float, float], place: Path, *, warn: bool) -> Encoded:
-    """Encode a colour map. warn: about disparities outside of the range, which was given."""
-    data = encode_image(RgbImage(colorize(disparity, *colors)), place.suffix, name=str(place))
-    return Encoded(data, _outside([disparity], colors) if warn else ())
+def encode_colors(disparity: np.ndarray, colors: tuple[float, float], path: Path, *, warn: bool) -> Encoded:
+    """Encode a colour map. warn: about disparities outside of the range."""
+    data = encode_image(RgbImage(colorize(disparity, *colors)), path.suffix, name=str(path))
+    return Encoded(data, _find_outliers([disparity], colors) if warn else ())
 
 
-def colored_frames(
+def render_frames(
     frames: StoredFrames, colors: tuple[float, float], *, warn: bool
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Yield disparities of a video in colours, (H, W, 3) uint8 RGB. warn: as of `color`."""
-    for seconds, disparity in disparities(frames):
+    """Yield the disparity maps of a video as colours, (H, W, 3) uint8 RGB. warn: as in `encode_colors`."""
+    for seconds, disparity in iterate_disparities(frames):
         yield seconds, colorize(disparity, *colors)
-    for warning in _outside((each for _, each in disparities(frames)), colors) if warn else ():
+    maps = (disparity for _, disparity in iterate_disparities(frames))
+    for warning in _find_outliers(maps, colors) if warn else ():
         LOG.warning(warning)
 
 
-def disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Yield the disparity maps of stored frames, each with its time in seconds."""
+def iterate_disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
+    """Yield the disparity maps of stored frames, each with its time in s."""
     for seconds, levels in frames:
         yield seconds, decode_levels(levels[..., 0])
 
 
-def _outside(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:
-    """Say how much of the maps lies outside of the colours' range, and which range holds them."""
+def _find_outliers(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:
+    """Return a warning about disparities outside of the range, with a range that holds them."""
     low, high = colors
     count = outside = 0
-    ends = math.inf, -math.inf
+    least, most = math.inf, -math.inf
     for disparity in maps:
         known = disparity[np.isfinite(disparity)]
         count += known.size
         outside += int(np.count_nonzero((known < low) | (known > high)))
         if known.size:
-            ends = min(ends[0], float(known.min())), max(ends[1], float(known.max()))
+            least, most = min(least, float(known.min())), max(most, float(known.max()))
     if not outside:
         return []
-    share, fitting = 100 * outside / count, f"{math.floor(ends[0])}:{math.ceil(ends[1])}"
-    return [
-        f"{share:.2g} % of the disparities lie outside of the colours' range {low:g}:{high:g} px "
-        f"(`range` {fitting} holds all; without `range` the colours fit each pair)"
-    ]
+    outliers = f"{100 * outside / count:.2g} % of the disparities are outside of the colour range"
+    fitting = f"{math.floor(least)}:{math.ceil(most)}"
+    return [f"{outliers} {low:g}:{high:g} px (use `range` {fitting}, or drop `range` for one range per pair)"]

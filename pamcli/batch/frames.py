@@ -1,4 +1,4 @@
-"""Which frames of two videos, or of one that holds both views, were taken at the same time?"""
+"""Pair the frames of two videos that were recorded at the same time, or of one that holds both views."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.video_offset import find_offset
 from pamcli.imaging.videos import Video
 
-LIKE_RATES = 0.01
-"""Share by which the frame rates of both videos may differ."""
-ALIKE = 0.5
-"""Share of the time between two frames by which those of a pair may lie apart."""
-_BEYOND = 10**12
-FEW = 0.5
-"""Share of the frames that may be without a partner."""
+RATE_TOLERANCE = 0.01
+"""Relative difference at which frame rates count as equal."""
+TIME_TOLERANCE = 0.5
+"""Largest time between the frames of a pair, as a share of the time between two frames."""
+FEW_PAIRED = 0.5
+"""Share of paired frames below which a warning is logged."""
+_LARGEST = 10**12
 
 
 @dataclass(frozen=True)
 class FramePairs:
-    """Pairs of frames in their order, each made when it is asked for: an hour has 200,000."""
+    """Pairs of frames in their order, created on demand: an hour has 200,000."""
 
     left: Path
     right: Path | None
@@ -48,7 +48,7 @@ class FramePairs:
             yield PairPaths(self.left, self.right, f"{left:06}", frames=(left, right))
 
     def spread(self, count: int) -> list[PairPaths]:
-        """So many of them, or all, evenly spaced."""
+        """Return at most `count` pairs, evenly spaced."""
         step = max(1, len(self.numbers) / count)
         places = [int((number + 0.5) * step) for number in range(min(count, len(self.numbers)))]
         return list(FramePairs(self.left, self.right, self.numbers[places]))
@@ -81,92 +81,90 @@ def pair_frames(
     count: int | None = None,
     offset: int | Literal["auto"] = 0,
 ) -> Pairing:
-    """Pair the frames of one or two videos by their time stamps; what has no partner is said and left out.
+    """Pair the frames of one or two videos by their time stamps; log and ignore frames without a partner.
 
-    The time of a frame is counted from the first one of its video. start, every: the first left frame that is
-    taken, and the step from one to the next. count: of pairs, at most; None: to the end. offset: this many
-    frames later in the right video is what the left one shows; auto: measured, and logged.
-    Raises UsageError: not one or two videos, PyAV is missing, nothing is left; InputError: a video that
-    cannot be read, rates that differ, an offset that cannot be measured.
+    Args:
+        inputs: Paths of the videos.
+        start: First left frame, from 0.
+        every: Step from one left frame to the next.
+        count: Largest number of pairs, or None.
+        offset: Frames by which the right video is later than the left one; auto: measured and logged.
+
+    Raises:
+        UsageError: Both videos are one file, PyAV is missing, or no frame remains.
+        InputError: A video cannot be read, the rates differ, or the offset cannot be measured.
     """
-    first, step = min(start, _BEYOND), min(every, _BEYOND)
-    offset = offset if offset == "auto" else max(-_BEYOND, min(offset, _BEYOND))
+    first, step = min(start, _LARGEST), min(every, _LARGEST)
+    offset = offset if offset == "auto" else max(-_LARGEST, min(offset, _LARGEST))
     paths = [Path(text) for text in inputs]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
-        raise UsageError(
-            f"both views would come from {quote(paths[0])}", "`packed` lr where it holds both views"
-        )
+        hint = "give two files, or one with `packed` lr if it holds both views"
+        raise UsageError(f"left and right video are both {quote(paths[0])}", hint)
     videos = [Video(path) for path in paths]
     for video in videos:
         if video.missing:
             LOG.warning(
-                f"{quote(video.path)} ends {video.missing:.1f} s before its header says: is it cut off? "
-                f"its {pluralize(len(video.stamps), 'frame')} are taken"
+                f"{quote(video.path)} ends {video.missing:.1f} s before the end in its header and may be "
+                f"incomplete; its {pluralize(len(video.stamps), 'frame')} are processed"
             )
     if len(videos) == 1:
         numbers = np.arange(len(videos[0].stamps))
         both = np.stack([numbers, numbers], axis=1)
     else:
-        both = _same_times(videos[0], videos[1], offset, first)
-    taken = both[(both[:, 0] >= first) & ((both[:, 0] - first) % step == 0)][:count]
-    if not len(taken):
+        both = _pair_times(videos[0], videos[1], offset, first)
+    chosen = both[(both[:, 0] >= first) & ((both[:, 0] - first) % step == 0)][:count]
+    if not len(chosen):
         last = int(both[-1, 0]) if len(both) else 0
-        raise UsageError(
-            f"no frame is left of {join_names(paths)}",
-            f"`start` {start} lies behind the last one, {last}" if start > last else None,
-        )
-    return Pairing(FramePairs(paths[0], paths[1] if len(paths) > 1 else None, taken))
+        fix = f"`start` must be at most {last}, got {start}" if start > last else None
+        raise UsageError(f"{join_names(paths)}: no frame to process", fix)
+    return Pairing(FramePairs(paths[0], paths[1] if len(paths) > 1 else None, chosen))
 
 
-def _same_times(left: Video, right: Video, offset: int | Literal["auto"], start: int) -> NDArray[np.int64]:
-    """(N, 2): numbers of the frames that were taken at the same time; start: as of `pair_frames`."""
+def _pair_times(left: Video, right: Video, offset: int | Literal["auto"], start: int) -> NDArray[np.int64]:
+    """Return (N, 2): numbers of the frames that were recorded at the same time."""
     times = [left.times, right.times]
-    steps = [_step(each) for each in times]
+    steps = [_frame_time(each) for each in times]
     step = max(steps)
-    if min(steps) > 0 and step > (1 + LIKE_RATES) * min(steps):
+    if min(steps) > 0 and step > (1 + RATE_TOLERANCE) * min(steps):
         rates = [f"{1 / each:.4g}" for each in steps]
         raise InputError(
-            f"{quote(left.path)} has {rates[0]} frames a second, {quote(right.path)} {rates[1]}",
-            "record both at one rate",
+            f"{quote(left.path)} has {rates[0]} frames/s but {quote(right.path)} has {rates[1]} frames/s",
+            "record both videos at the same rate",
         )
     if offset == "auto":
         found = find_offset(left, right, step, start=start)
         offset = found.frames
         LOG.info(
-            f"offset {offset}: the motions in both videos agree to {found.agreement:.2f} there, elsewhere to "
-            f"{found.next_best:.2f} at most"
+            f"offset {offset}: correlation of the motion {found.agreement:.2f}, at most "
+            f"{found.next_best:.2f} at other offsets"
         )
     shifted = times[1] - offset * step
-    # Each left frame's nearest right one, where that one's nearest is this one again.
-    nearest, back = _nearest(shifted, times[0]), _nearest(times[0], shifted)
+    # Pair frames that are each other's nearest.
+    nearest, back = _find_nearest(shifted, times[0]), _find_nearest(times[0], shifted)
     numbers = np.arange(len(times[0]))
-    near = np.abs(shifted[nearest] - times[0]) <= max(ALIKE * step, 1e-9)
+    near = np.abs(shifted[nearest] - times[0]) <= max(TIME_TOLERANCE * step, 1e-9)
     paired = near & (back[nearest] == numbers)
     both = np.stack([numbers[paired], nearest[paired]], axis=1)
-    alone = [np.setdiff1d(np.arange(len(each)), both[:, side]) for side, each in enumerate(times)]
-    for video, lonely, other in ((left, alone[0], right), (right, alone[1], left)):
-        if len(lonely):
-            first = join_names([str(number) for number in lonely])
+    for side, (video, other) in enumerate(((left, right), (right, left))):
+        alone = np.setdiff1d(np.arange(len(times[side])), both[:, side])
+        if len(alone):
             LOG.warning(
-                f"{pluralize(len(lonely), 'frame')} of {quote(video.path)} left out, at whose time "
-                f"{quote(other.path)} has none: {first}"
+                f"{quote(video.path)}: {pluralize(len(alone), 'frame')} ignored, because "
+                f"{quote(other.path)} has none at that time: {join_names([str(each) for each in alone])}"
             )
-    if len(both) < FEW * min(len(each) for each in times):
-        LOG.warning("most frames have no partner: did both videos begin at the same moment (`offset`)?")
+    if len(both) < FEW_PAIRED * min(len(each) for each in times):
+        LOG.warning("most frames have no partner: set `offset` if the videos began at different times")
     return both
 
 
-def _step(times: NDArray[np.float64]) -> float:
-    """Seconds from one frame to the next, where none was dropped; 0 for a single one.
-
-    The mean, since some files keep time stamps in thousandths of a second.
-    """
+def _frame_time(times: NDArray[np.float64]) -> float:
+    """Return the mean time between frames, s, without dropped frames; 0 for a single frame."""
     steps = np.diff(times)
     return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0
 
 
-def _nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(M,): for each wanted time the number of the nearest one in `times` (N,), which ascend."""
+def _find_nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return (M,): the number of the nearest of the ascending `times` (N,) for each wanted time."""
     after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
     if len(times) == 1:
         return np.zeros(len(wanted), np.int64)

@@ -1,31 +1,31 @@
-"""How are the disparity maps of pairs found, from files to files?"""
+"""Compute disparity maps, colour maps, depth maps and pages of image pairs in files."""
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.colors import Range, color, colored_frames, disparities
+from pamcli.batch.colors import ColorRange, encode_colors, iterate_disparities, render_frames
 from pamcli.batch.depth import (
     DEPTH,
     DEPTH_ERROR,
     POINT_CLOUD,
-    InMetres,
-    rectified_calibration,
-    stated_calibration,
+    MetricEncoder,
+    load_rectified_calibration,
+    read_stated_calibration,
 )
 from pamcli.batch.jobs import Job
+from pamcli.batch.processing import Outcome, PairProcessor
 from pamcli.batch.run import Batch
-from pamcli.batch.steadiness import Steadiness
-from pamcli.batch.work import Found, Work
+from pamcli.batch.video_fusion import VideoFusion
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
@@ -50,29 +50,30 @@ VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "`page`", (".html",))
 
-OF_DISPARITIES = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
-"""Kinds whose frames are disparities while they wait to become a video."""
+METRIC = {kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD)}
+"""Kinds that require a calibration."""
+STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
+"""Kinds of videos whose frames are stored as disparity maps."""
 
 
 @takes(MatchSettings)
 def match_files(settings: MatchSettings) -> Batch:
-    """Match pairs of images in files, as `pam disparity` does: iterate over it, for a `Result` each.
+    """Match image pairs in files, as `pam disparity` does; iterate over the batch for a `Result` each.
 
     >>> for result in pamcli.match_files("lefts/", "rights/", output="maps/", skip_existing=True):
     ...     print(result.status, result.left, result.outputs.get("disparity"), result.error)
 
     Args:
         settings: A left and a right image, folders, or templates with `{}`; then a `MatchSettings`, or its
-            fields as keywords. They are the options of the command (`pam disparity --help`, `pam guide
-            options`). output: disparities of the left view, pixels; `-` hands the bytes back in
-            `Result.data`; a video is there after the last result.
+            fields as keywords, which are the options of the command (`pam guide options`). With output="-"
+            the bytes of the disparity map are in `Result.data`. A video is complete after the last result.
 
     Returns:
-        A `Batch`, whose pairs are processed while it is iterated over. What is wrong with a pair is its
-        result's `error`.
+        A `Batch`, whose pairs are processed while it is iterated. If a pair fails, its result has an `error`.
 
-    Raises UsageError and InputError before any work: inputs that are no pairs, results that exist; while it
-    is iterated, ModelError and DeviceError.
+    Raises:
+        UsageError, InputError: Before any work, for inputs that are not pairs, or results that exist.
+        ModelError, DeviceError: During the iteration.
     """
     results = {
         DISPARITY: settings.output,
@@ -94,27 +95,29 @@ def match_files(settings: MatchSettings) -> Batch:
             "`shard`": settings.shard,
             "`engine` ray": settings.engine == "ray",
         }
-        if partly := [option for option, given in parts.items() if given]:
-            hint = "give MIN:MAX, or leave `range` out: each pair has a range of its own then"
-            raise UsageError(f"`range` shared needs the whole batch, which {partly[0]} has not", hint)
-    if settings.min_disparity < 0 and OF_DISPARITIES & batch.videos.keys():
-        raise UsageError("a video cannot hold negative disparities", "write the results into a folder")
+        if conflict := next(filter(parts.get, parts), None):
+            message = f"cannot use both `range` shared and {conflict}: the range needs the whole batch"
+            raise UsageError(message, "give MIN:MAX, or drop `range` for one range per pair")
+    if settings.min_disparity < 0 and STORED_AS_DISPARITY & batch.videos.keys():
+        message = f"a video cannot hold negative disparities (`min_disparity` {settings.min_disparity})"
+        raise UsageError(message, "write the results into a folder")
     if settings.steady and not batch.many:
-        raise UsageError("`steady` is about videos and numbered frames", "leave it out for a single pair")
-    return batch.with_work(_Matching(settings, batch))
+        raise UsageError("`steady` requires a video or numbered frames", "drop `steady` for a single pair")
+    return batch.with_processor(_MatchProcessor(settings, batch))
 
 
-class _Matching(Work):
-    stretches = True
+class _MatchProcessor(PairProcessor):
+    stretches_contrast = True
 
     def __init__(self, settings: MatchSettings, batch: Batch) -> None:
         super().__init__(settings)
-        self.gpus = settings.device != "cpu"
-        given = settings.calibration or settings.focal
-        self.given = rectified_calibration(settings) if given else None
-        """The calibration of all pairs; None: each pair may state its own."""
-        self.metric = InMetres(settings)
-        self.steadiness = Steadiness() if settings.steady else None
+        self.uses_gpu = settings.device != "cpu"
+        is_given = settings.calibration or settings.focal
+        self.calibration = load_rectified_calibration(settings) if is_given else None
+        """The calibration of all pairs; None if each pair may state its own."""
+        self.rectifies_recording = not is_given
+        self.metric = MetricEncoder(settings)
+        self.fusion = VideoFusion() if settings.steady else None
         self.index: Path | None = None
         """Index of the pages of a batch."""
         if batch.many and settings.page is not None:
@@ -122,140 +125,131 @@ class _Matching(Work):
 
             self.index = find_index_path(str(settings.page))
             check_index(self.index, batch.outputs)
-        in_video = COLOR_MAP.name in batch.videos
         self.many = batch.many
-        self.whole_batch_first = settings.range == "shared" and batch.many and not in_video
-        self.spool: tempfile.TemporaryDirectory[str] | None = None
-        """Folder in which disparities wait for the range of the whole batch."""
-        self.kept: dict[Path, Path] = {}
-        """The files of these, by the pictures to make of them."""
-        self.shared: Range | None = None
-        """Range of the colours of the whole batch, until it is settled."""
+        self.needs_whole_batch = (
+            settings.range == "shared" and batch.many and COLOR_MAP.name not in batch.videos
+        )
+        self.stored_maps: tempfile.TemporaryDirectory[str] | None = None
+        """Folder of disparity maps that are coloured after the whole batch."""
+        self.stored: dict[Path, Path] = {}
+        """The stored disparity map of each colour map."""
+        self.shared_range = ColorRange()
         self.colors: tuple[float, float] | None = None
-        self.said: set[str] = set()
-        """Sizes of pictures of which it was said that they are reduced."""
-        sure = (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
-        wanted = {
+        """The range of the whole batch, once known."""
+        needs_confidence = (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
+        requested = {
             "right_disparity": settings.output_right is not None,
             "visible": settings.visible is not None or settings.unknown == "occluded",
-            "confidence": sure,
+            "confidence": needs_confidence,
         }
-        self.extras = {*filter(wanted.get, wanted)}
-        """What the network has to find besides the disparity."""
+        self.extras = {name for name, is_requested in requested.items() if is_requested}
+        """What the network computes besides the disparity map."""
 
-    def calibration_of(self, pair: StereoPair) -> Calibration | None:
-        """Return the calibration that was given, else the one that the pair states."""
-        return self.given or stated_calibration(pair, self.settings)
-
-    def load_network(self) -> StereoMatcher:
+    @cached_property
+    def network(self) -> StereoMatcher:
         return load_matcher(self.settings, self.max_memory)[0]
 
+    def calibration_of(self, pair: StereoPair) -> Calibration | None:
+        """Return the given calibration, or the one that the pair states."""
+        return self.calibration or read_stated_calibration(pair, self.settings)
+
     def skip(self, job: Job) -> None:
-        if self.steadiness is not None:
-            self.steadiness.left_out = job
+        if self.fusion is not None:
+            self.fusion.skipped = job
 
-    def load(self, job: Job) -> Any:
-        loaded = super().load(job)
-        if self.steadiness is not None and loaded is not None:
-            self.steadiness.read_again(job, self.read)
-        return loaded
+    def read(self, job: Job) -> StereoPair:
+        pair = super().read(job)
+        if self.fusion is not None:
+            self.fusion.read_previous(job, super().read)
+        return pair
 
-    def apply(self, job: Job, pair: StereoPair) -> Found:
+    def apply(self, job: Job, pair: StereoPair) -> Outcome:
         progress = None if self.bar is None else self.bar.within(pair.height)
-        found: StereoResult = self.network(*self.views(pair), extras=self.extras, progress=progress)
-        if self.vertical:
-            size = found.matched_size and found.matched_size[::-1]
-            turned = found.changed(self.turned_back, self.turned_back, disparity=lambda values: values)
-            found = replace(turned, matched_size=size)
-        if self.steadiness is not None:
-            fused = self.steadiness.fused(job, pair, found.disparity)
-            found = replace(found, disparity=np.maximum(fused, np.float32(self.settings.min_disparity)))
-            self.steadiness.keep(job, pair, self._shown(found))
-        height, width = found.matched_size or found.disparity.shape
-        doubts = []
-        if "confidence" in self.extras and found.doubtful:
-            share = f"only {100 * found.confident_share:.0f} % of the pixels are confident"
-            doubts = [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
-        return found, {"matched_width": width, "matched_height": height}, doubts
+        left, right = self.rotate(pair.left.pixels), self.rotate(pair.right.pixels)
+        result: StereoResult = self.network(left, right, extras=self.extras, progress=progress)
+        if self.settings.vertical:
+            size = result.matched_size and result.matched_size[::-1]
+            back = partial(self.rotate, turns=-1)
+            result = replace(result.changed(back, back, disparity=lambda values: values), matched_size=size)
+        if self.fusion is not None:
+            fused = self.fusion.fuse(job, pair, result.disparity)
+            result = replace(result, disparity=np.maximum(fused, np.float32(self.settings.min_disparity)))
+            self.fusion.remember(job, pair, self._known_disparity(result))
+        height, width = result.matched_size or result.disparity.shape
+        warnings = []
+        if "confidence" in self.extras and result.doubtful:
+            share = f"only {100 * result.confident_share:.0f} % of the pixels are confident"
+            warnings = [f"{share}: the images may not be a pair, or have little texture"]
+        return result, {"matched_width": width, "matched_height": height}, warnings
 
-    def note(self, facts: Mapping[str, Any]) -> None:
-        if facts.get("matched_width", math.inf) >= facts.get("width", 0):
-            return
-        given, taken = (
-            "{} x {}".format(*(facts[f"{of}{side}"] for side in ("width", "height")))
-            for of in ("", "matched_")
-        )
-        if given not in self.said:
-            self.said.add(given)
-            LOG.info(
-                f"pictures of {given} px are matched at {taken}, and the result is brought back to their "
-                "size along the edges of the left one (`match_size` 1 matches them as they are)"
+    def remarks(self, pair: StereoPair, facts: Mapping[str, Any]) -> list[str]:
+        remarks = super().remarks(pair, facts)
+        if facts["matched_width"] < facts["width"]:
+            remarks.append(
+                f"images of {facts['width']}x{facts['height']} px are matched at {facts['matched_width']}x"
+                f"{facts['matched_height']} px, and the disparity map is upsampled along image edges "
+                "(`match_size` 1 matches at full size)"
             )
+        return remarks
 
-    def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        calibration = self.calibration_of(pair)
-        in_metres = name in (DEPTH.name, DEPTH_ERROR.name, POINT_CLOUD.name)
-        if calibration is not None and (in_metres or calibration.baseline):
+    def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
+        calibration, is_metric = self.calibration_of(pair), name in METRIC
+        if calibration is not None and (is_metric or calibration.baseline):
             self.metric.check(calibration, pair.width, pair.height)
-        elif in_metres:
-            raise InputError(
-                f"{pair.title} does not state its calibration",
-                "give `calibration`, or `focal` and `baseline`",
-            )
+        elif is_metric:
+            message = f"{pair.title} does not state its calibration"
+            raise InputError(message, "give `calibration`, or `focal` and `baseline`")
         if name == COLOR_MAP.name:
             check_encodable(
-                place.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(place)
+                path.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(path)
             )
 
-    def encode(self, name: str, place: Path, pair: StereoPair, found: StereoResult) -> Encoded | None:
-        suffix = place.suffix.lower()
-        if name == DISPARITY.name:
-            return encode_disparity(self._shown(found), suffix)
-        if name == VISIBLE.name:
-            assert found.visible is not None
-            return Encoded(encode_mask(found.visible))
-        if name == CONFIDENCE.name:
-            assert found.confidence is not None
-            return Encoded(encode_confidence(found.confidence, suffix))
-        if name == RIGHT_DISPARITY.name:
-            assert found.right_disparity is not None
-            return encode_disparity(found.right_disparity, suffix)
-        disparity = self._shown(found)
+    def encode(self, name: str, path: Path, pair: StereoPair, computed: StereoResult) -> Encoded | None:
+        suffix, disparity = path.suffix.lower(), self._known_disparity(computed)
         calibration = self.calibration_of(pair)
+        if name == DISPARITY.name or (name == COLOR_MAP.name and name in self.videos):
+            return encode_disparity(disparity, suffix)
+        if name == VISIBLE.name:
+            assert computed.visible is not None
+            return Encoded(encode_mask(computed.visible))
+        if name == CONFIDENCE.name:
+            assert computed.confidence is not None
+            return Encoded(encode_confidence(computed.confidence, suffix))
+        if name == RIGHT_DISPARITY.name:
+            assert computed.right_disparity is not None
+            return encode_disparity(computed.right_disparity, suffix)
         if name == PAGE.name:
             from pamcli.viewing.page import render_page
 
-            picture, confidence = pair.left.pixels, found.confidence
             calibration = calibration if calibration and calibration.baseline else None
+            image, confidence = pair.left.pixels, computed.confidence
             return Encoded(
-                render_page(pair.title, picture, disparity, confidence=confidence, calibration=calibration)
+                render_page(pair.title, image, disparity, confidence=confidence, calibration=calibration)
             )
-        if name == COLOR_MAP.name and name in self.videos:
-            return encode_disparity(disparity, suffix)
         if name == COLOR_MAP.name:
-            if self.whole_batch_first:
-                self._keep(disparity, place)
+            if self.needs_whole_batch:
+                self._store(disparity, path)
                 return None
             if isinstance(self.settings.range, tuple):
-                return color(disparity, self.settings.range, place, warn=True)
-            colors = Range([disparity]).settled(pair.title, LOG.debug if self.many else LOG.info)
-            return color(disparity, colors, place, warn=False)
+                return encode_colors(disparity, self.settings.range, path, warn=True)
+            colors = ColorRange([disparity]).report(pair.title, LOG.debug if self.many else LOG.info)
+            return encode_colors(disparity, colors, path, warn=False)
         assert calibration is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels, calibration)
 
-    def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
+    def render_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
         if name != COLOR_MAP.name:
             return frames
         if isinstance(self.settings.range, tuple):
-            return colored_frames(frames, self.settings.range, warn=True)
-        colors = Range(each for _, each in disparities(frames)).settled("the video")
-        return colored_frames(frames, colors, warn=False)
+            return render_frames(frames, self.settings.range, warn=True)
+        colors = ColorRange(each for _, each in iterate_disparities(frames)).report("the video")
+        return render_frames(frames, colors, warn=False)
 
-    def _shown(self, result: StereoResult) -> Any:
-        """The disparity, NaN where it is to be unknown."""
-        given = self.settings
+    def _known_disparity(self, result: StereoResult) -> Any:
+        """Return the disparity map, NaN where it counts as unknown."""
+        settings = self.settings
         return result.disparity_where(
-            visible=given.unknown == "occluded", min_confidence=given.min_confidence
+            visible=settings.unknown == "occluded", min_confidence=settings.min_confidence
         )
 
     def end_batch(self) -> None:
@@ -265,23 +259,20 @@ class _Matching(Work):
             write_index(self.index)
 
     def close(self) -> None:
-        if self.spool is not None:
-            self.spool.cleanup()
+        if self.stored_maps is not None:
+            self.stored_maps.cleanup()
 
-    def _keep(self, disparity: Any, place: Path) -> None:
-        """Store it until the range of the whole batch is known."""
-        self.shared = self.shared or Range()
-        self.shared.add(disparity)
-        self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
-        stored = Path(self.spool.name, f"{len(self.kept)}.npy")
+    def _store(self, disparity: Any, path: Path) -> None:
+        """Store a disparity map until the range of the whole batch is known."""
+        self.shared_range.add(disparity)
+        self.stored_maps = self.stored_maps or tempfile.TemporaryDirectory(prefix="pam-")
+        stored = Path(self.stored_maps.name, f"{len(self.stored)}.npy")
         write_atomically(stored, encode_disparity(disparity, ".npy").data)
-        self.kept[place] = stored
+        self.stored[path] = stored
 
-    def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
+    def encode_delayed(self, name: str, path: Path) -> Encoded | None:
         if name != COLOR_MAP.name:
             return None
-        if self.colors is None and self.shared is not None:
-            self.colors = self.shared.settled("the batch")
-        assert self.colors is not None
-        disparity = read_disparity(self.kept[place], max_pixels=None)
-        return color(disparity, self.colors, place, warn=False)
+        self.colors = self.colors or self.shared_range.report("the batch")
+        disparity = read_disparity(self.stored[path], max_pixels=None)
+        return encode_colors(disparity, self.colors, path, warn=False)

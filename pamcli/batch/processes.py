@@ -1,7 +1,4 @@
-"""How does a batch use all cores? One single-threaded process per core, sharing nothing but the job queue.
-
-The processes are started once, with `serve` below; each loads the network once and answers one job at a time.
-"""
+"""Process a batch in single-threaded processes, one per core, each with a network of its own."""
 
 from __future__ import annotations
 
@@ -24,18 +21,18 @@ from typing import Any
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result
-from pamcli.batch.work import Work, attempt, run_one
+from pamcli.batch.processing import PairProcessor, attempt, run_one
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.workers import usable_cores
 
-ENOUGH, WORTH = 8, 5_000_000
-"""Pairs, and pixels of their left images, for each process from which they pay: it starts in some seconds."""
+LEAST_PAIRS, LEAST_PIXELS = 8, 5_000_000
+"""Pairs, and pixels of their left images, per process for which its start of some seconds pays."""
 AHEAD = 3
-"""Jobs for each process that are begun before the results of earlier ones are taken."""
-EACH = 1_000_000_000
-"""Bytes of memory that a process must find free."""
+"""Jobs per process that are submitted ahead."""
+PROCESS_MEMORY = 1_000_000_000
+"""Free memory that a process needs, bytes."""
 PATIENCE = 10.0
-"""Seconds that a process has to end in, once it is asked to."""
+"""Time in which a process must end on request, s."""
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"), "1"
 )
@@ -46,44 +43,41 @@ serve()"""
 
 
 def count_workers(batch: Any) -> int:
-    """Count the processes that a `Batch` is to be processed by.
-
-    Raises UsageError where several are asked for and it must be processed by one.
-    """
-    settings, asked = batch.settings, batch.settings.workers
-    alone = {
-        "a list that is read as it arrives": batch.pairing is None,
+    """Return the number of processes for a `Batch`. Raises UsageError if several are not supported."""
+    settings, count = batch.settings, batch.settings.workers
+    conflicts = {
+        "`pairs` -": batch.pairing is None,
         "`steady`": getattr(settings, "steady", False),
-        "`range` shared": batch.work.whole_batch_first,
+        "`range` shared": batch.processor.needs_whole_batch,
         "videos": bool(batch.pairing and next(iter(batch.pairing.pairs)).frames) or bool(batch.videos),
     }
-    reason = next(filter(alone.get, alone), None)
-    if asked != "auto":
-        if reason is not None:
-            raise UsageError(f"cannot use both `workers` {asked} and {reason}", "leave out `workers`")
-        return int(min(asked, batch.total or 1))
-    foreign = Path(settings.name).suffix in (".onnx", ".toml")
-    if reason is not None or foreign or not _on_cpu(settings.device):
+    conflict = next(filter(conflicts.get, conflicts), None)
+    if count != "auto":
+        if conflict is not None:
+            raise UsageError(f"cannot use both `workers` {count} and {conflict}", "drop `workers`")
+        return int(min(count, batch.total or 1))
+    is_foreign = Path(settings.name).suffix in (".onnx", ".toml")
+    if conflict is not None or is_foreign or not _uses_cpu(settings.device):
         return 1
     cores, pairs = usable_cores(), batch.total or 0
-    if cores == 1 or pairs < 2 * ENOUGH:
+    if cores == 1 or pairs < 2 * LEAST_PAIRS:
         return 1
     memory = min(settings.max_memory or math.inf, _free_memory())
-    most = min(cores, pairs // ENOUGH, pairs * _pixels(batch) // WORTH)
-    return int(max(1, min(most, memory // EACH)))
+    most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
+    return int(max(1, min(most, memory // PROCESS_MEMORY)))
 
 
-def _pixels(batch: Any) -> int:
-    """Return the pixels of the first left image that can be read, 0 where none of three can."""
+def _count_pixels(batch: Any) -> int:
+    """Return the pixels of the first readable left image, or 0 if the first three cannot be read."""
     for job in islice(batch.jobs(), 3):
         with suppress(PamError):
-            pair = batch.work.read(job)
+            pair = batch.processor.read(job)
             return int(pair.width * pair.height)
     return 0
 
 
 def _free_memory() -> float:
-    """Return the bytes that Linux and the container's limit leave, without PyTorch; elsewhere infinity."""
+    """Return the free memory of Linux or its container, bytes, without PyTorch; elsewhere infinity."""
     free = math.inf
     with suppress(OSError, ValueError, IndexError):
         free = 1024 * int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
@@ -93,25 +87,24 @@ def _free_memory() -> float:
     return free
 
 
-def _on_cpu(device: str) -> bool:
-    """Return whether a network will run on the CPU, without asking PyTorch, whose import takes seconds."""
+def _uses_cpu(device: str) -> bool:
+    """Return whether a network will run on the CPU, without PyTorch, whose import takes seconds."""
     if device != "auto":
         return device == "cpu"
-    places = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-    return not any(map(os.path.exists, places)) and shutil.which("nvidia-smi") is None
+    paths = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+    return not any(map(os.path.exists, paths)) and shutil.which("nvidia-smi") is None
 
 
 def run_in_processes(
-    jobs: Iterable[Job], work: Work, count: int
+    jobs: Iterable[Job], processor: PairProcessor, count: int
 ) -> Generator[tuple[Job, Result | PamError], None, None]:
-    """Run the steps of `Work` for every job in other processes and yield, in their order, what came of each.
+    """Run all steps of every job in other processes; yield each, in order, with its result or error.
 
-    A job whose process ends has failed; another process takes its place. Raises what loading the network
-    raises.
+    A job whose process ends has failed; another process replaces it. Raises what loading the network raises.
     """
-    if work.settings.max_memory is not None:
-        work.max_memory = work.settings.max_memory // count
-    helpers, said = [_Helper(work) for _ in range(count)], set[str]()
+    if processor.settings.max_memory is not None:
+        processor.max_memory = processor.settings.max_memory // count
+    helpers, reported = [_Helper(processor) for _ in range(count)], set[str]()
     free: queue.SimpleQueue[_Helper] = queue.SimpleQueue()
     for helper in helpers:
         free.put(helper)
@@ -135,42 +128,42 @@ def run_in_processes(
             job, future = waiting.popleft()
             outcome, lines = future.result()
             for level, line in lines:
-                if line not in said:
-                    said.add(line)
+                if line not in reported:
+                    reported.add(line)
                     LOG.log(level, line)
             yield job, outcome
     finally:
         for helper in helpers:
             helper.stop()
         threads.shutdown(cancel_futures=True)
-        for helper in helpers:  # of which one may have begun meanwhile
+        for helper in helpers:  # a thread may have started another process meanwhile
             helper.stop()
 
 
 class _Helper:
-    """A process that answers jobs, and another one where it was ended."""
+    """A process that answers jobs, and is replaced if it ends."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.stopped = work, False
+    def __init__(self, processor: PairProcessor) -> None:
+        self.processor, self.stopped = processor, False
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, job: Job) -> Any:
-        """Return what came of a job, and what was logged. Raises what loading the network raises."""
+        """Return the outcome of a job, and the logged lines. Raises what loading the network raises."""
         if job.error is not None:
             return job.error, ()
         lines: tuple[tuple[int, str], ...] = ()
         try:
             if self.process is None:
-                lines = self._begin()
+                lines = self._start()
             outcome, more = self._exchange(job)
             return outcome, (*lines, *more)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             self._end()
-            hint = "too little memory, perhaps: take fewer `workers`"
-            return DeviceError("the process that worked on this pair was ended from outside", hint), lines
+            hint = "if memory is short, use fewer `workers`"
+            return DeviceError("the process of this pair was ended from outside", hint), lines
 
-    def _begin(self) -> tuple[tuple[int, str], ...]:
-        """Start the process and let it load the network; return what was logged."""
+    def _start(self) -> tuple[tuple[int, str], ...]:
+        """Start the process and let it load the network; return the logged lines."""
         if self.stopped:
             raise EOFError
         self.process = subprocess.Popen(
@@ -179,12 +172,12 @@ class _Helper:
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("PAM_TRACEBACK") else subprocess.DEVNULL,
             env={**os.environ, **ONE_THREAD},
-            start_new_session=True,  # Ctrl-C is answered by the main process alone
+            start_new_session=True,  # only the main process handles Ctrl-C
         )
         if self.stopped:
             raise EOFError
         self._send(sys.path)
-        loaded, lines = self._exchange(self.work)
+        loaded, lines = self._exchange(self.processor)
         if isinstance(loaded, PamError):
             raise loaded
         return tuple(lines)
@@ -202,7 +195,7 @@ class _Helper:
         self.process.stdin.flush()
 
     def stop(self) -> None:
-        """End the process: at once where it waits, else once what it writes is whole or gone."""
+        """End the process, after the file that it is writing."""
         self.stopped = True
         self._end()
 
@@ -222,24 +215,24 @@ class _Helper:
 
 
 def serve() -> None:
-    """Load a network and answer jobs, as the process of a `_Helper` does, until nobody asks any more."""
+    """Load the network and answer jobs until stdin is closed: the program of a `_Helper`."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries may print, and stdout holds the answers
     lines: list[tuple[int, str]] = []
 
-    class Kept(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append((record.levelno, record.getMessage()))
 
-    LOG.handlers, LOG.propagate = [Kept()], False
+    LOG.handlers, LOG.propagate = [Collector()], False
     LOG.setLevel(logging.DEBUG)
-    work: Any = None
+    processor: Any = None
     with suppress(EOFError, BrokenPipeError):
         while True:
-            message = pickle.load(asked)
-            outcome = attempt(message.start) if work is None else run_one(work, message)
-            work = work or message
+            message = pickle.load(questions)
+            outcome = attempt(message.start) if processor is None else run_one(processor, message)
+            processor = processor or message
             pickle.dump((outcome, tuple(lines)), answers)
             answers.flush()
             lines.clear()

@@ -1,4 +1,4 @@
-"""How are pairs rectified, from files to files, so that a point lies in the same row of both images?"""
+"""Rectify image pairs in files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.depth import finish_calibration, named, read_description
+from pamcli.batch.depth import finish_calibration, read_description
 from pamcli.batch.frames import FramePairs
 from pamcli.batch.jobs import Job
+from pamcli.batch.processing import Outcome, PairProcessor
 from pamcli.batch.run import Batch
 from pamcli.batch.upscaling import LEFT, RIGHT
-from pamcli.batch.work import Found, Work
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import encode_calibration
@@ -35,111 +35,114 @@ from pamcli.settings.batches import RectifySettings
 from pamcli.settings.options import takes
 
 CALIBRATION = "calibration.yaml"
-NO_METRES = "without a calibration no distance is known, whatever `focal` and `baseline`"
+NO_METRES = "without a calibration, distances remain unknown"
 FAR_APART, FAR_APART_SHARE = 5.0, 0.01
-"""Pixels, and share of the height, by which rows may be apart after rectification."""
+"""Vertical offset after rectification above which a pair fails: px, and share of the image height."""
 LARGEST_OFFSET = 0.5
-"""Median pixels by which matches may lie above or below each other afterwards."""
-LOOKED_AT = 8
-"""Frames of a video without a calibration by which all are rectified."""
+"""Median vertical offset after rectification above which a warning is given, px."""
+SAMPLED_FRAMES = 8
+"""Frames of a video from which the rectification without a calibration is estimated."""
 CHECKED, THEN_EVERY = 3, 16
-"""Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
+"""Number of first pairs of a calibrated batch that are checked, and step of the pairs checked after them."""
 
 
 @takes(RectifySettings)
 def rectify_files(settings: RectifySettings) -> Batch:
-    """Rectify pairs of images in files, as `pam rectify` does, under its options' names.
+    """Rectify image pairs in files, as `pam rectify` does.
 
-    >>> for result in pamcli.rectify_files("lefts/", "rights/", uncalibrated=True, output="straight/"):
+    >>> for result in pamcli.rectify_files("lefts/", "rights/", uncalibrated=True, output="rectified/"):
     ...     print(result.status, result.outputs)
 
-    Raises UsageError and InputError before any work; what is wrong with a pair is its result's `error`.
+    Args:
+        settings: A left and a right image or folders; then a `RectifySettings`, or its fields as keywords.
+
+    Raises:
+        UsageError, InputError: Before any work. If a pair fails, its result has an `error`.
     """
-    read, place = settings.calibration_files, settings.output_calibration
+    files, path = settings.calibration_files, settings.output_calibration
     results = {LEFT: settings.output, RIGHT: settings.output_right}
-    batch = Batch(settings, results, read=read, tag="_rectified")
+    batch = Batch(settings, results, read=files, tag="_rectified")
     main = next(iter(batch.names.templates), LEFT.name)
     first = batch.videos.get(main) or next(batch.outputs, None)
-    beside = place or (first.parent / CALIBRATION if first else None)
-    if beside is not None and read:
+    target = path or (first.parent / CALIBRATION if first else None)
+    if target is not None and files:
         known = batch.jobs() if batch.total is not None else ()
-        check_extra_output(beside, read, ((job.pair, job.files) for job in known if job.pair))
-        check_writable(beside)
-    if settings.uncalibrated and beside is not None and beside.exists():
+        check_extra_output(target, files, ((job.pair, job.files) for job in known if job.pair))
+        check_writable(target)
+    if settings.uncalibrated and target is not None and target.exists():
         raise UsageError(
-            f"{beside} exists, and is not that of these pictures",
-            "without a calibration they have none: name another folder",
+            f"{target} exists and does not describe these images",
+            "`uncalibrated` writes no calibration: name another folder",
         )
-    # Beside a video, not beside its frames.
-    work = _Rectifying(settings, batch.many, beside if main in batch.videos else place)
-    batch.with_work(work)
+    # The calibration is written beside a video, not beside its stored frames.
+    processor = _RectifyProcessor(settings, batch.many, target if main in batch.videos else path)
+    batch.with_processor(processor)
     if not settings.uncalibrated:
-        how = {"fisheye": settings.fisheye, "extrinsics": settings.extrinsics}
-        recording = batch.recording if not work.files else None
-        if recording is not None and recording.states_rectified:
+        recording = batch.recording
+        if recording is not None and not files and recording.states_rectified:
             raise InputError(
-                f"the images of {recording.name} are rectified already",
-                "give them to `pam disparity` as they are, or state rectified=no in 'bag:FILE?rectified=no'",
+                f"the images of {recording.name} are already rectified",
+                "use them with `pam disparity`, or state 'bag:FILE?rectified=no'",
             )
-        work.reading = read_description(settings, **how, recording=batch.recording)  # type: ignore[arg-type]
-        work.files = work.files or [batch.recording.place]  # type: ignore[union-attr]
-        work.find_rig(batch)
-    if settings.uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
-        work.frames = batch.pairing.pairs.spread(LOOKED_AT)
+        options = {"fisheye": settings.fisheye, "extrinsics": settings.extrinsics}
+        processor.reading = read_description(settings, **options, recording=recording)  # type: ignore[arg-type]
+        if recording is not None and not files:
+            processor.files, processor.names = [recording.place], str(recording.place)
+        processor.load_rig(batch)
+    elif batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
+        processor.frames = batch.pairing.pairs.spread(SAMPLED_FRAMES)
     return batch
 
 
-def _first(job: Job) -> Path | None:
-    """The file of the first result, the left picture's if that is asked for; None: it goes to stdout."""
+def _first_file(job: Job) -> Path | None:
+    """Return the file of the first result, or None if it goes to stdout."""
     return next((job.videos.get(name, path) for name, path in job.files.items()), None)
 
 
-def _angles(field_of_view: tuple[float, float]) -> str:
-    return " x ".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
+def _format_angles(field_of_view: tuple[float, float]) -> str:
+    return "x".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
 
 
 @dataclass(frozen=True)
 class _Rectified:
-    pictures: Mapping[str, RgbImage]
-    first: str
-    """The result with which warnings come."""
-    matches: int | None = None
-    """Found between them; None: the pair was not checked."""
-    offset: float | None = None
-    """Median pixels by which these lie above or below each other; None: they are too few."""
+    """Rectified images, and the check of their rows."""
+
+    images: Mapping[str, RgbImage]
+    matches: int | None
+    """Number of matches; None if the pair was not checked."""
+    offset: float | None
+    """Median vertical offset of the matches, px; None if they are too few."""
 
 
-class _Rectifying(Work):
+class _RectifyProcessor(PairProcessor):
     cores = 1
+    rectifies_recording = False
 
-    @property
-    def rectifies(self) -> bool:
-        return False
-
-    def __init__(self, settings: RectifySettings, many: bool, place: Path | None) -> None:
-        """place: of the calibration, if it was given."""
+    def __init__(self, settings: RectifySettings, many: bool, path: Path | None) -> None:
+        """path: of the calibration, if given."""
         super().__init__(settings)
-        self.many, self.place, self.missing = many, place, ""
+        self.many, self.path, self.missing = many, path, ""
         self.files = settings.calibration_files
+        self.names = ", ".join(map(str, self.files))
         self.reading: tuple[CameraDescription, Interpretation] | None = None
-        """What the files and the user say of the cameras; None: there is no calibration."""
+        """What the files and the user state about the cameras; None without a calibration."""
         self.rig: Rig | None = None
         self.view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
         """Arguments of `Rig.compute_rectification`."""
         self.frames: Sequence[PairPaths] = ()
-        """Frames of a video by which all are rectified where there is no calibration."""
-        self.refused: InputError | None = None
-        """Why they do not tell how, or why the calibration is read wrongly."""
+        """Frames of a video from which the rectification is estimated."""
+        self.failure: InputError | None = None
+        """Why no pair can be rectified."""
         self.size: tuple[int, int] | None = None
         self.right_size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0
         self.offsets = array("f")
-        """Vertical offset of each pair that was checked, pixels."""
-        self.written = False
+        """Vertical offset of each checked pair, px."""
+        self.is_written = False
 
-    def find_rig(self, batch: Batch) -> None:
-        """Take the cameras from the reading. Raises InputError, with the reading that fits the first pair."""
+    def load_rig(self, batch: Batch) -> None:
+        """Load the cameras. Raises InputError, with the reading that fits the first pair if there is one."""
         assert self.reading is not None
         try:
             stored = finish_calibration(self.files, *self.reading)
@@ -147,16 +150,15 @@ class _Rectifying(Work):
             raise self._with_better_reading(error, batch) from error
         if stored.rig is None:
             raise InputError(
-                f"{named(self.files)} describes images that are rectified already, not the cameras that took "
-                "them",
-                "give such images to `pam disparity` as they are, others with the cameras' own calibration",
+                f"{self.names} describes images that are already rectified",
+                "use them with `pam disparity`, or give the calibration of the cameras",
             )
         for warning in stored.warnings():
-            LOG.warning("%s: %s", named(self.files), warning)
-        self.rig, self.same_for_all = stored.rig, True
+            LOG.warning("%s: %s", self.names, warning)
+        self.rig, self.needs_first_pair = stored.rig, True
 
     def _with_better_reading(self, error: InputError, batch: Batch) -> InputError:
-        """Return the error, with the options of a reading that fits the first pair, where there is one."""
+        """Return the error, with the options of a reading that fits the first pair if there is one."""
         assert self.reading is not None
         job = next(batch.jobs(), None) if self.reading[0].pairs and batch.total else None
         if job is not None and job.pair is not None:
@@ -169,53 +171,53 @@ class _Rectifying(Work):
                     )
         return error
 
-    def look(self, pair: StereoPair) -> Sequence[str]:
+    def find_problems(self, pair: StereoPair) -> Sequence[str]:
         return ()
 
     def read(self, job: Job) -> StereoPair:
         if self.frames and self.rectification is None:
-            self._look_at_frames()
-        name, differs = job.pair, self.reading is not None and self.reading[0].has_two_sizes
-        if differs and name and name.right and not name.frames:
-            return read_pair(name.left, name.right, max_pixels=self.settings.max_pixels, same_size=False)
+            self._rectify_video()
+        pair, differs = job.pair, self.reading is not None and self.reading[0].has_two_sizes
+        if differs and pair and pair.right and not pair.frames:
+            return read_pair(pair.left, pair.right, max_pixels=self.settings.max_pixels, same_size=False)
         return super().read(job)
 
-    def decide(self, job: Job, pair: StereoPair) -> None:
-        found = self._for(pair)
-        self._compare(pair, found.left(pair.left.pixels), found.right(pair.right.pixels))
-        self._write_calibration(_first(job))
-        self.rectification = None  # whoever needs it makes it of `size`: it is large
+    def prepare_batch(self, job: Job, pair: StereoPair) -> None:
+        rectification = self._rectification_of(pair)
+        self._check(pair, rectification.left(pair.left.pixels), rectification.right(pair.right.pixels))
+        self._write_calibration(_first_file(job))
+        self.rectification = None  # it is large; other processes compute it from `size`
 
     def skip(self, job: Job) -> None:
-        """Remember a calibration that is missing beside pictures that are there."""
-        path = self._calibration_of(_first(job))
+        """Remember a calibration that is missing beside existing images."""
+        path = self._calibration_path(_first_file(job))
         if self.rig is not None and path is not None and not path.exists():
             self.missing = str(path)
 
-    def note(self, facts: Mapping[str, Any]) -> None:
+    def collect(self, facts: Mapping[str, Any]) -> None:
         if facts.get("vertical_offset") is not None:
             self.offsets.append(facts["vertical_offset"])
 
     def end_batch(self) -> None:
-        if self.missing and not self.written:
-            said = f"{self.missing} is not written, as no picture was made"
-            LOG.warning(f"{said}: `overwrite` instead of `skip_existing` makes both")
+        if self.missing and not self.is_written:
+            hint = "use `overwrite` instead of `skip_existing`"
+            LOG.warning(f"{self.missing} is not written, because all images were skipped: {hint}")
         if offsets := sorted(self.offsets):
             LOG.info(
-                f"median vertical offset {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px "
-                f"in {len(offsets)} pairs that were checked"
+                f"vertical offset: median {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px, "
+                f"in {len(offsets)} checked pairs"
             )
 
-    def check(self, name: str, place: Path, pair: StereoPair) -> None:
+    def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
         width, height = self.view["size"] or (pair.width, pair.height)
         view = pair.left if name == LEFT.name else pair.right
         bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
-        check_encodable(place.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(place))
+        check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
 
-    def apply(self, job: Job, pair: StereoPair) -> Found:
-        rectification = self._for(pair)
+    def apply(self, job: Job, pair: StereoPair) -> Outcome:
+        rectification = self._rectification_of(pair)
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
-        pictures = {
+        images = {
             name: RgbImage(
                 warp(view.pixels),
                 None if view.alpha is None else warp(view.alpha),
@@ -224,133 +226,143 @@ class _Rectifying(Work):
             )
             for name, (view, warp) in sides.items()
         }
-        first = next(iter(job.places))
         self.count += 1
         checked: tuple[int | None, float | None] = None, None
         if self.rig is None or self.count <= CHECKED or not self.count % THEN_EVERY:
-            checked = self._compare(pair, pictures["left"].pixels, pictures["right"].pixels)
-        self._write_calibration(_first(job))
-        offset = None if checked[1] is None else round(checked[1], 3)
-        return _Rectified(pictures, first, *checked), {"vertical_offset": offset}, ()
+            checked = self._check(pair, images["left"].pixels, images["right"].pixels)
+        self._write_calibration(_first_file(job))
+        result = _Rectified(images, *checked)
+        offset = None if result.offset is None else round(result.offset, 3)
+        return result, {"vertical_offset": offset}, self._report_rows(result)
 
-    def _compare(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
-        """Count the matches of rectified images, and measure how far their rows are apart, pixels.
+    def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
+        """Return the matches of rectified images, and their median vertical offset, px, or None.
 
-        Raises InputError where these are far apart by the reading of the calibration that was asked for.
+        Raises InputError if the offset is large with the given calibration.
         """
         check = check_pair(left, right)
-        measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
-        if self.reading is not None and not (measured and check.vertical_error <= LARGEST_OFFSET):
-            self._require_rows(pair, check.vertical_error if measured else None)
-        return check.matches, check.vertical_error if measured else None
+        is_measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
+        offset = check.vertical_error if is_measured else None
+        if self.reading is not None and not (offset is not None and offset <= LARGEST_OFFSET):
+            self._require_aligned_rows(pair, offset)
+        return check.matches, offset
 
-    def _require_rows(self, pair: StereoPair, measured: float | None) -> None:
-        """Raise InputError where rows are far apart, or another reading of the calibration fits better."""
+    def _require_aligned_rows(self, pair: StereoPair, measured: float | None) -> None:
+        """Raise InputError if rows are far apart, or another reading of the calibration fits better."""
         assert self.reading is not None
         found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
         if found is None:
             return
-        if found.better is not None:  # which holds for all pairs
-            said = f"{named(self.files)}: {found.text} with another interpretation"
-            self.refused = InputError(said, f"give {found.do}")
-            raise InputError(said, f"give {found.do}")
+        if found.better is not None:  # this holds for all pairs
+            message = f"{self.names}: {found.text} with another interpretation"
+            self.failure = InputError(message, f"give {found.do}")
+            raise InputError(message, f"give {found.do}")
         apart = min(measured or math.inf, found.row_error)
         if math.isfinite(apart) and apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
             raise InputError(
-                f"{named(self.files)}: rows are {apart:.0f} px apart after rectification",
+                f"{self.names}: rows are {apart:.0f} px apart after rectification",
                 "the calibration is of other cameras, or they have moved (pam doctor LEFT RIGHT ...)",
             )
 
-    def _for(self, pair: StereoPair) -> Rectification:
+    def _rectification_of(self, pair: StereoPair) -> Rectification:
         size, right = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
-        if self.reading is not None and self.refused is not None:
-            raise InputError(self.refused.message, self.refused.hint)
-        if self.rig is None and self.rectification is not None:
-            return self.rectification
+        if self.reading is not None and self.failure is not None:
+            raise InputError(self.failure.message, self.failure.hint)
         if self.rig is None:
+            if self.rectification is not None:
+                return self.rectification
             views = [(pair.left.pixels, pair.right.pixels)]
-            found, matches = estimate_rectification(views, size=self.view["size"])
+            rectification, matches = estimate_rectification(views, size=self.view["size"])
             say = LOG.debug if self.many else LOG.info
             say(f"rectified by {matches} matches; {NO_METRES}")
-            return found
+            return rectification
         if self.rectification is None:
             first = self.size or size
             rig = self.rig.for_size(*first, right if self.size is None else self.right_size)
-            if self.size is None and self.rig.size is not None and first not in self.rig.sizes:
-                LOG.info(
-                    f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
-                    f"{first[0]} x {first[1]}"
-                )
-            if self.size is None and rig.stated and not any(each is not None for each in self.view.values()):
-                LOG.info("rectified as the calibration says, by its own R and P")
             self.rectification = rig.compute_rectification(**self.view)
-            if rig.left.fisheye and self.size is None and self.rectification.calibration:
-                seen = rig.left.field_of_view(first)
-                fov = f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
-                if all(map(math.isfinite, seen)):
-                    LOG.info(f"the fisheye sees {_angles(seen)}, the rectified pictures {fov}")
+            if self.size is None:
+                self._report_rig(rig, first)
             self.size, self.right_size = first, self.right_size or right
         if size != self.size or right != self.right_size:
             assert self.size is not None
             raise InputError(
-                f"the pictures have {size[0]} x {size[1]} pixels, others {self.size[0]} x {self.size[1]}",
-                "rectify pictures of each size in a batch of their own: they have different calibrations",
+                f"the images are {size[0]}x{size[1]} px but earlier ones {self.size[0]}x{self.size[1]} px",
+                "rectify images of each size in a batch of their own",
             )
         return self.rectification
 
-    def _look_at_frames(self) -> None:
-        """Find what rectifies all frames: one rig took them, and what each alone tells would tremble."""
-        if self.refused is not None:
-            raise self.refused
+    def _report_rig(self, rig: Rig, size: tuple[int, int]) -> None:
+        """Log how the calibration is applied to images of this size."""
+        assert self.rig is not None
+        assert self.rectification is not None
+        width, height = size
+        if self.rig.size is not None and size not in self.rig.sizes:
+            old = "{}x{}".format(*self.rig.size)
+            LOG.info(f"the calibration of {old} px is scaled to {width}x{height} px")
+        if rig.stated and not any(each is not None for each in self.view.values()):
+            LOG.info("rectified with R and P of the calibration")
+        if rig.left.fisheye and self.rectification.calibration:
+            seen = rig.left.field_of_view(size)
+            rectified = _format_angles(self.rectification.calibration.field_of_view)
+            if all(map(math.isfinite, seen)):
+                LOG.info(
+                    f"the field of view of the fisheye lens is {_format_angles(seen)}, that of the rectified "
+                    f"images {rectified} (`fov` changes it)"
+                )
+
+    def _rectify_video(self) -> None:
+        """Estimate one rectification for all frames, so that the video does not shake."""
+        if self.failure is not None:
+            raise self.failure
         views = []
         for name in self.frames:
-            with suppress(InputError):  # it will be said of that frame
+            with suppress(InputError):  # reported for that frame
                 pair = self.read_frames(name)
                 views.append((pair.left.pixels, pair.right.pixels))
         try:
             if not views:
-                raise InputError(f"none of {pluralize(len(self.frames), 'frame')} can be decoded")
+                raise InputError(f"cannot decode any of {pluralize(len(self.frames), 'frame')}")
             self.rectification, matches = estimate_rectification(views, size=self.view["size"])
         except InputError as error:
-            self.refused = error
+            self.failure = error
             raise
         LOG.info(f"rectified by {matches} matches in {pluralize(len(views), 'frame')}; {NO_METRES}")
 
-    def encode(self, name: str, place: Path, pair: StereoPair, found: _Rectified) -> Encoded:
-        data = encode_image(found.pictures[name], place.suffix, name=str(place))
-        return Encoded(data, self._checked(found) if name == found.first else ())
+    def encode(self, name: str, path: Path, pair: StereoPair, computed: _Rectified) -> Encoded:
+        return Encoded(encode_image(computed.images[name], path.suffix, name=str(path)))
 
-    def _checked(self, result: _Rectified) -> list[str]:
+    def _report_rows(self, result: _Rectified) -> list[str]:
+        """Return a warning if rows are not aligned; log the offset of a single pair."""
         if result.matches is None:
             return []
         if result.offset is None:
-            return ["too few matches to check the rows of the rectified pictures"]
+            return ["too few matches to check the rows of the rectified images"]
         if not self.many:
             LOG.info(f"median vertical offset {result.offset:.2f} px in {result.matches} matches")
         if result.offset <= LARGEST_OFFSET:
             return []
-        why = "pam doctor LEFT RIGHT --calibration FILE tells why" if self.rig else "calibrate the cameras"
-        return [f"matches stay {result.offset:.2f} px above or below each other: {why}"]
+        hint = "run pam doctor LEFT RIGHT --calibration FILE" if self.rig else "calibrate the cameras"
+        return [f"matches are {result.offset:.2f} px above or below each other after rectification: {hint}"]
 
-    def _calibration_of(self, picture: Path | None) -> Path | None:
-        """Where it goes; picture: a result's file, if there is one."""
-        return self.place or (None if picture is None else picture.parent / CALIBRATION)
+    def _calibration_path(self, image: Path | None) -> Path | None:
+        """Return the path of the calibration, beside an image of the results unless given."""
+        return self.path or (None if image is None else image.parent / CALIBRATION)
 
-    def _write_calibration(self, picture: Path | None) -> None:
-        """Write it once. picture: a result's file, beside which it goes, if there is one."""
+    def _write_calibration(self, image: Path | None) -> None:
+        """Write the calibration once."""
         calibration = self.rectification.calibration if self.rectification else None
-        path = self._calibration_of(picture)
-        if self.written or calibration is None or path is None:
+        path = self._calibration_path(image)
+        if self.is_written or calibration is None or path is None:
             return
         check_extra_output(path, self.files)
         data = encode_calibration(calibration)
         if path.is_file() and not self.settings.overwrite and path.read_bytes() != data:
             raise UsageError(
-                f"{path} exists, and is not that of these pictures",
-                "`overwrite` replaces it, `output_calibration` gives another name",
+                f"{path} exists and does not describe these images",
+                "`overwrite` replaces it, `output_calibration` names another file",
             )
         write_atomically(path, data)
-        self.written = True
+        self.is_written = True
         LOG.info(
             f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
         )

@@ -1,4 +1,4 @@
-"""How do results become videos? Frames are files in a folder beside the video, until all are there."""
+"""Write results as videos: frames are stored as files beside the video until all are complete."""
 
 from __future__ import annotations
 
@@ -35,46 +35,48 @@ from pamcli.recordings.bags import rosbags
 from pamcli.recordings.writing import write_disparities
 
 STORED = ".png"
-"""How a frame waits: lossless, with 8 or 16 bits."""
-PICTURES_A_SECOND = 25
-"""Rate of a video that is made of pictures, which do not say when they were taken."""
+"""Format of stored frames: lossless, with 8 or 16 bits."""
+IMAGES_PER_SECOND = 25
+"""Rate of a video that is made of images, which have no time stamps."""
 
 
-def video_places(
+def plan_videos(
     options: Mapping[OutputKind, str | None], pairing: Pairing | None, format_name: str | None
 ) -> dict[str, Path]:
-    """Which results are to be videos, by the names of their kinds.
+    """Return the results that become videos, by the names of their kinds.
 
-    A result is one where it is called so, there are several pairs, and its frames can be pictures.
-    Raises UsageError: a video that cannot be written, a list of pairs, PyAV is missing.
+    A result of several pairs becomes a video if its name is that of one and its frames can be images.
+    Raises UsageError for a video that cannot be written, for a list of pairs, and without PyAV.
     """
     places = {}
     main = next(iter(options))
     for kind, text in options.items():
         path = Path(text or "")
         is_bag = path.suffix.lower() in BAG_OUTPUT_SUFFIXES
-        named_so = is_bag or (path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes)
-        if text is None or not named_so or is_template(text) or is_folder_name(text, True):
+        is_named_so = is_bag or (path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes)
+        if text is None or not is_named_so or is_template(text) or is_folder_name(text, True):
             continue
         if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
-            raise UsageError(f"{kind.option} {quote(text)} is a video, and a list of pairs is none")
+            message = f"cannot use both `pairs` and the video {kind.option} {quote(text)}"
+            raise UsageError(message, "write images, or process two videos")
         if not pairing.batch:
             continue
         if is_bag:
             if kind.name != "disparity":
-                raise UsageError(f"{kind.option} {quote(text)}: a ROS bag holds disparity maps: `output`")
+                message = f"{kind.option} {quote(text)}: a ROS bag can only hold disparity maps"
+                raise UsageError(message, "use the bag for `output`")
             rosbags("highlevel")
             places[kind.name] = path
             continue
         if path.suffix.lower() not in VIDEO_OUTPUT_SUFFIXES:
             raise UsageError(
-                f"{kind.option} {quote(text)}: videos are written as {' or '.join(VIDEO_OUTPUT_SUFFIXES)}",
-                ".mkv is lossless, .mp4 for people to watch",
+                f"{kind.option} {quote(text)} must end with {' or '.join(VIDEO_OUTPUT_SUFFIXES)}",
+                ".mkv is lossless, .mp4 plays everywhere",
             )
         if kind.suffixes != IMAGE_OUTPUT_SUFFIXES and path.suffix.lower() != ".mkv":
-            raise UsageError(f"{kind.option} {quote(text)} would lose what it measures", "take .mkv")
+            raise UsageError(f"{kind.option} {quote(text)} must be lossless", "use .mkv")
         if format_name is not None and kind.suffixes == main.suffixes:
-            raise UsageError(f"`format` is about files in a folder, and {quote(text)} is a video")
+            raise UsageError(f"cannot use both `format` and the video {quote(text)}", "drop `format`")
         places[kind.name] = path
     if any(path.suffix.lower() not in BAG_OUTPUT_SUFFIXES for path in places.values()):
         import_pyav()
@@ -82,55 +84,52 @@ def video_places(
 
 
 def frame_template(video: Path) -> str:
-    """Return the template of the files that the frames of a video wait in."""
+    """Return the template of the stored frames of a video."""
     stored = ".npy" if video.suffix.lower() in BAG_OUTPUT_SUFFIXES else STORED
     return f"{frames_folder(video)}/{{}}{stored}"
 
 
 def frames_folder(video: Path) -> Path:
-    """Where the frames of a video wait, until all are there."""
+    """Return the folder of the stored frames of a video."""
     return video.with_name(f"{video.name}.frames")
 
 
 @dataclass(frozen=True)
 class Clock:
-    """When the frames of a video are shown."""
+    """The times of the frames of a video."""
 
     stamps: Sequence[int] | NDArray[np.int64]
-    """(N,): in `unit`, ascending from 0."""
+    """(N,): times in `unit`, ascending from 0."""
     unit: Fraction
     """Seconds."""
     rate: Fraction
-    """Frames a second."""
+    """Frames per second."""
     begin: int = 0
     """Time of the first frame of a recording, ns since 1970."""
 
 
-def clock_of(pairing: Pairing) -> Clock:
-    """When the results of these pairs are shown: as the left video's frames, pictures in even steps.
-
-    Raises InputError.
-    """
+def read_clock(pairing: Pairing) -> Clock:
+    """Return the times of the left video's frames, or even steps for images. Raises InputError."""
     pairs = pairing.pairs
     if not isinstance(pairs, FramePairs):
-        return Clock(range(len(pairs)), Fraction(1, PICTURES_A_SECOND), Fraction(PICTURES_A_SECOND))
+        return Clock(range(len(pairs)), Fraction(1, IMAGES_PER_SECOND), Fraction(IMAGES_PER_SECOND))
     if pairs.recording is not None:
         places = np.searchsorted(pairs.recording.numbers[:, 0], pairs.numbers[:, 0])
         stamps = pairs.recording.stamps[places]
-        gap = int(np.median(np.diff(stamps))) if len(stamps) > 1 else 10**9 // PICTURES_A_SECOND
+        gap = int(np.median(np.diff(stamps))) if len(stamps) > 1 else 10**9 // IMAGES_PER_SECOND
         rate = Fraction(10**9, max(gap, 1)).limit_denominator(1001)
         return Clock(stamps - stamps[0], Fraction(1, 10**9), rate, int(stamps[0]))
     video = Video(pairs.left)
     stamps, unit = video.stamps[pairs.numbers[:, 0]], Fraction(video.stream.time_base)
-    step = int(np.median(np.diff(stamps))) * unit if len(stamps) > 1 else Fraction(1, PICTURES_A_SECOND)
+    step = int(np.median(np.diff(stamps))) * unit if len(stamps) > 1 else Fraction(1, IMAGES_PER_SECOND)
     return Clock(stamps - stamps[0], unit, (1 / step).limit_denominator(1001))
 
 
 @dataclass(frozen=True)
 class StoredFrames:
-    """Frames of a video that wait in files: when each is shown, seconds, and its (H, W, C), in their order.
+    """Stored frames of a video: the time of each, s, and its pixels (H, W, C), read anew at each iteration.
 
-    Those that are missing are left out; each time that they are asked for they are read anew.
+    Missing frames are skipped.
     """
 
     pairing: Pairing
@@ -139,7 +138,7 @@ class StoredFrames:
 
     @property
     def places(self) -> Iterator[tuple[Fraction, Path]]:
-        """When each is shown, and its file."""
+        """The time and the file of each frame."""
         for stamp, pair in zip(self.clock.stamps, self.pairing.pairs, strict=True):
             yield int(stamp) * self.clock.unit, self.place(pair)
 
@@ -154,19 +153,19 @@ class StoredFrames:
             transparent |= samples.shape[2] > channels
             yield seconds, samples[..., :channels]
         if transparent:
-            LOG.warning("a video has no transparency: it is left out")
+            LOG.warning("a video cannot hold transparency, which is dropped")
 
 
-def put_together(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clock: Clock, kind: str) -> None:
-    """Make a video of its frames; kind: of the result. Raises OutputError, InputError: none, unlike ones."""
-    count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=notes_of(kind))
+def write_frames(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clock: Clock, kind: str) -> None:
+    """Write a video. kind: of the result. Raises OutputError; InputError for no frames or different sizes."""
+    count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=describe_levels(kind))
     if missing := len(clock.stamps) - count:
-        LOG.warning(f"{quote(video)} is without {pluralize(missing, 'frame')} that failed")
+        LOG.warning(f"{quote(video)} lacks {pluralize(missing, 'frame')} that failed")
 
 
 def _write_bag(batch: Any, path: Path, frames: StoredFrames) -> None:
-    """Write the disparity maps that wait in files as a bag. Raises OutputError."""
-    calibration = batch.work.calibration_of(batch.work.read(next(batch.jobs())))
+    """Write stored disparity maps as a ROS bag. Raises OutputError."""
+    calibration = batch.processor.calibration_of(batch.processor.read(next(batch.jobs())))
     focal_length, baseline = (calibration.focal_length, calibration.baseline) if calibration else (0.0, 0.0)
     maps = (
         (frames.clock.begin + int(seconds * 10**9), read_disparity(place, max_pixels=None))
@@ -176,22 +175,22 @@ def _write_bag(batch: Any, path: Path, frames: StoredFrames) -> None:
     write_disparities(path, maps, focal_length, baseline)
 
 
-def notes_of(kind: str) -> dict[str, str]:
-    """What a video says about what its grey levels measure."""
-    unknown = "0 where it is unknown"
+def describe_levels(kind: str) -> dict[str, str]:
+    """Return the metadata of a video that state what its grey levels mean."""
+    unknown = "0 = unknown"
     if kind in ("disparity", "right_disparity"):
-        levels = f"{PNG_UNITS_PER_PIXEL} grey levels for a pixel of disparity"
+        levels = f"{PNG_UNITS_PER_PIXEL} grey levels per px of disparity"
         return {DISPARITY_SCALE: str(PNG_UNITS_PER_PIXEL), "COMMENT": f"{levels}, {unknown}"}
     if kind in ("depth", "depth_error"):
-        return {"COMMENT": f"{PNG_UNITS_PER_METRE} grey levels for a metre, {unknown}"}
-    return {"COMMENT": "65535 for a confidence of 1"} if kind == "confidence" else {}
+        return {"COMMENT": f"{PNG_UNITS_PER_METRE} grey levels per m, {unknown}"}
+    return {"COMMENT": "65535 = confidence 1"} if kind == "confidence" else {}
 
 
 def remove_frames(video: Path, places: Iterable[Path]) -> None:
-    """Remove the files of a video's frames, and what this leaves empty of their folder, and itself."""
-    folders = {home := frames_folder(video)}
+    """Remove the stored frames of a video, and their folders if empty."""
+    folders = {root := frames_folder(video)}
     for path in places:
-        folders |= {folder for folder in path.parents if folder.is_relative_to(home)}
+        folders |= {folder for folder in path.parents if folder.is_relative_to(root)}
         with suppress(OSError):
             path.unlink()
     for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
@@ -199,20 +198,20 @@ def remove_frames(video: Path, places: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def whole_videos(batch: Any) -> frozenset[str]:
-    """Find the videos that stay as they are: they exist, and no frames wait to replace them."""
+def find_complete_videos(batch: Any) -> frozenset[str]:
+    """Return the videos that are kept: they exist, and no stored frames are to replace them."""
     if not batch.settings.skip_existing:
         return frozenset()
-    there = {name for name, video in batch.videos.items() if video.exists()}
-    waiting = {name for name in there if frames_folder(batch.videos[name]).exists()}
-    if waiting:  # perhaps a folder alone, which something else lies in
+    existing = {name for name, video in batch.videos.items() if video.exists()}
+    unfinished = {name for name in existing if frames_folder(batch.videos[name]).exists()}
+    if unfinished:  # the folder may hold other files only
         places = [batch.names.paths(pair) for pair in batch.pairing.pairs] if batch.pairing else []
-        waiting = {name for name in waiting if any(os.path.exists(each[name]) for each in places)}
-    return frozenset(there - waiting)
+        unfinished = {name for name in unfinished if any(os.path.exists(each[name]) for each in places)}
+    return frozenset(existing - unfinished)
 
 
-def forget_frames(batch: Any) -> None:
-    """Remove what another run left, which could not be told from frames of this one if it is stopped."""
+def remove_all_frames(batch: Any) -> None:
+    """Remove stored frames of an earlier run, so that only those of this run remain if it is interrupted."""
     if any(frames_folder(video).exists() for video in batch.videos.values()):
         for name, video in batch.videos.items():
             remove_frames(video, (job.files[name] for job in batch.jobs() if name in job.files))
@@ -221,30 +220,30 @@ def forget_frames(batch: Any) -> None:
 def make_videos(batch: Any, unwritten: bool) -> list[Path]:
     """Assemble each video, then delete its frame files; return the videos.
 
-    unwritten: some frames failed that need not. Raises OutputError, InputError.
+    unwritten: whether frames failed for another reason than their input. Raises OutputError, InputError.
     """
     assert batch.pairing is not None
-    named, go_on = join_names([*map(str, batch.videos.values())]), "the same command with `skip_existing`"
+    names, resume = join_names([*map(str, batch.videos.values())]), "repeat the command with `skip_existing`"
     if batch.settings.overwrite:
-        go_on += " instead of `overwrite`"
+        resume += " instead of `overwrite`"
     if batch.settings.shard is not None:
-        LOG.info(f"once all shards are done, {go_on} and without `shard` makes {named} of their frames")
+        LOG.info(f"to write {names} after all shards, {resume} and without `shard`")
         return []
     if unwritten:
-        LOG.error(f"{named} is not made: {go_on} goes on")
+        LOG.error(f"{names} is not written because frames failed: to resume, {resume}")
         return []
-    clock, made = clock_of(batch.pairing), []
+    clock, made = read_clock(batch.pairing), []
     stored = {
         name: StoredFrames(batch.pairing, lambda pair, name=name: batch.names.paths(pair)[name], clock)  # type: ignore[misc]
         for name in batch.videos
     }
     for name, video in batch.videos.items():
-        if name in batch.whole_videos or not any(path.exists() for _, path in stored[name].places):
-            continue  # it was there, or all failed
+        if name in batch.complete_videos or not any(path.exists() for _, path in stored[name].places):
+            continue  # it existed, or all frames failed
         if video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
             _write_bag(batch, video, stored[name])
         else:
-            put_together(video, batch.work.for_video(name, stored[name]), clock, name)
+            write_frames(video, batch.processor.render_video(name, stored[name]), clock, name)
         made.append(video)
     for name, frames in stored.items():
         remove_frames(batch.videos[name], (path for _, path in frames.places))

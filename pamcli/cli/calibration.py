@@ -111,9 +111,9 @@ def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
     check_new_file(output.output, ".yaml", ".yml", overwrite=output.overwrite)
     if output.page is not None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")
-    from pamcli.batch.calibration import BoardPictures, calibrate
+    from pamcli.batch.calibration import BoardImages, calibrate
 
-    images = BoardPictures(boards.inputs, boards.packed, boards.max_pixels)
+    images = BoardImages(boards.inputs, boards.packed, boards.max_pixels)
     with console.starting("OpenCV"):
         from pamcli.calibration.boards import Board
     board = Board(*boards.board, boards.square, boards.marker)

@@ -264,7 +264,7 @@ def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, l
                     report(each, console, alone=not batch.many)
     except (KeyboardInterrupt, SystemExit) as stop:
         if batch.many and getattr(stop, "code", None) != CLOSED_PIPE:
-            console.inform(f"stopped after {summary(counts)}; {batch.going_on}")
+            console.inform(f"stopped after {summary(counts)}; {batch.resume_hint}")
         raise
     if not console.jsonl:
         for path in batch.made:

@@ -81,7 +81,7 @@ def command(
 
 
 def _examine(asked: Pair, console: Console) -> None:
-    from pamcli.batch.depth import named, read_description
+    from pamcli.batch.depth import read_description
     from pamcli.calibration.examination import KnownLength, examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors
     from pamcli.imaging.stereo_pair import read_pair
@@ -104,7 +104,7 @@ def _examine(asked: Pair, console: Console) -> None:
         same_size = reading is None or not reading[0].has_two_sizes
         pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=same_size).stretch_contrast()
     views = pictures.left.pixels, pictures.right.pixels
-    with prefix_errors(named(files)):
+    with prefix_errors(", ".join(map(str, files))):
         findings = (
             examine_interpretations(*views, *reading, known) if reading else examine(*views, None, known)
         )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pamcli.batch.work import run_overlapped as run
+from pamcli.batch.processing import run_overlapped as run
 from pamcli.errors import DeviceError, InputError, PamError
 from pamcli.inference import PAIRS_AT_ONCE
 

@@ -52,21 +52,23 @@ def test_a_caller_that_stops_leaves_no_process(tmp_path: Path) -> None:
 def batch(pairs: int | None, *, whole: bool = False, **given: Any) -> Any:
     """Stand in for a batch of so many pairs."""
     names = None if pairs is None else SimpleNamespace(pairs=[SimpleNamespace(frames=None)])
-    work = SimpleNamespace(whole_batch_first=whole)
+    processor = SimpleNamespace(needs_whole_batch=whole)
     settings = MatchSettings(**{"device": "cpu", **given})
-    return SimpleNamespace(settings=settings, work=work, pairing=names, videos={}, total=pairs)
+    return SimpleNamespace(settings=settings, processor=processor, pairing=names, videos={}, total=pairs)
 
 
 def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "usable_cores", lambda: 4)
-    monkeypatch.setattr(processes, "_free_memory", lambda: 100 * processes.EACH)
-    monkeypatch.setattr(processes, "_pixels", lambda batch: processes.WORTH // processes.ENOUGH)
-    enough = 4 * processes.ENOUGH
+    monkeypatch.setattr(processes, "_free_memory", lambda: 100 * processes.PROCESS_MEMORY)
+    monkeypatch.setattr(
+        processes, "_count_pixels", lambda batch: processes.LEAST_PIXELS // processes.LEAST_PAIRS
+    )
+    enough = 4 * processes.LEAST_PAIRS
     assert count_workers(batch(enough)) == 4
     assert count_workers(batch(enough - 1)) == 3
-    assert count_workers(batch(processes.ENOUGH)) == 1
+    assert count_workers(batch(processes.LEAST_PAIRS)) == 1
     assert count_workers(batch(None)) == 1  # a list that is still arriving
-    assert count_workers(batch(enough, max_memory=2 * processes.EACH)) == 2
+    assert count_workers(batch(enough, max_memory=2 * processes.PROCESS_MEMORY)) == 2
     assert count_workers(batch(enough, device="cuda")) == 1
     assert count_workers(batch(enough, weights="net.onnx")) == 1
     assert count_workers(batch(enough, steady=True)) == 1
@@ -75,9 +77,9 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_workers(batch(enough, workers=7, device="cuda")) == 7
     with pytest.raises(UsageError, match="`workers` 3 and `steady`"):
         count_workers(batch(enough, workers=3, steady=True))
-    monkeypatch.setattr(processes, "_pixels", lambda batch: 32 * 24)
+    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 32 * 24)
     assert count_workers(batch(enough)) == 1
-    monkeypatch.setattr(processes, "_pixels", lambda batch: 10**7)
+    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10**7)
     assert count_workers(batch(enough)) == 4
     monkeypatch.setattr(processes, "_free_memory", lambda: 1.0)
     assert count_workers(batch(enough)) == 1

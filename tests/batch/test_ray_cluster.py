@@ -17,7 +17,7 @@ from PIL import Image
 from ray_steps import WriteSteps, numbered
 from unrectified import photographs, sample
 
-from pamcli.batch.ray_cluster import HELD, _placed, run_on_ray
+from pamcli.batch.ray_cluster import HELD, _plan_workers, run_on_ray
 from pamcli.errors import DeviceError, InputError, ModelError
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster:
     found = {job.line: outcome for job, outcome in jobs}
     assert sorted(found) == [1, 2, 3, 98]
     assert isinstance(found[98], DeviceError)
-    assert "its worker ended 3 times" in str(found[98])
+    assert "ended 3 times" in str(found[98])
     assert [found[job] for job in (1, 2, 3)] == ["1", "4", "9"]
 
 
@@ -138,16 +138,16 @@ def test_rectified_pictures_and_their_calibration_are_those_of_one_process(
         )
         assert run.returncode == 6, run.stderr
         assert "5 ok, 2 failed" in run.stderr
-        assert "px in " in run.stderr
+        assert " checked pairs" in run.stderr
         files = {path.name: sha256(path.read_bytes()).digest() for path in (tmp_path / place).iterdir()}
         assert len(files) == 5
         made.append((files, (tmp_path / f"{place}.yaml").read_text()))
     assert made[0] == made[1]
 
 
-def test_where_workers_are_placed() -> None:
+def test_where_workers_are_plan_workers() -> None:
     nodes = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 6.0}, {"memory": 1e9}]
-    assert _placed(nodes, None, True) == (2, {"num_gpus": 1, "num_cpus": 1})
-    assert _placed(nodes, None, False) == (4 + 1, {"num_cpus": 4})
-    assert _placed(nodes, 3, False) == (5 + 2, {"num_cpus": 3})
-    assert _placed([{"CPU": 2.0}, {"CPU": 8.0}], None, True) == (5, {"num_cpus": 2})
+    assert _plan_workers(nodes, None, True) == (2, {"num_gpus": 1, "num_cpus": 1})
+    assert _plan_workers(nodes, None, False) == (4 + 1, {"num_cpus": 4})
+    assert _plan_workers(nodes, 3, False) == (5 + 2, {"num_cpus": 3})
+    assert _plan_workers([{"CPU": 2.0}, {"CPU": 8.0}], None, True) == (5, {"num_cpus": 2})

@@ -128,8 +128,8 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
     outside = 100 * np.mean((result.disparity < 2.5) | (result.disparity > np.float32(middle)))
     low, high = math.floor(result.disparity.min()), math.ceil(result.disparity.max())
     assert run.complaints == [
-        f"warning: left.png: {outside:.2g} % of the disparities lie outside of the colours' range "
-        f"2.5:{middle:g} px (--range {low}:{high} holds all; without --range the colours fit each pair)"
+        f"warning: left.png: {outside:.2g} % of the disparities are outside of the colour range "
+        f"2.5:{middle:g} px (use --range {low}:{high}, or drop --range for one range per pair)"
     ]
     assert disparity("--color-map", "d.png", "--range", f"{low}:{high}").stderr == "", "the hint works"
 
@@ -137,7 +137,7 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
 def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResult) -> None:
     low, high = np.percentile(result.disparity, (1, 99)).tolist()
     run = disparity("--color-map", "c.png")
-    said = f"colours of left.png, right.png run from {low:.1f} to {high:.1f} px (1st to 99th percentile)"
+    said = f"left.png, right.png: colour range {low:.1f}:{high:.1f} px (1st to 99th percentile)"
     assert run.complaints == [said]
     assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, low, high))
     known = result.disparity_where(min_confidence=0.9)
@@ -201,7 +201,7 @@ def test_one_range_for_the_whole_batch(pair: Path) -> None:
         assert np.array_equal(np.asarray(Image.open(f"c/{name}_color.png")), colorize(values, low, high))
     assert run.complaints == [
         "error: l/bad.png is empty",
-        f"colours of the batch run from {low:.1f} to {high:.1f} px (1st to 99th percentile)",
+        f"the batch: colour range {low:.1f}:{high:.1f} px (1st to 99th percentile)",
         "2 ok, 1 failed",
     ]
     assert [name for name in os.listdir() if name.startswith("pam-")] == []
@@ -217,7 +217,7 @@ def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
             raise OutputError("cannot write c/2.png: no space left on device")
         write_atomically(path, data)
 
-    monkeypatch.setattr("pamcli.batch.work.write_atomically", write)
+    monkeypatch.setattr("pamcli.batch.processing.write_atomically", write)
     for number in (1, 2, 3):
         os.link("left.png", f"{number}_L.png")
         os.link("right.png", f"{number}_R.png")
@@ -269,4 +269,4 @@ def test_pictures_that_are_no_pair_are_warned_of(pair: Path) -> None:
     Image.fromarray(noise).save("right.png")
     (line,) = disparity("-o", "d.pfm", "--confidence", "c.tif").complaints
     assert line.startswith("warning: left.png: only ")
-    assert "no pair" in line
+    assert "may not be a pair" in line

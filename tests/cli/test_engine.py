@@ -18,7 +18,7 @@ def test_without_the_library(small_pair: object, command: str, monkeypatch: pyte
         run = pam(*command.split(), "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
         refuse(run, 2, "ray is not installed", "pip install 'pamcli[ray]'")
         run = pam(*command.split(), "left.png", "right.png", "-o", "x.png", "--engine", "ray")
-        refuse(run, 2, "--engine ray is for batches")
+        refuse(run, 2, "--engine ray requires a batch")
 
 
 def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> None:
@@ -27,7 +27,7 @@ def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> No
         os.rename(f"{view}.png", f"{view}/0.png")
     with unchanged():
         run = pam("disparity", "left", "right", "--color-map", "c/", "--range", "shared", "--engine", "ray")
-        refuse(run, 2, "--range shared needs the whole batch, which --engine ray has not")
+        refuse(run, 2, "--range shared and --engine ray")
 
 
 @pytest.mark.parametrize("option", [("--ray-address", "local"), ("--ray-cores", "1")])

@@ -48,7 +48,7 @@ def test_pictures_without_a_partner(small_pair: Path) -> None:
         run = pam(command, "L", "R", "-o", command, "--skip-unpaired")
         assert run.code == 0
         lonely = [
-            f"warning: {name} has no partner and is left out" for name in ("L/b.png", "L/c.png", "R/d.png")
+            f"warning: {name} has no partner and is ignored" for name in ("L/b.png", "L/c.png", "R/d.png")
         ]
         assert run.complaints == [*lonely, "1 ok"]
     assert names("disparity") == ["a.pfm"]

@@ -35,8 +35,10 @@ LIST = ["disparity", "--pairs", "-", "-o", "out/"]
 
 STOPPED = {
     tuple(SINGLE): [],
-    tuple(BATCH): ["stopped after no pairs; the same command with --skip-existing goes on"],
-    tuple(SHARED): ["stopped after no pairs; results of the whole batch come at its end: begin anew"],
+    tuple(BATCH): ["stopped after no pairs; to resume, add --skip-existing to the same command"],
+    tuple(SHARED): [
+        "stopped after no pairs; results of the whole batch are written at its end, so start again"
+    ],
 }
 """What a signal before the first result makes the commands say, by their words."""
 
@@ -102,7 +104,7 @@ def test_a_signal_during_a_batch(
     run = pam(*BATCH)
     assert run.code == code
     (said,) = run.complaints
-    assert re.fullmatch(r"stopped after [123] ok; the same command with --skip-existing goes on", said)
+    assert re.fullmatch(r"stopped after [123] ok; to resume, add --skip-existing to the same command", said)
     made = [name for name in names(".") if name not in pictures]
     assert set(run.lines) <= set(made)
     assert "out/3.pfm" not in made
@@ -157,7 +159,7 @@ def test_a_signal_while_the_list_is_waited_for(
         running.send_signal(number)
         assert running.wait() == code
         assert running.stderr is not None
-        said = b"pam: stopped after 1 ok; the same command with --skip-existing goes on\n"
+        said = b"pam: stopped after 1 ok; to resume, add --skip-existing to the same command\n"
         assert running.stderr.read() == said
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm"]
 

@@ -20,8 +20,8 @@ def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.M
     monkeypatch.setattr(match_size, "AUTO_LARGEST", 48 * 32)
     run = pam(*DISPARITY, "--jsonl")
     (said,) = run.complaints
-    assert said.startswith("pictures of 96 x 64 px are matched at 48 x 32, and the result is brought back")
-    assert "--match-size 1 matches them as they are" in said
+    assert said.startswith("images of 96x64 px are matched at 48x32 px")
+    assert "--match-size 1 matches at full size" in said
     (record,) = run.records
     assert (record["width"], record["height"]) == (96, 64)
     assert (record["matched_width"], record["matched_height"]) == (48, 32)
@@ -47,22 +47,19 @@ def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> N
             view.crop((0, 0, *size)).save(f"{side}/{name}.png")
     run = pam("disparity", "left", "right", "-o", "out/", "--device", "cpu")
     assert [line.partition(" px")[0] for line in run.complaints] == [
-        "pictures of 96 x 64",
-        "pictures of 80 x 60",
+        "images of 96x64",
+        "images of 80x60",
         "4 ok",
     ]
 
 
-def test_the_old_name_means_the_same() -> None:
-    assert pam(*DISPARITY, "--enlarge", "1.5").complaints == []
-    old = np.load("d.npy")
-    pam(*DISPARITY, "--overwrite", "--match-size", "1.5")
-    np.testing.assert_array_equal(np.load("d.npy"), old)
+def test_the_old_name_is_answered_with_the_new_one() -> None:
+    refuse(pam(*DISPARITY, "--enlarge", "1.5"), 2, "--enlarge", "did you mean --match-size?")
 
 
 @pytest.mark.parametrize("text", ["", "abc", "0", "-1", "nan", "2x", "full"])
 def test_what_is_no_size(text: str) -> None:
-    refuse(pam(*DISPARITY, "--match-size", text), 2, f"--match-size {text!r} is no size", "as 1500")
+    refuse(pam(*DISPARITY, "--match-size", text), 2, "--match-size must be auto", repr(text))
 
 
 @pytest.mark.parametrize(

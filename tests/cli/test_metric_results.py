@@ -121,8 +121,10 @@ def test_a_batch_from_stored_disparities(calib: Path) -> None:
     run = pam("depth", "disp/{}.pfm", *HAND, "--depth", "t/{}.npy", "--image", "lefts/{}.png", "--jsonl")
     assert [record["outputs"]["depth"] for record in run.records] == ["t/a.npy", "t/b.npy"]
     Path("lefts/b.png").unlink()
-    refuse(pam(*command, "w/"), 2, "no picture in lefts for disp/b.pfm")
-    refuse(pam("depth", "disp", *HAND, "--image", "left.png", "--depth", "w/"), 2, "one file for many")
+    refuse(pam(*command, "w/"), 2, "no image for disp/b.pfm")
+    refuse(
+        pam("depth", "disp", *HAND, "--image", "left.png", "--depth", "w/"), 2, "one file for several maps"
+    )
 
 
 def test_the_sample_by_middleburys_formula() -> None:
@@ -137,12 +139,12 @@ def test_formula_and_units_are_told(here: Path) -> None:
     Path("d.tif").write_bytes(encode_disparity(np.full((64, 96), 8, np.float32), ".tif").data)
     run = pam("depth", "d.tif", *HAND, "-o", "z.tif", "--verbose")
     assert run.code == 0, run.stderr
-    assert "depth in metres = 100 px * 0.5 m / (disparity in px + 2 px)" in run.stderr
+    assert "depth (m) = 100 px * 0.5 m / (disparity (px) + 2 px)" in run.stderr
     assert depth_of("z.tif")[0, 0] == pytest.approx(5)
     for name, unit in (("d.tif", "disparity in pixels"), ("z.tif", "metres")):
         with Image.open(name) as file:
             assert file.tag_v2[270] == f"{unit}; NaN is unknown"  # type: ignore[attr-defined]
-    assert "depth in metres =" not in pam("depth", "d.tif", *HAND, "-o", "quiet.tif").stderr
+    assert "depth (m) =" not in pam("depth", "d.tif", *HAND, "-o", "quiet.tif").stderr
 
 
 def test_beyond_what_a_png_holds(here: Path) -> None:
@@ -159,7 +161,7 @@ def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks:
         "disparity", "left.png", "right.png", "-o", "d.npy", "--calibration", "calib.txt", "--depth", "z.npy"
     )
     assert run.code == 0, run.stderr
-    assert "the calibration of 192 x 128 is scaled to 96 x 64: focal length 50 px" in run.stderr
+    assert "the calibration of 192x128 px is scaled to 96x64 px: focal length 50 px" in run.stderr
     np.testing.assert_allclose(np.load("z.npy"), 25 / (np.load("d.npy") + 1), rtol=1e-5)
 
 
@@ -168,10 +170,14 @@ def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks:
     [
         ((), 2, ("--depth requires --calibration or --focal",)),
         (("--focal", "100"), 2, ("--focal requires --baseline or --calibration",)),
-        (("--focal", "-1", "--baseline", "1"), 2, ("--focal -1 is no number above 0",)),
-        (("--focal", "nan", "--baseline", "1"), 2, ("--focal nan",)),
+        (("--focal", "-1", "--baseline", "1"), 2, ("--focal must be a number above 0",)),
+        (("--focal", "nan", "--baseline", "1"), 2, ("--focal must be", "nan")),
         ((*HAND, "--max-depth", "0"), 2, ("--max-depth '0' is not a length above 0",)),
-        ((*HAND, "--depth-error", "e.tif", "--disparity-error", "inf"), 2, ("--disparity-error inf",)),
+        (
+            (*HAND, "--depth-error", "e.tif", "--disparity-error", "inf"),
+            2,
+            ("--disparity-error must",),
+        ),
         ((*HAND, "--cameras", "1:0"), 2, ("--cameras requires --calibration",)),
         (("--calibration", "wide.txt"), 3, ("for 96x60 px", "96x64 px")),
         (("--calibration", "empty.txt"), 3, ("empty.txt: cam0 is missing",)),
@@ -257,9 +263,9 @@ def test_negative_disparities(pair: Path, networks: None) -> None:
     assert plain.code == 0
     assert np.median(np.abs(depth_of("d.tif") - depth_of("plain.tif"))) < 1
     with unchanged():
-        refuse(pam(*command, "-o", "d.png", "-q"), 2, "d.png", "cannot hold negative", ".pfm")
-        refuse(pam(*command, "-o", "out/", "--format", "png", "-q"), 2, "cannot hold negative")
-        refuse(pam(*command, "--max-disparity", "none", "-o", "d.tif", "-q"), 2, "1 result exists")
+        refuse(pam(*command, "-o", "d.png", "-q"), 2, "d.png", "--min-disparity", ".pfm")
+        refuse(pam(*command, "-o", "out/", "--format", "png", "-q"), 2, "--min-disparity")
+        refuse(pam(*command, "--max-disparity", "none", "-o", "d.tif", "-q"), 2, "d.tif", "exist")
 
 
 def test_what_lies_beside_disparities_is_none(here: Path) -> None:
@@ -269,7 +275,7 @@ def test_what_lies_beside_disparities_is_none(here: Path) -> None:
         Path(f"maps/{name}.tif").write_bytes(data)
     run = pam("depth", "maps", *HAND, "--depth", "z/")
     assert names("z") == ["a_depth.tif", "a_right_depth.tif", "b_depth_depth.tif"]
-    said = "left out, as they are no disparities of left views by their names: "
+    said = "ignored, since they are not disparity maps of left images by name: "
     assert f"{said}maps/a_confidence.tif, maps/a_depth.tif\n" in run.stderr
     run = pam("depth", "maps", *HAND, "--point-cloud", "cloud/", "-q")
     assert names("cloud") == ["a_cloud.ply", "b_depth_cloud.ply"], (
@@ -283,7 +289,7 @@ def test_disparities_from_elsewhere_are_sent_to_their_folder(here: Path) -> None
     Path("work").mkdir()
     os.chdir("work")
     run = pam("depth", f"{here}/a.pfm", f"{here}/b.pfm", *HAND, "-o", "z/")
-    assert "give the folder that holds them" in refuse(run, 2, "a.pfm lies above")
+    assert "name their folder" in refuse(run, 2, "a.pfm lies outside")
 
 
 def test_what_is_said_of_metres_needs_results_in_metres(calib: Path, networks: None) -> None:
@@ -323,12 +329,12 @@ def test_lengths_and_the_principal_point(calib: Path) -> None:
     expected = {"doubted": 41.4, "mm": 0.0414, "squares": 1.035, "baseline": 0.0414, "k": 5.0, "near": np.nan}
     assert depths == pytest.approx(expected, nan_ok=True)
     coarse = pam("depth", "d.npy", "--focal", "100", "--baseline", "4.14mm", "--depth", "z.png")
-    assert "depth in a PNG has steps of 1 mm, 2.4 % of half of the depths" in coarse.stderr
+    assert "the 1 mm steps of a PNG are 2.4 % of the median depth" in coarse.stderr
     for name, more in {"centre": (), "stated": ("--principal-point", "2,1")}.items():
         run = pam(
             "depth", "d.npy", "--focal", "100", "--baseline", "0.5", *more, "--point-cloud", f"{name}.ply"
         )
-        assert ("assume that it is the image centre" in run.stderr) == (name == "centre")
+        assert ("the image centre is used as the principal point" in run.stderr) == (name == "centre")
     stated, centre = (PlyData.read(f"{name}.ply")["vertex"] for name in ("stated", "centre"))
     assert (stated["x"][0], stated["y"][0]) == pytest.approx((-0.1, -0.05))
     assert centre["x"][0] == pytest.approx(-0.125)

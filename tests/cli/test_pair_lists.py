@@ -68,7 +68,11 @@ def test_a_pair_with_an_output_of_its_own_may_lie_anywhere() -> None:
 def test_a_root_is_a_folder_and_of_a_list() -> None:
     Path("list.tsv").write_bytes(listed("day/1"))
     with unchanged():
-        refuse(pam("disparity", "--pairs", "list.tsv", "-o", "o/", "--root", "none"), 2, "none is no folder")
+        refuse(
+            pam("disparity", "--pairs", "list.tsv", "-o", "o/", "--root", "none"),
+            2,
+            "--root must be a folder, got none",
+        )
         refuse(pam("disparity", "left.png", "right.png", "-o", "o/", "--root", "."), 2, "--root", "--pairs")
 
 

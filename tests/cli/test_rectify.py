@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,9 @@ def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
     assert run.code == 0, run.stderr
     assert difference("out/left_left.png", left) < 4
     # Of the lens's angles some are lost in a flat picture: how many is said, and which option takes more.
-    (said,) = (line for line in run.complaints if line.startswith("the fisheye sees "))
-    assert said.endswith("--fov takes more or less")
-    sees, keeps = (
-        float(part.split()[0]) for part in said.replace("sees ", "pictures ").split("pictures ")[1:]
-    )
+    (said,) = (line for line in run.complaints if "fisheye lens" in line)
+    assert said.endswith("(--fov changes it)")
+    sees, keeps = (float(width) for width in re.findall(r"(\d+)x\d+ degrees", said))
     width = left.shape[1]
     assert 2 * np.degrees(np.arctan(width / 2 / k1[0, 0])) * 0.97 < keeps < sees
     with unchanged():
@@ -124,7 +123,7 @@ def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
     run = pam(*command, "--jsonl")
     assert run.code == 0, run.stderr
     assert [record["vertical_offset"] < 0.5 for record in run.records] == [True, True]
-    assert "px in 2 pairs that were checked" in run.stderr
+    assert "px, in 2 checked pairs" in run.stderr
     files = ["a_left.jpg", "a_right.jpg", "b_left.jpg", "b_right.jpg", "calibration.yaml"]
     assert names("out") == files
     Path("out/b_left.jpg").unlink()
@@ -133,7 +132,7 @@ def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
     assert names("out") == files
     Path("out/calibration.yaml").unlink()
     run = pam(*command, "--skip-existing")
-    assert "out/calibration.yaml is not written, as no picture was made" in run.stderr
+    assert "out/calibration.yaml is not written" in run.stderr
 
 
 def test_the_cameras_own_calibration_is_not_replaced_by_what_a_list_makes(rig: Path) -> None:
@@ -151,7 +150,7 @@ def test_another_calibration_in_the_way_is_kept(rig: Path) -> None:
     Path("calibration.yaml").write_text("P1: mine\n")
     command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "l.png", "-q"]
     with unchanged():
-        refuse(pam(*command), 2, "calibration.yaml exists, and is not that of these pictures", "--overwrite")
+        refuse(pam(*command), 2, "calibration.yaml exists", "--overwrite")
     assert pam(*command, "--output-calibration", "other.yaml").code == 0
     assert Path("calibration.yaml").read_text() == "P1: mine\n"
     assert read_calibration(Path("other.yaml")).rectified is not None
@@ -197,7 +196,7 @@ def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
     command = ["rectify", "left.png", "right.png", "--calibration", "left.yaml"]
     run = pam(*command, "--calibration", "right.yaml", "-o", "out/")
     assert run.code == 0, run.stderr
-    assert run.complaints[0] == "rectified as the calibration says, by its own R and P"
+    assert run.complaints[0] == "rectified with R and P of the calibration"
     (offset,) = (float(line.split()[3]) for line in run.complaints if line.startswith("median vertical"))
     assert offset < 0.3
     made = read_calibration(Path("out/calibration.yaml")).rectified
@@ -237,7 +236,7 @@ def test_kittis_pictures_are_rectified_already(rig: Path, text: str, said: str) 
     Path("kitti.txt").write_text(text)
     with unchanged():
         run = pam("rectify", "left.png", "right.png", "--calibration", "kitti.txt", "-o", "out/", "-q")
-        refuse(run, 3, f"{said} rectified already", "as they are")
+        refuse(run, 3, said, "rectified")
 
 
 def test_a_baseline_in_millimetres_is_warned_of(rig: Path) -> None:
@@ -254,7 +253,7 @@ def test_without_a_calibration(here: Path) -> None:
     run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
     assert run.code == 0, run.stderr
     assert names("out") == ["left_left.png", "left_right.png"]
-    assert "without a calibration no distance is known, whatever --focal and --baseline" in run.stderr
+    assert "distances remain unknown" in run.stderr
     assert run.records[0]["vertical_offset"] < 0.5
 
 
@@ -267,7 +266,7 @@ def test_without_a_calibration_none_is_left_beside_the_pictures(batch: tuple[str
     Path("out/calibration.yaml").write_text("of other pictures")
     with unchanged():
         run = pam("rectify", *batch, "--uncalibrated", "--overwrite", "-o", "out/")
-        refuse(run, 2, "out/calibration.yaml exists, and is not that of these", "name another folder")
+        refuse(run, 2, "out/calibration.yaml exists", "name another folder")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,7 @@ def test_without_a_calibration_none_is_left_beside_the_pictures(batch: tuple[str
             )
         ),
         (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
-        (("--calibration", "calib.txt"), 3, ("calib.txt describes images that are rectified already",)),
+        (("--calibration", "calib.txt"), 3, ("calib.txt describes images that are already rectified",)),
         (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size", "'5'")),
         (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline '0' is not a length above 0",)),
         (("--calibration", "rig.yaml", "--cameras", "1"), 2, ("--cameras", "'1'")),

@@ -30,6 +30,7 @@ KEYS = [
     "seconds",
     "device",
     "precision",
+    "options",
     "status",
     "code",
     "error",
@@ -65,12 +66,13 @@ def test_records_of_a_batch(command: str) -> None:
     added: dict[str, object] = {"input": "clean", "input_shows": None}
     if command == "disparity":
         added = {"matched_width": 192, "matched_height": 128}
-    assert [list(record) for record in run.records] == [KEYS, [*KEYS[:9], *added, *KEYS[9:]], KEYS]
+    assert [list(record) for record in run.records] == [KEYS, [*KEYS[:10], *added, *KEYS[10:]], KEYS]
     seconds = [record.pop("seconds") for record in run.records]
     assert seconds[0] is None
     assert 0 < seconds[1] < 60
     assert seconds[2] is None
-    common = {"line": None, "device": "cpu", "precision": "fp32", "warnings": []}
+    given = {"inputs": ["l", "r"], "output": "out", "format": "png", "device": "cpu", "skip_existing": True}
+    common = {"line": None, "device": "cpu", "precision": "fp32", "options": given, "warnings": []}
     expected = [
         {
             "outputs": {key: name.format("a") for key, name in results.items()},
@@ -128,8 +130,8 @@ def test_quiet_and_verbose() -> None:
     shutil.copy("left.png", "lonely_ft.png")
     batch.append("--skip-unpaired")
     lonely = [
-        "warning: lonely_ft.png has no partner and is left out",
-        "warning: right.png has no partner and is left out",
+        "warning: lonely_ft.png has no partner and is ignored",
+        "warning: right.png has no partner and is ignored",
     ]
     assert pam(*batch).complaints == [*lonely, "1 ok"]
     assert pam(*batch, "--quiet").complaints == lonely

@@ -79,7 +79,7 @@ def test_behind_a_finished_video_frames_begin_anew(noisy: Path) -> None:
     assert run(f"{command} --count 2").code == 0
     made = run(f"{command} --count 4 --skip-existing")
     assert made.code == 0, made.stderr
-    assert "not fused with the frame before, which is in a finished video alone" in made.stderr
+    assert "not fused with the previous frame, which is only in a finished video" in made.stderr
     assert len(names("depth")) == 4
 
 
@@ -95,10 +95,13 @@ def test_a_lost_result_of_the_frame_before_is_not_guessed(noisy: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("left.png right.png -o out.pfm --steady", "--steady is about videos and numbered frames"),
+        ("left.png right.png -o out.pfm --steady", "--steady requires a video"),
         ("left.mkv right.mkv -o out --steady --shard 1/2", "--steady and --shard"),
         ("left.mkv right.mkv -o out --steady --engine ray", "--steady and --engine"),
-        ("left.mkv right.mkv --color-map out --steady --skip-existing", "write them: --output"),
+        (
+            "left.mkv right.mkv --color-map out --steady --skip-existing",
+            "requires --output",
+        ),
     ],
 )
 def test_what_is_not_steady(words: str, said: str, noisy: Path, pair: Path) -> None:
@@ -114,7 +117,7 @@ def test_what_is_kept_is_what_is_read(here: Path, suffix: str) -> None:
 
 def test_no_disparity_falls_below_what_is_searched(noisy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What recedes with the common change of its surroundings can be taken beyond infinity."""
-    monkeypatch.setattr("pamcli.batch.steadiness.steadied", lambda disparity, *_: disparity - 100)
+    monkeypatch.setattr("pamcli.batch.video_fusion.fuse_frames", lambda disparity, *_: disparity - 100)
     assert run("disparity left.mkv right.mkv -o out.mkv --steady --count 2").lines == ["out.mkv"]
     assert run("disparity left.mkv right.mkv -o p --steady --count 2 --min-disparity -3").code == 0
     assert maps("p")[1].min() == -3

@@ -56,7 +56,7 @@ def test_other_pictures_of_the_folder_are_not_dropped_in_silence(camera: dict[st
         refuse(pam("disparity", "camera", "-o", "out/"), 2, "camera/DSC1.JPG", "--skip-unpaired")
     run = pam("disparity", "camera", "-o", "out/", "--skip-unpaired")
     assert run.code == 0
-    assert run.complaints[0] == "warning: camera/DSC1.JPG has no partner and is left out"
+    assert run.complaints[0] == "warning: camera/DSC1.JPG has no partner and is ignored"
 
 
 def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:

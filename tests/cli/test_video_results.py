@@ -20,7 +20,7 @@ from pam_program import Run, names, pam, refuse
 from PIL import Image
 from video_files import RATE, write_video
 
-from pamcli.batch.colors import Range
+from pamcli.batch.colors import ColorRange
 from pamcli.batch.matching import match_files
 from pamcli.imaging import video_writing
 from pamcli.imaging.colormap import colorize
@@ -66,7 +66,7 @@ def test_a_video_of_disparities_becomes_depth(clips: Views, here: Path) -> None:
     for found, name in zip(disparities("out.mkv"), made.lines, strict=True):
         np.testing.assert_allclose(read_disparity(Path(name)), 50 / found, rtol=1e-6)
     assert run("depth out.mkv --focal 100 --baseline 0.5 -o metres.mkv").lines == ["metres.mkv"]
-    assert "1000 grey levels for a metre" in Video(Path("metres.mkv")).container.metadata["COMMENT"]
+    assert "1000 grey levels per m" in Video(Path("metres.mkv")).container.metadata["COMMENT"]
     refuse(run("depth left.mkv --focal 1 --baseline 1 -o d/"), 3, "does not say that it holds disparities")
 
 
@@ -77,9 +77,9 @@ def test_colours_of_a_video_run_over_the_disparities_of_all_frames(clips: Views,
     made = run("disparity left.mkv right.mkv -o d.mkv --color-map c.mkv")
     assert made.lines == ["d.mkv", "c.mkv"], made.stderr
     _, second, last = found = disparities("d.mkv")
-    own, whole = Range([last]), Range(found)
+    own, whole = ColorRange([last]), ColorRange(found)
     low, high = whole.low, whole.high
-    assert f"colours of the video run from {low:.1f} to {high:.1f} px" in made.stderr
+    assert f"the video: colour range {low:.1f}:{high:.1f} px" in made.stderr
     assert (own.low, own.high) != (low, high)
     video = Video(Path("c.mkv"))
     for number, disparity in enumerate(found):
@@ -148,10 +148,10 @@ def test_a_stop_while_the_video_is_made_loses_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pamcli.batch.video_results.put_together", stopped)
+        patch.setattr("pamcli.batch.video_results.write_frames", stopped)
         made = run("disparity left.mkv right.mkv -o out.mkv --count 3")
     assert made.code == 130
-    assert "stopped after 3 ok; the same command with --skip-existing goes on" in made.stderr
+    assert "stopped after 3 ok; to resume, add --skip-existing" in made.stderr
     assert not Path("out.mkv").exists()
     assert names("out.mkv.frames") == ["000000.png", "000001.png", "000002.png"]
     refuse(run("disparity left.mkv right.mkv -o out.mkv --count 3"), 2, "3 results already exist")
@@ -184,7 +184,7 @@ def test_a_video_whose_writing_fails_is_not_there(
 def test_shards_leave_the_video_to_the_last_command(clips: Views, here: Path) -> None:
     made = run("disparity left.mkv right.mkv -o out.mkv --shard 2/2")
     assert (made.code, made.lines) == (0, [])
-    assert "the same command with --skip-existing and without --shard makes out.mkv" in made.stderr
+    assert "with --skip-existing and without --shard" in made.stderr
     assert names("out.mkv.frames") == ["000001.png", "000003.png", "000005.png"]
     assert run("disparity left.mkv right.mkv -o out.mkv --skip-existing").lines == ["out.mkv"]
     assert run("disparity left.mkv right.mkv -o whole.mkv").code == 0
@@ -194,7 +194,7 @@ def test_shards_leave_the_video_to_the_last_command(clips: Views, here: Path) ->
 def test_other_machines_open_the_videos_themselves(clips: Views, here: Path) -> None:
     """What a cluster's workers are given makes the frames that this process puts together."""
     batch = match_files("left.mkv", "right.mkv", output="out.mkv", count=2)
-    sent = pickle.loads(pickle.dumps(batch.work))
+    sent = pickle.loads(pickle.dumps(batch.processor))
     for job in batch.jobs():
         outcome = sent.save(job, sent.compute(job, sent.load(job)))
         assert outcome.error is None
@@ -213,7 +213,7 @@ def test_a_damaged_frame_is_missing_in_the_video(clips: Views, here: Path) -> No
     (here / "left.mov").write_bytes(data[:at] + bytes(200) + data[at + 200 :])
     made = run("disparity left.mov right.mkv -o out.mkv")
     assert (made.code, made.lines) == (6, ["out.mkv"])
-    assert "out.mkv is without 1 frame that failed" in made.stderr
+    assert "out.mkv lacks 1 frame that failed" in made.stderr
     np.testing.assert_allclose(Video(Path("out.mkv")).times, [0, 0.1, 0.3, 0.4, 0.5])
 
 
@@ -239,15 +239,15 @@ def test_sound_is_left_alone(clips: Views, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("left.mkv right.mkv -o out.avi", "videos are written as .mkv or .mp4"),
-        ("left.mkv right.mkv -o out.mp4", "--output out.mp4 would lose what it measures"),
+        ("left.mkv right.mkv -o out.avi", "--output out.avi must end with .mkv or .mp4"),
+        ("left.mkv right.mkv -o out.mp4", "--output out.mp4 must be lossless"),
         ("left.mkv right.mkv -o left.mkv --overwrite", "left.mkv would overwrite an input"),
         ("left.mkv right.mkv -o out.mkv --color-map out.mkv", "would be both disparity and color_map"),
-        ("left.mkv right.mkv -o out.mkv --format tif", "--format is about files in a folder"),
+        ("left.mkv right.mkv -o out.mkv --format tif", "--format and the video out.mkv"),
         ("left.mkv right.mkv -o out.mkv --min-disparity -16", "a video cannot hold negative disparities"),
         ("left.mkv right.mkv --page out.mkv", "--page out.mkv is one file for many pairs"),
         ("left.png right.png -o out.mkv", "--output out.mkv has the suffix .mkv"),
-        ("--pairs list.tsv -o out.mkv", "a list of pairs is none"),
+        ("--pairs list.tsv -o out.mkv", "--pairs and the video"),
     ],
 )
 def test_what_no_video_can_be(words: str, said: str, clips: Views, pair: Path) -> None:
@@ -304,13 +304,13 @@ def test_frames_of_other_runs_go_before_an_overwriting_one(clips: Views, here: P
     Path("out.mkv.frames").mkdir()
     Path("out.mkv.frames/000005.png").write_bytes(b"of another run")
     batch = match_files("left.mkv", "right.mkv", output="out.mkv", overwrite=True)
-    assert batch.going_on == "the same command with `skip_existing` instead of `overwrite` goes on"
+    assert "with `skip_existing` instead of `overwrite`" in batch.resume_hint
     with closing(iter(batch)) as outcomes:
         next(outcomes)
     last = Path("out.mkv.frames/000005.png")
     assert not last.exists() or last.read_bytes() != b"of another run"
     batch = match_files("left.mkv", "right.mkv", output="out/", overwrite=True)
-    assert batch.going_on == "begin anew: `skip_existing` would keep what was there before"
+    assert batch.resume_hint.startswith("start again")
 
 
 def test_threads_decode_one_video_in_turn(clips: Views, here: Path) -> None:

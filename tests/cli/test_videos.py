@@ -60,7 +60,7 @@ def test_a_dropped_frame_is_named_and_moves_no_other_one(clips: Views, here: Pat
     _, right = clips
     write_video(here / "right.mkv", right[:2] + right[3:], stamps=[0, 1, 3, 4, 5])
     made = run("rectify left.mkv right.mkv --uncalibrated -o out")
-    assert "1 frame of left.mkv left out, at whose time right.mkv has none: 2" in made.stderr
+    assert "left.mkv: 1 frame ignored, because right.mkv has none at that time: 2" in made.stderr
     kept = ["000000", "000001", "000003", "000004", "000005"]
     assert run("disparity left.mkv right.mkv -o out --count 4").lines == [
         f"out/{name}.pfm" for name in kept[:4]
@@ -120,7 +120,7 @@ def test_cameras_that_began_one_after_the_other(clips: Views, here: Path) -> Non
     write_video(here / "later.mkv", clips[1][2:])
     made = run("superres left.mkv later.mkv --offset -2 --scale 2 -o out --count 1 --jsonl")
     assert made.code == 0, made.stderr
-    assert "2 frames of left.mkv left out, at whose time later.mkv has none: 0, 1" in made.stderr
+    assert "left.mkv: 2 frames ignored, because later.mkv has none at that time: 0, 1" in made.stderr
     record = json.loads(made.stdout)
     assert record["frame"] == 2
     assert read_image(Path("out/000002_right.png")).pixels.shape == (96, 128, 3)
@@ -134,9 +134,13 @@ def test_the_offset_is_measured(clips: Views, here: Path) -> None:
     write_video(here / "left.mkv", shown[0][3:])
     write_video(here / "right.mkv", shown[1])
     made = run("disparity left.mkv right.mkv --offset auto --count 1 -o out --jsonl")
-    assert "pam: offset 3: the motions in both videos agree to " in made.stderr
+    assert "pam: offset 3: " in made.stderr
     assert made.code == 0
-    refuse(run("disparity left.mkv right.mkv --offset some -o out"), 2, "'some' is no number of frames")
+    refuse(
+        run("disparity left.mkv right.mkv --offset some -o out"),
+        2,
+        "whole number of frames, or auto, got 'some'",
+    )
     for side in ("left", "right"):
         write_video(here / f"{side}.mkv", shown[0][:1] * 8)
     made = run("disparity left.mkv right.mkv --offset auto -o more")
@@ -203,7 +207,7 @@ def test_a_video_that_was_cut_off_is_named(name: str, clips: Views, here: Path) 
     Path(name).write_bytes(whole[: len(whole) // 2])
     made = run(f"disparity {name} right.mkv -o out --count 1")
     assert made.code == 0, made.stderr
-    said = rf"{name} ends [234]\.\d s before its header says: is it cut off\? its [234] frames are taken"
+    said = rf"{name} ends [234]\.\d s before the end in its header .* its [234] frames are processed"
     assert re.search(said, made.stderr)
     assert "right.mkv ends" not in made.stderr
 
@@ -211,15 +215,15 @@ def test_a_video_that_was_cut_off_is_named(name: str, clips: Views, here: Path) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("left.mkv", "1 video given: left.mkv"),
-        ("left.mkv left.mkv", "both views would come from left.mkv"),
-        ("left.mkv right.png", "one is a video, the other one is none"),
+        ("left.mkv", "got 1 video: left.mkv"),
+        ("left.mkv left.mkv", "left and right video are both left.mkv"),
+        ("left.mkv right.png", "only left.mkv is a video"),
         (
             "left.mkv right.mkv --start 99",
-            "--start 99 lies behind the last one, 5",
+            "--start must be at most 5, got 99",
         ),
-        ("both.mkv --packed auto", "does not say how it holds both views"),
-        ("left.png right.png --every 2", "--every is about videos"),
+        ("both.mkv --packed auto", "the layout of a video"),
+        ("left.png right.png --every 2", "--every requires a video"),
     ],
 )
 def test_what_is_asked_wrongly(words: str, said: str, clips: Views, pair: Path) -> None:
@@ -231,7 +235,7 @@ def test_a_file_that_is_no_video(clips: Views, here: Path) -> None:
     refuse(run("disparity left.mkv noise.mkv -o out"), 3, "noise.mkv cannot be read as a video")
     refuse(run("disparity left.mkv none.mkv -o out"), 3, "no such file: none.mkv")
     write_video(here / "fast.mkv", clips[1], stamps=[0, 2, 4, 6, 8, 10])
-    refuse(run("disparity left.mkv fast.mkv -o out"), 3, "10 frames a second, fast.mkv 5")
+    refuse(run("disparity left.mkv fast.mkv -o out"), 3, "left.mkv has 10 frames/s", "fast.mkv")
 
 
 def test_the_decoder_is_missing(clips: Views, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import photo_files as made
 import stereo_files
 
-from pamcli.batch.work import attempt
+from pamcli.batch.processing import attempt
 from pamcli.errors import InputError, PamError
 from pamcli.files.packed import are_packed, states_layout
 from pamcli.imaging.images import read_image

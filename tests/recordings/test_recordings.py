@@ -18,7 +18,7 @@ pytest.importorskip("rosbags", reason="rosbags is not installed (pip install 'pa
 from bag_files import BEGIN, STEP, camera_info, compressed, ideal_infos, picture, write_bag
 from unrectified import photographs
 
-from pamcli.batch.work import attempt
+from pamcli.batch.processing import attempt
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.imaging.images import RgbImage, encode_image
