@@ -1,7 +1,4 @@
-"""pam dataset: what data sets pam reads; of one on disk whether it is whole, what it looks like, its figures.
-
-`label` finds disparities to learn from; `prepare-flickr1024` has a file of its own.
-"""
+"""Define `pam dataset`: list, verify, preview, measure and label data sets."""
 
 import os
 from collections import Counter
@@ -31,10 +28,10 @@ app = group("List, check, preview, measure, label and prepare data sets.")
 
 GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`.", default=..., **DATA)
 
-_WIDTH = 100  # characters, where a line of `list` may be broken
-_MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
-LISTS = ("copies", "near_copies", "same_views", "damaged")  # of names, in a set's figures
-_PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
+_WIDTH = 100  # characters per line of `list`
+_MOST_ROWS = 200  # rows of a contact sheet, about 0.3 GB of memory
+LISTS = ("copies", "near_copies", "same_views", "damaged")  # lists of pairs in the JSON of `stats`
+_PATCHES = 1000  # patches to measure by default; they overlap nearly sevenfold
 
 
 @command(app, "list", "List the data sets that can be read.")
@@ -42,7 +39,7 @@ def list_sources(
     name: str | None = one_or_all("the data set", "data sets"),
     jsonl: bool = JSONL,
 ) -> None:
-    """Show what can be read: names, splits, keys, expected tree.
+    """List the supported data sets: names, splits, keys and expected files.
 
     $ pam dataset list
     $ pam dataset list kitti2015
@@ -54,7 +51,7 @@ def list_sources(
     if name is not None and name not in SOURCES:
         raise unknown_error("data set", name, list(SOURCES))
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
-        keys = [*map(asdict, (*row.keys, *COMMON_KEYS))]
+        keys = [asdict(key) for key in (*row.keys, *COMMON_KEYS)]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
         console.answer({**values, "unverified": row.unverified or None}, *row.describe(_WIDTH), "")
     if not jsonl:
@@ -63,15 +60,15 @@ def list_sources(
         console.result(f"Keys of every data set: {every}.")
 
 
-@command(app, "verify", "Check whether data sets are whole and sound.")
+@command(app, "verify", "Check data sets for missing and damaged files.")
 def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> None:
-    """Check that data sets are whole and sound.
+    """Check data sets for missing and damaged files.
 
-    Every file is read, and every truth is tried on its pictures.
+    Every file is read, and every ground truth is compared with its images.
 
-    A line of stdout for whatever is wrong, and a last one with the counts. Damage (a view without the other,
-    a file that cannot be read, sizes that differ, a truth that does not warp the right picture onto the left
-    one) ends with 3; what is merely not there is reported and ends with 0.
+    Each problem is one line of stdout; the last line has the counts. The exit code is 3 if there is damage:
+    an image without a counterpart, an unreadable file, different sizes, or ground truth that does not warp
+    the right image onto the left one. Missing parts are reported, with exit code 0.
 
     $ pam dataset verify kitti2015:kitti 'pairs:mine?first=20'
     $ pam dataset verify flickr1024:data/flickr1024
@@ -80,15 +77,15 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
 
     console = messages.console(jsonl=jsonl)
     specs = [parse_data(each) for each in data]
-    # All are opened before any is read: reading takes long, and a mistyped path is reported at once.
+    # Open everything before reading, which takes long, to report a mistyped path at once.
     sources = [open_data(spec) for spec in specs]
-    from pamcli.data.verify import verify as findings_of
+    from pamcli.data.verify import verify as find_problems
 
     damaged = 0
     with console.progress("verifying", sum(map(len, sources))) as bar:
         for spec, source in zip(specs, sources, strict=True):
             counts = Counter({"damage": 0, "incomplete": 0})
-            for finding in findings_of(source, lambda done: bar.advance()):
+            for finding in find_problems(source, lambda done: bar.advance()):
                 counts[finding.severity] += 1
                 facts = {**asdict(finding), "sample": finding.sample or None}
                 console.answer({"kind": "finding", "data": spec.text, **facts}, f"{spec.text}: {finding}")
@@ -108,23 +105,23 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
 class Sheet(NewFile):
     """The contact sheet."""
 
-    output: Path = option("Picture to write: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
+    output: Path = option("Image to write: .png, .jpg, .webp or .tif.", "-o", default=..., metavar="FILE")
     count: int = option(
-        "Draw so many samples, spread evenly over the set.",
+        "Show N samples, spread evenly over the data set.",
         default=8,
         min=1,
         max=_MOST_ROWS,
     )
 
 
-@command(app, "preview", "Draw pairs of a data set in one picture.")
+@command(app, "preview", "Show pairs of a data set in one image.")
 def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
-    """Draw a contact sheet of a data set.
+    """Write a contact sheet of a data set.
 
-    A row a sample, with left and right picture, disparity, and occlusion.
+    Each row shows one sample: left image, right image, disparity map and visibility.
 
-    Occlusion is white where both views see a pixel, black where the left one alone does, grey where that is
-    not known. A cell stays dark where the data set does not have the part.
+    Visibility is white for pixels visible in both images, black for occluded pixels, and grey where it is
+    unknown. Cells of parts that the data set lacks stay dark.
 
     $ pam dataset preview kitti2015:kitti -o sheet.png --count 12
     $ pam dataset preview flickr1024:data/flickr1024 -o sheet.png
@@ -153,16 +150,16 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
 @command(app, "stats", "Measure sizes, disparities, sharpness, duplicates.")
 def stats(
     messages: Quiet,
-    data: list[str] = argument(f"{FORM}, or a folder of prepare-flickr1024.", default=..., **DATA),
-    count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all"),
+    data: list[str] = argument(f"{FORM}, or a folder made by prepare-flickr1024.", default=..., **DATA),
+    count: int | None = option("Measure N pairs, spread evenly over the set.", min=1, show_default="all"),
     workers: int | None = WORKERS,
     jsonl: bool = JSONL,
 ) -> None:
-    """Measure the pictures of data sets.
+    """Measure the images of data sets.
 
-    Pairs and pixels per image as in the paper's table of data sets, whose rows stand below; the range of
-    disparities, estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
-    pictures; pairs that are there twice.
+    Shows pairs and pixels per image, with the paper's table of data sets for comparison; the range of
+    disparities (px), estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
+    images; and duplicate pairs.
 
     $ pam dataset stats data/flickr1024
     $ pam dataset stats kitti2015:kitti --count 100 --jsonl
@@ -170,25 +167,25 @@ def stats(
     from pamcli.data.open import is_data_spec, open_data
 
     console = messages.console(jsonl=jsonl)
-    # Of a folder that `prepare-flickr1024` made, the pictures that its patches are cut from.
+    # For packed patches, measure the images that they are cut from.
     sets = []
     for label in data:
         is_folder = Path(os.path.expanduser(label.partition("?")[0])).is_dir()
         label = label if is_data_spec(label) or not is_folder else f"flickr1024:{label}"
         opened = open_data(label)
-        pictures = opened.whole_images().without_truth()
-        if pictures is not opened and opened.spec and opened.spec.first is not None:
-            pictures = pictures.first(opened.spec.first)
-        sets.append((label, pictures))
+        images = opened.whole_images().without_truth()
+        if images is not opened and opened.spec and opened.spec.first is not None:
+            images = images.first(opened.spec.first)
+        sets.append((label, images))
     from pamcli.data.statistics import measure_data_set
-    from pamcli.evaluation.published import table_of_sets
+    from pamcli.evaluation.published import make_data_set_table
     from pamcli.evaluation.results import json_row, text_table
     from pamcli.workers import default_workers
 
     rows = []
     for label, source in sets:
         if source.has_patches:
-            console.inform(f"{label} holds patches without their pictures: figures are of patches")
+            console.inform(f"{label} contains patches without their images: the patches are measured")
         chosen = source.spread(count or (_PATCHES if source.has_patches else len(source)))
         with console.progress(label, len(chosen)) as bar:
             figures = measure_data_set(source, chosen, workers or default_workers(), bar.advance)
@@ -199,27 +196,26 @@ def stats(
         console.answer(values, *(f"{label}: {line}" for line in figures.describe_copies()))
         rows.append((label, figures))
     if not jsonl:
-        console.block(text_table(table_of_sets(rows)))
+        console.block(text_table(make_data_set_table(rows)))
         console.inform(
-            "of the paper's table, CNNIQA needs the weights of its authors' network, and SR-metric its "
-            "authors' MATLAB program with the regression forests in it: neither comes with pam, so neither "
-            "is computed"
+            "CNNIQA and SR-metric of the paper's table are not computed: they need trained models of their "
+            "authors that are not part of pam"
         )
     if any(figures.damaged for _, figures in rows):
         raise typer.Exit(InputError.exit_code)
 
 
-@command(app, "label", "Find disparities to learn from, for pairs without a truth.")
+@command(app, "label", "Write pseudo-labels for pairs without ground truth.")
 def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None:
-    """Label pairs without a truth, to learn from them.
+    """Write pseudo-labels for pairs without ground truth, to train on them.
 
-    A pixel's label is the disparity that the network, which sees small pictures enlarged, finds equally from
-    both views, unless block matching contradicts it. Elsewhere it has none, and pairs with labels for fewer
-    than 30 % of their pixels are left out. Pictures above 1250 x 900 px are reduced.
+    A pixel gets the network's disparity as its label if matching from left and from right agrees and block
+    matching does not contradict. Pairs with labels for less than 30 % of their pixels are skipped. Images
+    above 1250x900 are downscaled, small images are upscaled for the network.
 
-    With --agree-with another network of yours is asked instead of block matching: fewer labels are wrong.
+    With --agree-with, a second network replaces block matching: fewer labels are wrong.
 
-    Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
+    Interrupted runs resume where they stopped. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
     $ pam dataset label pairs:mine/ -o agreed/ --agree-with pasmnet
@@ -240,7 +236,7 @@ def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None
             networks=[to.weights, to.agree_with],
             truths=[path for each in given.files for path in each.parts.values()],
         )
-        matcher, second = _labelling(settings, console) if wanted else (None, None)
+        matcher, second = _load_networks(settings, console) if wanted else (None, None)
         labelled = label_pairs(matcher, source, wanted, to.output, second=second) if matcher else ()
         with console.progress("pairs", len(wanted)) as bar:
             for sample, found in labelled:
@@ -251,22 +247,22 @@ def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None
                     line = f"{sample}: {found:.0%} of the pixels have a label"
                     facts = {"pair": sample, "labelled": found, "kept": found >= LEAST}
                     kept += found >= LEAST
-                    console.answer(facts, line if found >= LEAST else f"{line}: too few, left out")
+                    console.answer(facts, line if found >= LEAST else f"{line}: too few, skipped")
                 bar.advance()
     if kept or not wanted:
-        console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
+        console.inform(f"to train on these labels: pam train disparity --data pairs:{to.output}")
     if failed:
         raise typer.Exit(BATCH_FAILED)
 
 
-def _labelling(settings: LabelSettings, console: Console) -> "tuple[StereoMatcher, StereoMatcher | None]":
-    """Load the network that labels, and the other one. Raises as `load_matcher`; UsageError: they are one."""
+def _load_networks(settings: LabelSettings, console: Console) -> "tuple[StereoMatcher, StereoMatcher | None]":
+    """Load the network that labels, and the one to agree with. Raises UsageError if they are the same."""
     from pamcli.inference.loading import load_matcher
 
     other = settings.agree_with
     if other is not None and locate(other) == locate(settings.name):
-        said = f"`agree_with` {other} is the network itself, which always agrees"
-        raise UsageError(said, "name another one")
+        message = f"`agree_with` {other} is the network that labels, which always agrees with itself"
+        raise UsageError(message, "choose another network")
     with console.starting(str(settings.name)):
         first = load_matcher(settings)[0]
         if other is None:

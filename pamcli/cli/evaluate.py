@@ -75,12 +75,14 @@ def protocols(name: str | None = one_or_all("the protocol", "protocols"), jsonl:
         check_protocol(name)
     for each in [name] if name else PROTOCOLS:
         row = PROTOCOLS[each]
-        told = {", ".join(data) or "any data": rules.figures() for data, rules in row.told()}
-        entry = {"name": each, "about": row.about, "source": row.source, "figures": told}
+        metrics = {
+            ", ".join(data) or "any data": rules.describe_metrics() for data, rules in row.distinct_rules()
+        }
+        entry = {"name": each, "about": row.about, "source": row.source, "figures": metrics}
         if name is None:
             console.answer(entry, f"{each:18} {row.about}")
         else:
-            lines = [
-                line for data, each in told.items() for line in (f"{data}:", *(f"  {one}" for one in each))
-            ]
+            lines = []
+            for data, texts in metrics.items():
+                lines += [f"{data}:", *(f"  {text}" for text in texts)]
             console.answer(entry, row.about, f"source: {row.source}", "", *lines)

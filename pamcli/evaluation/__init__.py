@@ -13,7 +13,7 @@
 | methods: networks, result files, peak memory | `methods`; OpenCV: `opencv_methods` |
 | comparison of methods: differences, intervals, errors by region | `comparison` |
 | `Evaluation`: facts, tables, notes as text, JSON, CSV | `results` |
-| HTML report, from `templates/` | `report`, `report_charts`, `report_pictures` |
+| HTML report, from `templates/` | `report`, `report_charts`, `report_images` |
 | published results | `published` |
 | accuracy by resolution, range, maximum disparity | `studies` |
 | archives for benchmark servers | `submissions` |

@@ -25,7 +25,7 @@ from pamcli.evaluation.protocols import (
     usual_protocol,
 )
 from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
-from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity, shown_methods
+from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparity, draw_methods
 from pamcli.evaluation.results import (
     Column,
     Evaluation,
@@ -227,7 +227,7 @@ class Disparity(Task):
 
     def draw(
         self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
-    ) -> ShownPair:
+    ) -> DrawnPair:
         """Draw a pair for the report; for a single network also its left-right difference and uncertainty."""
         assert case.disparity is not None
         captions = [
@@ -237,14 +237,14 @@ class Disparity(Task):
         if len(answers) > 1:
             caption = "; ".join(f"{each}: {line}" for each, line in zip(answers, captions, strict=True))
             found = {each: one.disparity for each, one in answers.items()}
-            return shown_methods(case.name, caption, case.left, found, case.disparity, visible=case.visible)
+            return draw_methods(case.name, caption, case.left, found, case.disparity, visible=case.visible)
         (answer,) = answers.values()
         views = case.left, answer.disparity, case.disparity
-        pair = shown_disparity(case.name, captions[0], *views, visible=case.visible)
+        pair = draw_disparity(case.name, captions[0], *views, visible=case.visible)
         if answer.again is None:
             return pair
         again = answer.again(extras={"right_disparity", "confidence"})
-        panels = consistency_panels(again.disparity, again.right_disparity, again.confidence)
+        panels = draw_consistency(again.disparity, again.right_disparity, again.confidence)
         return replace(pair, panels=(*pair.panels, *panels))
 
     def describe(self, method: Method | None) -> list[Fact]:

@@ -132,7 +132,9 @@ class NetworkMethod(Method):
         return [*facts, ("device", f"{compute['device']}, {compute['precision']}")]
 
     def take_notes(self) -> list[str]:
-        return _take_notes(self.departures)
+        notes = [join_names(self.departures, "; ", most=2)] if self.departures else []
+        self.departures.clear()
+        return notes
 
     def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
         def match(sample: Sample) -> Estimate:
@@ -207,8 +209,9 @@ class FilesMethod(Method):
         return [("predictions", quote(self.folder))]
 
     def take_notes(self) -> list[str]:
-        scale = [] if self.scale is None else [f"the files have {self.scale:g} units per pixel"]
-        return _take_notes(self.warnings) + scale
+        notes = [join_names(self.warnings, "; ", most=2)] if self.warnings else []
+        self.warnings.clear()
+        return notes + ([] if self.scale is None else [f"the files have {self.scale:g} units per pixel"])
 
     def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
         files = find_files(self.folder, source.names, allow_missing=self.allow_missing)
@@ -230,13 +233,6 @@ class FilesMethod(Method):
             return Upscaled(*load_views(files[pair.name], pair.left.shape)) if pair.name in files else None
 
         return upscale
-
-
-def _take_notes(notes: dict[str, None]) -> list[str]:
-    """Return the notes as one line, and clear them."""
-    lines = [join_names(notes, "; ", most=2)] if notes else []
-    notes.clear()
-    return lines
 
 
 def find_files(

@@ -85,7 +85,7 @@ class DisparityProtocol:
             counted[:, : max(0, counted.shape[1] - width)] = False
         return counted
 
-    def figures(self) -> list[str]:
+    def describe_metrics(self) -> list[str]:
         """Return one line per reported metric: its name, its definition here, and its regions."""
         regions: dict[tuple[str, str, str], list[str]] = {}
         for each in self.stated:
@@ -123,7 +123,7 @@ class Protocol:
     by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)
     """Rules of particular data sets, by source name."""
 
-    def told(self) -> Iterator[tuple[list[str], DisparityProtocol]]:
+    def distinct_rules(self) -> Iterator[tuple[list[str], DisparityProtocol]]:
         """Yield distinct rules with the names of their data sets; the last entry has no names: all others."""
         known: list[DisparityProtocol] = []
         for rules in self.by_data.values():

@@ -108,7 +108,7 @@ def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, metho
     return Table(columns, tuple(lines))
 
 
-def table_of_sets(sets: Sequence[tuple[str, SetFigures]]) -> Table:
+def make_data_set_table(sets: Sequence[tuple[str, SetFigures]]) -> Table:
     """Return a table of data set contents by name, with the paper's rows below."""
     columns = (
         *text_columns("data"),

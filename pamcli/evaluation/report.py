@@ -6,7 +6,7 @@ import jinja2
 from markupsafe import Markup
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, ShownPair, data_uri
+from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, DrawnPair, encode_data_uri
 from pamcli.evaluation.results import Column, Table, Value, json_value
 
 _WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
@@ -76,8 +76,8 @@ def chart_svg(chart: Histogram | CurveChart) -> Markup:
     return Markup(_environment().get_template("chart.html").render(drawn))
 
 
-def _panels(pair: ShownPair) -> dict[str, Any]:
-    drawn = [(panel, *data_uri(panel)) for panel in pair.panels]
+def _panels(pair: DrawnPair) -> dict[str, Any]:
+    drawn = [(panel, *encode_data_uri(panel)) for panel in pair.panels]
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)
     return {"layout": "crops" if crops else "wide" if wide else "", "drawn": drawn}

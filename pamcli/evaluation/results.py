@@ -16,7 +16,7 @@ import numpy as np
 from pamcli.data.open import parse_data
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.report_pictures import ShownPair
+from pamcli.evaluation.report_images import DrawnPair
 from pamcli.files.outputs import check_extra_output, check_new_file
 from pamcli.files.paths import escape_csv, escape_line, quote
 from pamcli.registry.catalog import check_network_files
@@ -66,8 +66,24 @@ class Meter(ABC):
 
     @cached_property
     def image_means(self) -> Figures:
-        """Means of the metrics of the pairs. Raises InputError if there are none."""
-        return mean_figures(self.images, self.weights)
+        """Mean of each metric over the pairs that have it; NaN if any of its values is NaN.
+
+        Raises InputError if there are no pairs.
+        """
+        values: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
+        for image in self.images:
+            weight = self.weights.get(image.name.rpartition("/")[2], 1.0)
+            for part, figures in image.figures.items():
+                for metric, value in figures.items():
+                    found, weights = values.setdefault((part, metric), ([], []))
+                    found.append(value)
+                    weights.append(weight)
+        if not values:
+            raise InputError("no pair was measured", "check that the data set has ground truth")
+        means: dict[str, dict[str, float]] = {}
+        for (part, metric), (found, weights) in values.items():
+            means.setdefault(part, {})[metric] = float(np.average(found, weights=weights))
+        return means
 
     @property
     def headline(self) -> Figures:
@@ -82,28 +98,6 @@ class Meter(ABC):
     def count_images(self, part: str) -> int:
         """Return the number of pairs that have a region: "all", "noc", "left", ..."""
         return sum(part in image.figures for image in self.images)
-
-
-def mean_figures(images: Sequence[ImageFigures], weights: Mapping[str, float]) -> Figures:
-    """Compute the mean of each metric over the pairs that have it; NaN if any of its values is NaN.
-
-    `weights`: as in `Meter`. Raises InputError: there are no pairs.
-    """
-    values: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
-    for image in images:
-        weight = weights.get(image.name.rpartition("/")[2], 1.0)
-        for key in ((part, metric) for part, figures in image.figures.items() for metric in figures):
-            found, weighted = values.setdefault(key, ([], []))
-            found.append(image.figures[key[0]][key[1]])
-            weighted.append(weight)
-    if not values:
-        raise InputError(
-            "no pair was measured, so there is no mean", "check that the data set has ground truth"
-        )
-    means: dict[str, dict[str, float]] = {}
-    for (part, metric), (found, weighted) in values.items():
-        means.setdefault(part, {})[metric] = float(np.average(found, weights=weighted))
-    return means
 
 
 def size_of(shape: Sequence[int]) -> str:
@@ -188,25 +182,24 @@ def text_table(table: Table, width: int | None = None) -> str:
     `width`: maximum line length. Wider tables first move words and counts that all rows share to a line
     above, then drop columns from the right; two columns always stay.
     """
-    columns: list[tuple[Column, list[str]]] = []
+    padded: dict[Column, list[str]] = {}
     for column in table.columns:
         texts = table.texts(column)
-        pad = str.ljust if column.text else str.rjust
-        columns.append((column, [pad(text, max(map(len, texts))) for text in texts]))
+        pad, longest = str.ljust if column.text else str.rjust, max(map(len, texts))
+        padded[column] = [pad(text, longest) for text in texts]
 
     def lines() -> list[str]:
-        return ["  ".join(cells).rstrip() for cells in zip(*(texts for _, texts in columns), strict=True)]
+        return ["  ".join(cells).rstrip() for cells in zip(*padded.values(), strict=True)]
 
     above = []
-    for column, texts in [*columns]:
-        shared = (column.text or not column.decimals) and len(
-            {row.get(column.key) for row in table.rows}
-        ) == 1
+    for column in table.columns:
+        countable = column.text or not column.decimals
+        shared = countable and len({row.get(column.key) for row in table.rows}) == 1
         if width and shared and len(lines()[0]) > width:
-            columns.remove((column, texts))
+            del padded[column]
             above.append(f"{column.title} {table.cell(table.rows[0], column)}")
-    while width and len(columns) > 2 and max(map(len, lines())) > width:
-        del columns[-1]
+    while width and len(padded) > 2 and max(map(len, lines())) > width:
+        padded.popitem()
     return "\n".join([", ".join(above)] * bool(above) + lines())
 
 
@@ -302,7 +295,7 @@ class Evaluation:
     published: Mapping[str, Table] = field(default_factory=dict)
     """Rows from papers and benchmark pages by data set, below a row of this evaluation."""
     charts: tuple[Histogram | CurveChart, ...] = ()
-    worst_pairs: tuple[ShownPair, ...] = ()
+    worst_pairs: tuple[DrawnPair, ...] = ()
     """The pairs with the largest errors, worst first."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """JSON content besides facts and notes."""

@@ -22,7 +22,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch
 from pamcli.evaluation.published import add_published
-from pamcli.evaluation.report_pictures import ShownPair
+from pamcli.evaluation.report_images import DrawnPair
 from pamcli.evaluation.results import (
     WORST,
     Column,
@@ -57,7 +57,7 @@ class MeasuredSet:
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     """Samples without a result of one method; they are measured for no method."""
-    worst: tuple[Callable[[], ShownPair], ...]
+    worst: tuple[Callable[[], DrawnPair], ...]
     """Functions that draw the worst pairs, worst first."""
 
     @property
@@ -111,7 +111,7 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def draw(self, case: Any, answers: Mapping[str, Any], images: Sequence[ImageFigures]) -> ShownPair:
+    def draw(self, case: Any, answers: Mapping[str, Any], images: Sequence[ImageFigures]) -> DrawnPair:
         """Draw a pair for the report; `answers` by method name, `images` in the same order."""
 
     @abstractmethod
@@ -177,7 +177,7 @@ def evaluate(
     labels = [source.label for source in sets]
     measured: list[MeasuredSet] = []
     notes: list[str] = []
-    pairs: list[ShownPair] = []
+    pairs: list[DrawnPair] = []
     for source in sets:
         runs = {}
         for each_name, each_method in named.items():
@@ -244,7 +244,7 @@ def measure(
         meters[each] = task.make_meter(source)
     for key in variants or {}:
         varied[key] = task.make_meter(source)
-    bad: list[tuple[float, Callable[[], ShownPair]]] = []
+    bad: list[tuple[float, Callable[[], DrawnPair]]] = []
     without_truth: list[str] = []
     left_out: list[str] = []
     for index, name in enumerate(source.names):

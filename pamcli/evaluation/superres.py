@@ -17,7 +17,7 @@ from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Upscaling, Watch
-from pamcli.evaluation.report_pictures import ShownPair, shown_superres
+from pamcli.evaluation.report_images import DrawnPair, draw_superres
 from pamcli.evaluation.results import (
     Column,
     Evaluation,
@@ -141,14 +141,14 @@ class Superres(Task):
 
     def draw(
         self, case: SuperresPair, answers: Mapping[str, Upscaled], images: Sequence[ImageFigures]
-    ) -> ShownPair:
+    ) -> DrawnPair:
         views = [each.left for each in answers.values()]
         baseline, quality = (self.rank([image]) for image in (images[0], images[-1]))
         caption, result = f"{quality:.2f} dB (left)", None
         if len(views) > 1:
             caption += f", {quality - baseline:+.2f} dB over bicubic"
             result = views[-1]
-        return shown_superres(case.name, caption, views[0], result, case.left)
+        return draw_superres(case.name, caption, views[0], result, case.left)
 
     def describe(self, method: Method | None) -> list[Fact]:
         degraded = [] if self.degradation is None else [("degraded by", str(self.degradation))]

@@ -49,7 +49,7 @@ Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Terms by their names in `LossWeights`: weighted means to be added."""
 
 
-class Truth(NamedTuple):
+class GroundTruth(NamedTuple):
     """The ground truth of a batch: px of the network's input images, positive in both images.
 
     Every tensor is (B, H, W); unknown disparities are NaN. Without `visible` or `right_visible`, occlusions
@@ -67,7 +67,7 @@ class Truth(NamedTuple):
         """Mask of known left disparities, bool."""
         return self.disparity.isfinite()
 
-    def below(self, limit: float) -> "Truth":
+    def below(self, limit: float) -> "GroundTruth":
         """Mark disparities from `limit` on as unknown."""
 
         def limited(disparity: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Truth(NamedTuple):
             disparity=limited(self.disparity), right_disparity=None if right is None else limited(right)
         )
 
-    def seen(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+    def visible_pixels(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
         """Return the disparity of each image and its pixels that are known and visible in both images."""
         left, right = self.disparity, self.right_disparity
         visible = visible_left(left, right) if self.visible is None else self.visible
@@ -89,7 +89,7 @@ class Truth(NamedTuple):
 
 
 def matching_terms(
-    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
+    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth | None = None
 ) -> Terms:
     """Return the terms of a matcher: L_unsup (Equation 16) and the supervised terms, according to `weights`.
 
@@ -98,7 +98,7 @@ def matching_terms(
     depends on the weights only, never on the batch, so that processes can join them. Raises ValueError if the
     weights need ground truth and it is missing.
     """
-    if truth is None and weights.need_truth:
+    if truth is None and weights.needs_truth:
         raise ValueError("these loss weights need known disparities")
     return _by_name(
         [
@@ -115,7 +115,7 @@ def superres_terms(
     left_high: Tensor,
     right_high: Tensor | None,
     weights: LossWeights,
-    truth: Truth | None = None,
+    truth: GroundTruth | None = None,
 ) -> Terms:
     """Return PASSRnet's terms: L_SR + lambda L_PAM (Equation 18), and the likelihood of its attention.
 
@@ -123,7 +123,7 @@ def superres_terms(
     result has a right image, the image error is the mean over both. `truth`: px of the low-resolution images.
     Raises ValueError if the weights need ground truth and it is missing.
     """
-    if truth is None and weights.need_truth:
+    if truth is None and weights.needs_truth:
         raise ValueError("these loss weights need known disparities")
     views = [(result.left, left_high)]
     if result.right is not None:
@@ -138,12 +138,12 @@ def superres_terms(
         if weight:
             entries.append((name, weight / len(views), tuple(error(*view) for view in views)))
     if result.maps is None:
-        if weights.of_attention or weights.likelihood:
+        if weights.uses_attention or weights.likelihood:
             raise ValueError("these loss weights need attention, and the network has none")
         return _by_name(entries)
     entries += _pam(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
     if weights.likelihood and truth is not None:
-        seen = _within_limit(truth, weights).seen()
+        seen = _within_limit(truth, weights).visible_pixels()
         entries += _likelihood(result.maps, 1, weights.likelihood, weights, *seen)
     return _by_name(entries)
 
@@ -181,7 +181,7 @@ def _by_name(entries: Iterable[_Entry]) -> Terms:
 
 
 def _unsupervised_matching(
-    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None
+    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth | None
 ) -> Iterator[_Entry]:
     """Yield L_unsup (Equation 16): L_p + lambda_s L_s + lambda_PAM (weighted L_PAM of all stages)."""
     if weights.photometric:
@@ -192,7 +192,7 @@ def _unsupervised_matching(
         yield "photometric", weights.photometric, (photometric(left, right, matching.disparity, valid),)
     if weights.smoothness:
         yield "smoothness", weights.smoothness, (edge_aware_smoothness(matching.disparity, left),)
-    if weights.of_attention:
+    if weights.uses_attention:
         for maps, stride, share in _stages(matching, STAGE_WEIGHTS):
             yield from _pam(maps, left, right, stride, weights, weights.pam * share, truth)
 
@@ -212,13 +212,13 @@ def _pam(
     stride: int,
     weights: LossWeights,
     factor: float,
-    truth: Truth | None,
+    truth: GroundTruth | None,
 ) -> Iterator[_Entry]:
     """Yield L_PAM of one scale (Equation 12) times `factor`; images and `truth` are `stride` times larger."""
     if factor and weights.pam_photometric:
         counted = maps
         if weights.mask_by_truth_below is not None and truth is not None:
-            counted = _masked_by_truth(maps, truth, weights, stride)
+            counted = _mask_by_truth(maps, truth, weights, stride)
         small = downsample(left, stride), downsample(right, stride)
         yield "pam_photometric", factor * weights.pam_photometric, attention_photometric(counted, *small)
     if weights.pam_over_columns:
@@ -229,11 +229,11 @@ def _pam(
         yield "pam_cycle", factor * weights.pam_cycle, attention_cycle(maps)
 
 
-def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth) -> Iterator[_Entry]:
+def _supervised_matching(matching: Matching, weights: LossWeights, truth: GroundTruth) -> Iterator[_Entry]:
     if not weights.supervised:
         return
     truth = _within_limit(truth, weights)
-    left, right = truth.seen()
+    left, right = truth.visible_pixels()
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
     beyond = weights.logarithmic_beyond
     if weights.refined:
@@ -287,11 +287,11 @@ def _likelihood(
         yield "likelihood", weight * weights.likelihood_right, (of_right,)
 
 
-def _within_limit(truth: Truth, weights: LossWeights) -> Truth:
+def _within_limit(truth: GroundTruth, weights: LossWeights) -> GroundTruth:
     return truth if weights.mask_by_truth_below is None else truth.below(weights.mask_by_truth_below)
 
 
-def _masked_by_truth(maps: ParallaxMaps, truth: Truth, weights: LossWeights, stride: int) -> ParallaxMaps:
+def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, weights: LossWeights, stride: int) -> ParallaxMaps:
     """Restrict the masks of the maps to pixels of known, positive disparity within the limit."""
     limited = _within_limit(truth, weights)
     disparity, known = truth_at_stage(limited.disparity, limited.known, stride)

@@ -65,15 +65,15 @@ class LossWeights:
         return any(terms)
 
     @property
-    def of_attention(self) -> bool:
+    def uses_attention(self) -> bool:
         """True if any term of L_PAM is active."""
         return bool(self.pam and (self.pam_photometric or self.pam_smoothness or self.pam_cycle))
 
     @property
-    def need_truth(self) -> bool:
+    def needs_truth(self) -> bool:
         return self.supervised or self.mask_by_truth_below is not None
 
-    def of(self, term: str) -> float:
+    def weight_of(self, term: str) -> float:
         """Return the weight of a term in the sum, with all its factors."""
         weight: float = getattr(self, term)
         return weight * self.pam if term.startswith("pam_") else weight

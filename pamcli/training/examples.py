@@ -30,7 +30,7 @@ from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import visible_left, visible_right
-from pamcli.losses.total import Truth
+from pamcli.losses.total import GroundTruth
 from pamcli.training.augmentation import (
     Augmentation,
     Crop,
@@ -64,7 +64,7 @@ class StepBatch(NamedTuple):
     left_high: Tensor | None = None
     """(B, 3, sH, sW), super-resolution only."""
     right_high: Tensor | None = None
-    truth: Truth | None = None
+    truth: GroundTruth | None = None
     """In px of `left`; pairs without labels are entirely unknown. None = no pair of the batch has labels."""
     prepared: float = 0.0
     """CPU time of its preparation, s."""
@@ -87,7 +87,7 @@ class StepBatch(NamedTuple):
 
         high = (None, None) if examples[0].left_high is None else views("left_high", "right_high")
         batch = cls._make((*views("left", "right"), *high, None, 0.0))
-        truth = Truth(*map(stack, Truth._fields))
+        truth = GroundTruth(*map(stack, GroundTruth._fields))
         has_labels = truth.known.any() or stack("right_disparity").isfinite().any()
         return batch._replace(truth=truth) if has_labels else batch
 
@@ -103,7 +103,7 @@ class StepBatch(NamedTuple):
     def _map(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
         views = (None if view is None else change(view) for view in self[:4])
         parts = (None if each is None else change(each) for each in self.truth or ())
-        truth = None if self.truth is None else Truth._make(parts)
+        truth = None if self.truth is None else GroundTruth._make(parts)
         return StepBatch._make((*views, truth, self.prepared))
 
 

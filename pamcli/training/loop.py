@@ -268,7 +268,7 @@ class _Writer:
             "step": trainer.step,
             "loss": sum(means.values()),
             "losses": means,
-            "terms": {name: mean / recipe.losses.of(name) for name, mean in means.items()},
+            "terms": {name: mean / recipe.losses.weight_of(name) for name, mean in means.items()},
             "learning_rate": trainer.rate,
             "gradient_norm": norm,
             "pairs": trainer.pairs,

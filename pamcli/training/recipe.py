@@ -262,7 +262,7 @@ class Recipe:
         for name in self.row.other_terms:
             if getattr(self.losses, name):
                 raise UsageError(f"{self.architecture} does not have the loss term {name}")
-        attention = self.losses.of_attention or self.losses.likelihood
+        attention = self.losses.uses_attention or self.losses.likelihood
         if attention and self.form is not None and not self.form.attends:
             raise UsageError(
                 f"a network with variant {self.variant} has no attention, which the loss needs",
@@ -311,7 +311,9 @@ class Recipe:
     @property
     def has_unsupervised_terms(self) -> bool:
         """True if any loss term needs no ground truth."""
-        return self.losses.of_attention or any(getattr(self.losses, n) for n in ("photometric", *OF_PICTURES))
+        return self.losses.uses_attention or any(
+            getattr(self.losses, n) for n in ("photometric", *OF_PICTURES)
+        )
 
     def count_steps(self, pairs: int | None) -> int:
         """Return the number of steps. `pairs`: length of a pass over the data, None if endless.

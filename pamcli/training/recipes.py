@@ -186,7 +186,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
     if variant or settings.settings:
         texts = {"variant": variant} if variant else {}
         recipe = change_recipe(recipe, texts | dict(settings.settings or ()))
-    if unsupervised and recipe.losses.need_truth and not recipe.pseudo_labels:
+    if unsupervised and recipe.losses.needs_truth and not recipe.pseudo_labels:
         masked = recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised
         what = "mask_by_truth_below" if masked else f"the recipe {recipe.name}"
         more = "; `recipe` unsupervised has the same losses without it" if masked else ""

@@ -212,7 +212,7 @@ def _describe(
     if not recipe.validation:
         for _, pairs, held_out in unlabelled:
             lines += describe_split(pairs, held_out)
-    if recipe.losses.need_truth:
+    if recipe.losses.needs_truth:
         for source in examples.sources:
             lines += [f"{source.label}: {line}" for line in source.absent if line.startswith("no truth")]
     if not trainer.measures:
@@ -260,7 +260,7 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
             share = 0.0 if recipe.validation else recipe.held_out
             unlabelled.append((spec, *split_pairs(source, share, folder.labels / str(number))))
         sources = [(spec, pairs) for spec, pairs, _ in unlabelled]
-    elif not recipe.losses.need_truth:
+    elif not recipe.losses.needs_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
     elif recipe.losses.mask_by_truth_below is not None or not recipe.has_unsupervised_terms:
         for spec, source in sources:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from pamcli.inference.device import Compute
-from pamcli.losses.total import Terms, Truth, matching_terms, superres_terms, total_loss
+from pamcli.losses.total import GroundTruth, Terms, matching_terms, superres_terms, total_loss
 from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
 from pamcli.registry.variants import PAPER
@@ -45,12 +45,12 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
     return loss
 
 
-def truth_of(batch: StepBatch) -> Truth:
+def truth_of(batch: StepBatch) -> GroundTruth:
     """Return the ground truth of a batch, unknown without labels, so that all steps have the same terms."""
     if batch.truth is not None:
         return batch.truth
     unknown = torch.full_like(batch.left[:, 0], torch.nan)
-    return Truth(unknown, unknown)
+    return GroundTruth(unknown, unknown)
 
 
 def normalise(view: Tensor) -> Tensor:

@@ -340,7 +340,7 @@ def test_stats_names_copies_and_damage_and_ends_with_3() -> None:
 def test_stats_of_a_tree_of_patches_says_that_it_is_of_patches() -> None:
     result(pam(*PREPARE, "--store", "folders"))
     run = pam("dataset", "stats", "out/patches_x2", "--workers", "1", "--count", "3", "--jsonl")
-    assert "holds patches without their pictures" in run.complaints[0]
+    assert "patches without their images" in run.complaints[0]
     assert run.records[0]["pairs"] == 3
 
 

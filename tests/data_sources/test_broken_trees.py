@@ -148,7 +148,7 @@ def test_some_of_many_truths_are_counted_and_the_first_are_named(tmp_path: Path)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("doffs=1\n", "holds no calibration"),
+        ("doffs=1\n", "not a calibration"),
         ("cam0=[0 0 0]\nbaseline=1", "cam0 holds 3 numbers, not 9"),
         ("cam0=\nbaseline=1\n", "cam0 is missing"),
         ("cam0=[9 0 1; 0 9 1; 0 0 1]\nbaseline=\n", "baseline is missing"),

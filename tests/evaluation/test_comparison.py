@@ -117,7 +117,7 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     assert {row["part"] for row in parts.rows} >= {"all", "0 to 16 px", "16 to 32 px", "32 to 64 px"}
     assert found.worst_pairs[0].name == "scene7/frame_0001"
     titles = [panel.title for panel in found.worst_pairs[0].panels]
-    assert titles[0] == "Left view"
+    assert titles[0] == "Left image"
     assert titles[2:] == ["one: disparity", "one: error", "two: disparity", "two: error"]
     page = render_report(found).decode()
     assert "Where the methods differ most" in page

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, error_map
+from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, draw_error_map
 
 BLACK = (0, 0, 0)
 
 
 def color_of(estimate: float, truth: float) -> tuple[int, ...]:
-    pixels = error_map(np.array([[estimate]], np.float32), np.array([[truth]], np.float32))
+    pixels = draw_error_map(np.array([[estimate]], np.float32), np.array([[truth]], np.float32))
     assert pixels.shape == (1, 1, 3)
     assert pixels.dtype == np.uint8
     return tuple(int(value) for value in pixels[0, 0])
@@ -59,7 +59,7 @@ def test_there_is_a_color_for_every_step_and_warm_ones_begin_where_d1_counts() -
 
 def test_what_the_right_view_does_not_see_is_half_as_bright() -> None:
     same = np.array([[8.0, 8.0]], np.float32)
-    pixels = error_map(same, same, visible=np.array([[True, False]]))
+    pixels = draw_error_map(same, same, visible=np.array([[True, False]]))
     assert pixels.tolist() == [[[49, 54, 149], [24, 27, 74]]]
 
 
@@ -70,7 +70,7 @@ def test_a_sparse_truth_is_drawn_thicker_and_later_pixels_lie_over_earlier_ones(
     estimate = np.full((4, 5), 20, np.float32)
     estimate[2, 3] = 100
     right, wrong = ERROR_COLORS[0], ERROR_COLORS[9]
-    drawn = error_map(estimate, truth, thicken=True)
+    drawn = draw_error_map(estimate, truth, thicken=True)
     expected = [
         [right, right, right, BLACK, BLACK],
         [right, right, wrong, wrong, wrong],

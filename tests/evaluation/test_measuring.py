@@ -218,7 +218,7 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
     titles = [panel.title for panel in found.worst_pairs[0].panels]
     assert titles[-2:] == [
         "Left-right difference, dark 0 to bright 3 px",
-        "Doubt (1 - confidence), dark 0 to bright 1",
+        "Uncertainty (1 - confidence), dark 0 to bright 1",
     ]
 
 

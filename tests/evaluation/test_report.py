@@ -17,7 +17,7 @@ import pytest
 
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.report_pictures import shown_disparity, shown_superres
+from pamcli.evaluation.report_images import draw_disparity, draw_superres
 from pamcli.evaluation.results import Column, Evaluation, Table
 
 NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' {{ x }} {% y %}"
@@ -63,8 +63,8 @@ def report_data() -> Evaluation:
             ),
         ),
         worst_pairs=(
-            shown_disparity(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
-            shown_superres("sr", "21 dB", wide, wide, 255 - wide),
+            draw_disparity(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
+            draw_superres("sr", "21 dB", wide, wide, 255 - wide),
         ),
     )
 
@@ -101,7 +101,7 @@ def test_the_page_says_what_was_measured(page: bytes) -> None:
     assert "Published on kitti2015" in text
     assert "not measured here" in text
     assert "SegStereo" in text
-    assert "How the figures are defined" in text
+    assert "Definitions of the metrics" in text
     assert "More than 3 px and more than 5 %." in text
 
 
@@ -143,9 +143,9 @@ def test_a_report_needs_neither_pictures_nor_charts() -> None:
     parsed = Page(render_report(bare))
     assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
     assert [text for text in parsed.text_of("h2") if text.strip()] == [
-        "Figures",
+        "Metrics",
         "All pairs",
-        "How the figures are defined",
+        "Definitions of the metrics",
     ]
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.evaluation.results import ImageFigures, mean_figures
+from pamcli.evaluation.results import ImageFigures
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
+    SuperresMeter,
     haarpsi,
     psnr,
     ssim,
@@ -171,9 +172,11 @@ def test_what_the_protocols_look_at() -> None:
 def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
     one = ImageFigures("a", {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}})
     other = ImageFigures("b", {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}})
-    assert mean_figures([one, other], {}) == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
+    meter = SuperresMeter()
+    meter.images += [one, other]
+    assert meter.image_means == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
     with pytest.raises(InputError, match="no pair"):
-        mean_figures([], {})
+        _ = SuperresMeter().image_means
 
 
 def test_what_cannot_be_measured_is_refused_by_name() -> None:

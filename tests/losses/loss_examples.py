@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pamcli.losses.total import Truth
+from pamcli.losses.total import GroundTruth
 from pamcli.losses.unsupervised import Quotient
 from pamcli.networks.parallax import ParallaxMaps, attention
 
@@ -67,11 +67,11 @@ def random_pictures(seed: int, batch: int, height: int, width: int) -> tuple[Ten
     return left, right
 
 
-def example_truth(batch: int) -> Truth:
+def example_truth(batch: int) -> GroundTruth:
     """Known disparities of both views, a third of them missing, and what the other view sees."""
     random = torch.Generator().manual_seed(5)
     left, right = (20 * torch.rand(batch, HEIGHT, WIDTH, generator=random) for _ in range(2))
     left[torch.rand(left.shape, generator=random) < 0.3] = torch.nan
     right[torch.rand(right.shape, generator=random) < 0.3] = torch.nan
     visible, right_visible = (torch.rand(left.shape, generator=random) < 0.7 for _ in range(2))
-    return Truth(left, right, visible, right_visible)
+    return GroundTruth(left, right, visible, right_visible)

@@ -21,8 +21,8 @@ def test_presets_are_the_papers() -> None:
     assert lambdas(KITTI) == (5, 5, 0.5, 1)
     assert SUPER_RESOLUTION.pam == 0.005
     assert STAGE_WEIGHTS == (0.2, 0.3, 0.5)
-    assert not any(weights.need_truth for weights in (SCENEFLOW, KITTI, SUPER_RESOLUTION))
-    assert SUPERVISED.need_truth
+    assert not any(weights.needs_truth for weights in (SCENEFLOW, KITTI, SUPER_RESOLUTION))
+    assert SUPERVISED.needs_truth
 
 
 @pytest.mark.parametrize("weights", [SCENEFLOW, SUPERVISED, replace(KITTI, mask_by_truth_below=192.0)])

@@ -8,7 +8,7 @@ from loss_examples import maps_of, random_costs, random_pictures, value
 from paper_weights import SUPER_RESOLUTION
 from torch import Tensor
 
-from pamcli.losses.total import Truth, superres_terms, total_loss
+from pamcli.losses.total import GroundTruth, superres_terms, total_loss
 from pamcli.losses.unsupervised import attention_cycle
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.passrnet import SuperResolution
@@ -50,7 +50,7 @@ def test_super_resolution_can_learn_from_charbonnier_and_from_a_truth() -> None:
     with pytest.raises(ValueError, match="known disparities"):
         superres_terms(result, *pictures, weights)
     disparity = torch.full((2, 8, 12), 3.0)
-    terms = superres_terms(result, *pictures, weights, Truth(disparity, disparity))
+    terms = superres_terms(result, *pictures, weights, GroundTruth(disparity, disparity))
     assert set(terms) == {"charbonnier", "likelihood"}
     of_left, of_right = (quotient for _, quotient in terms["likelihood"])
     assert of_left.count == of_right.count == 2 * 8 * 9

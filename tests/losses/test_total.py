@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
 from pamcli.losses.total import (
+    GroundTruth,
     Terms,
-    Truth,
     matching_terms,
     superres_terms,
     total_loss,
@@ -52,8 +52,8 @@ def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Match
     return Matching(enlarged + leaves[-1][images], initial, tuple(maps), enlarged)
 
 
-def part(truth: Truth, images: slice) -> Truth:
-    return Truth(*[values[images] for values in truth])
+def part(truth: GroundTruth, images: slice) -> GroundTruth:
+    return GroundTruth(*[values[images] for values in truth])
 
 
 def loss_of(terms: Terms) -> Tensor:
@@ -136,7 +136,7 @@ def test_the_authors_mask_counts_pixels_with_a_truth_between_its_limits() -> Non
     disparity = torch.full((1, HEIGHT, WIDTH), 50.0)
     disparity[..., :16], disparity[..., 16:32], disparity[..., 32:48] = 0, NAN, 192
     weights = LossWeights(photometric=1, pam_photometric=1, pam_cycle=1, mask_by_truth_below=192)
-    terms = matching_terms(matching, left, right, weights, Truth(disparity))
+    terms = matching_terms(matching, left, right, weights, GroundTruth(disparity))
     assert terms["photometric"][0][1].count == 16 * matching.maps[-1].valid_left[..., 12:].sum()
     for stage, maps in enumerate(matching.maps):
         of_left, of_right = (quotient for _, quotient in terms["pam_photometric"][2 * stage : 2 * stage + 2])
@@ -144,7 +144,7 @@ def test_the_authors_mask_counts_pixels_with_a_truth_between_its_limits() -> Non
         assert of_right.count == maps.valid_right.sum()  # no truth of the right view: all of its pixels
         assert terms["pam_cycle"][2 * stage][1].count == maps.valid_left.sum()
     # As the examples of a data set give it that knows left truths alone.
-    unlabelled = Truth(disparity, torch.full_like(disparity, NAN))
+    unlabelled = GroundTruth(disparity, torch.full_like(disparity, NAN))
     alike = matching_terms(matching, left, right, weights, unlabelled)["pam_photometric"]
     counts = [[float(quotient.count) for _, quotient in found] for found in (alike, terms["pam_photometric"])]
     assert counts[0] == counts[1]
@@ -155,7 +155,7 @@ def test_a_truth_beyond_the_limit_is_not_learned_either() -> None:
     disparity = torch.full((1, HEIGHT, WIDTH), 8.0)
     disparity[..., 40:] = 30
     weights = replace(SUPERVISED, mask_by_truth_below=20.0)
-    truth = Truth(disparity, disparity.flip(-1), *[torch.ones_like(disparity, dtype=torch.bool)] * 2)
+    truth = GroundTruth(disparity, disparity.flip(-1), *[torch.ones_like(disparity, dtype=torch.bool)] * 2)
     pictures = random_pictures(1, 1, HEIGHT, WIDTH)
     terms = matching_terms(example_matching(leaves), *pictures, weights, truth)
     assert terms["refined"][0][1].count == HEIGHT * 40
@@ -219,7 +219,7 @@ def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
     disparity[..., 30:40] = 12  # hides the eight columns to its left
     matching = example_matching(example_leaves(1))
     terms = matching_terms(
-        matching, *random_pictures(1, 1, HEIGHT, WIDTH), LossWeights(refined=1), Truth(disparity)
+        matching, *random_pictures(1, 1, HEIGHT, WIDTH), LossWeights(refined=1), GroundTruth(disparity)
     )
     assert terms["refined"][0][1].count == HEIGHT * (WIDTH - 4 - 8)
 
@@ -241,7 +241,7 @@ def test_a_batch_without_any_truth_gives_zero_and_finite_gradients() -> None:
     leaves = example_leaves(1)
     nothing = torch.full((1, HEIGHT, WIDTH), NAN)
     pictures = random_pictures(1, 1, HEIGHT, WIDTH)
-    for truth in (Truth(nothing), Truth(nothing, nothing)):
+    for truth in (GroundTruth(nothing), GroundTruth(nothing, nothing)):
         loss = loss_of(matching_terms(example_matching(leaves), *pictures, SUPERVISED, truth))
         assert loss == 0
         for gradient in torch.autograd.grad(loss, [leaves[4], leaves[-1]]):
@@ -250,7 +250,7 @@ def test_a_batch_without_any_truth_gives_zero_and_finite_gradients() -> None:
 
 def test_a_perfect_answer_has_less_supervised_loss_than_any_other() -> None:
     disparity = torch.full((1, HEIGHT, WIDTH), 16.0)
-    truth = Truth(disparity, disparity)
+    truth = GroundTruth(disparity, disparity)
     pictures = random_pictures(1, 1, HEIGHT, WIDTH)
     losses = {}
     for guess in (12, 16, 20):
@@ -297,7 +297,7 @@ def test_unequal_parts_of_a_batch_add_up_to_the_whole() -> None:
 def test_every_process_has_the_same_means_whatever_its_batch_knows() -> None:
     matching, pictures = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
     truth = example_truth(1)
-    left_only = Truth(truth.disparity)
+    left_only = GroundTruth(truth.disparity)
     shapes = [
         {name: len(means) for name, means in matching_terms(matching, *pictures, EVERY_TERM, known).items()}
         for known in (truth, left_only)
@@ -309,7 +309,7 @@ def test_gradients_flow_where_they_are_wanted_in_the_network() -> None:
     torch.manual_seed(0)
     net = PASMnet()
     left, right = random_pictures(1, 1, 64, 96)
-    truth = Truth(torch.full((1, 64, 96), 8.0))
+    truth = GroundTruth(torch.full((1, 64, 96), 8.0))
     matching = net(left, right, all_stages=True)
 
     def taught(weights: LossWeights) -> set[str]:
@@ -342,9 +342,9 @@ def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     matching = Matching(disparity, initial, tuple(maps), disparity)
     given, (truth, right_truth) = example_truth(2), on_no_device([torch.ones(2, HEIGHT, WIDTH)] * 2)
-    whole = Truth(*on_no_device(list(given)))
+    whole = GroundTruth(*on_no_device(list(given)))
     weights = replace(EVERY_TERM, mask_by_truth_below=192.0)
-    for known in (whole, Truth(truth), Truth(truth, right_truth)):
+    for known in (whole, GroundTruth(truth), GroundTruth(truth, right_truth)):
         loss, values = total_loss(matching_terms(matching, left, right, weights, known))
         loss.backward()
         assert loss.is_meta

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from random_networks import passrnet2, picture_pair
 
-from pamcli.losses.total import Truth, superres_terms, total_loss
+from pamcli.losses.total import GroundTruth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks import passrnet2 as module
 from pamcli.networks.passrnet import SuperResolution
@@ -213,7 +213,7 @@ def test_the_papers_losses_reach_every_weight() -> None:
         super_resolution=1, pam=1, pam_photometric=1, pam_smoothness=1, pam_cycle=1, likelihood=1
     )
     high = torch.rand(2, 1, 3, 32, 64)
-    truth = Truth(torch.full((1, 16, 32), 3.0), torch.full((1, 16, 32), 3.0))
+    truth = GroundTruth(torch.full((1, 16, 32), 3.0), torch.full((1, 16, 32), 3.0))
     loss, values = total_loss(superres_terms(result, views[:1], views[1:], *high, weights, truth))
     assert {
         "super_resolution",

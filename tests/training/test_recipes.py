@@ -73,7 +73,7 @@ def test_passrnet2_ends_with_what_psnr_measures() -> None:
 
 @pytest.mark.parametrize("name", ["unsupervised", "paper-kitti"])
 def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
-    assert not RECIPES[name].losses.need_truth
+    assert not RECIPES[name].losses.needs_truth
     assert RECIPES[name].has_unsupervised_terms
 
 
@@ -83,7 +83,7 @@ def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
     assert 0 < recipe.held_out < 0.5
     assert recipe.freeze_batch_norm
     for network in ("pasmnet", "pasmnet2"):
-        assert replace(recipe, network=network).losses.need_truth  # or its terms would have been refused
+        assert replace(recipe, network=network).losses.needs_truth  # or its terms would have been refused
 
 
 def test_a_mean_of_the_end_is_of_the_moving_average() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from pamcli.inference import device
 from pamcli.inference.device import Compute, choose_training_compute
-from pamcli.losses.total import Truth
+from pamcli.losses.total import GroundTruth
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.training.distributed import Processes
@@ -20,7 +20,7 @@ from pamcli.training.tasks import loss_function, model_spec, normalise, set_trai
 CPU = Compute(torch.device("cpu"), "fp32")
 
 
-def pair(truth: Truth | None = None) -> StepBatch:
+def pair(truth: GroundTruth | None = None) -> StepBatch:
     torch.manual_seed(0)
     left, right = torch.rand(2, 2, 3, 32, 64).unbind()
     return StepBatch(left, right, truth=truth)
@@ -39,7 +39,7 @@ def test_a_batch_without_labels_has_all_terms_and_learns_from_those_that_need_no
     _, values = loss_function(recipe, CPU, Processes())(PASMnet(), pair())
     assert values["refined"] == values["likelihood"] == 0
     assert values["photometric"] > 0
-    known = Truth(torch.full((2, 32, 64), 8.0))
+    known = GroundTruth(torch.full((2, 32, 64), 8.0))
     _, labelled = loss_function(recipe, CPU, Processes())(PASMnet(), pair(known))
     assert labelled.keys() == values.keys()
     assert labelled["refined"] > 0

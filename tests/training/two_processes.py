@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.errors import OutputError, PamError
-from pamcli.losses.total import Truth, matching_terms, total_loss
+from pamcli.losses.total import GroundTruth, matching_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.training.distributed import Processes, join_batch_norms, wrap
@@ -46,7 +46,7 @@ PARTS = (slice(0, 1), slice(1, 3))
 """Which pairs of the joined batch each process has: one, full of detail and known nearly everywhere; and two,
 flat and hardly known."""
 
-Batch = tuple[Tensor, Tensor, Truth]
+Batch = tuple[Tensor, Tensor, GroundTruth]
 LossAndFigures = tuple[Tensor, dict[str, Tensor]]
 State = dict[str, dict[str, Any]]
 
@@ -63,7 +63,7 @@ def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
     share_known = torch.tensor([0.9, 0.05, 0.05])[:, None, None]
     known, right_known = (torch.rand(disparity.shape, generator=random) < share_known for _ in range(2))
     inside = torch.arange(width).expand_as(known)
-    truth = Truth(
+    truth = GroundTruth(
         torch.where(known, disparity, torch.nan),
         torch.where(right_known, disparity, torch.nan),
         visible=inside >= disparity,
@@ -75,7 +75,7 @@ def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
 def part_of(batch: Batch, rank: int) -> Batch:
     """The share of one process."""
     left, right, truth = batch
-    part = Truth(*[values[PARTS[rank]] for values in truth if values is not None])
+    part = GroundTruth(*[values[PARTS[rank]] for values in truth if values is not None])
     return left[PARTS[rank]], right[PARTS[rank]], part
 
 
@@ -95,7 +95,7 @@ def loss_of(
     weights: LossWeights, reduce_count: Callable[[Tensor], Tensor] = lambda counts: counts
 ) -> Callable[..., tuple[Tensor, dict[str, Tensor]]]:
     def loss(
-        network: nn.Module, left: Tensor, right: Tensor, truth: Truth
+        network: nn.Module, left: Tensor, right: Tensor, truth: GroundTruth
     ) -> tuple[Tensor, dict[str, Tensor]]:
         matching = network(left, right, all_stages=True)
         total, values = total_loss(matching_terms(matching, left, right, weights, truth), reduce_count)

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.evaluation.report_pictures import (
+from pamcli.evaluation.report_images import (
     ERROR_COLORS,
     MAX_WIDTH,
     Panel,
-    data_uri,
-    error_map,
-    shown_disparity,
-    shown_superres,
+    draw_disparity,
+    draw_error_map,
+    draw_superres,
+    encode_data_uri,
 )
 from pamcli.imaging.colormap import colorize
 
 
 def decoded(panel: Panel) -> np.ndarray:
-    uri, width, height = data_uri(panel)
+    uri, width, height = encode_data_uri(panel)
     head, _, data = uri.partition(";base64,")
     assert head == ("data:image/jpeg" if panel.kind == "photo" else "data:image/webp")
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
@@ -66,14 +66,14 @@ def test_disparity_and_truth_share_their_colors() -> None:
     truth = np.tile(np.linspace(10.4, 59.6, 100, dtype=np.float32), (4, 1))
     estimate = truth + 1
     left = np.zeros((4, 100, 3), np.uint8)
-    example = shown_disparity("a", "c", left, estimate, truth)
+    example = draw_disparity("a", "c", left, estimate, truth)
     photo, disparity, true, errors = example.panels
     assert (example.name, example.caption) == ("a", "c")
     assert photo.pixels is left
     assert disparity.title == "Disparity, dark 10 to bright 60 px"
     np.testing.assert_array_equal(disparity.pixels, colorize(estimate, 10, 60))
     np.testing.assert_array_equal(true.pixels, colorize(truth, 10, 60))
-    np.testing.assert_array_equal(errors.pixels, error_map(estimate, truth))
+    np.testing.assert_array_equal(errors.pixels, draw_error_map(estimate, truth))
     assert errors.kind == "errors"
 
 
@@ -82,22 +82,22 @@ def test_a_sparse_truth_is_drawn_thicker_and_none_at_all_is_black() -> None:
     truth[2, 2] = 20
     estimate = np.full((5, 5), 20, np.float32)
     left = np.zeros((5, 5, 3), np.uint8)
-    errors = shown_disparity("a", "", left, estimate, truth).panels[3].pixels
+    errors = draw_disparity("a", "", left, estimate, truth).panels[3].pixels
     assert np.count_nonzero(errors.any(axis=2)) == 9
-    nothing = shown_disparity("a", "", left, estimate, np.full_like(truth, np.nan))
+    nothing = draw_disparity("a", "", left, estimate, np.full_like(truth, np.nan))
     assert not nothing.panels[3].pixels.any()
 
 
 def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pamcli.evaluation.report_pictures.CROP", (4, 5))
+    monkeypatch.setattr("pamcli.evaluation.report_images.CROP", (4, 5))
     truth = np.full((60, 90, 3), 100, np.uint8)
     result = truth.copy()
     result[31:35, 71:76] = 160
     bicubic = truth.copy()
     bicubic[0, 0] = 255
-    example = shown_superres("a", "c", bicubic, result, truth)
+    example = draw_superres("a", "c", bicubic, result, truth)
     left, *cuts = example.panels
-    assert [panel.title for panel in cuts] == ["Bicubic", "Result", "Truth"]
+    assert [panel.title for panel in cuts] == ["Bicubic", "Result", "Ground truth"]
     assert {panel.kind for panel in cuts} == {"crop"}
     for panel, value in zip(cuts, (100, 160, 100), strict=True):
         np.testing.assert_array_equal(panel.pixels, np.full((4, 5, 3), value))
@@ -108,6 +108,6 @@ def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyP
 
 def test_bicubic_alone_and_a_picture_smaller_than_the_cut() -> None:
     truth = np.zeros((6, 8, 3), np.uint8)
-    example = shown_superres("a", "c", truth + np.uint8(3), None, truth)
-    assert [panel.title for panel in example.panels[1:]] == ["Bicubic", "Truth"]
+    example = draw_superres("a", "c", truth + np.uint8(3), None, truth)
+    assert [panel.title for panel in example.panels[1:]] == ["Bicubic", "Ground truth"]
     assert example.panels[1].pixels.shape == (6, 8, 3)

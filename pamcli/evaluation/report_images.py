@@ -35,7 +35,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class ShownPair:
+class DrawnPair:
     """The panels that show one pair in the report."""
 
     name: str
@@ -44,7 +44,7 @@ class ShownPair:
     panels: tuple[Panel, ...]
 
 
-def shown_disparity(
+def draw_disparity(
     name: str,
     caption: str,
     left: NDArray[np.generic],
@@ -52,30 +52,30 @@ def shown_disparity(
     truth: NDArray[np.float32],
     *,
     visible: NDArray[np.bool_] | None = None,
-) -> ShownPair:
+) -> DrawnPair:
     """Show left image, disparity map and ground truth in one colour range, and KITTI's error map.
 
     The colour range spans the 1st to the 99th percentile of the ground truth. `left`: (H, W, 3) RGB.
     `disparity`: (H, W), px, NaN = unknown. `truth`: (H, W), px, NaN = unknown. `visible`: (H, W), see
-    `error_map`.
+    `draw_error_map`.
     """
     known = truth[np.isfinite(truth)]
     low, high = (float(np.percentile(known, part)) for part in (1, 99)) if known.size else (0.0, 1.0)
     low, high = math.floor(low), math.ceil(high)
-    errors = error_map(disparity, truth, visible=visible, thicken=known.size < _SPARSE * truth.size)
-    return ShownPair(
+    errors = draw_error_map(disparity, truth, visible=visible, thicken=known.size < _SPARSE * truth.size)
+    return DrawnPair(
         name,
         caption,
         (
-            Panel("Left view", left),
+            Panel("Left image", left),
             Panel(f"Disparity, dark {low} to bright {high} px", colorize(disparity, low, high), "map"),
-            Panel("Truth, in the same colours", colorize(truth, low, high), "map"),
+            Panel("Ground truth, same colours", colorize(truth, low, high), "map"),
             Panel("Error", errors, "errors"),
         ),
     )
 
 
-def shown_methods(
+def draw_methods(
     name: str,
     caption: str,
     left: NDArray[np.generic],
@@ -83,24 +83,24 @@ def shown_methods(
     truth: NDArray[np.float32],
     *,
     visible: NDArray[np.bool_] | None = None,
-) -> ShownPair:
+) -> DrawnPair:
     """Show left image, ground truth, and disparity and error map of each method, in one colour range.
 
-    `disparities`: (H, W), px, by method name; all other arguments as in `shown_disparity`.
+    `disparities`: (H, W), px, by method name; all other arguments as in `draw_disparity`.
     """
     panels: list[Panel] = []
     for method, disparity in disparities.items():
         views = left, disparity.astype(np.float32), truth
-        view, found, true, errors = shown_disparity(name, caption, *views, visible=visible).panels
+        view, found, true, errors = draw_disparity(name, caption, *views, visible=visible).panels
         panels += [] if panels else [view, true]
         panels += [replace(found, title=f"{method}: disparity"), replace(errors, title=f"{method}: error")]
-    return ShownPair(name, caption, tuple(panels))
+    return DrawnPair(name, caption, tuple(panels))
 
 
-def consistency_panels(
+def draw_consistency(
     disparity: NDArray[np.float32], right: NDArray[np.float32], confidence: NDArray[np.float32]
 ) -> tuple[Panel, Panel]:
-    """Draw the left-right difference and the doubt of a network.
+    """Draw the left-right difference and the uncertainty of a network.
 
     `disparity`: (H, W) of the left image, px, positive. `right`: (H, W) of the right image, px, positive.
     `confidence`: (H, W), in [0, 1]. Returns two panels; matches outside the right image have no left-right
@@ -112,34 +112,34 @@ def consistency_panels(
     nearest = np.rint(np.clip(match, 0, width - 1)).astype(np.intp)
     difference = np.abs(disparity - np.take_along_axis(right, nearest, axis=1))
     difference = np.where(inside, difference, np.nan).astype(np.float32)
-    doubt = (1 - confidence).astype(np.float32)
+    uncertainty = (1 - confidence).astype(np.float32)
     return (
         Panel("Left-right difference, dark 0 to bright 3 px", colorize(difference, 0.0, 3.0), "map"),
-        Panel("Doubt (1 - confidence), dark 0 to bright 1", colorize(doubt, 0.0, 1.0), "map"),
+        Panel("Uncertainty (1 - confidence), dark 0 to bright 1", colorize(uncertainty, 0.0, 1.0), "map"),
     )
 
 
-def shown_superres(
+def draw_superres(
     name: str,
     caption: str,
     bicubic: NDArray[np.uint8],
     result: NDArray[np.uint8] | None,
     truth: NDArray[np.uint8],
-) -> ShownPair:
+) -> DrawnPair:
     """Show the left image, and its crop with the largest error: bicubic, result and ground truth.
 
     `bicubic`, `result`, `truth`: (H, W, 3) RGB of one size; result None = only bicubic was measured.
     """
     cut = _worst_window(bicubic if result is None else result, truth)
-    panels = [Panel("Left view, and what is shown below", _framed(truth, cut))]
+    panels = [Panel("Left image with the crop shown below", _draw_frame(truth, cut))]
     panels.append(Panel("Bicubic", bicubic[cut], "crop"))
     if result is not None:
         panels.append(Panel("Result", result[cut], "crop"))
-    panels.append(Panel("Truth", truth[cut], "crop"))
-    return ShownPair(name, caption, tuple(panels))
+    panels.append(Panel("Ground truth", truth[cut], "crop"))
+    return DrawnPair(name, caption, tuple(panels))
 
 
-def data_uri(panel: Panel) -> tuple[str, int, int]:
+def encode_data_uri(panel: Panel) -> tuple[str, int, int]:
     """Encode an image as a data: URI, with its width and height, at most `MAX_WIDTH` px wide.
 
     Photographs become JPEG, everything else lossless WebP.
@@ -148,13 +148,13 @@ def data_uri(panel: Panel) -> tuple[str, int, int]:
     factor = -(-small.shape[1] // MAX_WIDTH)
     if factor > 1:
         is_map = panel.kind in ("map", "errors")
-        small = _picked(small, factor) if is_map else np.asarray(Image.fromarray(small).reduce(factor))
+        small = _pick_coloured(small, factor) if is_map else np.asarray(Image.fromarray(small).reduce(factor))
     suffix, media = (".jpg", "jpeg") if panel.kind == "photo" else (".webp", "webp")
     data = encode_image(RgbImage(np.ascontiguousarray(small)), suffix, name=panel.title)
     return f"data:image/{media};base64,{base64.b64encode(data).decode()}", small.shape[1], small.shape[0]
 
 
-def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
+def _pick_coloured(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
     """Return the first pixel of each block that is not black, so that sparse maps keep their brightness."""
     height, width = (-(-side // factor) for side in pixels.shape[:2])
     padding = ((0, height * factor - pixels.shape[0]), (0, width * factor - pixels.shape[1]), (0, 0))
@@ -174,7 +174,7 @@ def _worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[
     return slice(int(y), int(y) + height), slice(int(x), int(x) + width)
 
 
-def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
+def _draw_frame(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
     """Return a copy with a frame around the crop, thick enough to survive downscaling."""
     thick = max(2, 2 * -(-pixels.shape[1] // MAX_WIDTH))
     framed = Image.fromarray(pixels)
@@ -184,14 +184,14 @@ def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.u
 
 
 ERROR_STEPS = (0.0, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""Normalised errors, n of `error_map`, at which each colour begins."""
+"""Normalised errors, n of `draw_error_map`, at which each colour begins."""
 
 _COOL, _WARM = "#313695 #4575b4 #74add1 #abd9e9 #e0f3f8", "#fee090 #fdae61 #f46d43 #d73027 #a50026"
 ERROR_COLORS = tuple(ImageColor.getrgb(color) for color in (*_COOL.split(), *_WARM.split()))
 """RGB colours, one for each of `ERROR_STEPS`."""
 
 
-def error_map(
+def draw_error_map(
     estimate: NDArray[np.float32],
     truth: NDArray[np.float32],
     *,
@@ -217,10 +217,10 @@ def error_map(
     colors = np.array(ERROR_COLORS, np.uint8)[np.searchsorted(ERROR_STEPS, n, side="right") - 1]
     if visible is not None:
         colors = np.where(visible[..., None], colors, colors // 2)
-    return _thickened(colors, known) if thicken else np.where(known[..., None], colors, np.uint8(0))
+    return _thicken(colors, known) if thicken else np.where(known[..., None], colors, np.uint8(0))
 
 
-def _thickened(colors: NDArray[np.uint8], known: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def _thicken(colors: NDArray[np.uint8], known: NDArray[np.bool_]) -> NDArray[np.uint8]:
     height, width = known.shape
     drawn = np.zeros_like(colors)
     framed = np.pad(colors, ((1, 1), (1, 1), (0, 0)))
