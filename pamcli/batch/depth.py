@@ -20,12 +20,13 @@ from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.files import describe_calibration, prefix_errors
 from pamcli.calibration.geometry import Calibration
-from pamcli.calibration.point_cloud import encode_point_cloud
+from pamcli.calibration.mesh import encode_mesh
+from pamcli.calibration.point_cloud import encode_point_cloud, import_laspy
 from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairPaths, is_template, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
-from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
+from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES, POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_depth
 from pamcli.imaging.disparity_units import read_disparity_file
@@ -39,7 +40,10 @@ from pamcli.settings.shared import CalibrationFiles, MetricResults, RectifiedCal
 
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
-POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", (".ply",), "_cloud")
+POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", POINT_CLOUD_SUFFIXES, "_cloud")
+MESH = OutputKind("mesh", "`mesh`", (".glb",), "_mesh")
+METRIC = {kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD, MESH)}
+"""Kinds of results that need a calibration."""
 OTHER_RESULTS = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
 """Endings of file names in a folder of results that are not disparity maps."""
 RIGHT_VIEW = "_right"
@@ -122,6 +126,8 @@ class MetricEncoder:
         self.settings = settings
         depth = settings.max_depth
         self.max_depth = None if depth is None else parse_length(depth, "`max_depth`")
+        if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
+            import_laspy()
         self.reported: list[Calibration] = []
 
     def check(self, calibration: Calibration, width: int, height: int) -> None:
@@ -131,7 +137,7 @@ class MetricEncoder:
         if scaled in self.reported:
             return
         is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
-        has_points = self.settings.point_cloud is not None or getattr(self.settings, "page", None) is not None
+        has_points = any(getattr(self.settings, name, None) for name in ("point_cloud", "mesh", "page"))
         if has_points and is_assumed and not self.reported:
             LOG.info("the image centre is used as the principal point: `principal_point` X,Y states another")
         self.reported.append(scaled)
@@ -149,10 +155,19 @@ class MetricEncoder:
         """Encode a result. disparity: (H, W) px, NaN = unknown; image: (H, W, C), or None."""
         height, width = disparity.shape
         calibration = calibration.for_size(width, height)
+        if name == MESH.name:
+            stride, max_depth = self.settings.stride, self.max_depth
+            data, count = encode_mesh(disparity, calibration, image=image, max_depth=max_depth, stride=stride)
+            return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
         if name == POINT_CLOUD.name:
             stride, max_depth = self.settings.stride, self.max_depth
             data, count = encode_point_cloud(
-                disparity, calibration, picture=image, max_depth=max_depth, stride=stride
+                disparity,
+                calibration,
+                suffix=suffix,
+                picture=image,
+                max_depth=max_depth,
+                stride=stride,
             )
             return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
         depth = calibration.depth(disparity)
@@ -184,8 +199,10 @@ def depth_files(settings: DepthSettings) -> Batch:
         UsageError, InputError: Before any work. If a file fails, its result has an `error`.
     """
     results = {DEPTH: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
+    results[MESH] = settings.mesh
     image = None if settings.image is None else str(settings.image)
-    find = partial(_find_maps, [*map(str, settings.inputs)], image, settings.point_cloud is not None)
+    has_points = (settings.point_cloud, settings.mesh) != (None, None)
+    find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points)
     try:
         batch = Batch(settings, results, find=find, read=settings.calibration_files, tag="_depth")
     except UsageError as error:

@@ -17,6 +17,8 @@ from pamcli.batch.colors import ColorRange, encode_colors, iterate_disparities, 
 from pamcli.batch.depth import (
     DEPTH,
     DEPTH_ERROR,
+    MESH,
+    METRIC,
     POINT_CLOUD,
     MetricEncoder,
     load_rectified_calibration,
@@ -50,8 +52,6 @@ VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "`page`", (".html",))
 
-METRIC = {kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD)}
-"""Kinds that require a calibration."""
 STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
 """Kinds of videos whose frames are stored as disparity maps."""
 
@@ -85,6 +85,7 @@ def match_files(settings: MatchSettings) -> Batch:
         DEPTH: settings.depth,
         DEPTH_ERROR: settings.depth_error,
         POINT_CLOUD: settings.point_cloud,
+        MESH: settings.mesh,
     }
     read = [*settings.calibration_files, *list_network_files(settings.weights)]
     batch = Batch(settings, results, read=read, tag="_disparity")
@@ -103,10 +104,12 @@ def match_files(settings: MatchSettings) -> Batch:
         raise UsageError(message, "write the results into a folder")
     if settings.steady and not batch.many:
         raise UsageError("`steady` requires a video or numbered frames", "drop `steady` for a single pair")
-    return batch.with_processor(_MatchProcessor(settings, batch))
+    return batch.with_processor(MatchProcessor(settings, batch))
 
 
-class _MatchProcessor(PairProcessor):
+class MatchProcessor(PairProcessor):
+    """What `pam disparity` does with each pair."""
+
     stretches_contrast = True
 
     def __init__(self, settings: MatchSettings, batch: Batch) -> None:

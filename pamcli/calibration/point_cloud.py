@@ -1,5 +1,6 @@
-"""Coloured point clouds in metres, as PLY files."""
+"""Coloured point clouds in metres, as PLY, LAS and LAZ files."""
 
+import importlib
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.geometry import Calibration
+from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
+from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
 
 AXES = "metres in left camera coordinates: x to the right, y down, z ahead"
 COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
+_LAS_UNIT = 1e-4  # m, of the whole numbers that a LAS file stores
+
+
+def import_laspy() -> Any:
+    """Import laspy. Raises UsageError if it is not installed."""
+    try:
+        return importlib.import_module("laspy")
+    except ImportError:
+        raise UsageError("LAS and LAZ files require laspy", "pip install 'pamcli[las]'") from None
 
 
 def write_point_cloud(
@@ -28,12 +40,12 @@ def write_point_cloud(
     stride: int = 1,
     overwrite: bool = False,
 ) -> int:
-    """Write a binary PLY with a vertex in metres for every pixel of known depth; return their number.
+    """Write a point in metres for every pixel of known depth; return the number of points.
 
     >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, picture=left)
 
     Args:
-        path: File (.ply) to write.
+        path: File to write: .ply (binary), .las, or .laz, which is compressed.
         disparity: Disparity map (H, W), px, NaN = unknown.
         calibration: Calibration of images of this aspect ratio.
         picture: Left image (H, W, 3) RGB for the colours, uint8 or uint16 (upper 8 bits); None = white.
@@ -42,14 +54,16 @@ def write_point_cloud(
         overwrite: Replace an existing file.
 
     Raises:
-        UsageError: If the suffix is not .ply, or the file exists.
+        UsageError: If the suffix is unknown, the file exists, or laspy is missing for .las and .laz.
         InputError: If the calibration has another aspect ratio or no baseline.
         OutputError: If the file cannot be written.
     """
     path = Path(path)
-    check_new_file(path, ".ply", overwrite=overwrite, option="")
+    check_new_file(path, *POINT_CLOUD_SUFFIXES, overwrite=overwrite, option="")
     far = None if max_depth is None else parse_length(max_depth, "`max_depth`")
-    data, count = encode_point_cloud(disparity, calibration, picture=picture, max_depth=far, stride=stride)
+    data, count = encode_point_cloud(
+        disparity, calibration, suffix=path.suffix, picture=picture, max_depth=far, stride=stride
+    )
     write_atomically(path, data)
     return count
 
@@ -58,13 +72,27 @@ def encode_point_cloud(
     disparity: NDArray[np.generic],
     calibration: Calibration,
     *,
+    suffix: str = ".ply",
     picture: NDArray[Any] | None = None,
     max_depth: float | None = None,
     stride: int = 1,
 ) -> tuple[bytes, int]:
-    """Return the bytes of a PLY and the number of points; for arguments see `write_point_cloud`."""
-    from plyfile import PlyData, PlyElement
+    """Return the bytes of a file and the number of points; for arguments see `write_point_cloud`."""
+    points = compute_points(disparity, calibration, picture=picture, max_depth=max_depth, stride=stride)
+    if suffix.lower() == ".ply":
+        return encode_ply(points), len(points)
+    return _encode_las(points, is_compressed=suffix.lower() == ".laz"), len(points)
 
+
+def compute_points(
+    disparity: NDArray[np.generic],
+    calibration: Calibration,
+    *,
+    picture: NDArray[Any] | None = None,
+    max_depth: float | None = None,
+    stride: int = 1,
+) -> NDArray[Any]:
+    """Return points (N,) with fields x, y, z (m), red, green, blue; for arguments see `write_point_cloud`."""
     height, width = disparity.shape
     calibration = replace(calibration.for_size(width, height), size=None)  # applies to parts of it, too
     fields = [*((axis, "<f4") for axis in "xyz"), *((color, "u1") for color in COLORS)]
@@ -88,7 +116,25 @@ def encode_point_cloud(
         for name, levels in zip(COLORS, colors.T, strict=True):
             part[name] = levels
         parts.append(part)
-    vertices = np.concatenate(parts)
+    return np.concatenate(parts)
+
+
+def encode_ply(points: NDArray[Any]) -> bytes:
+    """Return the bytes of a binary PLY with such points as `compute_points` returns."""
+    from plyfile import PlyData, PlyElement
+
     stream = io.BytesIO()
-    PlyData([PlyElement.describe(vertices, "vertex")], byte_order="<", comments=[AXES]).write(stream)
-    return stream.getvalue(), len(vertices)
+    PlyData([PlyElement.describe(points, "vertex")], byte_order="<", comments=[AXES]).write(stream)
+    return stream.getvalue()
+
+
+def _encode_las(vertices: NDArray[Any], *, is_compressed: bool) -> bytes:
+    laspy = import_laspy()
+    header = laspy.LasHeader(point_format=2, version="1.2")
+    header.scales, header.generating_software = np.full(3, _LAS_UNIT), "pam"
+    las = laspy.LasData(header)
+    las.x, las.y, las.z = (vertices[axis].astype(np.float64) for axis in "xyz")
+    las.red, las.green, las.blue = (vertices[color].astype(np.uint16) * 257 for color in COLORS)
+    stream = io.BytesIO()
+    las.write(stream, do_compress=is_compressed)
+    return stream.getvalue()

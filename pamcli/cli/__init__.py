@@ -19,6 +19,7 @@ from pamcli.cli import (
     disparity,
     doctor,
     evaluate,
+    export,
     guide,
     prepare,
     rectify,
@@ -38,6 +39,7 @@ app = group(
     completion=True,
 )
 evaluation = group("Evaluate disparity maps and super-resolution on data sets with ground truth.")
+exporting = group("Write rectified images, cameras and depth maps for other programs.")
 training = group("Train the networks, with or without ground truth.")
 command(app, "disparity", "Compute disparity maps, depth maps and point clouds.")(disparity.command)
 command(app, "superres", "Upscale both images of a pair by up to 4.")(superres.command)
@@ -47,6 +49,9 @@ command(evaluation, "disparity", "Evaluate disparity maps by the benchmarks' met
 command(evaluation, "superres", "Measure PSNR and SSIM of upscaled images.")(evaluate.superres)
 command(evaluation, "protocols", "List the evaluation protocols for disparity.")(evaluate.protocols)
 app.add_typer(evaluation, name="eval")
+command(exporting, "colmap", "Write a workspace for COLMAP.")(export.colmap)
+command(exporting, "nerfstudio", "Write a data set for nerfstudio.")(export.nerfstudio)
+app.add_typer(exporting, name="export")
 command(app, "submit", "Write a submission archive for a benchmark.")(submit.command)
 command(training, "disparity", "Train a matcher.")(train.disparity)
 command(training, "superres", "Train a super-resolution network.")(train.superres)

@@ -45,6 +45,8 @@ DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
 CONFIDENCE_SUFFIXES = (".tif", ".tiff", ".npy", ".pfm", ".png")
 DEPTH_SUFFIXES = (".tif", ".tiff", ".npy", ".png")
 
+POINT_CLOUD_SUFFIXES = (".ply", ".las", ".laz")
+
 
 def is_recording(text: str) -> bool:
     """Return True if an input names a ROS bag: `bag:FILE?left=...`, or a file by its suffix."""

@@ -15,6 +15,7 @@ from pamcli.settings.shared import (
     SCALE,
     CalibrationFiles,
     Cluster,
+    Compute,
     Engine,
     Extrinsics,
     ImageResults,
@@ -22,6 +23,7 @@ from pamcli.settings.shared import (
     Matching,
     MetricResults,
     Pairs,
+    RectifiedCalibration,
     RectifiedPairs,
     Results,
     Upscaling,
@@ -174,6 +176,14 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
         "Rectify by matching features, without a calibration; distances remain unknown.",
         rich_help_panel="Calibration",
     )
+
+
+class ExportSettings(RectifiedPairs, RectifiedCalibration, Matching, Compute, panel="Output"):
+    """Options of `pam export`. Raises UsageError for contradictory options."""
+
+    requires: ClassVar = {"output": ("calibration", "focal")}
+    output: Path = option("Folder to write.", "-o", default=..., metavar="FOLDER", rich_help_panel="Output")
+    overwrite: bool = flag("Overwrite existing results.", rich_help_panel="Output")
 
 
 class DepthSettings(Limit, Results, MetricResults, panel="Output"):

@@ -366,16 +366,17 @@ class MetricResults(RectifiedCalibration):
     """Depth maps and point clouds, and what they need."""
 
     requires: ClassVar = {
-        **dict.fromkeys(("depth", "depth_error", "point_cloud"), ("calibration", "focal")),
-        "max_depth": ("depth", "depth_error", "point_cloud"),
-        "stride": ("point_cloud",),
+        **dict.fromkeys(("depth", "depth_error", "point_cloud", "mesh"), ("calibration", "focal")),
+        "max_depth": ("depth", "depth_error", "point_cloud", "mesh"),
+        "stride": ("point_cloud", "mesh"),
         "disparity_error": ("depth_error",),
     }
     depth: Place | None = result("Write the depth map: .tif or .npy (m), .png (16 bits, mm).")
     depth_error: Place | None = result(
         "Write the standard deviation of the depth, in the formats of --depth."
     )
-    point_cloud: Place | None = result("Write a coloured point cloud (.ply, m).")
+    point_cloud: Place | None = result("Write a coloured point cloud: .ply, .las or .laz (m).")
+    mesh: Place | None = result("Write a textured mesh for viewers and web pages (.glb, m).")
     disparity_error: float = option(
         "Standard deviation of the disparity that --depth-error assumes, px.", default=0.5, metavar="PX"
     )
@@ -386,5 +387,9 @@ class MetricResults(RectifiedCalibration):
         check=parsing.length,
     )
     stride: int = option(
-        "Keep every N-th column and row in the point cloud.", default=1, min=1, max=100_000, metavar="N"
+        "Keep every N-th column and row in the point cloud and the mesh.",
+        default=1,
+        min=1,
+        max=100_000,
+        metavar="N",
     )

@@ -47,7 +47,7 @@ def test_a_bag_becomes_metres_in_one_command(name: str, bags: Path) -> None:
 def test_every_command_takes_bags(bags: Path) -> None:
     run = pam("superres", "drive.bag", "--scale", "2", "-o", "large/", "--count", "1")
     assert run.lines == ["large/000000_left.png", "large/000000_right.png"]
-    refuse(pam("rectify", "bag:drive.bag?rectified=yes", "-o", "no/"), 3, "rectified already")
+    refuse(pam("rectify", "bag:drive.bag?rectified=yes", "-o", "no/"), 3, "already rectified")
     assert pam("rectify", "drive.bag", "-o", "straight/", "--start", "1").code == 0
     assert names("straight") == [
         *(f"00000{number}_{side}.png" for number in (1, 2) for side in ("left", "right")),

@@ -37,6 +37,8 @@ COMMANDS = {
     "superres": "small/left.png small/right.png --scale 2 -o out.png --output-right out_right.png",
     "rectify": "photo/left.png photo/right.png --calibration photo/rig.yaml -o out/",
     "depth": "truth.pfm --calibration calib.txt -o out.tif --point-cloud out.ply",
+    "export colmap": "left.png right.png --calibration calib.txt -o out/",
+    "export nerfstudio": "left.png right.png --calibration calib.txt -o out/",
     "submit": "--data kitti2015/testing:testing --predictions made -o out.zip",
     "guide": "batches",
     "doctor": "",

@@ -1,0 +1,183 @@
+"""Export rectified pairs with their cameras and depth maps, for COLMAP and nerfstudio."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from pamcli.batch.matching import MatchProcessor
+from pamcli.batch.run import Batch
+from pamcli.calibration.geometry import Calibration
+from pamcli.calibration.point_cloud import compute_points, encode_ply
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.outputs import Encoded, OutputKind
+from pamcli.imaging.disparity_files import encode_depth
+from pamcli.imaging.images import encode_image
+from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.settings.batches import ExportSettings, MatchSettings
+
+if TYPE_CHECKING:
+    from pamcli.inference.matcher import StereoResult
+
+Kind = Literal["colmap", "nerfstudio"]
+SIDES = ("left", "right")
+_MOST_POINTS = 100_000
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """One pair of a scene."""
+
+    name: str
+    """Path of its images below `images/left` and `images/right`."""
+    calibration: Calibration
+    points: np.ndarray
+    """(N,) with fields x, y, z, red, green, blue; empty unless it is the only pair."""
+
+
+class Export:
+    """A batch that writes images and depth maps into a folder, and then a description of their cameras."""
+
+    def __init__(self, settings: ExportSettings, kind: Kind) -> None:
+        """Plan the files of a scene. Raises UsageError, InputError."""
+        self.kind, self.folder = kind, Path(settings.output)
+        if self.folder.is_file():
+            raise UsageError(f"`output` {self.folder} is a file, not a folder")
+        shared = {each.name for each in fields(MatchSettings)} & {
+            each.name for each in fields(ExportSettings)
+        }
+        given = {name: getattr(settings, name) for name in shared - {"output"}}
+        match = MatchSettings(**given, unknown="occluded", output_right="right.npy", workers=1)
+        self.settings = match
+        depths = "stereo/depth_maps" if kind == "colmap" else "depths"
+        suffix = ".png.geometric.bin" if kind == "colmap" else ".png"
+        results: dict[OutputKind, Any] = {}
+        for side in SIDES:
+            image = OutputKind(side, "`output`", (".png",))
+            results[image] = f"{self.folder}/images/{side}/{{}}.png"
+            depth = OutputKind(f"{side}_depth", "`output`", (".bin", ".png"))
+            results[depth] = f"{self.folder}/{depths}/{side}/{{}}{suffix}"
+        self.batch = Batch(match, results, read=settings.calibration_files, tag="_scene")
+        if kind == "nerfstudio" and self.batch.many:
+            raise UsageError(
+                "nerfstudio needs the pose of every image, which several pairs do not state",
+                "export one pair, or use `pam export colmap` and reconstruct the poses",
+            )
+        self.processor = _ExportProcessor(match, self.batch, self.folder)
+        self.batch.with_processor(self.processor)
+
+    def write_cameras(self) -> list[Path]:
+        """Write the cameras of all pairs that were exported; return the files. Raises OutputError."""
+        describe = _describe_colmap if self.kind == "colmap" else _describe_nerfstudio
+        files = describe(self.processor.frames) if self.processor.frames else {}
+        for name, data in files.items():
+            write_atomically(self.folder / name, data)
+        return [self.folder / name for name in files]
+
+
+class _ExportProcessor(MatchProcessor):
+    def __init__(self, settings: MatchSettings, batch: Batch, folder: Path) -> None:
+        super().__init__(settings, batch)
+        self.images = folder / "images" / "left"
+        self.frames: list[_Frame] = []
+
+    def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
+        calibration = self.calibration_of(pair)
+        if calibration is None:
+            raise InputError(
+                f"{pair.title} does not state its calibration",
+                "give `calibration`, or `focal` and `baseline`",
+            )
+        self.metric.check(calibration, pair.width, pair.height)
+
+    def encode(self, name: str, path: Path, pair: StereoPair, computed: StereoResult) -> Encoded:
+        calibration = self.calibration_of(pair)
+        assert calibration is not None
+        calibration = calibration.for_size(pair.width, pair.height)
+        if name in SIDES:
+            if name == "left":
+                disparity = self._known_disparity(computed)
+                stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
+                points = compute_points(disparity, calibration, picture=pair.left.pixels, stride=stride)
+                short = path.relative_to(self.images).as_posix()
+                self.frames.append(_Frame(short, calibration, points[: 0 if self.many else None]))
+            image = pair.left if name == "left" else pair.right
+            return Encoded(encode_image(image, ".png", name=str(path)))
+        right = computed.right_disparity
+        assert right is not None
+        depth = calibration.depth(self._known_disparity(computed) if name == "left_depth" else right)
+        if path.suffix == ".png":
+            return encode_depth(depth, ".png")
+        height, width = depth.shape
+        return Encoded(f"{width}&{height}&1&".encode() + np.nan_to_num(depth, nan=0).astype("<f4").tobytes())
+
+
+def _cameras(calibration: Calibration) -> list[dict[str, float]]:
+    """Return focal lengths and principal points of both cameras; the corner of the image is 0, 0."""
+    x, y = calibration.principal or (0.0, 0.0)
+    focal = {"fx": calibration.focal_length, "fy": calibration.vertical_focal_length}
+    return [{**focal, "cx": x + move + 0.5, "cy": y + 0.5} for move in (0.0, calibration.offset)]
+
+
+def _describe_colmap(frames: Sequence[_Frame]) -> Mapping[str, bytes]:
+    """Describe the rig for `colmap rig_configurator`, and a single pair as a sparse model."""
+    calibration = frames[0].calibration
+    cameras = [[each[key] for key in ("fx", "fy", "cx", "cy")] for each in _cameras(calibration)]
+    rig: list[dict[str, Any]] = [
+        {"image_prefix": f"{side}/", "camera_model_name": "PINHOLE", "camera_params": camera}
+        for side, camera in zip(SIDES, cameras, strict=True)
+    ]
+    rig[0]["ref_sensor"] = True
+    rig[1]["cam_from_rig_rotation"] = [1, 0, 0, 0]
+    rig[1]["cam_from_rig_translation"] = [-calibration.baseline, 0, 0]
+    files = {"rig_config.json": json.dumps([{"cameras": rig}], indent=2).encode()}
+    if len(frames) > 1:
+        return files
+    assert calibration.size is not None
+    width, height = calibration.size
+    numbers = [" ".join(f"{value:.17g}" for value in camera) for camera in cameras]
+    moves = (0.0, -calibration.baseline)
+    lines = {
+        "cameras.txt": [f"{n} PINHOLE {width} {height} {numbers[n - 1]}" for n in (1, 2)],
+        "images.txt": [
+            line
+            for n in (1, 2)
+            for line in (f"{n} 1 0 0 0 {moves[n - 1]:.17g} 0 0 {n} {SIDES[n - 1]}/{frames[0].name}", "")
+        ],
+        "points3D.txt": [
+            f"{n} {x:.9g} {y:.9g} {z:.9g} {red} {green} {blue} 0"
+            for n, (x, y, z, red, green, blue) in enumerate(frames[0].points.tolist(), 1)
+        ],
+    }
+    files |= {
+        f"sparse/{name}": "".join(f"{line}\n" for line in each).encode() for name, each in lines.items()
+    }
+    return files
+
+
+def _describe_nerfstudio(frames: Sequence[_Frame]) -> Mapping[str, bytes]:
+    """Describe a pair in nerfstudio's `transforms.json`, with its points."""
+    (frame,) = frames
+    calibration = frame.calibration
+    assert calibration.size is not None
+    described = []
+    for side, camera, move in zip(SIDES, _cameras(calibration), (0.0, calibration.baseline), strict=True):
+        # World: left camera with y down, as the points; nerfstudio's cameras have y up and look along -z.
+        pose = [[1, 0, 0, move], [0, -1, 0, 0], [0, 0, -1, 0], [0, 0, 0, 1]]
+        described.append(
+            {
+                "file_path": f"images/{side}/{frame.name}",
+                "depth_file_path": f"depths/{side}/{frame.name}",
+                **{"fl_x": camera["fx"], "fl_y": camera["fy"], "cx": camera["cx"], "cy": camera["cy"]},
+                **{"w": calibration.size[0], "h": calibration.size[1]},
+                "transform_matrix": pose,
+            }
+        )
+    tree = {"camera_model": "OPENCV", "ply_file_path": "points.ply", "frames": described}
+    return {"transforms.json": json.dumps(tree, indent=2).encode(), "points.ply": encode_ply(frame.points)}
