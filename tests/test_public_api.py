@@ -238,7 +238,7 @@ def test_what_no_disparity_file_holds_is_refused(
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(logging.getLogger("pamcli"), "propagate", True)
     pamcli.write_disparity(tmp_path / "far.png", np.full((2, 2), 300, np.float32))
-    assert "4 pixels are beyond 255.996 px" in caplog.text
+    assert "4 pixels exceed 255.996 px" in caplog.text
 
 
 def test_metrics_of_arrays() -> None:

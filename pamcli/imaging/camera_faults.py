@@ -51,16 +51,16 @@ def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
     cropping or weaker recompression. Returns None if nothing is found: the image was never JPEG, its quality
     was above 90, or it was resized, rotated or rectified.
     """
-    grid = _grid_phase(pixels), _grid_phase(pixels.swapaxes(0, 1))
+    grid = _find_grid(pixels), _find_grid(pixels.swapaxes(0, 1))
     for first in dict.fromkeys(((0, 0), grid)):
-        squares = _squares(pixels[first[0] :, first[1] :])
+        squares = _cut_squares(pixels[first[0] :, first[1] :])
         if not len(squares):
             continue
         brightness = squares @ np.array([0.299, 0.587, 0.114], np.float32)
         waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16) / 2
         waves[0] /= np.sqrt(2)
         steps = {
-            (down, across): _step(np.einsum("nij,i,j->n", brightness, waves[down], waves[across]))
+            (down, across): _find_divisor(np.einsum("nij,i,j->n", brightness, waves[down], waves[across]))
             for down, across in _LOW
         }
         found = {place: step for place, step in steps.items() if step is not None}
@@ -70,7 +70,7 @@ def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
     return None
 
 
-def _grid_phase(pixels: np.ndarray) -> int:
+def _find_grid(pixels: np.ndarray) -> int:
     """Return the number of rows (0 to 7) above the first square of the most visible grid."""
     green = pixels[:, :: -(-pixels.shape[1] // _LINES), 1].astype(np.float32)
     if len(green) < 4 * _SQUARE:
@@ -81,7 +81,7 @@ def _grid_phase(pixels: np.ndarray) -> int:
     return (int(np.argmax(by_phase)) + 2) % _SQUARE
 
 
-def _step(values: np.ndarray) -> int | None:
+def _find_divisor(values: np.ndarray) -> int | None:
     """Return the divisor of coefficients (N,), except for rounding, or None if there is none above 1."""
     sizes = np.abs(values)[:, None]
     counted = sizes > _STEPS / 2  # smaller values are multiples of any divisor: 0
@@ -97,7 +97,7 @@ def measure_noise(pixels: np.ndarray) -> float:
 
     It is that of green's second differences in the flattest squares; 0 for dark, bright or tiny images.
     """
-    squares = _squares(pixels)[..., 1]
+    squares = _cut_squares(pixels)[..., 1]
     if not len(squares):
         return 0.0
     curved = np.diff(np.diff(squares, 2, axis=1), 2, axis=2) / 6  # white noise keeps its deviation
@@ -105,7 +105,7 @@ def measure_noise(pixels: np.ndarray) -> float:
     return float(np.percentile(deviations, _FLATTEST)) / _SHARE
 
 
-def _squares(pixels: np.ndarray) -> np.ndarray:
+def _cut_squares(pixels: np.ndarray) -> np.ndarray:
     """Return the squares (N, 8, 8, 3), 0 to 255, of an image (H, W, 3) that are neither dark nor bright."""
     down, across = (side // _SQUARE for side in pixels.shape[:2])
     cut = pixels[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE, 3)

@@ -41,7 +41,7 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
         UsageError: If `low` is above `high`, or one of them is not finite.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise UsageError(f"the range {low:g}:{high:g} is empty", "give the smaller number first")
+        raise UsageError(f"the range {low:g}:{high:g} is empty", "put the smaller number first")
     known = np.isfinite(disparity)
     # No NaN may reach the conversion to integers.
     values = np.where(known, disparity, np.float32(low))

@@ -40,7 +40,7 @@ class Degradation:
         for name, (least, most) in within.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                raise UsageError(f"{name}={value:g}: from {least} to {most}")
+                raise UsageError(f"{name} must be from {least} to {most}, got {value:g}")
 
     def __str__(self) -> str:
         values = {"blur": self.blur, "noise": self.noise, "sharpening": self.sharpening, "jpeg": self.jpeg}
@@ -66,14 +66,14 @@ def parse_degradation(text: str, option: str) -> Degradation:
         key, equals, given = (each.strip() for each in part.partition("="))
         if key not in known or not equals or key in values:
             raise UsageError(
-                f"{option} {text!r}: {part.strip()!r} is not understood",
-                f"{did_you_mean(key, known)}KEY=VALUE,... with the keys {', '.join(known)}, each once",
+                f"{option} {text!r}: {part.strip()!r} is not a valid setting",
+                f"{did_you_mean(key, known)}write KEY=VALUE,... with the keys {', '.join(known)}, each once",
             )
         try:
             values[key] = known[key](given)
         except ValueError:
-            whole = "whole " if known[key] is int else ""
-            raise UsageError(f"{option} {text!r}: {given!r} is no {whole}number") from None
+            kind = "an integer" if known[key] is int else "a number"
+            raise UsageError(f"{option} {text!r}: {key} must be {kind}, got {given!r}") from None
     return Degradation(**values)
 
 

@@ -35,16 +35,13 @@ from pamcli.imaging.raster import (
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16
 """Units of the signed integers of OpenCV's StereoSGBM and StereoBM."""
-NEGATIVE = "a disparity PNG cannot hold negative disparities"
-NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
-FAR = {
-    True: "{} pixels are beyond 255.996 px, the most that a disparity PNG can hold; "
-    ".pfm, .npy and .tif hold any",
-    False: "{} pixels are beyond 65.535 m, the most that a depth PNG can hold, and unknown in it; "
-    ".tif and .npy hold any",
+_TOO_LARGE = {
+    True: "{} pixels exceed 255.996 px, the limit of a disparity PNG, and are stored as the limit: use .pfm, "
+    ".npy or .tif",
+    False: "{} pixels exceed 65.535 m, the limit of a depth PNG, and are stored as unknown: use .tif or .npy",
 }
-"""Warning about values too large for a PNG: they become the largest value (True), or unknown (False)."""
+"""Warnings about values too large for a PNG, by `keep_far`."""
 
 _PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
 
@@ -59,7 +56,7 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
     suffix = suffix.lower()
     if suffix == ".png":
         if np.any(disparity[np.isfinite(disparity)] < 0):
-            raise UsageError(NEGATIVE, NEGATIVE_HINT)
+            raise UsageError("a disparity PNG cannot hold negative disparities", "use .pfm, .npy or .tif")
         return _encode_png(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)
     unknown = np.inf if suffix == ".pfm" else np.nan
     values = np.where(np.isfinite(disparity), disparity, np.float32(unknown)).astype(np.float32)
@@ -69,7 +66,7 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
 def quantize_disparity(disparity: np.ndarray, suffix: str) -> np.ndarray:
     """Return what `read_disparity` reads from a file of `encode_disparity`: (H, W) float32, NaN = unknown."""
     if suffix.lower() == ".png":
-        return decode_levels(_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
+        return decode_levels(_to_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
     return np.where(np.isfinite(disparity), disparity, np.float32(np.nan)).astype(np.float32)
 
 
@@ -126,8 +123,7 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
     """Read the numbers of a disparity file as stored, (H, W). Raises the errors of `read_disparity`."""
     suffix = path.suffix.lower()
     if suffix not in _READERS:
-        hint = f"take {', '.join(DISPARITY_SUFFIXES)}"
-        raise UsageError(f"{path}: {suffix or 'a name without suffix'} is no known format", hint)
+        _reject_suffix(suffix, DISPARITY_SUFFIXES, f"{path}: ")
     signatures, kind, read = _READERS[suffix]
     with open_source(path, str(path)) as stream:
         if not stream.read(8).startswith(signatures):
@@ -139,8 +135,8 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
 def convert_to_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarray:
     """Convert the numbers of a file to float32 px, NaN = unknown. Raises the errors of `read_disparity`."""
     if scale is not None and not 1e-6 <= abs(scale) <= 1e6:
-        said = f"`scale` {scale:g} is no number of units per pixel"
-        raise UsageError(said, "as in 256 for KITTI's PNG; negative numbers change the sign")
+        reason = f"`scale` must be between 1e-6 and 1e6 units per px, or negative, got {scale:g}"
+        raise UsageError(reason, "it is 256 for PNG of KITTI; negative numbers change the sign")
     units = get_default_scale(numbers.dtype, path) if scale is None else scale
     with np.errstate(over="ignore"):  # float64 beyond float32 becomes inf, hence unknown
         disparity = numbers.astype(np.float32) / np.float32(units)
@@ -159,8 +155,8 @@ def get_default_scale(dtype: np.dtype[Any], path: Path) -> float:
     if dtype.kind == "i":
         return SIGNED_UNITS_PER_PIXEL
     raise InputError(
-        f"{path} holds {dtype} numbers, which do not say how many are one pixel of disparity",
-        "`scale` N where N are one pixel: 4 or 8 in Middlebury's 8-bit images, 256 in KITTI's 16 bits",
+        f"{path} holds {dtype} numbers of unknown scale",
+        "state the units per px with `scale` N: 4 or 8 for 8-bit images of Middlebury, 256 for KITTI",
     )
 
 
@@ -184,8 +180,8 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
     """
     path = Path(path)
     if disparity.ndim != 2 or disparity.dtype.kind != "f":
-        said = f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
-        raise InputError(said)
+        found = f"{disparity.shape} {disparity.dtype}"
+        raise InputError(f"a disparity map must have shape (H, W) and floating-point numbers, got {found}")
     check_new_file(path, overwrite=overwrite)
     file = encode_disparity(disparity, path.suffix)
     for warning in file.warnings:
@@ -194,12 +190,11 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    levels, count = _levels(values, units, keep_far=keep_far)
-    said = FAR[keep_far].format(count)
-    return Encoded(png.encode_png(levels), [said] if count else [], count)
+    levels, count = _to_levels(values, units, keep_far=keep_far)
+    return Encoded(png.encode_png(levels), [_TOO_LARGE[keep_far].format(count)] if count else [], count)
 
 
-def _levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
+def _to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
     """Return 16-bit levels (`units` for 1, 0 = unknown) and the number of values too large for them."""
     known = np.isfinite(values)
     with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits too
@@ -219,11 +214,12 @@ def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...], un
         return buffer.getvalue()
     if suffix in (".tif", ".tiff"):
         return tiff.encode_tiff(values, description=f"{unit}; NaN is unknown")
-    _unknown_suffix(suffix, allowed)
+    _reject_suffix(suffix, allowed)
 
 
-def _unknown_suffix(suffix: str, allowed: tuple[str, ...]) -> NoReturn:
-    raise UsageError(f"{suffix or 'a name without suffix'} is no known format", f"take {', '.join(allowed)}")
+def _reject_suffix(suffix: str, allowed: tuple[str, ...], prefix: str = "") -> NoReturn:
+    reason = f"{prefix}{suffix or 'a name without suffix'} is not a supported format"
+    raise UsageError(reason, f"use one of {', '.join(allowed)}")
 
 
 def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -236,17 +232,19 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 
     magic = word(0, "first word")
     if magic == "PF":
-        raise InputError(f"{name} is a colour PFM (PF); a disparity map is a grey one (Pf)")
+        raise InputError(f"{name} is a colour PFM (PF), but a disparity map is a grey one (Pf)")
     if magic != "Pf":
-        raise InputError(f"{name} is not a PFM: it begins with {magic[:16]!r}, not with 'Pf'")
-    width, height = (_whole_number(word(i, side), name, side) for i, side in ((1, "width"), (2, "height")))
+        raise InputError(f"{name} is not a PFM: it begins with {magic[:16]!r} instead of 'Pf'")
+    width, height = (_parse_integer(word(i, side), name, side) for i, side in ((1, "width"), (2, "height")))
     scale_token = word(3, "scale")
     try:
         scale = float(scale_token)
     except ValueError:
         scale = math.nan
     if scale == 0 or not math.isfinite(scale):
-        raise InputError(f"{name}: the scale in the PFM header is {scale_token!r}, not a number other than 0")
+        raise InputError(
+            f"{name}: the scale in the PFM header must be a number other than 0, got {scale_token!r}"
+        )
     check_size(width, height, name, max_pixels)
     stream.seek(words[3].end())
     data = stream.read()
@@ -256,23 +254,22 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     return np.frombuffer(data, "<f4" if scale < 0 else ">f4").reshape(height, width)[::-1]
 
 
-def _whole_number(token: str, name: str, field: str) -> int:
+def _parse_integer(token: str, name: str, field: str) -> int:
     if not (token.isascii() and token.isdigit() and int(token) > 0):
-        raise InputError(f"{name}: the {field} in the PFM header is {token!r}, not a whole number above 0")
+        raise InputError(f"{name}: the {field} in the PFM header must be a positive integer, got {token!r}")
     return int(token)
 
 
 def _check_data(length: int, expected: int, name: str) -> None:
     if length != expected:
-        kind = "the data are cut short" if length < expected else "there is something behind the data"
-        raise InputError(f"{name}: {kind}, {length} bytes where the header promises {expected}")
+        raise InputError(f"{name} is damaged: the header states {expected} bytes of data, found {length}")
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     samples = png.read_png(stream, name, max_pixels).samples
     if samples.shape[2] != 1:
-        said = f"{name} has {samples.shape[2]} channels, a disparity map has one"
-        raise InputError(said, "a colour map cannot be read back")
+        reason = f"{name} has {samples.shape[2]} channels, but a disparity map has one"
+        raise InputError(reason, "pass the disparity map itself, not its colour map")
     return samples[..., 0]
 
 
@@ -287,9 +284,9 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     with report_damage(name), ignore_header_warnings():
         shape, fortran_order, dtype = read_npy_header(stream)
     if dtype.kind not in "fiu":
-        raise InputError(f"{name} holds {dtype}; disparities are numbers")
+        raise InputError(f"{name} holds {dtype} values, but a disparity map holds numbers")
     if len(shape) != 2:
-        raise InputError(f"{name} has the shape {shape}; a disparity map is (H, W)")
+        raise InputError(f"{name} has shape {shape}, but a disparity map has shape (H, W)")
     check_size(shape[1], shape[0], name, max_pixels)
     data = stream.read()
     _check_data(len(data), shape[0] * shape[1] * dtype.itemsize, name)

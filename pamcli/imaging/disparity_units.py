@@ -58,18 +58,19 @@ def read_disparity_file(
     have it (-1, or OpenCV's lowest disparity minus one). Other arguments and errors: as `read_disparity`.
     """
     numbers = read_numbers(path, max_pixels)
-    disparity, said = convert_to_pixels(numbers, path, scale), []
+    disparity, warnings = convert_to_pixels(numbers, path, scale), []
     marker = find_missing_marker(disparity) if invalid is None else None
     if invalid is not None:
         disparity[np.isclose(numbers, invalid, rtol=1e-6, atol=0)] = np.nan
     elif marker is not None:
         marked = disparity == np.float32(marker)
-        said.append(f"{100 * marked.mean():.2g} % of the pixels hold {marker:g} px and count as not measured")
+        share = 100 * marked.mean()
+        warnings.append(f"{share:.2g} % of the pixels are {marker:g} px and are treated as unknown")
         disparity[marked] = np.nan
     units = get_default_scale(numbers.dtype, path) if scale is None else scale
     if scale is None and (doubt := find_unit_problem(disparity, units)):
-        said.append(doubt)
-    return DisparityFile(disparity, units, said)
+        warnings.append(doubt)
+    return DisparityFile(disparity, units, warnings)
 
 
 def find_missing_marker(disparity: Disparities) -> float | None:
@@ -96,17 +97,19 @@ def find_unit_problem(disparity: Disparities, stored: float) -> str | None:
         return None
     high, width = float(np.quantile(known, 0.98)), disparity.shape[1]
     if high < 0:
-        return "all disparities are negative: `scale` -1 changes their sign" if known.max() < 0 else None
+        return (
+            "all disparities are negative; use `scale` -1 to change their sign" if known.max() < 0 else None
+        )
     if (LEAST if stored != 1 else 1.0) <= high <= MOST * width:
         return None
     units = high * stored
     fitting = [each for each in UNITS if LEAST <= units / each <= min(0.8 * width, 300) and each != stored]
     hint = " or ".join(f"`scale` {each} ({UNITS[each]})" for each in fitting[:2])
     if stored == 1 and high <= 1:
-        hint = f"`scale` {1 / width:.3g} if they are shares of the width"
-    hint = hint or "`scale` N states how many units are 1 px"
+        hint = f"use `scale` {1 / width:.3g} if they are fractions of the width"
+    hint = hint or "state the units per px with `scale` N"
     low = float(np.quantile(known, 0.02))
-    return f"disparities of {low:.3g} to {high:.3g} px are implausible in an image {width} px wide, {hint}"
+    return f"disparities of {low:.3g} to {high:.3g} px are implausible in an image {width} px wide; {hint}"
 
 
 def round_to_known_unit(factor: float) -> float:

@@ -49,53 +49,39 @@ def upsample_along_edges(
         view: Full-size image (H, W, 3).
         done: Called with the number of finished rows.
     """
+    import cv2
+
     height, width = view.shape[:2]
-    made = [np.empty((height, width), np.float32) for _ in range(1 + len(others))]
     maps = [disparity, *others]
-    down, across = _Places(height, disparity.shape[0]), _Places(width, disparity.shape[1])
-    edges = _near_steps(disparity)
-    colours = _eight_bits(reduced).reshape(-1, 3)
+    results = [cv2.resize(values, (width, height), interpolation=cv2.INTER_LINEAR) for values in maps]
+    down, across = _Axis(height, disparity.shape[0]), _Axis(width, disparity.shape[1])
+    edges = _find_steps(disparity)
+    colours = _to_int16(reduced).reshape(-1, 3)
     rows = max(1, PIXELS_AT_ONCE // width)
     for first in range(0, height, rows):
         last = min(first + rows, height)
         strip = slice(first, last)
-        for whole, values in zip(made, maps, strict=True):
-            whole[strip] = _linear(values, down, across, strip)
         mixed = edges[down.nearest[strip]][:, across.nearest].reshape(-1).nonzero()[0]
         for begin in range(0, len(mixed), EDGE_PIXELS_AT_ONCE):
             y, x = np.divmod(mixed[begin : begin + EDGE_PIXELS_AT_ONCE], width)
-            own = _eight_bits(view[strip][y, x])
-            found = _of_one_surface(maps, colours, own, (down, y + first), (across, x))
-            for whole, values in zip(made, found, strict=True):
-                whole[strip][y, x] = values
+            own = _to_int16(view[strip][y, x])
+            found = _select_surface(maps, colours, own, (down, y + first), (across, x))
+            for result, values in zip(results, found, strict=True):
+                result[strip][y, x] = values
         done(last)
-    return made
+    return results
 
 
-class _Places:
+class _Axis:
     """Positions of the pixels of a full-size side on the downscaled side."""
 
     def __init__(self, long: int, short: int) -> None:
         self.count = short
         self.at = ((np.arange(long) + 0.5) * (short / long) - 0.5).clip(0, short - 1).astype(np.float32)
         self.nearest = np.rint(self.at).astype(np.intp)
-        self.before = np.floor(self.at).astype(np.intp)
-        self.behind = np.minimum(self.before + 1, short - 1)
-        self.part = self.at - self.before.astype(np.float32)
-        """Fraction of the way from the pixel before to the pixel behind."""
 
 
-def _linear(values: Floats, down: _Places, across: _Places, rows: slice) -> Floats:
-    low = int(down.before[rows][0])
-    few = values[low : down.behind[rows][-1] + 1]
-    wide = few[:, across.before]
-    wide += across.part * (few[:, across.behind] - wide)
-    found = wide[down.before[rows] - low]
-    found += down.part[rows, None] * (wide[down.behind[rows] - low] - found)
-    return found
-
-
-def _near_steps(disparity: Floats) -> NDArray[np.bool_]:
+def _find_steps(disparity: Floats) -> NDArray[np.bool_]:
     """Return the mask (h, w) of pixels with a disparity step within their reach."""
     import cv2
 
@@ -109,18 +95,18 @@ def _near_steps(disparity: Floats) -> NDArray[np.bool_]:
     return np.asarray(cv2.dilate(step, np.ones((side, side), np.uint8)), bool)
 
 
-def _of_one_surface(
+def _select_surface(
     maps: Sequence[Floats],
     colours: NDArray[np.int16],
     own: NDArray[np.int16],
-    row: tuple[_Places, Ints],
-    column: tuple[_Places, Ints],
+    row: tuple[_Axis, Ints],
+    column: tuple[_Axis, Ints],
 ) -> list[Floats]:
     """Return the values of each map at N pixels of colours `own` (N, 3), each taken from one surface."""
     width = column[0].count
     around = np.arange(-REACH, REACH + 1)
-    rows, from_rows = _around(*row, around)
-    columns, from_columns = _around(*column, around)
+    rows, from_rows = _find_neighbours(*row, around)
+    columns, from_columns = _find_neighbours(*column, around)
     places = (rows[:, None] * width + columns[None]).reshape(-1, len(own))
     distance = (from_rows[:, None] + from_columns[None]).reshape(-1, len(own))
     order = maps[0].reshape(-1)[places].argsort(axis=0, kind="stable")
@@ -137,13 +123,13 @@ def _of_one_surface(
     return [(near * values.reshape(-1)[places]).cumsum(0)[-1] / total for values in maps]
 
 
-def _around(places: _Places, which: Ints, offsets: Ints) -> tuple[Ints, Floats]:
+def _find_neighbours(axis: _Axis, which: Ints, offsets: Ints) -> tuple[Ints, Floats]:
     """Return the downscaled pixels (5, N) around those of the full-size side, and their squared distances."""
-    there = (places.nearest[which] + offsets[:, None]).clip(0, places.count - 1)
-    return there, (there - places.at[which]).astype(np.float32) ** 2
+    there = (axis.nearest[which] + offsets[:, None]).clip(0, axis.count - 1)
+    return there, (there - axis.at[which]).astype(np.float32) ** 2
 
 
-def _eight_bits(pixels: Pixels) -> NDArray[np.int16]:
+def _to_int16(pixels: Pixels) -> NDArray[np.int16]:
     if pixels.dtype == np.uint8:
         return pixels.astype(np.int16)
     largest = 65535 if pixels.dtype.kind == "u" else 1

@@ -71,7 +71,7 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
         (one, two, match.first, match.first_seen, 1),
         (two, one, match.second, match.second_seen, -1),
     ):
-        y, x, vote = _votes(here, there, disparity, seen, sign)
+        y, x, vote = _collect_votes(here, there, disparity, seen, sign)
         np.add.at(votes, (y * _TILES // height, x * _TILES // width), vote)
         total += float(np.abs(vote).sum())
     rows, disparities = np.nonzero(match.first_seen)[0], match.first[match.first_seen]
@@ -83,12 +83,12 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
     )
 
 
-def _votes(
+def _collect_votes(
     here: Values, there: Values, disparity: Values, seen: NDArray[np.bool_], sign: int
 ) -> tuple[_Ints, _Ints, Values]:
     """Return rows and columns of edges at disparity steps, and their votes for the larger disparity."""
     width = disparity.shape[1]
-    y, x, left_end, right_end = _steps(disparity, seen)
+    y, x, left_end, right_end = _find_steps(disparity, seen)
     around = np.clip(x[:, None] + np.arange(-_RIM, _RIM + 1), 0, width - 1)
     x = around[np.arange(len(x)), np.abs(here[y[:, None], around]).sum(axis=2).argmax(axis=1)]
     places = x[:, None] - sign * np.stack([disparity[y, left_end], disparity[y, right_end]], axis=1)
@@ -124,7 +124,7 @@ def _votes(
     return y[trusted], x[trusted], vote[trusted].astype(np.float32)
 
 
-def _steps(disparity: Values, seen: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
+def _find_steps(disparity: Values, seen: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
     """Return rows and columns near steps, and the nearest columns on both sides visible in both images."""
     height, width = disparity.shape
     columns = np.broadcast_to(np.arange(width), disparity.shape)

@@ -181,9 +181,9 @@ def interpolate_peak(three: NDArray[Any]) -> float:
 
 def match_densely(first: Grey, second: Grey, low: int, high: int) -> DenseMatch:
     """Match two images (H, W) of one size with disparities from low to high (px), both included."""
-    one = _semi_global(first, second, low, high)
-    two = _semi_global(second[:, ::-1], first[:, ::-1], low, high)[:, ::-1]
-    return DenseMatch(one, two, _consistent(one, two, -1), _consistent(two, one, 1))
+    one = _match_semi_global(first, second, low, high)
+    two = _match_semi_global(second[:, ::-1], first[:, ::-1], low, high)[:, ::-1]
+    return DenseMatch(one, two, _check_consistency(one, two, -1), _check_consistency(two, one, 1))
 
 
 def match_reliably(left: Grey, right: Grey, most: int) -> Values:
@@ -194,13 +194,13 @@ def match_reliably(left: Grey, right: Grey, most: int) -> Values:
     % of them wrong (D1).
     """
     sure = {"uniquenessRatio": 15, "speckleWindowSize": 100, "speckleRange": 2, "P2": 500, "preFilterCap": 31}
-    one = _semi_global(left, right, 0, most, **sure)
-    two = _semi_global(right[:, ::-1], left[:, ::-1], 0, most, **sure)[:, ::-1]
+    one = _match_semi_global(left, right, 0, most, **sure)
+    two = _match_semi_global(right[:, ::-1], left[:, ::-1], 0, most, **sure)[:, ::-1]
     one, two = (np.where(each >= 0, each, np.float32(np.nan)) for each in (one, two))
-    return np.where(_consistent(one, two, -1), one, np.float32(np.nan))
+    return np.where(_check_consistency(one, two, -1), one, np.float32(np.nan))
 
 
-def _semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: int) -> Values:
+def _match_semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: int) -> Values:
     """Match two images; values below `low` mark missing matches. Settings of OpenCV override the defaults."""
     import cv2
 
@@ -218,7 +218,7 @@ def _semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: in
     return np.asarray(found / 16, dtype=np.float32)
 
 
-def _consistent(disparity: Values, other: Values, sign: int) -> NDArray[np.bool_]:
+def _check_consistency(disparity: Values, other: Values, sign: int) -> NDArray[np.bool_]:
     width = disparity.shape[1]
     places = np.rint(np.arange(width) + sign * np.nan_to_num(disparity)).astype(np.intp)
     there = np.take_along_axis(other, np.clip(places, 0, width - 1), axis=1)

@@ -33,18 +33,18 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     exif = b""
     with report_damage(name):
         stream.seek(len(SIGNATURE))
-        for kind, data in _chunks(stream):
+        for kind, data in _read_chunks(stream):
             if kind == b"IHDR":
                 width, height, depth, colors = struct.unpack_from(">IIBB", data)
                 check_size(width, height, name, max_pixels)
             elif kind == b"acTL" and struct.unpack_from(">I", data)[0] > 1:
-                raise InputError(f"{name} is animated", "save one frame as a picture of its own")
+                raise InputError(f"{name} is animated", "save one frame as a separate image")
             elif kind == b"iCCP":
-                icc_profile = _unpacked_profile(data)
+                icc_profile = _unpack_profile(data)
             elif kind == b"eXIf":
                 exif = data
             if kind in _FOR_THE_DECODER:
-                pixels += _chunk(kind, data)
+                pixels += _make_chunk(kind, data)
         bits = width * height * depth * _CHANNELS[colors]
         if bits > 8 * _DEFLATED * sum(map(len, pixels)):
             raise EOFError("the file ends too early")
@@ -69,15 +69,15 @@ def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: byte
     packed = bytes(imagecodecs.deflate_encode(filtered, level=1))  # type: ignore[arg-type]
     kind = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
     parts = [SIGNATURE]
-    parts += _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8 * samples.itemsize, kind, 0, 0, 0))
-    parts += _chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(icc_profile)) if icc_profile else ()
-    parts += _chunk(b"eXIf", exif) if exif else ()
+    parts += _make_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8 * samples.itemsize, kind, 0, 0, 0))
+    parts += _make_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(icc_profile)) if icc_profile else ()
+    parts += _make_chunk(b"eXIf", exif) if exif else ()
     for start in range(0, len(packed), _LARGEST_CHUNK):
-        parts += _chunk(b"IDAT", packed[start : start + _LARGEST_CHUNK])
-    return b"".join((*parts, *_chunk(b"IEND", b"")))
+        parts += _make_chunk(b"IDAT", packed[start : start + _LARGEST_CHUNK])
+    return b"".join((*parts, *_make_chunk(b"IEND", b"")))
 
 
-def _chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+def _read_chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     start = stream.tell()
     end = stream.seek(0, io.SEEK_END)
     stream.seek(start)
@@ -91,18 +91,18 @@ def _chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     while kind != b"IEND":
         length, kind = struct.unpack(">I4s", read(8))
         data, checksum = read(length), read(4)
-        if _chunk(kind, data)[-1] != checksum:
+        if _make_chunk(kind, data)[-1] != checksum:
             raise ValueError(f"wrong checksum in {kind.decode('ascii', 'replace')}")
         yield kind, data
 
 
-def _chunk(kind: bytes, data: bytes) -> tuple[bytes, bytes, bytes]:
+def _make_chunk(kind: bytes, data: bytes) -> tuple[bytes, bytes, bytes]:
     """Return length and kind, data, and checksum of a chunk."""
     checksum = zlib.crc32(data, zlib.crc32(kind))
     return struct.pack(">I4s", len(data), kind), data, checksum.to_bytes(4, "big")
 
 
-def _unpacked_profile(data: bytes) -> bytes | None:
+def _unpack_profile(data: bytes) -> bytes | None:
     """Return the unpacked profile, or None if it is broken, as the pixels are valid without it."""
     _, _, packed = data.partition(b"\0")
     unpacker = zlib.decompressobj()

@@ -6,6 +6,7 @@ fraction of a pixel.
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,7 @@ UPRIGHT_MATCHES, UPRIGHT_ERROR, UPRIGHT_SPREAD = 12, 1.5, 3.0
 their row offsets, after removing a rotation, spread by more than this many px."""
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A problem of a pair, and its remedy."""
 
     topic: str
@@ -98,54 +98,44 @@ class PairCheck:
     def problems(self, min_disparity: float | None = None) -> list[Problem]:
         """Return the problems with their remedies, given the smallest searched disparity (px) if any."""
         if self.identical:
-            text = "both images are identical, so there is no disparity to find"
-            return [Problem("images", text, "give the two views of a scene")]
+            reason = "both images are identical, so all disparities would be 0"
+            return [Problem("images", reason, "use the two views of a scene")]
         if self.unrelated:
-            text = "the images seem to show different scenes, hardly anything of one is found in the other"
-            return [Problem("matches", text, "check that both belong to one pair")]
+            reason = "the images seem to show different scenes: hardly any part of one appears in the other"
+            return [Problem("matches", reason, "check that both belong to one pair")]
         if self.upright:
-            text = "things differ in their rows, not in their columns, as if one camera is above the other"
+            reason = "the rows of both images differ, not the columns, as if one camera is above the other"
             return [
-                Problem("cameras", text, "`vertical` matches such a pair, the upper camera's image first")
+                Problem("cameras", reason, "use `vertical`, and pass the image of the upper camera first")
             ]
         found = []
         if self.is_exchanged:
-            text = f"the views look exchanged (median disparity {self.median_disparity:.1f} px)"
-            do = "swap the two arguments; of a packed image, `packed` rl instead of lr, or bt instead of tb"
-            found.append(Problem("left and right", text, do))
-        if self.vertical_error > MAX_VERTICAL_ERROR:
-            return [*found, self._rows()]
-        if not found and min_disparity is not None:
-            found += self._below(min_disparity)
+            reason = f"the views look exchanged (median disparity {self.median_disparity:.1f} px)"
+            do = "swap the two arguments; for packed images, use `packed` rl for lr, or bt for tb"
+            found.append(Problem("left and right", reason, do))
+        error = self.vertical_error
+        if error > MAX_VERTICAL_ERROR:
+            digits = next(count for count in range(1, 9) if round(error, count) > MAX_VERTICAL_ERROR)
+            side = "above or below each other"
+            if abs(self.vertical_offset) > 0.9 * error:
+                side = f"{'lower' if self.vertical_offset > 0 else 'higher'} in the right image"
+            reason = f"matches lie {error:.{digits}f} px {side}, so the pair is not rectified"
+            limit = f"(more than {MAX_VERTICAL_ERROR:g} px)"
+            found.append(Problem("rows", f"{reason} {limit}", "rectify it first (pam rectify)"))
+        elif not found and min_disparity is not None and self.matches >= ENOUGH_MATCHES:
+            share = float(np.mean(self.disparity < min_disparity - 2)) if len(self.disparity) else 0.0
+            if share > BELOW:
+                lowest = STEP * math.floor((float(np.quantile(self.disparity, 0.02)) - 2) / STEP)
+                do = f"use `min_disparity` {lowest} to search them"
+                if self.behind and self.order < ORDER_LOG_ODDS:
+                    do += "; if near objects come out as far ones, swap the two arguments instead"
+                reason = f"{100 * share:.0f} % of the matches have disparities below {min_disparity:g} px"
+                found.append(Problem("left and right", f"the pair is shifted: {reason}", do))
         return found
 
     def warnings(self, min_disparity: float | None = None) -> list[str]:
         """Return a line for each of the `problems`."""
         return [*map(str, self.problems(min_disparity))]
-
-    def _rows(self) -> Problem:
-        error, limit, digits = self.vertical_error, MAX_VERTICAL_ERROR, 1
-        while round(error, digits) <= limit and digits < 6:
-            digits += 1
-        if abs(self.vertical_offset) > 0.9 * error:
-            side = "lower" if self.vertical_offset > 0 else "higher"
-            text = f"matches sit {error:.{digits}f} px {side} in the right view"
-        else:
-            text = f"matches sit about {error:.{digits}f} px above or below each other"
-        do = "rectify it first (pam rectify)"
-        return Problem("rows", f"{text}, the pair is not rectified (more than {limit:g} px)", do)
-
-    def _below(self, min_disparity: float) -> list[Problem]:
-        """Return a problem if many matches lie below the searched disparities."""
-        share = float(np.mean(self.disparity < min_disparity - 2)) if len(self.disparity) else 0.0
-        if self.matches < ENOUGH_MATCHES or share <= BELOW:
-            return []
-        lowest = STEP * math.floor((float(np.quantile(self.disparity, 0.02)) - 2) / STEP)
-        do = f"`min_disparity` {lowest} searches them"
-        if self.behind and self.order < ORDER_LOG_ODDS:
-            do += "; if near things come out as far ones, swap the two arguments instead"
-        text = f"{100 * share:.0f} % of the matches have disparities below {min_disparity:g} px"
-        return [Problem("left and right", f"the pair is shifted, {text}", do)]
 
 
 def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:
@@ -154,8 +144,8 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     At most `most` matches are measured at full size. Raises ValueError if the shapes do not fit.
     """
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
-        raise ValueError(f"two pictures (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
-    if _identical(left, right):
+        raise ValueError(f"two images (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
+    if left.dtype == right.dtype and all(np.array_equal(left[::n], right[::n]) for n in (64, 1)):
         return PairCheck(identical=True)
     height, width = left.shape[:2]
     across, down = REACH[0] * width, REACH[1] * max(height, width)
@@ -170,7 +160,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     if (doubtful or error > UPRIGHT_SPREAD) and _is_upright(left, right, most):
         return PairCheck(len(found), upright=True)
     if doubtful and alike < max(ENOUGH_ALIKE, 0.6 * len(measured)):
-        common = _common(left, right, offset)
+        common = _measure_common(left, right, offset)
         if (not few) if common is None else common < COMMON:
             return PairCheck(len(found), unrelated=True)
     if not len(found):
@@ -185,7 +175,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     behind = bool(
         suspect and 2 * wrong_side >= len(disparity) and right_side < RIGHT_SIDE * (right_side + wrong_side)
     )
-    order = _order(left, right, offset, disparity) if suspect else 0.0
+    order = _weigh_order(left, right, offset, disparity) if suspect else 0.0
     return PairCheck(
         len(found), median, offset if enough else 0.0, error, order=order, behind=behind, disparity=disparity
     )
@@ -219,7 +209,7 @@ def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int
     return 2 * len(good) > len(found) and float(high - low) > UPRIGHT_SPREAD
 
 
-def _order(
+def _weigh_order(
     left: NDArray[np.generic], right: NDArray[np.generic], offset: float, disparity: NDArray[np.float64]
 ) -> float:
     """Return the log-odds that the first image is the left one, given row offset and disparities (px)."""
@@ -235,7 +225,7 @@ def _order(
     return weigh_order(one, two, match_densely(to_grey(one), to_grey(two), *reach)).log_odds
 
 
-def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
+def _measure_common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
     """Return the share of consistent matches in small copies, or None if these are too small or plain."""
     factor = choose_downscaling(left.shape, 60_000, 320)
     if min(left.shape[:2]) < SMALL * factor:
@@ -248,10 +238,3 @@ def _common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float
     return max(
         float(match_densely(one, np.roll(two, move, 0), -reach, reach).first_seen.mean()) for move in moves
     )
-
-
-def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:
-    for row in range(0, len(left), 64):
-        if not np.array_equal(left[row : row + 64], right[row : row + 64]):
-            return False
-    return left.dtype == right.dtype

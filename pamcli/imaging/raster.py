@@ -60,19 +60,17 @@ def report_damage(name: str, what: str = "is damaged or truncated") -> Iterator[
         )
         # Supported compressions depend on the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
-            raise InputError(f"{name} is of a kind that cannot be read here: {detail}") from error
+            raise InputError(f"{name} has an unsupported format: {detail}") from error
         raise InputError(f"{name} {what}: {detail}") from error
 
 
 def check_size(width: int, height: int, name: str, max_pixels: int | None) -> None:
     """Check a size before decoding. Raises InputError if it is empty or above `max_pixels`."""
     if width < 1 or height < 1:
-        raise InputError(f"{name} has no pixels: its header says {width} x {height}")
+        raise InputError(f"{name} has no pixels: it is {width}x{height} according to its header")
     if max_pixels is not None and width * height > max_pixels:
-        said = f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
-        raise InputError(
-            said, "make it smaller, or raise the limit, where it can be set: `max_pixels` N or none"
-        )
+        reason = f"{name} is {width}x{height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
+        raise InputError(reason, "downscale it, or raise the limit with `max_pixels` if there is this option")
 
 
 def read_orientation(exif: bytes) -> int:

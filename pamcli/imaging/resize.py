@@ -19,11 +19,11 @@ _SUPPORT = 4  # px covered by the kernel without stretching
 _AT_ONCE = 4_000_000  # values computed at a time: float64 needs eight times the memory of a byte
 
 
-def imresize(picture: Array, scale: float) -> Array:
-    """Resize an image as MATLAB's `imresize(picture, scale, 'bicubic')`.
+def imresize(image: Array, scale: float) -> Array:
+    """Resize an image as MATLAB's `imresize(image, scale, 'bicubic')`.
 
     Args:
-        picture: Image (H, W) or (H, W, C), uint8, uint16, float32 or float64; floats may overshoot.
+        image: Image (H, W) or (H, W, C), uint8, uint16, float32 or float64; floats may overshoot.
         scale: Factor above 0; below 1 downscales. The result is (ceil(scale * H), ceil(scale * W)[, C]).
 
     Raises:
@@ -31,14 +31,14 @@ def imresize(picture: Array, scale: float) -> Array:
     """
     if not (scale > 0 and math.isfinite(scale)):
         raise ValueError(f"scale must be above 0, not {scale}")
-    height, width = (math.ceil(scale * side) for side in picture.shape[:2])
-    return _resized(picture, (height, width), (scale, scale))
+    height, width = (math.ceil(scale * side) for side in image.shape[:2])
+    return _resize(image, (height, width), (scale, scale))
 
 
-def imresize_to(picture: Array, width: int, height: int) -> Array:
-    """Resize an image as MATLAB's `imresize(picture, [height width], 'bicubic')`; see `imresize`."""
+def imresize_to(image: Array, width: int, height: int) -> Array:
+    """Resize an image as MATLAB's `imresize(image, [height width], 'bicubic')`; see `imresize`."""
     _check_size(width, height)
-    return _resized(picture, (height, width), (height / picture.shape[0], width / picture.shape[1]))
+    return _resize(image, (height, width), (height / image.shape[0], width / image.shape[1]))
 
 
 def resize_nearest(array: Array, width: int, height: int) -> Array:
@@ -55,36 +55,36 @@ def resize_nearest(array: Array, width: int, height: int) -> Array:
     return np.asarray(array[rows[:, None], columns])
 
 
-def resize_area(picture: Array, width: int, height: int) -> Array:
+def resize_area(image: Array, width: int, height: int) -> Array:
     """Downscale an image (H, W, C), uint8, uint16 or float32, by area means; integers are rounded."""
     import cv2
 
     _check_size(width, height)
-    if height > picture.shape[0] or width > picture.shape[1]:
-        raise ValueError(f"{width} x {height} pixels are no smaller picture")
-    whole = np.ascontiguousarray(picture)
+    if height > image.shape[0] or width > image.shape[1]:
+        raise ValueError(f"{width}x{height} is larger than the image")
+    whole = np.ascontiguousarray(image)
     return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA))
 
 
 def _check_size(width: int, height: int) -> None:
     if min(width, height) < 1:
-        raise ValueError(f"a picture cannot become {width} x {height} pixels")
+        raise ValueError(f"an image cannot be resized to {width}x{height}")
 
 
-def _resized(picture: Array, sizes: tuple[int, int], scales: tuple[float, float]) -> Array:
+def _resize(image: Array, sizes: tuple[int, int], scales: tuple[float, float]) -> Array:
     order = (0, 1) if scales[0] <= scales[1] else (1, 0)
-    passes = [(axis, *_contributions(picture.shape[axis], sizes[axis], scales[axis])) for axis in order]
-    exact = picture.dtype if picture.dtype.kind == "u" else np.dtype(np.float64)
-    result = np.empty((*sizes, *picture.shape[2:]), picture.dtype)
-    for channel in np.ndindex(picture.shape[2:]):
-        values: Array = picture[:, :, *channel]
+    passes = [(axis, *_compute_weights(image.shape[axis], sizes[axis], scales[axis])) for axis in order]
+    exact = image.dtype if image.dtype.kind == "u" else np.dtype(np.float64)
+    result = np.empty((*sizes, *image.shape[2:]), image.dtype)
+    for channel in np.ndindex(image.shape[2:]):
+        values: Array = image[:, :, *channel]
         for axis, sources, weights in passes:
-            values = _along(values, axis, sources, weights, exact)
+            values = _resize_axis(values, axis, sources, weights, exact)
         result[:, :, *channel] = values
     return result
 
 
-def _contributions(length: int, new: int, scale: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _compute_weights(length: int, new: int, scale: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the source pixels and weights of each of `new` pixels of a line, both (new, N)."""
     # Positions count from 1 and terms are ordered as in MATLAB: if a sum is half a grey level up to float64
     # rounding, the order decides.
@@ -93,7 +93,7 @@ def _contributions(length: int, new: int, scale: float) -> tuple[NDArray[np.intp
     centres = np.arange(1, new + 1) / scale + 0.5 * (1 - 1 / scale)
     first = np.floor(centres - width / 2).astype(np.intp)
     positions = first[:, None] + np.arange(math.ceil(width) + 2)
-    weights = shrink * _kernel(shrink * (centres[:, None] - positions))
+    weights = shrink * _evaluate_kernel(shrink * (centres[:, None] - positions))
     weights /= weights.sum(axis=1, keepdims=True)
     used = weights.any(axis=0)
     positions, weights = positions[:, used], weights[:, used]
@@ -101,14 +101,14 @@ def _contributions(length: int, new: int, scale: float) -> tuple[NDArray[np.intp
     return np.where(around < length, around, 2 * length - 1 - around), weights
 
 
-def _kernel(distance: NDArray[np.float64]) -> NDArray[np.float64]:
+def _evaluate_kernel(distance: NDArray[np.float64]) -> NDArray[np.float64]:
     x = np.abs(distance)
     near = 1.5 * x**3 - 2.5 * x**2 + 1
     far = -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
     return np.where(x <= 1, near, np.where(x <= 2, far, 0.0))
 
 
-def _along(
+def _resize_axis(
     values: Array,
     axis: int,
     sources: NDArray[np.intp],

@@ -69,22 +69,22 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: Previous
         return disparity
     views = [to_uint8(view) for view in (left, right, before.left, before.right)]
     smooth = [cv2.GaussianBlur(view.astype(np.float32), (0, 0), SMOOTH) for view in views]
-    flow = _real_motion(_flow(views[0], views[2]), smooth[0], smooth[2])
-    right_flow = _real_motion(_flow(views[1], views[3]), smooth[1], smooth[3])
+    flow = _suppress_noise(_estimate_flow(views[0], views[2]), smooth[0], smooth[2])
+    right_flow = _suppress_noise(_estimate_flow(views[1], views[3]), smooth[1], smooth[3])
 
-    moved = _moved(before.disparity, flow)
+    moved = _move_disparity(before.disparity, flow)
     known = np.isfinite(moved)
     old = np.where(known, moved, disparity).astype(np.float32)
-    there = _shifted(right_flow, old)
+    there = _warp_right(right_flow, old)
     motion = np.maximum(np.hypot(flow[..., 0], flow[..., 1]), np.hypot(there[..., 0], there[..., 1]))
-    still = np.clip((MOVED - _mean(motion, AROUND)) / (MOVED - STILL), 0, 1)
+    still = np.clip((MOVED - _average(motion, AROUND)) / (MOVED - STILL), 0, 1)
 
-    difference = _difference(smooth[0], _warped(smooth[2], flow), COMPARED)
+    difference = _compare(smooth[0], _warp(smooth[2], flow), COMPARED)
     noise = min(float(np.median(difference)), MOST_NOISE)
     agrees = known & (difference < CHANGED * noise + 2)
-    cost, old_cost = (_cost(smooth[0], smooth[1], each) for each in (disparity, old))
+    cost, old_cost = (_measure_cost(smooth[0], smooth[1], each) for each in (disparity, old))
     change = disparity - old
-    old += FOLLOWED * (1 - still) * _common_change(change, agrees & (np.abs(change) < AGREEING))
+    old += FOLLOWED * (1 - still) * _average_change(change, agrees & (np.abs(change) < AGREEING))
     near = old + (TAKEN + (TAKEN_STILL - TAKEN) * still) * (disparity - old)
     patience = PATIENCE + (PATIENCE_STILL - PATIENCE) * still
     stays = old_cost <= cost + patience * noise
@@ -92,16 +92,16 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: Previous
     return np.where(agrees, fused, disparity).astype(np.float32)
 
 
-def _flow(picture: NDArray[np.uint8], before: NDArray[np.uint8]) -> Floats:
+def _estimate_flow(image: NDArray[np.uint8], before: NDArray[np.uint8]) -> Floats:
     """Return the flow (H, W, 2), px in x and y, from an image to the one before."""
     import cv2
 
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     shrunk = min(1.0, (FLOW_PIXELS / (height * width)) ** 0.5)
     size = max(1, round(shrunk * width)), max(1, round(shrunk * height))
     if min(size) < SMALLEST:
         return np.zeros((height, width, 2), np.float32)
-    grey = (cv2.cvtColor(view, cv2.COLOR_RGB2GRAY) for view in (picture, before))
+    grey = (cv2.cvtColor(view, cv2.COLOR_RGB2GRAY) for view in (image, before))
     one, other = (
         cv2.resize(view, size, interpolation=cv2.INTER_AREA) if shrunk < 1 else view for view in grey
     )
@@ -111,25 +111,25 @@ def _flow(picture: NDArray[np.uint8], before: NDArray[np.uint8]) -> Floats:
     return flow
 
 
-def _real_motion(flow: Floats, picture: Floats, before: Floats) -> Floats:
+def _suppress_noise(flow: Floats, image: Floats, before: Floats) -> Floats:
     """Return the flow, with 0 where both images agree as well without it."""
     import cv2
 
-    unmoved = _difference(picture, before, COMPARED_UNMOVED)
-    moved = _difference(picture, _warped(before, flow), COMPARED_UNMOVED)
+    unmoved = _compare(image, before, COMPARED_UNMOVED)
+    moved = _compare(image, _warp(before, flow), COMPARED_UNMOVED)
     still = unmoved < AS_GOOD * moved + GREY_LEVELS
-    grey = picture.mean(axis=2)
+    grey = image.mean(axis=2)
     edges = np.hypot(cv2.Sobel(grey, -1, 1, 0), cv2.Sobel(grey, -1, 0, 1))
     if (~still)[edges > np.percentile(edges, STRONGEST)].mean() > MOVING:
         return flow
     return np.where(still[..., None], np.float32(0), flow)
 
 
-def _moved(disparity: Floats, flow: Floats) -> Floats:
+def _move_disparity(disparity: Floats, flow: Floats) -> Floats:
     """Return the old value at each pixel's old position, NaN outside; interpolated, but not across edges."""
     import cv2
 
-    x, y = _places(flow)
+    x, y = _make_grid(flow)
     nearest, between = (
         cv2.remap(disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
         for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
@@ -137,42 +137,42 @@ def _moved(disparity: Floats, flow: Floats) -> Floats:
     return np.asarray(np.where(np.abs(between - nearest) < EVEN, between, nearest))
 
 
-def _places(flow: Floats) -> tuple[Floats, Floats]:
+def _make_grid(flow: Floats) -> tuple[Floats, Floats]:
     rows, columns = np.indices(flow.shape[:2], dtype=np.float32)
     return columns + flow[..., 0], rows + flow[..., 1]
 
 
-def _warped(picture: Floats, flow: Floats) -> Floats:
+def _warp(image: Floats, flow: Floats) -> Floats:
     import cv2
 
-    x, y = _places(flow)
-    return cv2.remap(picture, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)  # type: ignore[no-any-return]
+    x, y = _make_grid(flow)
+    return cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)  # type: ignore[no-any-return]
 
 
-def _shifted(right: Floats, disparity: Floats) -> Floats:
+def _warp_right(right: Floats, disparity: Floats) -> Floats:
     """Return the right image at the match of each left pixel."""
-    return _warped(right, np.stack([-disparity, np.zeros_like(disparity)], axis=2))
+    return _warp(right, np.stack([-disparity, np.zeros_like(disparity)], axis=2))
 
 
-def _mean(values: Floats, side: int) -> Floats:
+def _average(values: Floats, side: int) -> Floats:
     import cv2
 
     return cv2.boxFilter(values, -1, (side, side))  # type: ignore[no-any-return]
 
 
-def _difference(one: Floats, other: Floats, side: int) -> Floats:
+def _compare(one: Floats, other: Floats, side: int) -> Floats:
     """Return the mean difference in windows, grey levels."""
-    return _mean(np.abs(one - other).mean(axis=2), side)
+    return _average(np.abs(one - other).mean(axis=2), side)
 
 
-def _cost(left: Floats, right: Floats, disparity: Floats) -> Floats:
+def _measure_cost(left: Floats, right: Floats, disparity: Floats) -> Floats:
     """Return the grey level difference between both images at these disparities."""
-    unlike = np.abs(left - _shifted(right, disparity)).mean(axis=2)
-    return _mean(np.minimum(unlike, np.float32(MOST_COST)), COMPARED)
+    unlike = np.abs(left - _warp_right(right, disparity)).mean(axis=2)
+    return _average(np.minimum(unlike, np.float32(MOST_COST)), COMPARED)
 
 
-def _common_change(change: Floats, agreeing: NDArray[np.bool_]) -> Floats:
+def _average_change(change: Floats, agreeing: NDArray[np.bool_]) -> Floats:
     """Return the mean change of agreeing pixels around each pixel; 0 if there are few."""
-    share = _mean(agreeing.astype(np.float32), COMMON)
-    total = _mean(np.where(agreeing, change, np.float32(0)), COMMON)
+    share = _average(agreeing.astype(np.float32), COMMON)
+    total = _average(np.where(agreeing, change, np.float32(0)), COMMON)
     return np.where(share > LEAST_SHARE, total / np.maximum(share, LEAST_SHARE), np.float32(0))

@@ -49,21 +49,23 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
     Raises InputError if it is too large, damaged, truncated, or of an unsupported kind.
     """
-    with _single_page(stream, name, max_pixels) as page:
+    with _open_page(stream, name, max_pixels) as page:
         photometric = int(page.photometric)
         if page.sampleformat != 1 or page.dtype is None:
-            kind = "floating-point numbers" if page.sampleformat == 3 else "no unsigned integers"
-            raise InputError(f"{name} holds {kind}, not a picture of 8 or 16 bits a channel")
+            kind = "floating-point" if page.sampleformat == 3 else "signed or complex"
+            raise InputError(f"{name} holds {kind} numbers, but an image has 8 or 16 bits per channel")
         if page.bitspersample not in (1, 2, 4, 8, 16):
-            raise InputError(f"{name} has {page.bitspersample} bits a channel; 8 and 16 can be read")
+            raise InputError(
+                f"{name} has {page.bitspersample} bits per channel, but only up to 8 and 16 are supported"
+            )
         colors = _COLORS.get(photometric)
         if colors is None or (photometric == _YCBCR and page.compression not in _JPEG):
             kind = getattr(page.photometric, "name", page.photometric)
-            raise InputError(f"{name} is a TIFF of a kind that cannot be read ({kind})", "save it as RGB")
+            raise InputError(f"{name} is a TIFF with unsupported colours ({kind})", "save it as RGB")
         extra = page.samplesperpixel - colors
         if extra not in (0, 1):
             raise InputError(f"{name} has {page.samplesperpixel} channels", "save it as grey or RGB")
-        samples = _samples(page)
+        samples = _read_samples(page)
         color, alpha = samples[..., :colors], samples[..., colors:]
         icc_profile = page.tags.valueof(_ICC_PROFILE)
         if photometric == _GREY_WHITE_0:
@@ -73,25 +75,25 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
             levels = table.T if table.max() <= 255 else table.T >> 8  # some writers store 8 bits
             color = levels.astype(np.uint8)[color[..., 0]]
         elif photometric == _INKS:
-            color, icc_profile = _rgb_from_inks(color), None
+            color, icc_profile = _convert_inks(color), None
         # A fourth channel without a declared meaning is alpha; one declared "unspecified" is not.
         meaning = int(page.extrasamples[0]) if page.extrasamples else _ALPHA
         if extra and meaning in (_PREMULTIPLIED, _ALPHA) and color.dtype == alpha.dtype:
             if meaning == _PREMULTIPLIED:
-                color = _divided_by(alpha, color)
+                color = _divide_by_alpha(alpha, color)
             color = np.concatenate([color, alpha], axis=-1)
         orientation = page.tags.valueof(_ORIENTATION, 1)
         upright = orientation if orientation in range(1, 9) else 1
-        return Raster(color, icc_profile, _camera_notes(stream), upright)
+        return Raster(color, icc_profile, _read_camera_exif(stream), upright)
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     """Read a map (H, W) of numbers. Raises InputError if it is damaged, too large, or no such map."""
-    with _single_page(stream, name, max_pixels) as page:
+    with _open_page(stream, name, max_pixels) as page:
         if page.dtype is None or page.dtype.kind not in "fiu":
-            raise InputError(f"{name} holds {page.dtype} samples; a map of disparities holds numbers")
+            raise InputError(f"{name} holds {page.dtype} values, but a disparity map holds numbers")
         if page.samplesperpixel != 1:
-            raise InputError(f"{name} has {page.samplesperpixel} channels, a disparity map has one")
+            raise InputError(f"{name} has {page.samplesperpixel} channels, but a disparity map has one")
         return np.asarray(page.asarray())
 
 
@@ -122,13 +124,13 @@ def encode_tiff(
         byteorder="<",
         extratags=[(tag, "s", 0, text, True) for tag, text in found],
     )
-    return _with_directories(buffer.getvalue(), notes)
+    return _add_directories(buffer.getvalue(), notes)
 
 
-def _with_directories(data: bytes, notes: Exif) -> bytes:
+def _add_directories(data: bytes, notes: Exif) -> bytes:
     """Move the directory of a TIFF to the end, and add those of the camera and the place."""
     whole = bytearray(data)
-    directories = _directories(notes)
+    directories = _read_directories(notes)
     if not directories or whole[2:4] != b"*\0":
         return data
     (first,) = struct.unpack_from("<I", whole, 4)
@@ -150,7 +152,7 @@ def _with_directories(data: bytes, notes: Exif) -> bytes:
     return bytes(whole + struct.pack("<H", len(ordered)) + b"".join(ordered) + bytes(4))
 
 
-def _directories(notes: Exif) -> dict[int, dict[int, Any]]:
+def _read_directories(notes: Exif) -> dict[int, dict[int, Any]]:
     found = {tag: notes.get_ifd(tag) for tag in (IFD.Exif, IFD.GPSInfo)}
     return {
         tag: {key: value for key, value in entries.items() if key != IFD.Interop}
@@ -159,7 +161,7 @@ def _directories(notes: Exif) -> dict[int, dict[int, Any]]:
     }
 
 
-def _camera_notes(stream: BinaryIO) -> bytes:
+def _read_camera_exif(stream: BinaryIO) -> bytes:
     """Return the EXIF block of a TIFF as in other formats, or nothing if it cannot be read."""
     kept = Exif()
     try:
@@ -167,7 +169,7 @@ def _camera_notes(stream: BinaryIO) -> bytes:
             found = Exif()
             stream.seek(0)
             found.load_from_fp(stream)
-            directories = _directories(found)
+            directories = _read_directories(found)
             for tag, values in directories.items():
                 kept.get_ifd(tag).update(values)
             kept.update({tag: found[tag] for tag in _NOTES if tag in found})
@@ -187,7 +189,7 @@ def _check_directories(stream: BinaryIO) -> None:
     seen: set[int] = set()
     while offset:
         if offset in seen or len(seen) == _MOST_PAGES:
-            raise ValueError("its pages have no end")
+            raise ValueError("its page directories form a cycle, or are too many")
         seen.add(offset)
         stream.seek(offset)
         stream.seek(entry_size * int.from_bytes(stream.read(count_size), order), io.SEEK_CUR)
@@ -195,7 +197,7 @@ def _check_directories(stream: BinaryIO) -> None:
 
 
 @contextmanager
-def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
+def _open_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
     with report_damage(name):
         _check_directories(stream)
     size = stream.seek(0, io.SEEK_END)
@@ -205,9 +207,9 @@ def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterato
         page = pages[0] if pages else file.pages[0]
         check_size(page.imagewidth, page.imagelength, name, max_pixels)
         if len(pages) > 1:
-            raise InputError(f"{name} has {len(pages)} pages", "save one page as a file of its own")
+            raise InputError(f"{name} has {len(pages)} pages", "save one page as a separate file")
         if page.axes not in ("YX", "YXS", "SYX"):
-            raise InputError(f"{name} is a volume, not a picture")
+            raise InputError(f"{name} is a volume, not an image")
         # tifffile replaces missing data by zeros.
         segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
         complete = all(offset and count and offset + count <= size for offset, count in segments)
@@ -218,7 +220,7 @@ def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterato
         yield page
 
 
-def _samples(page: tifffile.TiffPage) -> np.ndarray:
+def _read_samples(page: tifffile.TiffPage) -> np.ndarray:
     """Return samples (H, W, C) in native byte order, scaled to 8 or 16 bits (except palettes)."""
     samples: np.ndarray = page.asarray()
     samples = np.moveaxis(samples, 0, -1) if page.axes == "SYX" else np.atleast_3d(samples)
@@ -230,14 +232,14 @@ def _samples(page: tifffile.TiffPage) -> np.ndarray:
     return samples * np.uint8(255 // (2**page.bitspersample - 1))
 
 
-def _rgb_from_inks(inks: np.ndarray) -> np.ndarray:
+def _convert_inks(inks: np.ndarray) -> np.ndarray:
     """Convert cyan, magenta, yellow, black (H, W, 4) to RGB (H, W, 3), assuming ideal inks."""
     full = int(np.iinfo(inks.dtype).max)
     light = full - inks.astype(np.uint32)
     return ((light[..., :3] * light[..., 3:] + full // 2) // full).astype(inks.dtype)
 
 
-def _divided_by(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
+def _divide_by_alpha(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
     """Divide the colours by alpha; where alpha is 0, they stay 0."""
     full = int(np.iinfo(color.dtype).max)
     whole = np.maximum(alpha, 1).astype(np.uint64)

@@ -44,24 +44,24 @@ def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> Vi
     Raises InputError if nothing moves, motion is uniform or periodic, or a frame cannot be decoded.
     """
     begin = float(left.times[min(start, len(left.times) - 1)])
-    one, two = motions = [_motion(video, step, begin) for video in (left, right)]
+    one, two = motions = [_measure_motion(video, step, begin) for video in (left, right)]
     names = f"{quote(left.path)} and {quote(right.path)}"
-    hint = "give `offset` N, or with `start` N a frame from which on something moves unevenly"
-    if min(_varies(motion) for motion in motions) < STILL:
-        raise InputError(f"the offset of {names} cannot be measured: hardly anything moves in them", hint)
+    hint = "state `offset` N, or use `start` N with a frame after which something moves irregularly"
+    if min(_measure_variation(motion) for motion in motions) < STILL:
+        raise InputError(f"cannot measure the offset of {names}: hardly anything moves", hint)
     reach = min(LARGEST, min(map(len, motions)) // 3)
     offsets = np.arange(-reach, reach + 1)
-    found = np.array([_agreement(one, two, int(offset)) for offset in offsets])
+    found = np.array([_correlate(one, two, int(offset)) for offset in offsets])
     best = int(found.argmax())
-    others = found[np.abs(offsets - offsets[best]) > _lobe(found, best)]
+    others = found[np.abs(offsets - offsets[best]) > _count_neighbours(found, best)]
     next_best = float(others.max()) if len(others) else -1.0
     if found[best] < ALIKE or found[best] - next_best < DISTINCT:
-        why = f"their motions agree to {found[best]:.2f} at {offsets[best]}, to {next_best:.2f} elsewhere"
-        raise InputError(f"the offset of {names} cannot be measured: {why}", hint)
+        values = f"{found[best]:.2f} at {offsets[best]} frames, {next_best:.2f} elsewhere"
+        raise InputError(f"cannot measure the offset of {names}: the correlation is {values}", hint)
     return VideoOffset(int(offsets[best]), float(found[best]), next_best)
 
 
-def _motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:
+def _measure_motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:
     """Return the mean flow (px) to each frame from `begin` on, (T, 2 BANDS); NaN if a frame is missing."""
     import cv2
 
@@ -79,13 +79,13 @@ def _motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:
     return motion
 
 
-def _varies(motion: NDArray[np.float64]) -> float:
+def _measure_variation(motion: NDArray[np.float64]) -> float:
     """Return the largest standard deviation over time (px) among the bands' mean flows."""
     known = motion[~np.isnan(motion[:, 0])]
     return float(known.std(axis=0).max()) if len(known) > 1 else 0.0
 
 
-def _agreement(left: NDArray[np.float64], right: NDArray[np.float64], offset: int) -> float:
+def _correlate(left: NDArray[np.float64], right: NDArray[np.float64], offset: int) -> float:
     """Return the correlation of both motions over their common times."""
     first, end = max(0, -offset), min(len(left), len(right) - offset)
     one, two = left[first:end], right[first + offset : end + offset]
@@ -97,7 +97,7 @@ def _agreement(left: NDArray[np.float64], right: NDArray[np.float64], offset: in
     return float((one * two).sum()) / size if size > 0 else -1.0
 
 
-def _lobe(found: NDArray[np.float64], best: int) -> int:
+def _count_neighbours(found: NDArray[np.float64], best: int) -> int:
     """Return the number of neighbours of the best offset that agree as well, as slow motion does."""
     for reach in range(2, len(found)):
         beside = [found[place] for place in (best - reach, best + reach) if 0 <= place < len(found)]

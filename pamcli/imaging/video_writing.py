@@ -58,32 +58,32 @@ def write_video(
             container.metadata.update(notes)
             for seconds, samples in frames:
                 if shape is None:
-                    stream = _stream(container, samples, lossless, rate, unit)
+                    stream = _add_stream(container, samples, lossless, rate, unit)
                     shape = samples.shape, samples.dtype
                 elif shape != (samples.shape, samples.dtype):
                     raise InputError(
-                        f"{path}: frame {count} has {_kind(samples.shape, samples.dtype)}, those before it "
-                        f"{_kind(*shape)}: a video has one size",
+                        f"{path}: frame {count} is {_describe(samples.shape, samples.dtype)} but earlier "
+                        f"ones {_describe(*shape)}: all frames of a video must have the same format",
                         "write the results into a folder",
                     )
-                frame = _frame(library, samples, stream.pix_fmt, lossless)
+                frame = _convert_frame(library, samples, stream.pix_fmt, lossless)
                 frame.pts, frame.time_base = round(seconds / unit), unit
                 container.mux(stream.encode(frame))
                 count += 1
             if shape is None:
-                raise InputError(f"no frame for {path}")
+                raise InputError(f"{path} would contain no frame")
             container.mux(stream.encode())
     except library.FFmpegError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
     return count
 
 
-def _kind(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     channels = "grey" if shape[2] == 1 else "colour"
-    return f"{shape[1]} x {shape[0]} pixels, {channels}, {8 * dtype.itemsize} bits"
+    return f"{shape[1]}x{shape[0]} {channels} with {8 * dtype.itemsize} bits"
 
 
-def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction, unit: Fraction) -> Any:
+def _add_stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction, unit: Fraction) -> Any:
     height, width, channels = samples.shape
     stream = container.add_stream("ffv1" if lossless else "libx264", rate=rate)
     stream.height, stream.width = height, width
@@ -99,7 +99,7 @@ def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction,
     return stream
 
 
-def _frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
+def _convert_frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
     height, width, channels = samples.shape
     samples = samples if lossless else to_uint8(samples)
     given, _ = _LOSSLESS[channels, 8 * samples.itemsize]

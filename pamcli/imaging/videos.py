@@ -38,7 +38,7 @@ def import_pyav() -> Any:
     try:
         return importlib.import_module("av")
     except ImportError:
-        raise UsageError("videos take PyAV", "pip install 'pamcli[video]'") from None
+        raise UsageError("videos require PyAV", "pip install 'pamcli[video]'") from None
 
 
 class Video:
@@ -52,14 +52,13 @@ class Video:
 
     def _open(self) -> None:
         with report_damage(quote(self.path), "cannot be read as a video"):
-            self.container = self._container()
+            self.container = self._open_container()
             self.stream = self.container.streams.best("video")
             if self.stream is None:
-                raise InputError(f"{quote(self.path)} holds no pictures, only sound or text")
+                raise InputError(f"{quote(self.path)} has no video stream, only sound or text")
             coder = self.stream.codec_context
             if coder is None:
-                said = f"{quote(self.path)} is damaged, or coded in a way that FFmpeg cannot decode"
-                raise InputError(said)
+                raise InputError(f"{quote(self.path)} is damaged, or FFmpeg does not support its codec")
             self.size = coder.width, coder.height
             coder.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
             self.stream.thread_type = "AUTO"
@@ -67,7 +66,7 @@ class Video:
         self._at: int | None = None
         self._frame: Any = None
 
-    def _container(self) -> Any:
+    def _open_container(self) -> Any:
         """Open exactly this file: "concat:", "http:" and references to other files are not followed."""
         check_regular(self.path)
         options = {"protocol_whitelist": "file", "format_whitelist": _FORMATS}
@@ -80,17 +79,17 @@ class Video:
         found = []
         with (
             report_damage(quote(self.path), "cannot be read to its end"),
-            self._container() as container,
+            self._open_container() as container,
         ):
             for packet in container.demux(container.streams[self.stream.index]):
                 if packet.size and not packet.is_discard:
                     found.append(packet.pts)
         if not found:
-            raise InputError(f"{quote(self.path)} holds no frame")
+            raise InputError(f"{quote(self.path)} contains no frame")
         if None in found:
             name = shlex.quote(str(self.path))
-            said = f"{quote(self.path)} does not say when its frames are shown"
-            raise InputError(said, f"write it anew: ffmpeg -i {name} -c:v ffv1 anew.mkv")
+            reason = f"the frames of {quote(self.path)} have no time stamps"
+            raise InputError(reason, f"convert it: ffmpeg -i {name} -c:v ffv1 converted.mkv")
         return np.unique(np.array(found, np.int64))
 
     @property
@@ -106,15 +105,15 @@ class Video:
         """
         kind = self.container.format.name
         if "matroska" in kind:
-            said = self.stream.metadata.get("DURATION", "")
-            parts = said.split(":") if _CLOCK.fullmatch(said) else ["0"] * 3
-            promised = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
+            text = self.stream.metadata.get("DURATION", "")
+            parts = text.split(":") if _CLOCK.fullmatch(text) else ["0"] * 3
+            duration = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
         elif kind == "avi":
-            promised = float(self.stream.frames / (self.stream.average_rate or 1))
+            duration = float(self.stream.frames / (self.stream.average_rate or 1))
         else:
             return 0.0
-        lacking = promised - float(self.stamps[-1] * self.stream.time_base)
-        return lacking if lacking > _SHORT else 0.0
+        missing = duration - float(self.stamps[-1] * self.stream.time_base)
+        return missing if missing > _SHORT else 0.0
 
     def frame(self, number: int, *, max_pixels: int | None = None) -> RgbImage:
         """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more.
@@ -122,41 +121,41 @@ class Video:
         Raises InputError if the frame is damaged or has more than `max_pixels`.
         """
 
-        def picture(frame: Any) -> RgbImage:
+        def convert(frame: Any) -> RgbImage:
             deep = max(part.bits for part in frame.format.components) > 8
             pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
             return RgbImage(np.ascontiguousarray(np.rot90(pixels, round(frame.rotation / 90))))
 
-        return self._decoded(number, max_pixels, picture)
+        return self._decode(number, max_pixels, convert)
 
     def small(self, number: int, longer_side: int) -> NDArray[np.uint8]:
         """Decode a frame as a grey image (H, W) of at most this side (px). Raises the errors of `frame`."""
 
-        def picture(frame: Any) -> NDArray[np.uint8]:
+        def convert(frame: Any) -> NDArray[np.uint8]:
             shrunk = min(1.0, longer_side / max(frame.width, frame.height))
             sides = {side: max(1, round(shrunk * getattr(frame, side))) for side in ("width", "height")}
             grey = frame.reformat(**sides, format="gray", interpolation="AREA").to_ndarray()
             return np.ascontiguousarray(np.rot90(grey, round(frame.rotation / 90)))
 
-        return self._decoded(number, DEFAULT_MAX_PIXELS, picture)
+        return self._decode(number, DEFAULT_MAX_PIXELS, convert)
 
     def check_disparities(self) -> None:
         """Raise InputError if this is not a disparity video written by pam."""
         stored = self.stream.codec_context.pix_fmt, self.container.metadata.get(DISPARITY_SCALE)
         if stored != ("gray16le", str(PNG_UNITS_PER_PIXEL)):
-            said = f"{quote(self.path)} does not say that it holds disparities, as what pam writes does"
-            raise InputError(said, "a colour map cannot be read back")
+            reason = f"{quote(self.path)} is not a disparity video written by pam"
+            raise InputError(reason, "pass the disparity video itself, not its colour map")
 
     def disparity(self, number: int, *, max_pixels: int | None = None) -> NDArray[np.float32]:
         """Decode a frame of a disparity video: (H, W), px, NaN = unknown. Raises the errors of `frame`."""
-        return self._decoded(number, max_pixels, lambda frame: decode_levels(frame.to_ndarray()))
+        return self._decode(number, max_pixels, lambda frame: decode_levels(frame.to_ndarray()))
 
-    def _decoded(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
+    def _decode(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
         name = f"{quote(self.path)}, frame {number}"
         check_size(*self.size, name, max_pixels)
         with report_damage(name, "cannot be decoded"), self._decoding:
             try:
-                frame = self._find(number)
+                frame = self._find_frame(number)
                 check_size(frame.width, frame.height, name, max_pixels)  # frames may differ in size
                 return read(frame)
             except InputError:
@@ -165,7 +164,7 @@ class Video:
                 self._at = None
                 raise
 
-    def _find(self, number: int) -> Any:
+    def _find_frame(self, number: int) -> Any:
         wanted = int(self.stamps[number])
         if self._at == number:
             return self._frame

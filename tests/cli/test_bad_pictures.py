@@ -147,7 +147,7 @@ def test_the_pixel_limit_is_checked_before_decoding(pair: Path, command: list[st
         refuse(
             pam(*command, "left.png", "right.png"),
             3,
-            "left.png has 20001 x 20000 = 400,020,000 pixels, over the limit of 400,000,000",
+            "left.png is 20001x20000 = 400,020,000 pixels, over the limit of 400,000,000",
             "--max-pixels",
         )
         refuse(pam(*command, "left.png", "right.png", "--max-pixels", "none"), 3, "damaged or truncated")
@@ -158,7 +158,7 @@ def test_the_pixel_limit_is_checked_before_decoding(pair: Path, command: list[st
 def test_a_smaller_pixel_limit(pair: Path, command: list[str]) -> None:
     with unchanged():
         run = pam(*command, "left.png", "right.png", "--max-pixels", "6143")
-        refuse(run, 3, "left.png has 96 x 64 = 6,144 pixels, over the limit of 6,143")
+        refuse(run, 3, "left.png is 96x64 = 6,144 pixels, over the limit of 6,143")
     assert pam(*command, "left.png", "right.png", "--max-pixels", "6144").code == 0
 
 

@@ -36,7 +36,7 @@ def test_opencv_integers_and_their_marker_become_no_wall(here: Path) -> None:
     numbers = np.rint(MAP * 16).astype(np.int16)
     numbers[:, 30:39] = -16
     np.save("d.npy", numbers)
-    assert "hold -1 px and count as not measured" in depth("d.npy").stderr
+    assert "are -1 px and are treated as unknown" in depth("d.npy").stderr
     metres = np.load("z.npy")
     assert np.isnan(metres[:, 30:39]).all()
     assert (np.nanmin(metres), np.nanmax(metres)) == pytest.approx((1.4, 4.2), rel=0.01)

@@ -256,8 +256,8 @@ def test_disparities_beyond_what_a_png_holds_are_reported(
 
     monkeypatch.setattr(StereoMatcher, "__call__", far)
     run = disparity("-o", "d.png")
-    said = "warning: left.png: 5 pixels are beyond 255.996 px, the most that a disparity PNG can hold"
-    assert [line.partition(";")[0] for line in run.complaints] == [said]
+    (line,) = run.complaints
+    assert line.startswith("warning: left.png: 5 pixels exceed 255.996 px")
     assert np.asarray(Image.open("d.png"))[0, :6].tolist() == [65535] * 5 + [255 * 256]
     assert disparity("-o", "d.pfm").stderr == ""
 

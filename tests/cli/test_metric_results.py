@@ -152,7 +152,7 @@ def test_beyond_what_a_png_holds(here: Path) -> None:
     run = pam("depth", "d.npy", "--focal", "100", "--baseline", "0.5", "--depth", "z.png")
     assert run.code == 0, run.stderr
     np.testing.assert_array_equal(np.asarray(Image.open("z.png")), [[50000, 0], [0, 0]])
-    assert "1 pixels are beyond 65.535 m" in run.stderr
+    assert "1 pixels exceed 65.535 m" in run.stderr
 
 
 def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks: None) -> None:

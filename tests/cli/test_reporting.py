@@ -184,10 +184,10 @@ def put_larger_pair() -> None:
     ("case", "said", "remedy"),
     [
         ("good", None, None),
-        ("exchanged", "the views look exchanged", "of a packed image, --packed rl"),
-        ("vertical", "matches sit 3.0 px lower in the right view", "rectify it first (pam rectify)"),
-        ("shifted", "the pair is shifted, ", "disparities below 0 px: --min-disparity -30 searches"),
-        ("identical", "both images are identical", "give the two views of a scene"),
+        ("exchanged", "the views look exchanged", "for packed images, use --packed rl"),
+        ("vertical", "matches lie 3.0 px lower in the right image", "rectify it first (pam rectify)"),
+        ("shifted", "the pair is shifted: ", "disparities below 0 px: use --min-disparity -30 to search"),
+        ("identical", "both images are identical", "use the two views of a scene"),
     ],
 )
 def test_warnings_about_a_pair(case: str, said: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,12 +139,12 @@ class TestPfm:
             (b"Pf\n", "width"),
             (b"Pf\n2", "height"),
             (b"Pf\n2 1\n  ", "scale"),
-            (b"Pf\n2 1\n-1", "cut short"),
-            (b"Pf\n2 1\n-1\n" + bytes(7), "cut short"),
-            (b"Pf\n2 1\n-1\n" + bytes(9), "behind the data"),
-            (b"Pf\n2 1\n-1\n" + bytes(10), "behind the data"),
-            (b"Pf\n2 1\n-1\n\n" + bytes(8), "behind the data"),
-            (b"Pf\n100000 4000\n-1\n" + bytes(8), "cut short"),
+            (b"Pf\n2 1\n-1", "is damaged"),
+            (b"Pf\n2 1\n-1\n" + bytes(7), "is damaged"),
+            (b"Pf\n2 1\n-1\n" + bytes(9), "is damaged"),
+            (b"Pf\n2 1\n-1\n" + bytes(10), "is damaged"),
+            (b"Pf\n2 1\n-1\n\n" + bytes(8), "is damaged"),
+            (b"Pf\n100000 4000\n-1\n" + bytes(8), "is damaged"),
             (b"Pf\n100000 100000\n-1\n" + bytes(8), "limit"),
             (b"Pf\n" + b"9" * 5000 + b" 1\n-1\n" + bytes(8), "limit"),
         ],
@@ -253,7 +253,7 @@ class TestNpy:
             (np.zeros(6, np.float32), r"shape \(6,\)"),
             (np.zeros((2, 3, 1), np.float32), r"shape \(2, 3, 1\)"),
             (np.zeros((0, 3), np.float32), "no pixels"),
-            (np.zeros((2, 3), np.dtype([("d", "<f4")])), "are numbers"),
+            (np.zeros((2, 3), np.dtype([("d", "<f4")])), "holds numbers"),
         ],
     )
     def test_what_is_no_map(self, tmp_path: Path, array: np.ndarray, message: str) -> None:
@@ -268,7 +268,7 @@ class TestNpy:
 
     def test_more_behind_it(self, tmp_path: Path) -> None:
         data = npy(np.zeros((2, 3), np.float32))
-        with pytest.raises(InputError, match="behind the data"):
+        with pytest.raises(InputError, match="is damaged"):
             read_disparity(saved(tmp_path, "a.npy", data + b"\0"))
 
     def test_a_huge_claim(self, tmp_path: Path) -> None:
@@ -329,12 +329,12 @@ class TestConfidence:
             np.testing.assert_array_equal(read_disparity(path), confidence)
 
     def test_unknown_suffix(self) -> None:
-        with pytest.raises(UsageError, match=r"\.jpg is no known format"):
+        with pytest.raises(UsageError, match=r"\.jpg is not a supported format"):
             encode_confidence(np.zeros((2, 2), np.float32), ".jpg")
 
 
 def test_unknown_suffixes(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\.exr is no known format") as caught:
+    with pytest.raises(UsageError, match=r"\.exr is not a supported format") as caught:
         encode_disparity(example(), ".exr")
     assert caught.value.hint is not None
     assert ".pfm" in caught.value.hint

@@ -50,7 +50,7 @@ def test_units(tmp_path: Path, name: str, numbers: np.ndarray, scale: float | No
 
 def test_integers_that_do_not_say_their_unit_are_asked_for(tmp_path: Path) -> None:
     for name, kind in (("a.npy", np.uint16), ("b.png", np.uint8), ("c.tif", np.uint16)):
-        with pytest.raises(InputError, match=r"do not say how many are one pixel .*`scale` N"):
+        with pytest.raises(InputError, match=r"of unknown scale .*`scale` N"):
             read_disparity(stored(tmp_path / name, (MAP * 4).astype(kind)))
     for scale in (0, 1e300, 1e-300, float("nan")):
         with pytest.raises(UsageError, match="`scale`"):
@@ -66,7 +66,7 @@ def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
     said = (
         []
         if not np.isfinite(marker)
-        else [f"11 % of the pixels hold {marker:g} px and count as not measured"]
+        else [f"11 % of the pixels are {marker:g} px and are treated as unknown"]
     )
     assert found.warnings == said
 
@@ -90,11 +90,11 @@ def test_a_wall_is_no_marker(tmp_path: Path) -> None:
         (
             MAP / 16,
             256,
-            "disparities of 1.49 to 3.51 px are implausible in an image 80 px wide, `scale` 16 (OpenCV",
+            "disparities of 1.49 to 3.51 px are implausible in an image 80 px wide; `scale` 16 (OpenCV",
         ),
         (MAP * 16, 1, "`scale` 16 (OpenCV's StereoSGBM)"),
-        (MAP / 80, 1, "`scale` 0.0125 if they are shares of the width"),
-        (-MAP, 1, "all disparities are negative: `scale` -1"),
+        (MAP / 80, 1, "`scale` 0.0125 if they are fractions of the width"),
+        (-MAP, 1, "all disparities are negative; use `scale` -1"),
     ],
 )
 def test_implausible_values_name_the_likely_unit(disparity: np.ndarray, read: float, hint: str) -> None:

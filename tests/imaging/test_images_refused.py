@@ -148,15 +148,15 @@ class TestKindsThatAreRefused:
         data = tiff_bytes(np.stack([NOISE, NOISE]), photometric="rgb")
         with pytest.raises(InputError, match="has 2 pages") as caught:
             read_image(data)
-        assert caught.value.hint == "save one page as a file of its own"
+        assert caught.value.hint == "save one page as a separate file"
 
     @pytest.mark.parametrize(
         ("array", "options", "message"),
         [
             (np.zeros((8, 9, 3), np.float32), {"photometric": "rgb"}, "floating-point numbers"),
             (np.zeros((8, 9), np.float32), {}, "floating-point numbers"),
-            (np.zeros((8, 9), np.int16), {}, "no unsigned integers"),
-            (np.zeros((8, 9), np.uint32), {}, "32 bits a channel"),
+            (np.zeros((8, 9), np.int16), {}, "signed or complex"),
+            (np.zeros((8, 9), np.uint32), {}, "32 bits per channel"),
             (np.zeros((8, 9, 5), np.uint8), {"photometric": "rgb"}, "5 channels"),
             (
                 np.zeros((8, 9, 6), np.uint16),
@@ -176,7 +176,7 @@ class TestKindsThatAreRefused:
         data = tiff_bytes(NOISE, photometric="rgb", compression="lzw")
         entry = struct.pack("<HHII", 259, 3, 1, 5)
         assert data.count(entry) == 1
-        with pytest.raises(InputError, match="is of a kind that cannot be read here"):
+        with pytest.raises(InputError, match="has an unsupported format"):
             read_image(data.replace(entry, struct.pack("<HHII", 259, 3, 1, 32809)))
 
     @pytest.mark.parametrize("magic", [b"Pf", b"PF"])
@@ -219,20 +219,20 @@ class TestThePixelLimit:
         with pytest.raises(InputError) as caught:
             read_image(path)
         assert caught.value.message == (
-            f"{path} has 100000 x 100000 = 10,000,000,000 pixels, over the limit of 400,000,000"
+            f"{path} is 100000x100000 = 10,000,000,000 pixels, over the limit of 400,000,000"
         )
         assert caught.value.hint is not None
         assert "`max_pixels`" in caught.value.hint
 
     def test_of_a_jpeg(self) -> None:
-        with pytest.raises(InputError, match=r"60000 x 60000 = 3,600,000,000 pixels"):
+        with pytest.raises(InputError, match=r"60000x60000 = 3,600,000,000 pixels"):
             read_image(claiming("jpg", 60_000, 60_000))
 
     @pytest.mark.parametrize("kind", GOOD)
     def test_counts_pixels(self, kind: str) -> None:
         assert read_image(GOOD[kind], max_pixels=2000).pixels.shape == (40, 50, 3)
         assert read_image(GOOD[kind], max_pixels=None).pixels.shape == (40, 50, 3)
-        with pytest.raises(InputError, match=r"50 x 40 = 2,000 pixels, over the limit of 1,999"):
+        with pytest.raises(InputError, match=r"50x40 = 2,000 pixels, over the limit of 1,999"):
             read_image(GOOD[kind], max_pixels=1999)
 
     @pytest.mark.parametrize("kind", GOOD)

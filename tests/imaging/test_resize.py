@@ -200,7 +200,7 @@ def test_sizes_and_scales_below_one_pixel_are_refused() -> None:
         imresize(MATRIX, 0)
     with pytest.raises(ValueError, match="scale"):
         imresize(MATRIX, -1)
-    with pytest.raises(ValueError, match="0 x 4"):
+    with pytest.raises(ValueError, match="0x4"):
         imresize_to(MATRIX, 0, 4)
-    with pytest.raises(ValueError, match="4 x 0"):
+    with pytest.raises(ValueError, match="4x0"):
         resize_nearest(MATRIX, 4, 0)

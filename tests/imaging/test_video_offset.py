@@ -75,8 +75,8 @@ def test_dropped_frames_do_not_shift_it(tmp_path: Path) -> None:
     ("path", "said"),
     [
         (np.zeros((FRAMES + 2 * LATER, 2)), "hardly anything moves"),
-        (np.stack([np.arange(100.0), np.zeros(100)], axis=1), "cannot be measured"),  # evenly
-        (np.stack([np.zeros(100), 10 * np.sin(np.arange(100) * np.pi / 4)], axis=1), "to 1.00 elsewhere"),
+        (np.stack([np.arange(100.0), np.zeros(100)], axis=1), "cannot measure the offset"),  # evenly
+        (np.stack([np.zeros(100), 10 * np.sin(np.arange(100) * np.pi / 4)], axis=1), "1.00 elsewhere"),
     ],
 )
 def test_what_does_not_tell_the_offset(tmp_path: Path, path: np.ndarray, said: str) -> None:
