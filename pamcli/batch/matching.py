@@ -136,7 +136,7 @@ class MatchProcessor(PairProcessor):
         """Folder of disparity maps that are coloured after the whole batch."""
         self.stored: dict[Path, Path] = {}
         """The stored disparity map of each colour map."""
-        self.shared_range = ColorRange()
+        self.shared_range: ColorRange | None = None
         self.colors: tuple[float, float] | None = None
         """The range of the whole batch, once known."""
         needs_confidence = (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
@@ -145,7 +145,7 @@ class MatchProcessor(PairProcessor):
             "visible": settings.visible is not None or settings.unknown == "occluded",
             "confidence": needs_confidence,
         }
-        self.extras = {name for name, is_requested in requested.items() if is_requested}
+        self.extras = {*filter(requested.get, requested)}
         """What the network computes besides the disparity map."""
 
     @cached_property
@@ -267,6 +267,7 @@ class MatchProcessor(PairProcessor):
 
     def _store(self, disparity: Any, path: Path) -> None:
         """Store a disparity map until the range of the whole batch is known."""
+        self.shared_range = self.shared_range or ColorRange()
         self.shared_range.add(disparity)
         self.stored_maps = self.stored_maps or tempfile.TemporaryDirectory(prefix="pam-")
         stored = Path(self.stored_maps.name, f"{len(self.stored)}.npy")
@@ -276,6 +277,7 @@ class MatchProcessor(PairProcessor):
     def encode_delayed(self, name: str, path: Path) -> Encoded | None:
         if name != COLOR_MAP.name:
             return None
+        assert self.shared_range is not None
         self.colors = self.colors or self.shared_range.report("the batch")
         disparity = read_disparity(self.stored[path], max_pixels=None)
         return encode_colors(disparity, self.colors, path, warn=False)

@@ -162,6 +162,8 @@ class PairProcessor:
         assert pair is not None
         if pair.frames is not None:
             return self.read_frames(pair)
+        if self.packed is None and pair.right is not None:
+            return read_pair(pair.left, pair.right, max_pixels=max_pixels)
         if pair.left != STDIN:
             return read_views(pair, self.packed, max_pixels)
         assert self.packed is not None
@@ -203,8 +205,8 @@ class PairProcessor:
             problem = check.problems()[0]
             hint = "drop `vertical`" if vertical else problem.do
             raise InputError(f"{pair.title}: {problem.text}", hint)
-        prefix = "after rotation by 90 degrees, " if vertical else ""
-        return [prefix + warning for warning in check.warnings(getattr(settings, "min_disparity", None))]
+        warnings = check.warnings(getattr(settings, "min_disparity", None))
+        return [f"after rotation by 90 degrees, {each}" for each in warnings] if vertical else warnings
 
     def remarks(self, pair: StereoPair, facts: Mapping[str, Any]) -> list[str]:
         """Return notes on the processing of a pair; each is reported once per batch."""

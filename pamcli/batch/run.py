@@ -66,7 +66,12 @@ class Batch:
         Raises UsageError and InputError.
         """
         self.settings = settings
-        texts = {kind: None if place is None else str(place) for kind, place in results.items()}
+        texts, has_assembled, stdout = dict[OutputKind, str | None](), False, []
+        for kind, place in results.items():
+            text = texts[kind] = None if place is None else str(place)
+            has_assembled |= os.path.splitext(text or "")[1].lower() in ASSEMBLED
+            if text == "-":
+                stdout.append(kind)
         main = next(iter(texts))
         is_named = settings.pairs is not None or any(texts.values())
         if not is_named:
@@ -85,11 +90,11 @@ class Batch:
             raise UsageError("no result is requested", hint)
         format_name = getattr(settings, "format", None)
         self.videos: dict[str, Path] = {}
-        if any(os.path.splitext(text or "")[1].lower() in ASSEMBLED for text in texts.values()):
+        if has_assembled:
             from pamcli.batch.video_results import frame_template, plan_videos
 
             self.videos = plan_videos(texts, self.pairing, format_name)
-        self.returned = self._plan_returned([kind for kind in texts if texts[kind] == "-"], main, format_name)
+        self.returned = self._plan_returned(stdout, main, format_name) if stdout else {}
         for kind in texts:
             if kind.name in self.videos:
                 texts[kind] = frame_template(self.videos[kind.name])
@@ -121,8 +126,6 @@ class Batch:
         self, kinds: list[OutputKind], main: OutputKind, format_name: str | None
     ) -> dict[str, Path]:
         """Plan the result that is requested as `-`. Raises UsageError."""
-        if not kinds:
-            return {}
         kind, *others = kinds
         if others:
             message = f"cannot write both {kind.option} - and {others[0].option} - to stdout"
@@ -239,9 +242,10 @@ class Batch:
                     processor.collect(result.facts)
                     failed |= result.error is not None
                     unwritten |= result.error is not None and not isinstance(result.error, InputError)
-                    for remark in (each for each in result.remarks if each not in reported):
-                        reported.add(remark)
-                        LOG.info(remark)
+                    for remark in result.remarks:
+                        if remark not in reported:
+                            LOG.info(remark)
+                    reported.update(result.remarks)
                     if isinstance(result.error, FolderGoneError):  # and results of others with it
                         raise result.error
                     if processor.needs_whole_batch:

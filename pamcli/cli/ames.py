@@ -1,4 +1,4 @@
-"""pam-asp: the matcher of a tile, as the Ames Stereo Pipeline calls programs of other people."""
+"""Run `pam-asp`, which the Ames Stereo Pipeline calls to match a tile."""
 
 import math
 from pathlib import Path
@@ -12,46 +12,46 @@ from pamcli.settings.options import argument, flag, option
 from pamcli.settings.shared import Compute, Matching
 
 WIDEST = 192.0
-"""Pixels to either side that are searched where no range is given."""
+"""Default search range to either side, px."""
 
 app = group("")
 
 
-class Searched(Matching, Compute):
-    """The network, and where it searches."""
+class TileSettings(Matching, Compute):
+    """A matcher, its search range and its device."""
 
 
 def match(
     left: Path = argument("Left tile.", default=..., metavar="left"),
     right: Path = argument("Right tile.", default=..., metavar="right"),
-    output: Path = argument("What is found.", default=..., metavar="output"),
+    output: Path = argument("Disparity map to write (.tif).", default=..., metavar="output"),
     lowest: float | None = option(
-        "Search from this shift on, right column minus left column.", "-r", "-m", metavar="PX", parse=None
+        "Smallest shift, right column minus left column, px.", "-r", "-m", metavar="PX", parse=None
     ),
-    highest: float | None = option("Search up to this shift.", "-R", "-M", metavar="PX", parse=None),
+    highest: float | None = option("Largest shift, px.", "-R", "-M", metavar="PX", parse=None),
     weights: str | None = option(
-        "Weights for disparity, as `pam disparity` takes them.", "-weights", metavar="NAME|PATH"
+        "Weights of the matcher, as for `pam disparity`.", "-weights", metavar="NAME|PATH"
     ),
-    device: str = option("auto, cpu, cuda ...", "-device", default="auto", metavar="DEVICE"),
-    occluded: bool = flag("Keep pixels that the right view does not see.", "-occluded"),
+    device: str = option("Compute on auto, cpu, cuda ...", "-device", default="auto", metavar="DEVICE"),
+    occluded: bool = flag("Keep pixels that are occluded in the right image.", "-occluded"),
     min_confidence: float | None = option(
-        "Drop pixels less confident than T.", "-min_confidence", metavar="T", min=0, max=1
+        "Mark pixels with a confidence below T as unknown.", "-min_confidence", metavar="T", min=0, max=1
     ),
 ) -> None:
-    """Match two tiles of float32 with horizontal epipolar lines, NaN where there is no data.
+    """Match two float32 tiles with horizontal epipolar lines, NaN without data.
 
-    Writes the signed shift from each left pixel to its column in the right tile as float32, NaN = unknown.
+    The result is the shift from each left pixel to its column in the right tile, px, float32, NaN = unknown.
 
     $ pam-asp -r -40 -R 10 left.tif right.tif shift.tif
     """
     console = Console(verbose=True)
     if (lowest is None) != (highest is None):
-        raise UsageError("one of -r and -R is missing", "give both, or none")
+        raise UsageError("-r requires -R, and -R requires -r", "give both, or drop both")
     if lowest is None or highest is None:
         lowest, highest = -WIDEST, WIDEST
-        console.inform(f"no range (-r, -R) is given: from {lowest:g} to {highest:g} px")
+        console.inform(f"search range {lowest:g} to {highest:g} px, because -r and -R are not given")
     if not -1e5 < lowest <= highest < 1e5:  # also true for NaN
-        raise UsageError(f"-r {lowest:g} -R {highest:g} is no range of shifts")
+        raise UsageError(f"-r {lowest:g} must be at most -R {highest:g}, and both within 100000 px")
     from pamcli.files.atomic import check_writable, write_atomically
     from pamcli.files.outputs import check_extra_output
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
@@ -63,14 +63,14 @@ def match(
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
     most = max(most, least + 1)
-    asked = Searched(weights=weights, device=device, min_disparity=least, max_disparity=most)
-    with console.starting(str(asked.name)):
+    settings = TileSettings(weights=weights, device=device, min_disparity=least, max_disparity=most)
+    with console.starting(str(settings.name)):
         from pamcli.inference.loading import load_matcher
 
-        matcher, _ = load_matcher(asked)
+        matcher, _ = load_matcher(settings)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
-    found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
-    shift = -found  # networks search by 16 px, and so a little beyond the range
+    disparity = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
+    shift = -disparity  # networks search in steps of 16 px, beyond the range
     shift[(shift < lowest - 0.5) | (shift > highest + 0.5)] = math.nan
     write_atomically(output, encode_disparity(shift, ".tif").data)
 

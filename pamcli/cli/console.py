@@ -1,4 +1,4 @@
-"""How do the commands talk? Results go to stdout, everything else to stderr."""
+"""Print results to stdout, and messages and progress to stderr."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ if TYPE_CHECKING:
     from pamcli.batch.run import Batch
 
 CLOSED_PIPE = 141
-"""Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
-
-
+"""Exit code when the reader of stdout has closed it, like that of a program ended by SIGPIPE."""
 STDOUT = "standard output"
 _SIGNALS = signal.SIGINT, signal.SIGTERM
 
 
 def guard_streams() -> None:
-    """Make stdout and stderr end the program properly where they cannot be written to."""
-    codecs.register_error("file names", _as_named)
+    """Make stdout and stderr end the program cleanly if they cannot be written."""
+    codecs.register_error("file names", _encode_as_file_name)
     sys.stdout = _guarded(sys.stdout, STDOUT, "file names")
     sys.stderr = _guarded(sys.stderr, "standard error", "backslashreplace")
 
 
-def _as_named(error: UnicodeError) -> tuple[bytes, int]:
-    """What the encoding of stdout does not have goes out as it does in names of files."""
+def _encode_as_file_name(error: UnicodeError) -> tuple[bytes, int]:
+    """Encode characters that stdout cannot encode as in file names."""
     assert isinstance(error, UnicodeEncodeError)
     return os.fsencode(error.object[error.start : error.end]), error.end
 
@@ -63,14 +61,14 @@ def _guarded(stream: TextIO | None, name: str, errors: str) -> TextIO:
 
 class _StandardStream(io.FileIO):
     def write(self, data: Any) -> int:
-        """Ends the program quietly when the reader has gone (`| head`); raises OutputError for the rest.
+        """End the program quietly if the reader has gone (`| head`); raise OutputError for other errors.
 
-        Of stderr only words are lost, without which the results are complete.
+        Errors of stderr are ignored: the results are complete without its messages.
         """
         try:
             return super().write(data) or 0
         except OSError as error:
-            # What is still buffered goes nowhere, or the interpreter would complain at its end.
+            # Discard what is still buffered, or the interpreter would print an error at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
                 sys.exit(CLOSED_PIPE)
@@ -80,15 +78,15 @@ class _StandardStream(io.FileIO):
 
 
 def complain(message: str, error: BaseException | None = None) -> None:
-    """An error, on one line of stderr; with PAM_TRACEBACK=1 after where it came from."""
+    """Print an error on one line of stderr; with PAM_TRACEBACK=1 after its traceback."""
     if error is not None and os.environ.get("PAM_TRACEBACK"):
         traceback.print_exception(error)
     _say(f"error: {message}")
 
 
 def as_options(text: str) -> str:
-    """What the library calls `max_pixels` is --max-pixels on the command line."""
-    # A mark inside of a name of a file stays.
+    """Replace `max_pixels`, as the library names settings, by --max-pixels."""
+    # Backticks inside of file names stay.
     return re.sub(r"(?<![\w./])`([a-z_]+)`(?![\w./])", lambda word: "--" + word[1].replace("_", "-"), text)
 
 
@@ -98,7 +96,7 @@ def _say(message: str) -> None:
 
 @contextmanager
 def on_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """What Ctrl-C and SIGTERM do meanwhile, each unless the program was started with it ignored."""
+    """Handle Ctrl-C and SIGTERM meanwhile, unless the program was started with them ignored."""
     before = dict(zip(_SIGNALS, map(signal.getsignal, _SIGNALS), strict=True))
     for number, old in before.items():
         if old is not signal.SIG_IGN:
@@ -111,7 +109,7 @@ def on_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[Non
 
 
 class Console(Settings, panel="Messages"):
-    """How talkative a command is, and in which form its results come."""
+    """Verbosity of a command, and the form of its results."""
 
     jsonl: bool = flag(
         "Print one JSON object per pair instead of the paths of results.", rich_help_panel="Output"
@@ -121,28 +119,28 @@ class Console(Settings, panel="Messages"):
 
     @property
     def draws(self) -> bool:
-        """Whether progress is shown: on a terminal, unless `quiet`."""
+        """Whether a progress bar is shown: on a terminal, unless `quiet`."""
         return not self.quiet and sys.stderr.isatty()
 
     def result(self, line: str) -> None:
-        """A line of stdout, delivered at once; what would break it or command the terminal is escaped."""
+        """Print a line to stdout at once, with control characters escaped."""
         self.block(escape_line(line))
 
     def block(self, text: str) -> None:
-        """Print several lines of stdout, escaped and delivered as `result` does."""
+        """Print several lines to stdout, as `result` does."""
         print("\n".join(map(escape_line, text.split("\n"))), flush=True)
 
     def path(self, path: Path) -> None:
-        """The path of a result: as it is for programs, who use it; escaped on a terminal."""
+        """Print the path of a result, with control characters escaped on a terminal only."""
         print(escape_line(str(path)) if sys.stdout.isatty() else path, flush=True)
 
     def record(self, values: dict[str, Any]) -> None:
-        """A JSON object on a line of stdout. Paths are written as text, numbers that JSON lacks as null."""
+        """Print a JSON object on a line of stdout, with paths as text, and NaN and infinity as null."""
         text = json.dumps(values, default=os.fspath)
         self.result(json.dumps(json.loads(text, parse_constant=lambda name: None)))
 
     def answer(self, values: dict[str, Any], *lines: str) -> None:
-        """The values as JSON with `jsonl`, else the lines, which say the same to a person."""
+        """Print the values as JSON with `jsonl`, else the lines for people."""
         if self.jsonl:
             self.record(values)
         else:
@@ -150,7 +148,7 @@ class Console(Settings, panel="Messages"):
                 self.result(line)
 
     def binary(self, data: bytes) -> None:
-        """Bytes to stdout."""
+        """Write bytes to stdout."""
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
@@ -161,33 +159,30 @@ class Console(Settings, panel="Messages"):
         _say(f"warning: {message}")
 
     def inform(self, message: str) -> None:
-        """What a person likes to know, unless `quiet`."""
+        """Print a note, unless `quiet`."""
         if not self.quiet:
             _say(message)
 
     def detail(self, message: str) -> None:
-        """What only `verbose` asks for."""
+        """Print a detail if `verbose`."""
         if self.verbose:
             _say(message)
 
     @contextmanager
     def starting(self, what: str) -> Iterator[None]:
-        """While libraries and a network are loaded: a terminal shows it; Ctrl-C and SIGTERM end silently.
+        """Report on a terminal what is being loaded, and end silently on Ctrl-C and SIGTERM.
 
-        An exception in the middle of a library's import may become any other, or a traceback.
+        An exception during the import of a library may become any other, or a traceback.
         """
         if self.draws:
             _say(f"loading {what} ...")
-        alone = threading.current_thread() is threading.main_thread()
-        with on_signals(lambda number, frame: os._exit(128 + number)) if alone else nullcontext():
+        is_main = threading.current_thread() is threading.main_thread()
+        with on_signals(lambda number, frame: os._exit(128 + number)) if is_main else nullcontext():
             yield
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Any]:
-        """Show progress on stderr: a bar with rate and time left, or a line a minute where it is no terminal.
-
-        Nothing with `quiet`.
-        """
+        """Show progress on stderr, unless `quiet`: a bar on a terminal, else a line per minute."""
         if not self.draws:
             yield SILENT if self.quiet else Lines(self.inform, what, total)
             return
@@ -198,9 +193,9 @@ class Console(Settings, panel="Messages"):
         columns += [
             rich.TextColumn("{task.fields[rate]}"),
             rich.TimeElapsedColumn(),
-            rich.TextColumn("passed"),
+            rich.TextColumn("elapsed"),
         ]
-        # Results that go to a pipe must not be caught for display above the bar.
+        # Rich must not capture results that go to a pipe.
         terminal = Terminal(stderr=True)
         with rich.Progress(*columns, console=terminal, redirect_stdout=sys.stdout.isatty()) as drawn:
             bar = Bar(drawn, what, total)
@@ -211,7 +206,7 @@ class Console(Settings, panel="Messages"):
 
 
 def listen(console: Console) -> Console:
-    """Have a console say what the library logs, and nothing twice; return it."""
+    """Print what the library logs on a console, and return it."""
     import logging  # not for `pam --help`
 
     levels = {"DEBUG": console.detail, "INFO": console.inform, "WARNING": console.warn}
@@ -223,7 +218,7 @@ def listen(console: Console) -> Console:
     handler.emit = emit  # type: ignore[method-assign]
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.DEBUG)
-    # The Hub's library talks on stderr, too: what is wrong comes from pam, once. A value that is set stays.
+    # The Hub's library prints errors, too, which pam reports itself.
     if not console.verbose:
         os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if console.quiet:
@@ -232,24 +227,29 @@ def listen(console: Console) -> Console:
 
 
 MANY = 10
-"""Pairs from which on their number per second says something."""
+"""Smallest number of pairs for which their rate is reported."""
 
 
 def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, loading: Any = None) -> None:
-    """Process a batch and tell of it; exit with 6 when a pair of several failed.
+    """Process a batch and report it; exit with 6 if a pair failed, or raise the error of a single pair.
 
-    files: makes it of the settings. loading: the network's name. The error of a pair that was named by itself
-    is raised. Paths of videos come last. Raises UsageError: a result that cannot go to stdout.
+    Args:
+        files: Creates the batch from the settings.
+        settings: Settings of the command.
+        console: Console of the command.
+        loading: Name of the network, if there is one.
+
+    Raises UsageError for a result that cannot go to stdout.
     """
     listen(console)
     for name, place in vars(settings).items():
         if place == "-" and name not in ("pairs", "inputs"):
             if console.jsonl:
-                message = f"`{name}` - and `jsonl` would both go to stdout"
+                message = f"cannot write both `{name}` - and `jsonl` to stdout"
                 raise UsageError(message, "drop one of them")
             if sys.stdout.isatty():
-                message = f"`{name}` - would write binary data to the terminal"
-                raise UsageError(message, "pipe it, or name a file")
+                message = f"`{name}` - cannot write binary data to a terminal"
+                raise UsageError(message, "use a pipe, or name a file")
     batch = files(settings)
     if loading is not None and settings.engine != "ray":
         with console.starting(str(loading)):
@@ -279,25 +279,25 @@ def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, l
         raise typer.Exit(BATCH_FAILED)
 
 
-def report(outcome: Result, console: Console, *, alone: bool) -> None:
-    """Print what became of a pair; the error of one that was named by itself is raised."""
-    job, error = outcome.job, outcome.error
-    for warning in outcome.warnings:
+def report(result: Result, console: Console, *, alone: bool) -> None:
+    """Report the result of a pair; raise its error if it is the only one."""
+    job, error = result.job, result.error
+    for warning in result.warnings:
         console.warn(f"{job.names[0]}: {warning}")
     if error is not None and job.names:
         files = [*job.names, *map(str, job.places.values())]
         if not any(name in str(error) for name in files):
             error.message = f"{job.names[0]}: {error.message}"
     if console.jsonl:
-        console.record(outcome.record(as_options))
-    elif outcome.data is not None:
-        console.binary(outcome.data)
-    elif outcome.status == "ok":
-        for name, path in outcome.outputs.items():
-            if name not in job.videos:  # which are there at the end
+        console.record(result.record(as_options))
+    elif result.data is not None:
+        console.binary(result.data)
+    elif result.status == "ok":
+        for name, path in result.outputs.items():
+            if name not in job.videos:  # they are finished at the end
                 console.path(path)
-    if outcome.status == "skipped":
-        console.detail(f"{job.names[0]}: every result exists, skipped")
+    if result.status == "skipped":
+        console.detail(f"{job.names[0]}: skipped, because all results exist")
     if error is not None:
         if alone:
             raise error
@@ -305,26 +305,26 @@ def report(outcome: Result, console: Console, *, alone: bool) -> None:
 
 
 def summary(counts: dict[str, int]) -> str:
-    """Say how many pairs went how."""
+    """Count the pairs by status."""
     return ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "no pairs"
 
 
 JSON = flag("Print one JSON object instead of text.", rich_help_panel="Output")
-"""What commands with one answer take; those whose answer is a list take JSONL:"""
+"""For commands with one answer."""
 JSONL = flag("Print JSON instead of text, one object per line.", rich_help_panel="Output")
 
 
 class Quiet(Settings, panel="Messages"):
-    """How much is said, for commands without details."""
+    """Verbosity of commands without details."""
 
     quiet: bool = flag("Print only warnings and errors.", "-q")
 
     def console(self, *, jsonl: bool = False) -> Console:
-        """Return the console that talks so, for the library, too. jsonl: results are to be JSON."""
+        """Return a console for the command and the library. jsonl: whether to print results as JSON."""
         return listen(Console(quiet=self.quiet, verbose=getattr(self, "verbose", False), jsonl=jsonl))
 
 
 class Messages(Quiet):
-    """How much is said."""
+    """Verbosity."""
 
     verbose: bool = flag("Print details of the processing.", "-v")

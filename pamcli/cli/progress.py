@@ -1,4 +1,4 @@
-"""The progress of a command: a bar on a terminal; elsewhere an estimate, then a line a minute."""
+"""Show the progress of a command: a bar on a terminal, else an estimate, then a line per minute."""
 
 import datetime
 import time
@@ -6,26 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 SLOW = 2.0
-"""Seconds that a pair takes before its rows are counted on a bar."""
+"""Time of a pair after which its rows are shown, s."""
 
 EVERY = 60.0
-"""Seconds from one line to the next."""
+"""Time between two lines, s."""
 
-WORTH_SAYING = 10.0
-"""Seconds that remain from which on the estimate is printed as soon as it is known."""
+LONG = 10.0
+"""Remaining time above which the first estimate is printed, s."""
 
 
 class Progress:
-    """Counts what is done, and tells nobody."""
+    """Counts finished pairs, and shows nothing."""
 
     def __init__(self, total: int | None = None) -> None:
         self.total, self.completed, self.rate = total, 0, ""
         self._timed, self._began = 0, time.monotonic()
         self.remaining: float | None = None
-        """Estimated seconds until the end; None: not known."""
+        """Estimated time until the end, s, or None."""
 
     def advance(self, *, skipped: bool = False) -> None:
-        """One more. skipped: it took no time, and says nothing about speed."""
+        """Count one more. skipped: it took no time."""
         self.completed += 1
         now = time.monotonic()
         if skipped:
@@ -35,59 +35,59 @@ class Progress:
             each = max(now - self._began, 1e-9) / self._timed
             self.rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
             self._expect(each, 0.0)
-        self._tell()
+        self._display()
 
     def _expect(self, each: float, passed: float) -> None:
-        """Estimate the time that remains. each: seconds of a pair; passed: those of the current one."""
+        """Estimate the remaining time. each: time of a pair, s; passed: of the current one, s."""
         if self.total is not None and (left := self.total - self.completed) > 0:
             self.remaining = max(left * each - passed, 0.0)
             speed = self.rate.partition(", ")[0] if self._timed else ""
-            self.rate = f"{speed}, {_seconds(self.remaining)} left".removeprefix(", ")
+            self.rate = f"{speed}, {_seconds(self.remaining)} remaining".removeprefix(", ")
 
     def expect(self, count: int) -> None:
-        """Raise the number of pairs that are to come by `count`."""
+        """Increase the total by `count`."""
         self.total = (self.total or 0) + count
-        self._tell()
+        self._display()
 
     def show(
         self, *, completed: int | None = None, total: int | None = None, rate: str | None = None
     ) -> None:
-        """Change what is counted, or what is said of it."""
+        """Set the number of finished pairs, the total, or the rate."""
         self.completed = self.completed if completed is None else completed
         self.total = self.total if total is None else total
         self.rate = self.rate if rate is None else rate
-        self._tell()
+        self._display()
 
     @property
     def watch(self) -> Callable[[int], Callable[[float], None]] | None:
-        """What `within` does, where somebody is told."""
+        """`within`, or None if nothing is shown."""
         return None if type(self) is Progress else self.within
 
     def within(self, rows: int) -> Callable[[float], None]:
-        """What is told the share that is done of a pair of so many rows, while it is worked on."""
+        """Return a function that is called with the finished share of a pair of `rows` rows."""
         self.end()
         began = time.monotonic()
 
-        def told(share: float) -> None:
+        def report(share: float) -> None:
             passed = time.monotonic() - began
             if 0 < share < 1 and passed > SLOW and not self._timed:
                 self._expect(passed / share, passed)
             self._within(rows, share, passed)
 
-        return told
+        return report
 
     def _within(self, rows: int, share: float, passed: float) -> None:
-        """Show the share that is done of the current pair, after so many seconds."""
+        """Show the finished share of the current pair; passed: its time so far, s."""
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """End the display."""
 
-    def _tell(self) -> None:
+    def _display(self) -> None:
         pass
 
 
 class Bar(Progress):
-    """Counts on a bar of Rich, and the rows of a slow pair on another one."""
+    """Counts on a bar of Rich, with another bar for the rows of a slow pair."""
 
     def __init__(self, bar: Any, what: str, total: int | None) -> None:
         super().__init__(total)
@@ -100,46 +100,46 @@ class Bar(Progress):
         elif self._rows is not None or passed > SLOW:
             if self._rows is None:
                 self._rows = self._bar.add_task("rows", total=rows, rate="")
-            self._bar.update(self._rows, completed=int(share * rows), rate=_left(passed, share))
-            self._tell()
+            self._bar.update(self._rows, completed=int(share * rows), rate=_format_remaining(passed, share))
+            self._display()
 
     def end(self) -> None:
         if self._rows is not None:
             self._bar.remove_task(self._rows)
             self._rows = None
 
-    def _tell(self) -> None:
+    def _display(self) -> None:
         rate = self.rate and f"{self.rate}, "
         self._bar.update(self._task, completed=self.completed, total=self.total, rate=rate)
 
 
 class Lines(Progress):
-    """Prints an estimate as soon as it is known, and every `EVERY` seconds the progress."""
+    """Prints an estimate once it is known, and the progress every `EVERY` seconds."""
 
-    def __init__(self, say: Callable[[str], None], what: str, total: int | None) -> None:
+    def __init__(self, print_line: Callable[[str], None], what: str, total: int | None) -> None:
         super().__init__(total)
-        self._say, self._what, self._said = say, what, time.monotonic()
+        self._print, self._what, self._printed = print_line, what, time.monotonic()
         self._estimated = False
 
     def _within(self, rows: int, share: float, passed: float) -> None:
         if share < 1:
-            self._tell(f", {share:.0%} of the next one, {self.rate or _left(passed, share)}")
+            self._display(f", {share:.0%} of the next one, {self.rate or _format_remaining(passed, share)}")
 
     def show(self, **_: Any) -> None:
-        """Nothing: what changes so, a training, says lines of its own."""
+        """Show nothing: training prints lines of its own."""
 
-    def _tell(self, more: str = "") -> None:
+    def _display(self, more: str = "") -> None:
         now = time.monotonic()
-        first = not self._estimated and (self.remaining or 0.0) > WORTH_SAYING
-        if (first or now - self._said >= EVERY) and (self.total is None or self.completed < self.total):
-            self._said, self._estimated = now, self._estimated or first
+        first = not self._estimated and (self.remaining or 0.0) > LONG
+        if (first or now - self._printed >= EVERY) and (self.total is None or self.completed < self.total):
+            self._printed, self._estimated = now, self._estimated or first
             rate = self.rate and f", {self.rate}"
             of = "" if self.total is None else f" of {self.total}"
-            self._say(f"{self._what}: {self.completed}{of}{more or rate}")
+            self._print(f"{self._what}: {self.completed}{of}{more or rate}")
 
 
-def _left(passed: float, share: float) -> str:
-    return f"{_seconds(passed / max(share, 1e-9) * (1 - share))} left"
+def _format_remaining(passed: float, share: float) -> str:
+    return f"{_seconds(passed / max(share, 1e-9) * (1 - share))} remaining"
 
 
 def _seconds(count: float) -> datetime.timedelta:

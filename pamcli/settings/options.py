@@ -9,6 +9,7 @@ derived from these fields.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -106,7 +107,7 @@ class Settings:
             if one != "one" and not self.is_set(one):
                 continue
             words = [other.partition(" ") for other in others]
-            if not any(self.is_set(other) for other, *_ in words):
+            if not any(self.is_set(other) or self.is_stated(other) for other, *_ in words):
                 needed = " or ".join(f"`{other}`{space}{value}" for other, space, value in words)
                 if one == "one":
                     raise UsageError(f"{needed} is missing", "give one of them")
@@ -118,6 +119,10 @@ class Settings:
         value = getattr(self, option.name)
         return value is not None and value != option.default and value not in ([], ())
 
+    def is_stated(self, keyword: str) -> bool:
+        """Return whether the inputs themselves may state the value of an option."""
+        return False
+
     def set_options(self, *, without: Collection[str] = ()) -> list[str]:
         """List the options that differ from their defaults: "`from`", "`seed`" ..., in backticks."""
         names = _rules(type(self)).names  # type: ignore[arg-type]
@@ -125,14 +130,12 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by their keywords, as values of JSON."""
-        names = _rules(type(self)).names  # type: ignore[arg-type]
-        return {key: _plain(getattr(self, each.name)) for key, each in names.items() if self.is_set(key)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value if isinstance(value, bool | int | float | str) else str(value)
+        values = {}
+        for keyword, each in _rules(type(self)).names.items():  # type: ignore[arg-type]
+            if self.is_set(keyword):
+                values[keyword] = getattr(self, each.name)
+        record: dict[str, Any] = json.loads(json.dumps(values, default=str))
+        return record
 
 
 @dataclass(frozen=True)

@@ -124,15 +124,10 @@ class Pairs(Limit):
     )
     skip_unpaired: bool = flag("Ignore images that have no partner, with a warning.")
 
-    @property
-    def may_state_calibration(self) -> bool:
-        """Whether the inputs may state their calibration: those of a ROS bag do."""
+    def is_stated(self, keyword: str) -> bool:
+        if keyword != "calibration" or getattr(self, "uncalibrated", False):
+            return False
         return any(is_recording(str(each)) for each in self.inputs or ())
-
-    def is_set(self, keyword: str) -> bool:
-        """Whether an option differs from its default; a calibration that inputs may state counts as set."""
-        is_stated = keyword == "calibration" and not getattr(self, "uncalibrated", False)
-        return super().is_set(keyword) or (is_stated and self.may_state_calibration)
 
 
 class RectifiedPairs(Pairs):
@@ -140,11 +135,11 @@ class RectifiedPairs(Pairs):
 
     vertical: bool = flag("Match cameras mounted one above the other; LEFT is the image of the upper camera.")
 
-    @property
-    def may_state_calibration(self) -> bool:
-        """Whether the inputs may state their calibration: a ROS bag, or files that hold both views."""
-        places = [str(each) for each in self.inputs or ()]
-        return super().may_state_calibration or (self.packed in (None, "auto") and are_packed(places))
+    def is_stated(self, keyword: str) -> bool:
+        """Return whether a ROS bag, or a file that holds both views, may state the calibration."""
+        if super().is_stated(keyword) or keyword != "calibration":
+            return super().is_stated(keyword)
+        return self.packed in (None, "auto") and are_packed([str(each) for each in self.inputs or ()])
 
 
 SCALE = option(

@@ -118,7 +118,7 @@ def test_skipped_pairs_are_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.rate == ""
     now += 0.25
     shown.advance()
-    assert shown.rate == "4.00 pairs/s, 0:00:02 left"  # and the time that passed
+    assert shown.rate == "4.00 pairs/s, 0:00:02 remaining"  # and the time that passed
 
 
 def test_more_than_was_expected_leaves_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,17 +143,17 @@ def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     first = shown.within(100)
     now = 3.0
     first(0.25)  # 12 s a pair, of which 3 have passed
-    assert said == ["pairs: 0 of 15, 25% of the next one, 0:02:57 left"]
+    assert said == ["pairs: 0 of 15, 25% of the next one, 0:02:57 remaining"]
     now = 8.0
     first(0.5)
-    assert shown.rate == "0:03:52 left"
+    assert shown.rate == "0:03:52 remaining"
     now = 10.0
     shown.advance()
     assert len(said) == 1, "what follows comes once a minute"
     short = progress.Lines(said.append, "pairs", 3)
     now = 22.0
     short.advance()
-    assert said[1:] == ["pairs: 1 of 3, 12.0 s/pair, 0:00:24 left"]
+    assert said[1:] == ["pairs: 1 of 3, 12.0 s/pair, 0:00:24 remaining"]
     quick = progress.Lines(said.append, "pairs", 3)
     now = 23.0
     quick.advance()

@@ -265,7 +265,7 @@ def test_rows_of_a_slow_pair_are_counted(command: list[str], slow: bool) -> None
         os.close(theirs)
         shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_all(ours).decode())
         assert running.wait() == 0
-    assert re.search(r"pairs +\S+ 0/1 +0:00:0\d passed", shown)
+    assert re.search(r"pairs +\S+ 0/1 +0:00:0\d elapsed", shown)
     assert bool(re.search(r"rows +\S+ +32/64 +0:00:0\d left", shown)) == slow
     last = re.split("pairs(?!/s)", shown)[-1]
     assert "1/1" in last
@@ -312,5 +312,5 @@ def test_bytes_are_not_written_to_a_terminal() -> None:
         complaint = running.stderr.read().decode()
     assert (
         complaint
-        == "pam: error: --output - would write binary data to the terminal (pipe it, or name a file)\n"
+        == "pam: error: --output - cannot write binary data to a terminal (use a pipe, or name a file)\n"
     )

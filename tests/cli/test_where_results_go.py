@@ -145,7 +145,7 @@ def test_skipping_what_exists(batch: Path) -> None:
     with unchanged():
         again = pam(*command, "--verbose")
     assert (again.code, again.lines) == (0, [])
-    assert "l/3.png: every result exists, skipped" in again.complaints
+    assert "l/3.png: skipped, because all results exist" in again.complaints
     assert again.complaints[-1] == "10 skipped"
 
 
