@@ -27,17 +27,25 @@ certain of a wrong position must still learn."""
 
 
 def smooth_l1(
-    disparity: Tensor, truth: Tensor, counts: Tensor, logarithmic_beyond: float | None = None
+    disparity: Tensor,
+    truth: Tensor,
+    counts: Tensor,
+    logarithmic_beyond: float | None = None,
+    clamp: Tensor | None = None,
 ) -> Quotient:
     """Compute the smooth L1 loss (beta 1 px) of a disparity (B, H, W) or (B, 1, H, W) over counted pixels.
 
     Errors beyond `logarithmic_beyond` px grow logarithmically, with a continuous slope, so that a few gross
     errors do not outweigh all others. `truth`: (B, H, W), px at full size. `counts`: (B, H, W), bool or the
-    weight of each pixel. N is the number of pixels with a weight above 0.
+    weight of each pixel. N is the number of pixels with a weight above 0. `clamp`: (B,), px, the limit of the
+    errors of each pair; larger ones count as the limit, without gradient.
     """
     known = counts > 0
     truth = torch.where(known, truth.float(), 0)
     disparity = disparity.float().reshape(truth.shape)
+    if clamp is not None:
+        limit_of_pair = clamp[:, None, None]
+        disparity = torch.clamp(disparity, truth - limit_of_pair, truth + limit_of_pair)
     error = F.smooth_l1_loss(disparity, truth, reduction="none", beta=1.0)
     if logarithmic_beyond is not None:
         limit, slope = logarithmic_beyond, min(logarithmic_beyond, 1.0)

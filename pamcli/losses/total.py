@@ -61,6 +61,8 @@ class GroundTruth(NamedTuple):
     visible: Tensor | None = None
     """bool: left pixels visible in both images; undefined where the disparity is unknown."""
     right_visible: Tensor | None = None
+    left_only: Tensor | None = None
+    """(B,) bool: pairs of data sets with left ground truth only, as pseudo-labels are; None = no pair."""
 
     @property
     def known(self) -> Tensor:
@@ -235,15 +237,18 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
     truth = _within_limit(truth, weights)
     left, right = truth.visible_pixels()
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
-    beyond = weights.logarithmic_beyond
+    clamp = None
+    if weights.clamp_pseudo_labels is not None and truth.left_only is not None:
+        clamp = torch.where(truth.left_only, weights.clamp_pseudo_labels, torch.inf)
+    limits = weights.logarithmic_beyond, clamp
     if weights.refined:
-        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, beyond),)
+        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, *limits),)
     if weights.updates:
         for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=False):
             disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
             middle = slice(stride // 2, None, stride)
             for before_last, found in enumerate(reversed(scale.updates)):
-                error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], beyond)
+                error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], *limits)
                 yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
     if weights.confidence and matching.log_expected_error is not None:

@@ -54,6 +54,9 @@ class LossWeights:
     """Weight in `refined` and `updates` of a known pixel that is occluded in the other image."""
     logarithmic_beyond: Positive | None = None
     """Errors of `refined` and `updates` above this, px, grow logarithmically; None = no such limit."""
+    clamp_pseudo_labels: Positive | None = None
+    """Limit of the errors of `refined` and `updates`, px, on pairs with left ground truth only, as
+    pseudo-labels are. Larger errors have no gradient, so wrong labels do no harm; None = no limit."""
     mask_by_truth_below: Positive | None = None
     """Masking as in the authors' code: L_p and L_PAM-p count only pixels with 0 < ground truth < this, px,
     and supervised terms ignore larger ground truth. None = unsupervised terms use no ground truth."""

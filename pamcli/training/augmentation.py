@@ -8,16 +8,29 @@ its images, because its disparities would otherwise be negative.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from pamcli.errors import UsageError
 from pamcli.imaging.degradation import apply_blur, draw_degradation
 from pamcli.validation import NonNegative, Positive, Share, validate_fields
+
+FAULTS = (
+    "camera_difference",
+    "highlights",
+    "flare",
+    "vignetting",
+    "low_contrast",
+    "sensor_noise",
+    "jpeg",
+    "row_shift",
+)
+"""Settings of `camera_faults`."""
 
 LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle covers
 Views = tuple[NDArray[np.uint8], ...]
@@ -70,11 +83,34 @@ class Augmentation:
     erase: Share = 0.0
     """Probability of erasing a rectangle of the right image; not for super-resolution."""
 
+    camera_difference: Share = 0.0
+    """Disparity: probability that each camera has its own exposure (a factor up to 1.5) and white balance (up
+    to 1.2 per channel). This and the next seven settings are simulated by `camera_faults`."""
+    highlights: Share = 0.0
+    """Probability of specular highlights, whose disparity differs from that of their surface."""
+    flare: Share = 0.0
+    """Probability of lens flare: a veil and ghosts, at other places in the two images."""
+    vignetting: Share = 0.0
+    """Probability of darker corners, by up to a half, different in the two images."""
+    low_contrast: Share = 0.0
+    """Probability of compressing the levels of both images to 0.3 to 0.8 of their range, as fog does."""
+    sensor_noise: Share = 0.0
+    """Probability of noise as of small sensors: shot noise, read noise, and coarser colour noise."""
+    jpeg: Share = 0.0
+    """Probability of JPEG compression of both images, quality 40 to 95."""
+    row_shift: Annotated[float, Field(ge=0, le=0.7)] = 0.0
+    """Maximum vertical shift of the right image, px, uniform, as of inexact rectification."""
+
+    @property
+    def has_faults(self) -> bool:
+        """True if any fault of cameras is simulated."""
+        return any(getattr(self, name) for name in FAULTS)
+
     @property
     def keeps_pixels(self) -> bool:
         """True if only moves, flips and colour permutations are active, so that no pixel gets a new value."""
         moving = "mirror", "upside_down", "permute_colours", "camera"
-        others = "synthesize_right", "occluders", "erase"
+        others = "synthesize_right", "occluders", "erase", *FAULTS
         return replace(self, **dict.fromkeys(moving + others, 0.0)) == Augmentation()
 
     @property
@@ -104,6 +140,8 @@ class Example:
     left_high: NDArray[np.uint8] | None = None
     """Super-resolution: (sH, sW, 3), the images before downscaling."""
     right_high: NDArray[np.uint8] | None = None
+    left_only: bool = False
+    """True if the data set has left ground truth only, as pseudo-labels are."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +234,7 @@ def flip_randomly(rng: Generator, example: Example, augmentation: Augmentation) 
 def mirror_example(example: Example) -> Example:
     """Mirror the example: the mirrored right image becomes the left one."""
     parts = _map_parts(example, np.fliplr)
-    return Example(*(parts[place] for place in (1, 0, 3, 2, 5, 4, 7, 6)))
+    return Example(*(parts[place] for place in (1, 0, 3, 2, 5, 4, 7, 6, 8)))
 
 
 def flip_example(example: Example) -> Example:
@@ -205,7 +243,8 @@ def flip_example(example: Example) -> Example:
 
 
 def _map_parts(example: Example, change: Callable[[Any], Any]) -> list[Any]:
-    return [None if each is None else change(each) for each in vars(example).values()]
+    *parts, left_only = vars(example).values()
+    return [*(None if each is None else change(each) for each in parts), left_only]
 
 
 def jitter(

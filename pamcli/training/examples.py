@@ -42,6 +42,7 @@ from pamcli.training.augmentation import (
     jitter,
     permute_colours,
 )
+from pamcli.training.camera_faults import apply_faults
 from pamcli.training.occluders import insert_occluders
 from pamcli.training.recipe import Recipe, SceneSettings
 from pamcli.training.scene_cache import SceneCache
@@ -50,7 +51,7 @@ from pamcli.workers import block_ctrl_c
 
 # Separate random streams of a seed; 4 and 5 belong to `recipe` and `scene_cache`. 0 is unused, because NumPy
 # treats (seed, position, 0) as (seed, position), the stream of a scene.
-_CHOICE, _ORDER, _CHANGES = 1, 2, 3
+_CHOICE, _ORDER, _CHANGES, _FAULTS = 1, 2, 3, 6
 
 _REACH = 2  # px of the reduced image around each pixel that `imresize` reads when it downscales
 
@@ -188,7 +189,10 @@ class Examples(Dataset[Example]):
             example = insert_occluders(rng, example)
         example = flip_randomly(rng, example, by)
         left, right = jitter(rng, example.left, example.right, by)
-        return erase_rectangle(rng, replace(example, left=left, right=right), by)
+        if by.has_faults:
+            left, right = apply_faults(default_rng((self.seed, position, _FAULTS)), left, right, by)
+        example = replace(example, left=left, right=right, left_only=left_alone)
+        return erase_rectangle(rng, example, by)
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """Return the sample at a position: shuffled passes over one data set, random choice among several."""
@@ -247,8 +251,9 @@ def _synthesize(rng: Generator, sample: Sample, crop: Crop) -> Example:
     if np.isfinite(disparity).any():
         right, disparity, right_disparity, visible = synthesize_right_view(rng, left, right, disparity)
         right_visible = np.arange(wide.width) + right_disparity <= crop.width - 1  # known means visible
-    parts: list[Any] = [left, right, disparity, right_disparity, visible, right_visible]
-    return Example(*(np.ascontiguousarray(part[:, : crop.width]) for part in parts))
+    whole: list[Any] = [left, right, disparity, right_disparity, visible, right_visible]
+    parts: list[Any] = [np.ascontiguousarray(part[:, : crop.width]) for part in whole]
+    return Example(*parts)
 
 
 def _crop_truths(

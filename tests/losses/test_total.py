@@ -53,7 +53,7 @@ def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Match
 
 
 def part(truth: GroundTruth, images: slice) -> GroundTruth:
-    return GroundTruth(*[values[images] for values in truth])
+    return GroundTruth(*[None if values is None else values[images] for values in truth])
 
 
 def loss_of(terms: Terms) -> Tensor:
@@ -342,8 +342,11 @@ def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     matching = Matching(disparity, initial, tuple(maps), disparity)
     given, (truth, right_truth) = example_truth(2), on_no_device([torch.ones(2, HEIGHT, WIDTH)] * 2)
-    whole = GroundTruth(*on_no_device(list(given)))
-    weights = replace(EVERY_TERM, mask_by_truth_below=192.0)
+    assert given.left_only is None
+    whole = GroundTruth(
+        *on_no_device([*(each for each in given if each is not None), torch.ones(2, dtype=torch.bool)])
+    )
+    weights = replace(EVERY_TERM, mask_by_truth_below=192.0, clamp_pseudo_labels=2.0)
     for known in (whole, GroundTruth(truth), GroundTruth(truth, right_truth)):
         loss, values = total_loss(matching_terms(matching, left, right, weights, known))
         loss.backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -62,6 +63,15 @@ def test_a_batch_without_any_label_has_no_truth_and_one_of_numbers_stays_as_it_i
     assert batch.truth is None
     made = StepBatch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
     assert torch.equal(made.to("cpu").left, made.left)
+
+
+def test_batches_name_the_pairs_with_left_ground_truth_only() -> None:
+    left_only = dataclasses.replace(pair(*CROP), right_disparity=None)
+    for sample, expected in ((left_only, True), (pair(*CROP), False)):
+        (batch,) = load_batches(examples(sample), 0, 1, 2, workers=0)
+        assert batch.truth is not None
+        assert batch.truth.left_only is not None
+        assert batch.to("cpu").truth.left_only.tolist() == [expected] * 2  # type: ignore[union-attr]
 
 
 def test_batches_of_super_resolution_hold_both_sizes() -> None:
