@@ -15,14 +15,15 @@ from pamcli.cli.groups import PANELS
 from pamcli.settings.data import LabelSettings
 from pamcli.settings.evaluation import SubmitSettings
 from pamcli.settings.options import option_names
+from pamcli.settings.viewing import ViewSettings
 
 GUIDE = Path(__file__).parents[1] / "pamcli" / "guide"
 PAGES: dict[str, tuple[str, dict[str, type[Any]]]] = {
     "options.md": (
         """# Options for processing images
 
-Look up the options of `pam disparity`, `superres`, `rectify` and `depth`. Each option is also a field of
-the settings class and a keyword of the Python function: `--skip-existing` is `skip_existing`.
+Look up the options of `pam disparity`, `superres`, `rectify`, `depth` and `view`. Each option is also a
+field of the settings class and a keyword of the Python function: `--skip-existing` is `skip_existing`.
 
 ```sh
 pam disparity --help
@@ -35,6 +36,7 @@ See also: [options for evaluation and training](options-training.md).
             "superres": pamcli.UpscaleSettings,
             "rectify": pamcli.RectifySettings,
             "depth": pamcli.DepthSettings,
+            "view": ViewSettings,
         },
     ),
     "options-training.md": (

@@ -165,7 +165,7 @@ def test_the_first_page_links_every_other_page() -> None:
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", text)) == {page.name for page in PAGES[1:]} - {"start.md"}
 
 
-SEVERAL_COMMANDS = {"depth.md", "onnx.md", "own-network.md"}
+SEVERAL_COMMANDS = {"depth.md", "looking.md", "onnx.md", "own-network.md"}
 """Pages that begin with a chain of commands, each of which uses the result of the previous one."""
 WITHOUT_COMMAND = {"code.md", "glossary.md", "how-it-works.md"}
 

@@ -26,6 +26,7 @@ from pamcli.cli import (
     submit,
     superres,
     train,
+    view,
     weights,
 )
 from pamcli.cli.console import complain, guard_streams
@@ -45,6 +46,7 @@ command(app, "disparity", "Compute disparity maps, depth maps and point clouds."
 command(app, "superres", "Upscale both images of a pair by up to 4.")(superres.command)
 command(app, "rectify", "Rectify image pairs, with or without a calibration.")(rectify.command)
 command(app, "depth", "Convert stored disparity maps to depth maps and point clouds.")(depth.command)
+command(app, "view", "Show a result in the browser.")(view.command)
 command(evaluation, "disparity", "Evaluate disparity maps by the benchmarks' metrics.")(evaluate.disparity)
 command(evaluation, "superres", "Measure PSNR and SSIM of upscaled images.")(evaluate.superres)
 command(evaluation, "protocols", "List the evaluation protocols for disparity.")(evaluate.protocols)

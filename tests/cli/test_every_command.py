@@ -63,7 +63,8 @@ COMMANDS = {
     "dataset prepare-flickr1024": "Flickr1024 -o out --scale 2 --workers 1",
 }
 """Arguments of each command. Whatever they call out... is to be there afterwards."""
-SLOW = {"calibration make"}  # wants twenty rendered boards: it runs in test_calibration_make.py
+ELSEWHERE = {"calibration make", "view"}
+"""Commands that run in test_calibration_make.py, as twenty boards are rendered, and in test_view.py."""
 
 
 def names_of(group: Any, *above: str) -> Iterator[str]:
@@ -75,7 +76,7 @@ def names_of(group: Any, *above: str) -> Iterator[str]:
 
 
 def test_none_is_left_out() -> None:
-    assert set(COMMANDS) | SLOW == set(names_of(typer.main.get_command(app)))
+    assert set(COMMANDS) | ELSEWHERE == set(names_of(typer.main.get_command(app)))
 
 
 @pytest.fixture

@@ -1,0 +1,78 @@
+"""Prepare what `pam view` serves: stored pages, or the page of a disparity map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.batch import LOG
+from pamcli.batch.depth import load_rectified_calibration
+from pamcli.errors import InputError, UsageError
+from pamcli.files.paths import require_file
+from pamcli.files.suffixes import DISPARITY_SUFFIXES
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.images import read_image
+from pamcli.settings.viewing import ViewSettings
+from pamcli.viewing.page import render_page
+from pamcli.viewing.server import INDEX, PageServer, read_folder
+
+
+def open_server(settings: ViewSettings) -> PageServer:
+    """Return the server of a result. Raises UsageError, InputError."""
+    result = settings.result
+    if result.is_dir():
+        pages = sorted(page.name for page in result.glob("*.html"))
+        if not pages:
+            raise UsageError(
+                f"{result} contains no page", "write pages with `pam disparity ... --page FOLDER`"
+            )
+        return PageServer(read_folder(result), INDEX if INDEX in pages else pages[0], settings.port)
+    require_file(result)
+    if result.suffix.lower() == ".html":
+        if settings.image is not None:
+            raise UsageError(f"cannot use both the page {result} and IMAGE", "drop the image")
+        return PageServer(read_folder(result.parent), result.name, settings.port)
+    if result.suffix.lower() not in DISPARITY_SUFFIXES:
+        known = ", ".join((".html", *DISPARITY_SUFFIXES))
+        raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"expected one of {known}")
+    page = render_result(settings)
+    return PageServer(lambda path: _only(page, path), INDEX, settings.port)
+
+
+def _only(page: bytes, path: str) -> bytes:
+    if path != INDEX:
+        raise FileNotFoundError(path)
+    return page
+
+
+def render_result(settings: ViewSettings) -> bytes:
+    """Render the page of a disparity map and its left image. Raises UsageError, InputError."""
+    if settings.image is None:
+        raise UsageError(f"{settings.result} requires its left image", "add it: pam view disp.pfm left.png")
+    stored = read_disparity_file(settings.result, scale=settings.scale, invalid=settings.invalid)
+    for warning in stored.warnings:
+        LOG.warning("%s: %s", settings.result, warning)
+    disparity, left = stored.disparity, read_image(settings.image).pixels
+    _check_size(settings.image, left, settings.result, disparity)
+    confidence = None
+    if settings.confidence is not None:
+        units = 65535 if settings.confidence.suffix.lower() == ".png" else 1  # as `pam disparity` writes it
+        confidence = read_disparity(settings.confidence, scale=units)
+        _check_size(settings.confidence, confidence, settings.result, disparity)
+    calibration = None
+    if settings.calibration_files or settings.focal is not None:
+        calibration = load_rectified_calibration(settings)
+    title = f"{settings.result.name}, {settings.image.name}"
+    return render_page(title, left, disparity, confidence=confidence, calibration=calibration)
+
+
+def _check_size(file: Path, image: NDArray[np.generic], result: Path, disparity: NDArray[np.float32]) -> None:
+    if image.shape[:2] != disparity.shape:
+        (height, width), (rows, columns) = image.shape[:2], disparity.shape
+        raise InputError(
+            f"{file} is {width}x{height} but {result} is {columns}x{rows}",
+            "give the left image of this disparity map, at the same size",
+        )
