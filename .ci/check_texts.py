@@ -18,7 +18,7 @@ SENTENCE_WORDS, PAGE_LINES, SUBJECT_LETTERS = 30, 120, 72
 LONG_PAGES = {"benchmarks.md"}  # the appendix of all measurements
 GENERATED_PAGES = {"options.md", "options-training.md"}  # from help texts, which `code` checks
 
-WRONG_WORDS = {
+WRONG_WORDS = {  # the "not" side of the glossary (pamcli/guide/glossary.md), and what to write instead
     r"pictures?": "image",
     r"(?<!ground )(?<!ground-)truths?": "ground truth",
     r"enlarge\w*": "upscale",
@@ -30,22 +30,21 @@ WRONG_WORDS = {
     r"work off|outcomes?|ended": "process, result, failed",
     r"how far it is|what is left": "progress, remaining",
     r"what (is|was|are) (asked for|given|said)": "setting, option",
-    r"refuse\w*|pass(es)? over|leaves? out": "raise, reject, skip, ignore",
+    r"refuse\w*|leaves? out": "raise, reject, skip, ignore",
     r"can be taken|so many|told": "a plain statement",
-    r"(is|are) (no(?! longer)|(?-i:none))": "not a ..., missing, empty",
+    r"(?<!there )(is|are) (no(?! longer)|(?-i:none))": "not a ..., missing, empty",
 }
-"""Words on the "not" side of the glossary (pamcli/guide/glossary.md), and what to write instead."""
 
-ALLOWED = {
-    "partly hidden": "a board behind something else: the ordinary word",
+ALLOWED = {  # phrases that may stay, and why
+    "partly hidden": "the ordinary word for a board",
     "How it works": "the title of a page",
     "By default": "states when a default applies",
+    "hidden files": "the term of file systems",
     "sizes in recipes are WIDTHxHEIGHT": "a commit subject of 74 letters that was merged",
 }
-"""Phrases that may stay, each with its reason."""
 
+# Beginnings of sentences that state their subject too late; questions are fine.
 RIDDLE = re.compile(r"\W*(Of|As|What|Whether|How|Where|That|Those|By)\b(?![^.]*\?)")
-"""Beginnings of a sentence that states its subject too late; questions are fine."""
 
 
 def problems(text: str) -> Iterator[str]:
