@@ -14,15 +14,11 @@ from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.heif import read_spatial
 from pamcli.imaging.images import RgbImage, convert_raster, decode_image, read_image
 from pamcli.imaging.jpeg_views import read_jps_layout, split_mpo
+from pamcli.imaging.levels import ALL_LEVELS, Levels, find_levels, stretch_levels
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.vr180 import HALF_SPHERE, find_right_view, make_rectilinear
 
 RED_CYAN = "red-cyan"
-Levels = tuple[int, int]
-"""Levels of 16-bit files that become 0 and 65535."""
-ALL_LEVELS = 0, 65535
-_LOW_CONTRAST = 0.25  # share of the 16-bit levels; images that use more are left as they are
-_OUTLIERS = 0.1, 99.9  # percentiles of both images together that become the lowest and the highest level
 
 
 @dataclass(frozen=True)
@@ -88,35 +84,6 @@ class StereoPair:
             replace(view, pixels=stretch_levels(view.pixels, levels)) for view in (self.left, self.right)
         )
         return replace(self, left=left, right=right, levels=levels)
-
-
-def find_levels(left: np.ndarray, right: np.ndarray) -> Levels:
-    """Return the levels between which two images (H, W, 3) lie; `ALL_LEVELS` if no stretching is needed.
-
-    Only uint16 images that use less than a quarter of the levels are stretched.
-    """
-    if not left.dtype == right.dtype == np.uint16:
-        return ALL_LEVELS
-    samples = np.concatenate([view[:: max(1, len(view) // 500)].ravel() for view in (left, right)])
-    low, high = (int(level) for level in np.percentile(samples, _OUTLIERS))
-    return (low, high) if 0 < high - low < _LOW_CONTRAST * 65535 else ALL_LEVELS
-
-
-def stretch_levels(pixels: np.ndarray, levels: Levels) -> np.ndarray:
-    """Stretch uint16 pixels so that the given levels become 0 and 65535."""
-    low, high = levels
-    if levels == ALL_LEVELS:
-        return pixels
-    scaled = (pixels.astype(np.float32) - low) * np.float32(65535 / (high - low))
-    return np.asarray(np.rint(scaled.clip(0, 65535)), np.uint16)
-
-
-def restore_levels(pixels: np.ndarray, levels: Levels) -> np.ndarray:
-    """Undo `stretch_levels`, also on upscaled images."""
-    low, high = levels
-    if levels == ALL_LEVELS:
-        return pixels
-    return np.asarray(np.rint(low + pixels * ((high - low) / 65535)), np.uint16)
 
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.edge_upsampling import upsample_along_edges
+from pamcli.imaging.levels import find_levels, stretch_levels
 from pamcli.imaging.resize import resize_nearest
 from pamcli.inference import Progress
 from pamcli.inference.consistency import agreement, seen_by_both
@@ -195,7 +196,7 @@ class StereoMatcher:
         extras: Collection[str] = (),
         progress: Progress | None = None,
     ) -> StereoResult:
-        """Match a rectified pair.
+        """Match a rectified pair; 16-bit images of low contrast are stretched first.
 
         Args:
             left: (H, W, 3) RGB, at least 16 px; uint8, uint16, or floating-point in [0, 1].
@@ -217,6 +218,8 @@ class StereoMatcher:
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
         check_pair(left, right, SMALLEST_SIDE)
+        levels = find_levels(left, right)
+        left, right = stretch_levels(left, levels), stretch_levels(right, levels)
         least, limit = self.min_disparity, self.max_disparity
         if not least:
             return self._found(left, right, extras, limit, progress)

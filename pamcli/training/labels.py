@@ -24,6 +24,7 @@ from pamcli.files.outputs import check_separate_folders
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image, to_uint8
+from pamcli.imaging.levels import find_levels, stretch_levels
 from pamcli.imaging.matching import match_densely, to_grey
 from pamcli.imaging.raster import parse_exif
 from pamcli.inference.matcher import StereoMatcher
@@ -117,9 +118,10 @@ def select_pairs_to_label(
 
 
 def _views(sample: Sample, mirrored: bool) -> Views:
-    """Return the 8-bit images of a pair, exchanged and mirrored if requested."""
+    """Return the 8-bit images of a pair, stretched if needed, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
-    return to_uint8(views[0]), to_uint8(views[1])
+    levels = find_levels(*views)
+    return to_uint8(stretch_levels(views[0], levels)), to_uint8(stretch_levels(views[1], levels))
 
 
 def _hash(views: Views) -> str:
