@@ -38,7 +38,12 @@ from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled, superres_figures, superres_pair
+from pamcli.evaluation.superres_metrics import (
+    SuperresPair,
+    Upscaled,
+    make_superres_pair,
+    measure_upscaled,
+)
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.degradation import Degradation
@@ -105,14 +110,14 @@ def crops_with_psnr(
     """Return the same part of each result, by a title with the PSNR of the whole left image."""
     parts = {}
     for name, each in results.items():
-        figures = superres_figures(pair, each.left, each.right)
+        figures = measure_upscaled(pair, each.left, each.right)
         parts[f"{name}: {figures['left']['psnr']:.1f} dB"] = each.left[part]
     return parts
 
 
 def readme() -> Composed:
     """Show an image, its disparity map, its points, and a part of it upscaled."""
-    pair = superres_pair(*sample_views(), SCALE, name="the sample pair")
+    pair = make_superres_pair(*sample_views(), SCALE, name="the sample pair")
     matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(pair.left, pair.right, extras={"confidence"})
     low, high = np.percentile(matched.disparity, (1, 99))
     calibration = read_calibration(SAMPLE / "calib.txt").rectified
@@ -132,7 +137,7 @@ def readme() -> Composed:
 
 def superres() -> Composed:
     """Show a part of an image: downscaled, upscaled in two ways, and the original."""
-    pair = superres_pair(*sample_views(), SCALE, name="the sample pair")
+    pair = make_superres_pair(*sample_views(), SCALE, name="the sample pair")
     results = {"bicubic": pair.bicubic(), "pam superres": upscale(WEIGHTS[1], pair)}
     small = pair.low_left.repeat(SCALE, axis=0).repeat(SCALE, axis=1)
     parts = {

@@ -179,7 +179,7 @@ def stats(
         sets.append((label, images))
     from pamcli.data.statistics import measure_data_set
     from pamcli.evaluation.published import make_data_set_table
-    from pamcli.evaluation.results import json_row, text_table
+    from pamcli.evaluation.results import format_text, to_json_row
     from pamcli.workers import default_workers
 
     rows = []
@@ -191,12 +191,12 @@ def stats(
             figures = measure_data_set(source, chosen, workers or default_workers(), bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
-        values = {"data": label, **json_row(figures.row()), "cnniqa": None, "sr_metric": None}
+        values = {"data": label, **to_json_row(figures.row()), "cnniqa": None, "sr_metric": None}
         values |= {each: getattr(figures, each) for each in LISTS}
         console.answer(values, *(f"{label}: {line}" for line in figures.describe_copies()))
         rows.append((label, figures))
     if not jsonl:
-        console.block(text_table(make_data_set_table(rows)))
+        console.block(format_text(make_data_set_table(rows)))
         console.inform(
             "CNNIQA and SR-metric of the paper's table are not computed: they need trained models of their "
             "authors that are not part of pam"

@@ -83,7 +83,7 @@ def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = Non
     return rectified
 
 
-def truth_parts(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
+def make_truth_parts(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
     """Return the parts for left ground truth and, unless `right` is "", for right ground truth."""
     parts = (Part("disparity", f"ground truth ({left})", read, left),)
     return (*parts, Part("right_disparity", f"right ground truth ({right})", read, right)) if right else parts

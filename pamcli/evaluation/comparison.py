@@ -16,10 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, DisparityMeter
-from pamcli.evaluation.pixels import COMPUTED_REGIONS, range_regions
+from pamcli.evaluation.pixels import COMPUTED_REGIONS, name_ranges
 from pamcli.evaluation.protocols import POOLED
 from pamcli.evaluation.report_charts import CurveChart
-from pamcli.evaluation.results import Column, Evaluation, Table, Value, json_row, json_rows, text_columns
+from pamcli.evaluation.results import (
+    Column,
+    Evaluation,
+    Table,
+    Value,
+    make_text_columns,
+    to_json_row,
+    to_json_rows,
+)
 from pamcli.evaluation.run import MeasuredSet
 from pamcli.files.paths import pluralize
 
@@ -50,7 +58,7 @@ class Difference(NamedTuple):
         return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
 
 
-def mean_interval(
+def compute_interval(
     values: NDArray[np.floating],
     scenes: Sequence[object],
     weights: NDArray[np.floating] | None = None,
@@ -101,7 +109,7 @@ def compare_methods(one: MeasuredSet, method: str, other: str, metric: str) -> D
     scenes = [one.source.scene(name) for name in names]
     by_name = one.methods[method].protocol.weights
     weights = np.array([by_name.get(name.rpartition("/")[2], 1.0) for name in names])
-    interval = mean_interval(np.array(values), scenes, weights)
+    interval = compute_interval(np.array(values), scenes, weights)
     return Difference(float(np.average(values, weights=weights)), *interval, len(names), len({*scenes}))
 
 
@@ -122,16 +130,16 @@ def add_comparison(
             for metric in metrics if name != first else ():
                 difference = compare_methods(one, name, first, metric)
                 row[f"{metric}-first"] = difference and difference.format(columns[metric].decimals)
-                plain[metric] = difference and json_row(difference._asdict())
+                plain[metric] = difference and to_json_row(difference._asdict())
             rows.append(row)
-            numbers.append({**json_row(figures), "differences": plain})
+            numbers.append({**to_json_row(figures), "differences": plain})
     beyond = [
         Column(f"{key}-first", f"{columns[key].title} minus {first}", columns[key].unit, text=True)
         for key in metrics
     ]
     memory = "largest memory used for a pair, beyond what was in use before"
     table_columns = (
-        *text_columns("data", "method"),
+        *make_text_columns("data", "method"),
         columns[metrics[0]],
         beyond[0],
         *(columns[metric] for metric in metrics[1:]),
@@ -145,7 +153,7 @@ def add_comparison(
     )
     parts = _region_table(sets, columns[metrics[0]])
     charts = [_chart(one) for one in sets]
-    compared = {"reference": first, "methods": numbers, "parts": json_rows(parts)}
+    compared = {"reference": first, "methods": numbers, "parts": to_json_rows(parts)}
     return replace(
         page,
         sections=(Table(table_columns, tuple(rows), "Method comparison", note), parts, *page.sections),
@@ -186,7 +194,7 @@ def _region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
     for one in sets:
         pooled = {name: total.pooled for name, total in one.methods.items()}
         first = next(iter(pooled.values()))
-        ranges = [*range_regions(one.last.protocol.ranges)]
+        ranges = [*name_ranges(one.last.protocol.ranges)]
         # Regions that only some data sets define: those of Spring and Booster.
         others = [name for name in first if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
         for part in ("all", "noc", "occluded", "bg", "fg", *COMPUTED_REGIONS, *others, *ranges):
@@ -195,7 +203,7 @@ def _region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
                 row["pixels"] = first[part]["pixels"]
                 rows.append(row | {name: each[part][figure.key] for name, each in pooled.items()})
     methods = (Column(name, name, figure.unit, figure.decimals) for name in sets[0].methods)
-    columns = (*text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods)
+    columns = (*make_text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods)
     note = f"{figure.heading}, {POOLED} over all pixels of each region."
     return Table(columns, tuple(rows), "Errors by region", note)
 

@@ -21,8 +21,8 @@ from pamcli.evaluation.protocols import (
     POOLED,
     PROTOCOLS,
     check_protocol,
-    named_protocol,
-    usual_protocol,
+    get_default_protocol,
+    get_protocol,
 )
 from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparity, draw_methods
@@ -34,11 +34,11 @@ from pamcli.evaluation.results import (
     Table,
     Value,
     check_files,
-    flat,
-    json_row,
-    json_rows,
-    json_value,
-    text_columns,
+    flatten,
+    make_text_columns,
+    to_json_row,
+    to_json_rows,
+    to_json_value,
 )
 from pamcli.evaluation.run import MeasuredSet, Task, run_task, write_files
 from pamcli.imaging.resize import imresize_to
@@ -73,7 +73,7 @@ def _column(key: str) -> Column:
 
 
 COLUMNS = {
-    key: _column(key) for key in flat({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
+    key: _column(key) for key in flatten({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
 }
 
 
@@ -200,12 +200,12 @@ class Disparity(Task):
             changes |= {"parts": True, "ranges": comparison.DISTANCES}
         full_size = source.full_size and self.resize is None
         if not self.protocols:
-            usual = usual_protocol(name, max_gt=self.max_gt, **changes)
+            usual = get_default_protocol(name, max_gt=self.max_gt, **changes)
             return DisparityMeter(usual, full_size=full_size)
-        rules = {each: named_protocol(each, name, resize=self.resize) for each in self.protocols}
+        rules = {each: get_protocol(each, name, resize=self.resize) for each in self.protocols}
         if (own := rules[self.protocols[0]].ranges) and self.study != "range":
             changes["ranges"] = own
-        first = named_protocol(self.protocols[0], name, **changes)
+        first = get_protocol(self.protocols[0], name, **changes)
         return DisparityMeter(first, rules, full_size=full_size)
 
     def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Matching:
@@ -270,7 +270,7 @@ class Disparity(Task):
         studied: tuple[Table, ...] = ()
         if self.study is not None:
             rows, charts = studies.summarize(self.study, sets, COLUMNS)
-            numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
+            numbers["study"] = {"kind": self.study, "rows": to_json_rows(rows)}
             studied = (rows,)
         if report and not self.comparing:
             charts += [chart for one in sets for chart in _charts(one)]
@@ -288,8 +288,8 @@ def _numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
     for name, total in one.methods.items():
         pooled, means, counts = {}, {}, {}
         for region, figures in total.pooled.items():
-            pooled[region] = json_row(figures)
-            means[region] = json_row(total.image_means[region])
+            pooled[region] = to_json_row(figures)
+            means[region] = to_json_row(total.image_means[region])
             counts[region] = total.count_images(region)
         yield {
             "data": one.label,
@@ -324,7 +324,7 @@ def _add_protocols(page: Evaluation, protocols: Sequence[str], sets: Sequence[Me
     """Add the table of stated metrics, one column per protocol, and describe the protocols."""
     several = any(len(one.methods) > 1 for one in sets)
     rows = [row for one in sets for name, total in one.methods.items() for row in _stated(one, name, total)]
-    columns = text_columns("data", *(["method"] if several else []), "region", "figure")
+    columns = make_text_columns("data", *(["method"] if several else []), "region", "figure")
     notes = {name: f"{PROTOCOLS[name].about} ({PROTOCOLS[name].source})" for name in protocols}
     protocol_columns = (Column(name, name, note=notes[name]) for name in protocols)
     table = Table((*columns, *protocol_columns), tuple(rows), "By protocol")
@@ -333,7 +333,7 @@ def _add_protocols(page: Evaluation, protocols: Sequence[str], sets: Sequence[Me
             "about": PROTOCOLS[name].about,
             "source": PROTOCOLS[name].source,
             "figures": [
-                {**{each.key: row[each.key] for each in columns}, "value": json_value(row[name])}
+                {**{each.key: row[each.key] for each in columns}, "value": to_json_value(row[name])}
                 for row in rows
                 if name in row
             ],

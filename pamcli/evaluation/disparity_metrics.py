@@ -1,9 +1,9 @@
 """Compute disparity errors as KITTI and Middlebury define them, per image and per data set.
 
 `DisparityProtocol.counts` selects the counted pixels: by default those with known ground truth above 0.
-`pixels.pixel_errors` computes D1's outliers. Metrics have names (`METRICS`) and are reported per image region
-(`REGIONS`). A data set has two averages: pooled over all pixels of all images, as KITTI 2015 ranks and as
-pam's documentation reports; and the mean of the per-image metrics, as KITTI 2012 and Middlebury rank
+`compute_pixel_errors` computes D1's outliers. Metrics have names (`METRICS`) and are reported per image
+region (`REGIONS`). A data set has two averages: pooled over all pixels of all images, as KITTI 2015 ranks and
+as pam's documentation reports; and the mean of the per-image metrics, as KITTI 2012 and Middlebury rank
 (Middlebury weights images, see `protocols`).
 
 KITTI fills holes of a result first (`interpolate_background`) and reports the density before. Elsewhere holes
@@ -25,20 +25,20 @@ from pamcli.evaluation.pixels import (
     REGIONS,
     Mask,
     SparsificationCurve,
+    compute_pixel_errors,
     compute_regions,
+    compute_sparsification,
     count_by_confidence,
-    error_histogram,
-    histogram_quantile,
+    find_quantile,
     interpolate_background,
-    pixel_errors,
-    range_regions,
-    region_masks,
+    make_error_histogram,
+    make_region_masks,
+    name_ranges,
     repeat_pixels,
-    sparsification_curve,
     use_fine_grid,
 )
 from pamcli.evaluation.protocols import DisparityProtocol
-from pamcli.evaluation.results import Figures, ImageFigures, Meter, flat, size_of
+from pamcli.evaluation.results import Figures, ImageFigures, Meter, flatten, format_size
 from pamcli.files.paths import pluralize
 from pamcli.imaging.disparity_units import UNITS, measure_scale_factor, round_to_known_unit
 
@@ -118,10 +118,10 @@ class DisparityMeter(Meter):
             name: DisparityMeter(each, full_size=full_size) for name, each in (beside or {}).items()
         }
         self._counters: dict[str, Counter[str]] = {}
-        self.histograms = {"all": error_histogram(), "noc": error_histogram()}
+        self.histograms = {"all": make_error_histogram(), "noc": make_error_histogram()}
         """Distributions of the errors of all counted pixels with an estimate."""
         self._by_confidence: NDArray[np.float64] | None = None
-        self._confidence_errors = error_histogram()
+        self._confidence_errors = make_error_histogram()
         self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
@@ -148,7 +148,7 @@ class DisparityMeter(Meter):
         if protocol.fill:
             estimated &= estimate >= 0
             estimate = interpolate_background(np.where(estimated, estimate, np.nan).astype(np.float32))
-        truth, error, outliers = pixel_errors(estimate, sample, nearest=protocol.fine == "nearest")
+        truth, error, outliers = compute_pixel_errors(estimate, sample, nearest=protocol.fine == "nearest")
         counted = protocol.counts(truth)
         regions: dict[str, dict[str, float]] = {}
         areas = {}
@@ -157,12 +157,12 @@ class DisparityMeter(Meter):
             by_level = count_by_confidence(
                 error[sure], repeat_pixels(answer.confidence, times)[sure], name=sample.name
             )
-            histogram = error_histogram(error[sure])
-            curve = sparsification_curve(by_level, histogram)
+            histogram = make_error_histogram(error[sure])
+            curve = compute_sparsification(by_level, histogram)
             areas = {} if curve is None else curve.areas()
             self._confidence_errors += histogram
             self._by_confidence = by_level + (0 if self._by_confidence is None else self._by_confidence)
-        for region, mask in region_masks(sample, truth, counted, protocol.ranges).items():
+        for region, mask in make_region_masks(sample, truth, counted, protocol.ranges).items():
             if not mask.any():
                 continue
             counters = _count(error[mask], outliers[0][mask], outliers[1][mask], estimated[mask])
@@ -172,7 +172,7 @@ class DisparityMeter(Meter):
             regions[region] = _figures(counters, skip_holes=protocol.skip_holes)
             if region in self.histograms:
                 finite = error[mask & np.isfinite(error)]
-                self.histograms[region] += error_histogram(finite)
+                self.histograms[region] += make_error_histogram(finite)
                 regions[region] |= _quantiles(finite, floor=protocol.floor_quantiles)
         if regions:
             regions["all"] |= areas
@@ -192,13 +192,13 @@ class DisparityMeter(Meter):
             message = f"nothing to measure: no pixel has ground truth{limit} in {images}"
             raise InputError(message, "measure on data with known disparities")
         pooled = {}
-        for region in (*REGIONS, *range_regions(protocol.ranges)):
+        for region in (*REGIONS, *name_ranges(protocol.ranges)):
             if region in self._counters:
                 pooled[region] = _figures(self._counters[region], skip_holes=protocol.skip_holes)
         for region, histogram in self.histograms.items():
             if region in pooled:
                 for name, fraction in QUANTILES.items():
-                    pooled[region][name] = histogram_quantile(histogram, fraction)
+                    pooled[region][name] = find_quantile(histogram, fraction)
         curve = self.curve()
         if curve is not None:
             pooled["all"] |= curve.areas()
@@ -212,7 +212,7 @@ class DisparityMeter(Meter):
         """Return the sparsification curve over all pixels; None without confidence."""
         if self._by_confidence is None:
             return None
-        return sparsification_curve(self._by_confidence, self._confidence_errors)
+        return compute_sparsification(self._by_confidence, self._confidence_errors)
 
     @property
     def notes(self) -> list[str]:
@@ -262,7 +262,7 @@ def disparity_metrics(
     sample = Sample("the map", image, image, np.asarray(truth, np.float32), visible=mask)
     meter = DisparityMeter(DisparityProtocol(max_gt=max_gt))
     meter.add(sample, Estimate(estimate, confidence=confidence))
-    return flat(meter.pooled)
+    return flatten(meter.pooled)
 
 
 def _check_estimate(case: Sample, answer: Estimate) -> None:
@@ -274,8 +274,8 @@ def _check_estimate(case: Sample, answer: Estimate) -> None:
     for kind, values in maps.items():
         if values is not None and values.shape != truth.shape:
             raise InputError(
-                f"{case.name}: the {kind} map is {size_of(values.shape)}, "
-                f"but the ground truth is {size_of(truth.shape)}",
+                f"{case.name}: the {kind} map is {format_size(values.shape)}, "
+                f"but the ground truth is {format_size(truth.shape)}",
                 "results must have the size of the ground truth; nothing is resized silently",
             )
     factor = (

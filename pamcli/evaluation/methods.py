@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.results import Fact, size_of
+from pamcli.evaluation.results import Fact, format_size
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, IMAGE_SUFFIXES
@@ -286,7 +286,8 @@ def load_disparity(
     found = read_disparity_file(path, scale=scale)
     if found.disparity.shape != tuple(shape[:2]):
         raise InputError(
-            f"{quote(path)} is {size_of(found.disparity.shape)}, but {quote(name)} is {size_of(shape)}",
+            f"{quote(path)} is {format_size(found.disparity.shape)}, "
+            f"but {quote(name)} is {format_size(shape)}",
             "a prediction must have the size of the left image; nothing is resized silently",
         )
     return found
@@ -307,7 +308,7 @@ def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[n
             )
         if pixels.shape[:2] != tuple(shape[:2]):
             raise InputError(
-                f"{quote(path)} is {size_of(pixels.shape)}, but the ground truth is {size_of(shape)}",
+                f"{quote(path)} is {format_size(pixels.shape)}, but the ground truth is {format_size(shape)}",
                 "the ground truth is cropped at the right and bottom to a multiple of the scale",
             )
     left, right = (pixels.astype(np.uint8) for pixels in views.values())

@@ -121,7 +121,7 @@ def use_fine_grid(sample: Sample) -> tuple[Sample, int]:
     return finer, times
 
 
-def pixel_errors(
+def compute_pixel_errors(
     estimate: NDArray[np.floating], sample: Sample, *, nearest: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.float64], tuple[Mask, Mask]]:
     """Compute per-pixel ground truth, errors and D1 outliers of an estimate.
@@ -157,7 +157,7 @@ def pixel_errors(
     return truth, error, outliers
 
 
-def region_masks(
+def make_region_masks(
     sample: Sample, truth: NDArray[np.float32], counted: Mask, edges: tuple[float, ...]
 ) -> dict[str, Mask]:
     """Return the counted pixels of each region of the sample and of the ranges between edges.
@@ -181,12 +181,12 @@ def region_masks(
             ">200": counted & (truth > 200),
             ">192": counted & (truth > 192),
         }
-        for (region, low), high in zip(range_regions(edges).items(), edges[1:], strict=True):
+        for (region, low), high in zip(name_ranges(edges).items(), edges[1:], strict=True):
             masks[region] = counted & (truth >= low) & (truth < high)
     return masks
 
 
-def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
+def name_ranges(edges: tuple[float, ...]) -> dict[str, float]:
     """Return the names of the ground-truth ranges between edges, px, with their lower edges."""
     names = {}
     for low, high in itertools.pairwise(edges):
@@ -229,7 +229,7 @@ def _box(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
     return values
 
 
-def error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:
+def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:
     """Return counts and sums (2, N) of errors in bins of 0.05 % relative width; histograms can be added.
 
     `errors`: any shape, finite and at least 0.
@@ -242,7 +242,7 @@ def error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.fl
     return histogram
 
 
-def histogram_quantile(histogram: NDArray[np.float64], fraction: float) -> float:
+def find_quantile(histogram: NDArray[np.float64], fraction: float) -> float:
     """Return the smallest error that at least `fraction` of all errors do not exceed, NaN if empty.
 
     The result is the mean of the errors in its bin, accurate to 0.05 %.
@@ -304,10 +304,10 @@ class SparsificationCurve(NamedTuple):
         return areas
 
 
-def sparsification_curve(
+def compute_sparsification(
     by_confidence: NDArray[np.float64], histogram: NDArray[np.float64]
 ) -> SparsificationCurve | None:
-    """Return the curve of pixels from `count_by_confidence` and `error_histogram`; None if there are none."""
+    """Return the curve of `count_by_confidence` and `make_error_histogram`; None without pixels."""
     pixels, _, wrong = by_confidence.sum(axis=1)
     if not pixels:
         return None

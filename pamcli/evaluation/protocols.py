@@ -1,6 +1,6 @@
 """Define the measurement rules of papers and benchmarks: a table of named protocols with their sources.
 
-`named_protocol` returns the rules of a name on a data set, `usual_protocol` those of a data set's own
+`get_protocol` returns the rules of a name on a data set, `get_default_protocol` those of a data set's own
 benchmark. `preparing` implements what they do to ground truth and estimate.
 """
 
@@ -98,16 +98,16 @@ class DisparityProtocol:
     def notes(self) -> Iterator[str]:
         """Yield the rules that change the metrics, one clause each."""
         if self.fill:
-            yield "density: before holes are filled; EPE, D1, bad, rms, A: after, as KITTI does it"
+            yield "density is measured before holes are filled, all other metrics after, as KITTI does"
         if self.max_gt is not None:
-            yield f"all columns: only ground truth below {self.max_gt:g} px is counted"
+            yield f"only ground truth below {self.max_gt:g} px counts"
         if self.corner is not None:
             width, height = self.corner
-            yield f"all columns: only the {width}x{height} pixels at the right and the bottom are counted"
+            yield f"only the {width}x{height} pixels at the bottom right count"
         if self.skip_holes:
-            yield "density and invalid count pixels without an estimate; all other columns leave them out"
+            yield "pixels without an estimate count in density and invalid only"
         if self.resize is not None:
-            yield f"all columns: images and truth are resized to {self.resize[0]}x{self.resize[1]} first"
+            yield f"images and ground truth are resized to {self.resize[0]}x{self.resize[1]} first"
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ _SPRING_PARTS = ("low-detail", "high-detail", "noc", "occluded", "not-sky", "sky
 _SPRING_RANGES = ("0 to 10", "10 to 40", "40 and more")
 _BOOSTER: tuple[tuple[str, str, Literal["", "each"]], ...] = (
     ("booster", "full size", "each"),
-    ("booster-own-size", "pictures that the method was given", ""),
+    ("booster-own-size", "images as the method gets them", ""),
 )
 
 
-def _zero_shot(metric: str, average: str, regions: tuple[str, ...], **more: Any) -> DisparityProtocol:
+def _zero_shot_rules(metric: str, average: str, regions: tuple[str, ...], **more: Any) -> DisparityProtocol:
     """Return the rules of RAFT-Stereo's evaluation and its successors, whose "D1" is a bad-N."""
     figures = (*_stated({"EPE": "epe"}, regions, MEANS), *_stated({"D1": metric}, regions, average))
     wrong = float(metric.removeprefix("bad-"))
@@ -160,13 +160,13 @@ def _zero_shot(metric: str, average: str, regions: tuple[str, ...], **more: Any)
 
 def _zero_shot_sets(noc: tuple[str, ...], **more: Any) -> dict[str, DisparityProtocol]:
     """Return those rules per data set; `noc`: the regions to report where visibility masks exist."""
-    kitti = _zero_shot("bad-3", POOLED, ("all", "noc"), **more)
+    kitti = _zero_shot_rules("bad-3", POOLED, ("all", "noc"), **more)
     return {
         "kitti2015": kitti,
         "kitti2012": kitti,
-        "middlebury": _zero_shot("bad-2", MEANS, noc, **more),
-        "eth3d": _zero_shot("bad-1", MEANS, noc, **more),
-        "sceneflow": _zero_shot("bad-1", POOLED, ("all",), **(more | _WITHIN_192)),
+        "middlebury": _zero_shot_rules("bad-2", MEANS, noc, **more),
+        "eth3d": _zero_shot_rules("bad-1", MEANS, noc, **more),
+        "sceneflow": _zero_shot_rules("bad-1", POOLED, ("all",), **(more | _WITHIN_192)),
     }
 
 
@@ -179,7 +179,7 @@ _LITE = DisparityProtocol(
 
 PROTOCOLS = {
     "kitti": Protocol(
-        "KITTI 2015: wrong is more than 3 px and more than 5 % off, pooled over all pixels",
+        "KITTI 2015: errors above 3 px and above 5 % are wrong, pooled over all pixels",
         "development kit of KITTI 2015: evaluate_scene_flow.cpp, io_disp.h",
         DisparityProtocol(
             fill=True,
@@ -188,7 +188,7 @@ PROTOCOLS = {
         ),
     ),
     "kitti2012": Protocol(
-        "KITTI 2012: wrong is more than 2 to 5 px off, mean of the images",
+        "KITTI 2012: errors above 2 to 5 px are wrong, mean of the images",
         "development kit of KITTI 2012: evaluate_stereo.cpp",
         DisparityProtocol(
             fill=True,
@@ -199,9 +199,9 @@ PROTOCOLS = {
         ),
     ),
     "middlebury-v3": Protocol(
-        "Middlebury version 3: pixels of the full size, results of half and quarter size repeated, mean of "
-        "the pictures, of which five count half",
-        "MiddEval3 SDK: evaldisp.cpp, and the page of its table; the quantiles' rule is not published",
+        "Middlebury version 3: full-size pixels (smaller results are repeated), mean of the images, of which "
+        "five have half the weight",
+        "MiddEval3 SDK: evaldisp.cpp, and the page of its table; the rule of the quantiles is unpublished",
         replace(
             _MIDDLEBURY,
             any_truth=True,
@@ -210,7 +210,7 @@ PROTOCOLS = {
         ),
     ),
     "eth3d": Protocol(
-        "ETH3D two-view: shares are of the estimated pixels alone, mean of the images",
+        "ETH3D two-view: only estimated pixels count, mean of the images",
         "ETH3D two-view-evaluation: src/main.cc",
         DisparityProtocol(
             wrong_from=1.0,
@@ -222,7 +222,8 @@ PROTOCOLS = {
         ),
     ),
     "sceneflow": Protocol(
-        "Scene Flow as usual: truth below 192 px, mean of the images; >1px and >3px without the 5 % rule",
+        "Scene Flow, common rules: ground truth below 192 px, mean of the images; >1px and >3px without the "
+        "5 % rule",
         "PSMNet and GwcNet, evaluation on Scene Flow; users' questions about the mask",
         DisparityProtocol(
             wrong_from=3.0,
@@ -233,8 +234,8 @@ PROTOCOLS = {
         ),
     ),
     "pasmnet": Protocol(
-        "Scene Flow as the parallax-attention paper: truth below 192 px in the 960 x 512 pixels at the right "
-        "and the bottom, >1px and >3px also more than 5 % off",
+        "Scene Flow, parallax-attention paper: ground truth below 192 px in the 960x512 pixels at the bottom "
+        "right; >1px and >3px with the 5 % rule",
         "Wang et al., TPAMI 2020, Section 4.1.1; the authors' D1_metric",
         DisparityProtocol(
             wrong_from=3.0,
@@ -244,16 +245,17 @@ PROTOCOLS = {
         ),
     ),
     "raft-stereo": Protocol(
-        "Zero-shot tables since RAFT-Stereo: D1 is more than 3 px off (Middlebury 2, ETH3D and Scene Flow "
-        "1), without the 5 % rule",
+        "Zero-shot tables since RAFT-Stereo: D1 counts errors above 3 px (Middlebury: 2 px, ETH3D and Scene "
+        "Flow: 1 px), without the 5 % rule",
         "RAFT-Stereo: evaluate_stereo.py (all); the same with masks of visible pixels (noc)",
-        _zero_shot("bad-3", POOLED, ("all", "noc")),
+        _zero_shot_rules("bad-3", POOLED, ("all", "noc")),
         _zero_shot_sets(("all", "noc")),
     ),
     "igev": Protocol(
-        "As raft-stereo, but truth below 192 px, and on Middlebury and ETH3D what both views see",
+        "Like raft-stereo, but ground truth below 192 px, and on Middlebury and ETH3D only pixels visible in "
+        "both images",
         "IGEV-Stereo: evaluate_stereo.py",
-        _zero_shot("bad-3", POOLED, ("all", "noc"), **_WITHIN_192),
+        _zero_shot_rules("bad-3", POOLED, ("all", "noc"), **_WITHIN_192),
         _zero_shot_sets(("noc",), **_WITHIN_192),
     ),
     "lite-any-stereo": Protocol(
@@ -272,7 +274,7 @@ PROTOCOLS = {
         },
     ),
     "spring": Protocol(
-        "Spring: each pixel is compared with the nearest of its four truths, pooled over all pixels",
+        "Spring: each pixel is compared with the nearest of its four ground truths, pooled over all pixels",
         "Spring benchmark: evaluation.py (Mehl et al., CVPR 2023)",
         DisparityProtocol(
             wrong_from=1.0,
@@ -287,7 +289,7 @@ PROTOCOLS = {
     **{
         name: Protocol(
             f"Booster: by material, pixels of the {size}, mean of the images",
-            "Zama Ramirez et al., CVPR 2022 and TPAMI 2024; its code was not read",
+            "Zama Ramirez et al., CVPR 2022 and TPAMI 2024; not checked against its code",
             DisparityProtocol(
                 fine=fine,
                 stated=_stated(
@@ -309,12 +311,12 @@ USUAL = {
 """Default rules by source name; other data sets use `DisparityProtocol()`."""
 
 
-def usual_protocol(data: str, **asked: Any) -> DisparityProtocol:
+def get_default_protocol(data: str, **asked: Any) -> DisparityProtocol:
     """Return the default protocol of a data set, by source name. `asked`: fields to override."""
     return replace(USUAL.get(data, DisparityProtocol()), **asked)
 
 
-def named_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
+def get_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
     """Return the rules of a named protocol on a data set.
 
     `data`: the source name of the data set. `asked`: fields to override. Raises UsageError: unknown protocol.
@@ -327,5 +329,5 @@ def named_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
 def check_protocol(name: str) -> None:
     """Raise UsageError if no protocol has this name."""
     if name not in PROTOCOLS:
-        hint = f"{did_you_mean(name, [*PROTOCOLS])}known: {', '.join(PROTOCOLS)}"
-        raise UsageError(f"unknown protocol: {name!r}", hint)
+        hint = f"{did_you_mean(name, [*PROTOCOLS])}expected one of {', '.join(PROTOCOLS)}"
+        raise UsageError(f"unknown protocol {name!r}", hint)

@@ -13,7 +13,16 @@ from importlib import resources
 from typing import Any
 
 from pamcli.data.statistics import SetFigures
-from pamcli.evaluation.results import Column, Evaluation, Figures, Table, Value, flat, json_row, text_columns
+from pamcli.evaluation.results import (
+    Column,
+    Evaluation,
+    Figures,
+    Table,
+    Value,
+    flatten,
+    make_text_columns,
+    to_json_row,
+)
 
 SETS = (
     ("Middlebury", 65, 3511605),
@@ -43,7 +52,7 @@ class PublishedRow:
     """Upscaling factor; None for disparity."""
 
 
-def published_rows(data: str, scale: int | None = None) -> tuple[PublishedRow, ...]:
+def list_published_rows(data: str, scale: int | None = None) -> tuple[PublishedRow, ...]:
     """Return the published rows of a data set, by source name; `scale` as in the rows."""
     return tuple(row for row in _load_rows() if (row.data, row.scale) == (data, scale))
 
@@ -72,38 +81,40 @@ def _load_rows() -> tuple[PublishedRow, ...]:
 def add_published(page: Evaluation, sets: Sequence[Any], method: str, scale: int | None) -> Evaluation:
     """Add the published rows of every data set that has some, below the row of the method under test.
 
-    `sets`: a `MeasuredSet` per data set. `scale`: as in `published_rows`.
+    `sets`: a `MeasuredSet` per data set. `scale`: as in `list_published_rows`.
     """
     tables, rows, notes = {}, {}, [*page.notes]
     known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]
     for name, one in known:
         place = name if [each for each, _ in known].count(name) == 1 else one.label
-        if published := published_rows(name, scale):
-            tables[place] = published_table(published, name, one.last.headline, method)
-            rows[place] = [json_row(row) for row in tables[place].rows[1:]]
+        if published := list_published_rows(name, scale):
+            tables[place] = make_published_table(published, name, one.last.headline, method)
+            rows[place] = [to_json_row(row) for row in tables[place].rows[1:]]
         else:
             notes.append(f"there are no published results for {place}")
     numbers = {**page.numbers, "published": rows}
     return replace(page, published=tables, notes=tuple(notes), numbers=numbers)
 
 
-def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:
+def make_published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:
     """Return a table of published rows, with a column for each metric that one of them has.
 
     `own`: metrics of `method` as measured here, shown in the first row.
     """
-    keys = dict.fromkeys(key for row in rows for key in flat(row.figures))
-    measured = {key: value for key, value in flat(own).items() if key in keys}
+    keys = dict.fromkeys(key for row in rows for key in flatten(row.figures))
+    measured = {key: value for key, value in flatten(own).items() if key in keys}
     lines: list[dict[str, Value]] = [
         {"method": f"{method} (this run)", "protocol": "measured here", "source": "", **measured}
     ]
     for row in rows:
         protocol = f"{row.subset}; {row.protocol}"
-        lines.append({"method": row.method, **flat(row.figures), "protocol": protocol, "source": row.source})
+        lines.append(
+            {"method": row.method, **flatten(row.figures), "protocol": protocol, "source": row.source}
+        )
     columns = (
         Column("method", f"published on {data}", text=True),
         *(Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys),
-        *text_columns("protocol", "source"),
+        *make_text_columns("protocol", "source"),
     )
     return Table(columns, tuple(lines))
 
@@ -111,7 +122,7 @@ def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, metho
 def make_data_set_table(sets: Sequence[tuple[str, SetFigures]]) -> Table:
     """Return a table of data set contents by name, with the paper's rows below."""
     columns = (
-        *text_columns("data"),
+        *make_text_columns("data"),
         Column("pairs", "pairs", decimals=0),
         Column("pixels", "pixels per image", decimals=0),
         Column("smallest_disparity", "disparity from", "px", 0),

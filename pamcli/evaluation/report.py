@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, DrawnPair, encode_data_uri
-from pamcli.evaluation.results import Column, Table, Value, json_value
+from pamcli.evaluation.results import Column, Table, Value, to_json_value
 
 _WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
 _LONG = 40  # number of characters from which cell text is wrapped
@@ -21,7 +21,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"cells": _cells, "svg": chart_svg, "panels": _panels}
+    environment.filters |= {"cells": _cells, "svg": render_chart, "panels": _panels}
     return environment
 
 
@@ -62,7 +62,7 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
     """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:
-        shown, value = table.cell(row, column), json_value(row.get(column.key))
+        shown, value = table.cell(row, column), to_json_value(row.get(column.key))
         number = (
             None if value is None else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
         )
@@ -70,7 +70,7 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
     return found
 
 
-def chart_svg(chart: Histogram | CurveChart) -> Markup:
+def render_chart(chart: Histogram | CurveChart) -> Markup:
     """Render the chart as inline SVG with its legend."""
     drawn = {"bars": (), "lines": {}, "y_title": "", **chart.drawn()}
     return Markup(_environment().get_template("chart.html").render(drawn))

@@ -100,12 +100,12 @@ class Meter(ABC):
         return sum(part in image.figures for image in self.images)
 
 
-def size_of(shape: Sequence[int]) -> str:
+def format_size(shape: Sequence[int]) -> str:
     """Format a shape (H, W, ...) for messages as WIDTHxHEIGHT."""
     return f"{shape[1]}x{shape[0]}"
 
 
-def flat(figures: Figures) -> dict[str, float]:
+def flatten(figures: Figures) -> dict[str, float]:
     """Flatten metrics to column names: "d1" for all pixels, "noc d1", "both psnr"."""
     return {
         metric if part == "all" else f"{part} {metric}": value
@@ -137,7 +137,7 @@ class Column:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
-def text_columns(*names: str) -> list[Column]:
+def make_text_columns(*names: str) -> list[Column]:
     """Return text columns titled like their keys."""
     return [Column(name, name, text=True) for name in names]
 
@@ -176,7 +176,7 @@ def format_value(value: Value, decimals: int) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-def text_table(table: Table, width: int | None = None) -> str:
+def format_text(table: Table, width: int | None = None) -> str:
     """Format a table in aligned columns separated by two spaces, without a final line break.
 
     `width`: maximum line length. Wider tables first move words and counts that all rows share to a line
@@ -203,7 +203,7 @@ def text_table(table: Table, width: int | None = None) -> str:
     return "\n".join([", ".join(above)] * bool(above) + lines())
 
 
-def markdown_table(table: Table) -> str:
+def format_markdown(table: Table) -> str:
     """Format a table in Markdown with numbers aligned right."""
     head, *rows = [
         "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in line) + " |"
@@ -220,7 +220,7 @@ _LATEX = str.maketrans(
 )
 
 
-def latex_table(table: Table) -> str:
+def format_latex(table: Table) -> str:
     r"""Format a table as a LaTeX tabular with booktabs rules (\usepackage{booktabs})."""
 
     def line(cells: Sequence[str]) -> str:
@@ -235,7 +235,7 @@ def latex_table(table: Table) -> str:
     return "\n".join((begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"))
 
 
-def csv_table(table: Table) -> str:
+def format_csv(table: Table) -> str:
     """Format a table as CSV (RFC 4180: commas, CR LF, quotes where needed), with keys as header.
 
     Numbers have all digits needed to read back the same value. An apostrophe precedes words that a
@@ -246,22 +246,22 @@ def csv_table(table: Table) -> str:
     writer = csv.DictWriter(out, [column.key for column in table.columns])
     writer.writerow({column.key: escape_csv(column.key) for column in table.columns})
     names = {column.key for column in table.columns if column.text and not column.unit}
-    for row in json_rows(table):
+    for row in to_json_rows(table):
         writer.writerow({key: escape_csv(str(it)) if key in names and it else it for key, it in row.items()})
     return out.getvalue()
 
 
-def json_rows(table: Table) -> list[dict[str, Plain]]:
+def to_json_rows(table: Table) -> list[dict[str, Plain]]:
     """Return the rows for `json.dumps(..., allow_nan=False)`; every row has every column."""
-    return [json_row({column.key: row.get(column.key) for column in table.columns}) for row in table.rows]
+    return [to_json_row({column.key: row.get(column.key) for column in table.columns}) for row in table.rows]
 
 
-def json_row(row: Row) -> dict[str, Plain]:
-    """Convert a row for JSON, see `json_value`."""
-    return {key: json_value(value) for key, value in row.items()}
+def to_json_row(row: Row) -> dict[str, Plain]:
+    """Convert a row for JSON, see `to_json_value`."""
+    return {key: to_json_value(value) for key, value in row.items()}
 
 
-def json_value(value: Value) -> Plain:
+def to_json_value(value: Value) -> Plain:
     """Convert a value for JSON: NaN to None, infinity to "inf" or "-inf", NumPy numbers to Python's."""
     if isinstance(value, str):
         return value
@@ -306,7 +306,7 @@ class Evaluation:
 
     def csv(self) -> str:
         """Return the metrics of every image as CSV."""
-        return csv_table(self.images)
+        return format_csv(self.images)
 
     def text(self, width: int | None = 80) -> str:
         """Format the tables with the columns that fit into `width` characters, most important first."""
@@ -315,14 +315,14 @@ class Evaluation:
             *self.studies,
             *self.published.values(),
         ]
-        return "\n\n".join(text_table(table, width) for table in tables if table.rows)
+        return "\n\n".join(format_text(table, width) for table in tables if table.rows)
 
     def markdown(self) -> str:
         """Format the terminal tables in Markdown, with the notes."""
         parts = [
             text
             for table in self._titled()
-            for text in (escape_line(f"## {table.title}"), escape_line(table.note), markdown_table(table))
+            for text in (escape_line(f"## {table.title}"), escape_line(table.note), format_markdown(table))
         ]
         notes = "\n".join(f"- {escape_line(note)}" for note in self.notes)
         return "\n\n".join(filter(None, (*parts, notes))) + "\n"
@@ -330,14 +330,14 @@ class Evaluation:
     def latex(self) -> str:
         """Format the terminal tables as LaTeX tabulars with booktabs rules."""
         parts = [
-            f"{escape_line(f'% {table.title}. {table.note}'.rstrip())}\n{latex_table(table)}"
+            f"{escape_line(f'% {table.title}. {table.note}'.rstrip())}\n{format_latex(table)}"
             for table in self._titled()
         ]
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 
     def table_csv(self) -> str:
         """Format the first terminal table as CSV with full precision."""
-        return csv_table(self._titled()[0])
+        return format_csv(self._titled()[0])
 
     def _titled(self) -> tuple[Table, ...]:
         return self.sections or (replace(self.summary, title=self.title),)

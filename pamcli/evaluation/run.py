@@ -33,9 +33,9 @@ from pamcli.evaluation.results import (
     Row,
     Table,
     Value,
-    flat,
+    flatten,
     format_value,
-    text_columns,
+    make_text_columns,
 )
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
@@ -295,7 +295,7 @@ def _make_tables(
             for name, total in one.methods.items():
                 image = total.images[index]
                 about = {"data": one.label, **({"method": name} if several else {}), "name": image.name}
-                images.append({**about, "seconds": image.seconds, **flat(image.figures)})
+                images.append({**about, "seconds": image.seconds, **flatten(image.figures)})
     headline = []
     for keys in task.headline:
         if rows := [row for row in summary if not row.keys().isdisjoint(keys)]:
@@ -309,7 +309,7 @@ def _make_tables(
 
 def _make_table(task: Task, rows: Sequence[Row], first: Iterable[Column], keys: Iterable[str]) -> Table:
     present = {key for row in rows for key in row}
-    names = text_columns(*filter(rows[0].__contains__, ("data", "name", "method")))
+    names = make_text_columns(*filter(rows[0].__contains__, ("data", "name", "method")))
     return Table(
         (*names, *first, *map(task.columns.__getitem__, filter(present.__contains__, keys))), tuple(rows)
     )
@@ -320,7 +320,7 @@ def _key_figures(
 ) -> Iterator[tuple[str, tuple[Fact, ...]]]:
     for one in sets:
         for name, total in one.methods.items():
-            figures, values = flat(total.headline), []
+            figures, values = flatten(total.headline), []
             for column in map(task.columns.__getitem__, task.key_figures):
                 values.append((column.heading, format_value(figures[column.key], column.decimals)))
             yield ", ".join(filter(None, (one.label, name if several else "", task.average))), tuple(values)

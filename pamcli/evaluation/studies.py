@@ -16,9 +16,9 @@ from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.methods import Method, NetworkMethod
-from pamcli.evaluation.pixels import range_regions
+from pamcli.evaluation.pixels import name_ranges
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.results import Column, Table, Value, text_columns
+from pamcli.evaluation.results import Column, Table, Value, make_text_columns
 from pamcli.evaluation.run import MeasuredSet
 from pamcli.imaging.resize import imresize_to, resize_nearest
 
@@ -59,11 +59,11 @@ def summarize(
     kind: str, sets: Sequence[MeasuredSet], figures: Mapping[str, Column]
 ) -> tuple[Table, list[Histogram | CurveChart]]:
     """Return a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
-    columns = text_columns("data")
+    columns = make_text_columns("data")
     if kind == "resolution":
         columns += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
     else:
-        columns += [*text_columns("maximum"), Column("truth", "ground truth (px)", text=True)]
+        columns += [*make_text_columns("maximum"), Column("truth", "ground truth (px)", text=True)]
         columns += [Column("pixels", "pixels", decimals=0)]
     rows: Rows = []
     charts: list[Histogram | CurveChart] = []
@@ -101,7 +101,7 @@ def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
 def _rows_by_range(one: MeasuredSet) -> tuple[Rows, CurveChart]:
     runs: dict[str, DisparityMeter] = {"as measured": one.last}
     runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
-    regions = range_regions(RANGES)
+    regions = name_ranges(RANGES)
     parts = [region for region in (*regions, "all") if region in one.last.pooled]
     rows: Rows = []
     curves = {}

@@ -25,8 +25,8 @@ from pamcli.evaluation.results import (
     ImageFigures,
     Value,
     check_files,
-    flat,
-    json_rows,
+    flatten,
+    to_json_rows,
 )
 from pamcli.evaluation.run import MeasuredSet, Task, run_task, write_files
 from pamcli.evaluation.superres_metrics import (
@@ -35,7 +35,7 @@ from pamcli.evaluation.superres_metrics import (
     SuperresMeter,
     SuperresPair,
     Upscaled,
-    superres_pair,
+    make_superres_pair,
 )
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import check_collisions, check_existing, check_separate_folders
@@ -123,7 +123,7 @@ class Superres(Task):
     timed = "network alone"
 
     def make_case(self, sample: Sample) -> SuperresPair:
-        pair = superres_pair(sample.left, sample.right, self.scale, name=sample.name)
+        pair = make_superres_pair(sample.left, sample.right, self.scale, name=sample.name)
         if self.degradation is None:
             return pair
         rng = np.random.default_rng(zlib.crc32(sample.name.encode()))
@@ -155,7 +155,7 @@ class Superres(Task):
         return [("scale", f"x{self.scale}"), *degraded]
 
     def make_rows(self, total: SuperresMeter) -> Iterator[dict[str, Value]]:
-        yield {"pairs": len(total.images), **flat(total.headline)}
+        yield {"pairs": len(total.images), **flatten(total.headline)}
 
     def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
         gains = {one.label: gain for one in sets if (gain := one.last.second_view) is not None}
@@ -164,7 +164,7 @@ class Superres(Task):
         ]
         note = "the parallax-attention paper does not define its SSIM, so that SSIM is not computed"
         degraded = {} if self.degradation is None else {"degraded_by": str(self.degradation)}
-        numbers: dict[str, Any] = {"scale": self.scale, **degraded, "summary": json_rows(page.summary)}
+        numbers: dict[str, Any] = {"scale": self.scale, **degraded, "summary": to_json_rows(page.summary)}
         return replace(
             page,
             facts=(*page.facts, *facts),

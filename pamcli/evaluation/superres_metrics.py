@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
-from pamcli.evaluation.results import Figures, ImageFigures, Meter, size_of
+from pamcli.evaluation.results import Figures, ImageFigures, Meter, format_size
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
@@ -91,8 +91,8 @@ class SuperresMeter(Meter):
         return sum(self._gains) / len(self._gains) if self._gains else None
 
     def add(self, case: SuperresPair, answer: Upscaled) -> ImageFigures:
-        """Measure both images; raise InputError as `superres_figures` does."""
-        figures = superres_figures(case, answer.left, answer.right)
+        """Measure both images; raise InputError as `measure_upscaled` does."""
+        figures = measure_upscaled(case, answer.left, answer.right)
         if answer.alone is not None:
             alone = psnr(case.left[:, LEFT_MARGIN:], answer.alone[:, LEFT_MARGIN:])
             gain = figures["left"]["psnr"] - alone
@@ -101,7 +101,7 @@ class SuperresMeter(Meter):
         return self.images[-1]
 
 
-def superres_pair(
+def make_superres_pair(
     left: NDArray[np.generic], right: NDArray[np.generic], scale: int, *, name: str
 ) -> SuperresPair:
     """Crop the ground truth to a multiple of the scale (right and bottom) and downscale it.
@@ -117,13 +117,14 @@ def superres_pair(
             )
     if left.shape != right.shape:
         raise InputError(
-            f"{name}: the left image is {size_of(left.shape)}, but the right image is {size_of(right.shape)}",
+            f"{name}: the left image is {format_size(left.shape)}, "
+            f"but the right image is {format_size(right.shape)}",
             "both images of a rectified pair must have the same size",
         )
     height, width = (side - side % scale for side in left.shape[:2])
     if width < LEFT_MARGIN + _WINDOW or height < _WINDOW:
         raise InputError(
-            f"{name} is too small to measure: {size_of(left.shape)}",
+            f"{name} is too small to measure: {format_size(left.shape)}",
             f"images must be at least {LEFT_MARGIN + _WINDOW}x{_WINDOW}",
         )
     views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
@@ -131,7 +132,7 @@ def superres_pair(
     return SuperresPair(views[0], views[1], low[0], low[1], scale, name)
 
 
-def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
+def measure_upscaled(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
     """Compute all metrics of one pair in all protocols.
 
     `left`, `right`: results, (H, W, 3) RGB uint8, of the size of `pair.left`. Returns metrics by protocol;
@@ -140,8 +141,8 @@ def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
             raise InputError(
-                f"{pair.name}: a result is {size_of(result.shape)} {result.dtype}, "
-                f"but the ground truth is {size_of(pair.left.shape)} uint8",
+                f"{pair.name}: a result is {format_size(result.shape)} {result.dtype}, "
+                f"but the ground truth is {format_size(pair.left.shape)} uint8",
                 f"the ground truth is cropped at the right and bottom to a multiple of {pair.scale}",
             )
     whole = [_measured(pair.left, left), _measured(pair.right, right)]

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.losses.unsupervised import Quotient, masked
+from pamcli.losses.unsupervised import Quotient, masked_mean
 from pamcli.networks.parallax import (
     IMPOSSIBLE,
     VISIBLE_THRESHOLD,
@@ -65,10 +65,10 @@ def error_likelihood(error_scale: Tensor, disparity: Tensor, truth: Tensor, coun
     at full size. `counts`: (B, h, w) bool. The disparity receives no gradient.
     """
     error = torch.where(counts, (disparity.detach().float() - truth).abs(), 0).clamp(max=LARGEST_ERROR)
-    return masked(math.log(2) + error_scale + error * torch.exp(-error_scale), counts)
+    return masked_mean(math.log(2) + error_scale + error * torch.exp(-error_scale), counts)
 
 
-def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+def sample_truth(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Sample the ground truth at 1/stride of the size: disparity in px of that size, and mask, (B, H/s, W/s).
 
     Each cell takes the full-size pixel next to its centre (the lower right one for even strides; the
@@ -107,7 +107,7 @@ def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: T
         found = attention.float().gather(-1, index)
         allowed, logs = found > 0, found.clamp(min=SMALLEST_PROBABILITY).log()
     mask = mask & ((shares == 0) | allowed).all(-1)
-    return masked(-(shares * logs).sum(-1), mask)
+    return masked_mean(-(shares * logs).sum(-1), mask)
 
 
 def attention_likelihood(
@@ -128,14 +128,14 @@ def attention_likelihood(
             nothing = torch.zeros((), device=(left or right or (torch.zeros(()),))[0].device)
             found.append(Quotient(nothing, nothing))
             continue
-        disparity, counts = truth_at_stage(*truth, stride)
+        disparity, counts = sample_truth(*truth, stride)
         column = torch.arange(disparity.shape[-1], device=disparity.device)
         attention = maps.right_to_left if sign < 0 else maps.left_to_right
         found.append(match_likelihood(attention, column + sign * disparity, counts))
     return found[0], found[1]
 
 
-def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Tensor:
+def find_visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Tensor:
     """Return the left pixels of known disparity that are visible in both images: (B, H, W) bool.
 
     Where the right disparity is known at the match, the match must point back within 1.5 px. Elsewhere, the
@@ -154,9 +154,9 @@ def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Te
     return visible & known & inside
 
 
-def visible_right(disparity: Tensor, right_disparity: Tensor) -> Tensor:
-    """Return the right pixels of known disparity that are visible in both images, see `visible_left`."""
-    return visible_left(right_disparity.flip(-1), disparity.flip(-1)).flip(-1)
+def find_visible_right(disparity: Tensor, right_disparity: Tensor) -> Tensor:
+    """Return the right pixels of known disparity that are visible in both images, see `find_visible_left`."""
+    return find_visible_left(right_disparity.flip(-1), disparity.flip(-1)).flip(-1)
 
 
 def _matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:

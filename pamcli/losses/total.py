@@ -13,22 +13,22 @@ from torch import Tensor
 from pamcli.losses.supervised import (
     attention_likelihood,
     error_likelihood,
+    find_visible_left,
+    find_visible_right,
+    sample_truth,
     smooth_l1,
-    truth_at_stage,
-    visible_left,
-    visible_right,
 )
 from pamcli.losses.unsupervised import (
     Quotient,
     attention_cycle,
     attention_photometric,
     attention_smoothness,
-    charbonnier,
+    charbonnier_loss,
     downsample,
-    edge_aware_smoothness,
-    log_squared_error,
-    photometric,
-    squared_error,
+    photometric_loss,
+    psnr_loss,
+    smoothness_loss,
+    squared_error_loss,
 )
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
@@ -53,7 +53,7 @@ class GroundTruth(NamedTuple):
     """The ground truth of a batch: px of the network's input images, positive in both images.
 
     Every tensor is (B, H, W); unknown disparities are NaN. Without `visible` or `right_visible`, occlusions
-    are computed from the disparities (`supervised.visible_left`).
+    are computed from the disparities (`supervised.find_visible_left`).
     """
 
     disparity: Tensor
@@ -83,10 +83,10 @@ class GroundTruth(NamedTuple):
     def visible_pixels(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
         """Return the disparity of each image and its pixels that are known and visible in both images."""
         left, right = self.disparity, self.right_disparity
-        visible = visible_left(left, right) if self.visible is None else self.visible
+        visible = find_visible_left(left, right) if self.visible is None else self.visible
         if right is None:
             return (left, self.known & visible), None
-        right_visible = visible_right(left, right) if self.right_visible is None else self.right_visible
+        right_visible = find_visible_right(left, right) if self.right_visible is None else self.right_visible
         return (left, self.known & visible), (right, right.isfinite() & right_visible)
 
 
@@ -133,9 +133,9 @@ def superres_terms(
         views.append((result.right, right_high))
     entries: list[_Entry] = []
     for name, weight, error in (
-        ("super_resolution", weights.super_resolution, squared_error),
-        ("charbonnier", weights.charbonnier, charbonnier),
-        ("psnr", weights.psnr, log_squared_error),
+        ("super_resolution", weights.super_resolution, squared_error_loss),
+        ("charbonnier", weights.charbonnier, charbonnier_loss),
+        ("psnr", weights.psnr, psnr_loss),
     ):
         if weight:
             entries.append((name, weight / len(views), tuple(error(*view) for view in views)))
@@ -191,9 +191,9 @@ def _unsupervised_matching(
         valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
         if weights.mask_by_truth_below is not None and truth is not None:
             valid = valid & _within_limit(truth, weights).known & (truth.disparity > 0)
-        yield "photometric", weights.photometric, (photometric(left, right, matching.disparity, valid),)
+        yield "photometric", weights.photometric, (photometric_loss(left, right, matching.disparity, valid),)
     if weights.smoothness:
-        yield "smoothness", weights.smoothness, (edge_aware_smoothness(matching.disparity, left),)
+        yield "smoothness", weights.smoothness, (smoothness_loss(matching.disparity, left),)
     if weights.uses_attention:
         for maps, stride, share in _stages(matching, STAGE_WEIGHTS):
             yield from _pam(maps, left, right, stride, weights, weights.pam * share, truth)
@@ -245,7 +245,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
         yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, *limits),)
     if weights.updates:
         for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=False):
-            disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
+            disparity, _ = sample_truth(truth.disparity, truth.known, stride)
             middle = slice(stride // 2, None, stride)
             for before_last, found in enumerate(reversed(scale.updates)):
                 error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], *limits)
@@ -262,7 +262,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
             raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
-        disparity, counted = truth_at_stage(*left, stride)
+        disparity, counted = sample_truth(*left, stride)
         # Use the attention itself: where its mask says occluded, `matching.initial` copies a neighbour.
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
@@ -299,11 +299,11 @@ def _within_limit(truth: GroundTruth, weights: LossWeights) -> GroundTruth:
 def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, weights: LossWeights, stride: int) -> ParallaxMaps:
     """Restrict the masks of the maps to pixels of known, positive disparity within the limit."""
     limited = _within_limit(truth, weights)
-    disparity, known = truth_at_stage(limited.disparity, limited.known, stride)
+    disparity, known = sample_truth(limited.disparity, limited.known, stride)
     valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
     if truth.right_disparity is not None and limited.right_disparity is not None:
         right = limited.right_disparity
-        disparity, known = truth_at_stage(right, right.isfinite(), stride)
+        disparity, known = sample_truth(right, right.isfinite(), stride)
         unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without right ground truth
         valid_right = valid_right & (unlabelled[:, None, None] | (known & (disparity > 0)))
     return replace(maps, valid_left=valid_left, valid_right=valid_right)

@@ -32,20 +32,20 @@ class Quotient:
     """Scalar float, detached: the paper's N. Zero for an empty mask, and then `total` is zero too."""
 
 
-def masked(values: Tensor, mask: Tensor) -> Quotient:
+def masked_mean(values: Tensor, mask: Tensor) -> Quotient:
     """Return the mean of `values` over the pixels of `mask`, both (B, H, W)."""
     return Quotient(torch.where(mask, values, 0).sum(), mask.sum().float())
 
 
-def photometric(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:
+def photometric_loss(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:
     """Compute L_p (Equation 10): the difference of the left image and the warped right image.
 
     `disparity`: (B, 1, H, W), px. `valid`: (B, H, W) bool; N is the number of valid pixels.
     """
-    return masked(appearance_difference(left, warp_right_to_left(right, disparity)), valid)
+    return masked_mean(appearance_loss(left, warp_right_to_left(right, disparity)), valid)
 
 
-def appearance_difference(picture: Tensor, rebuilt: Tensor) -> Tensor:
+def appearance_loss(picture: Tensor, rebuilt: Tensor) -> Tensor:
     """Compute alpha (1 - SSIM) / 2 + (1 - alpha) |difference| per pixel: two (B, 3, H, W) give (B, H, W)."""
     picture, rebuilt = picture.float(), rebuilt.float()
     dissimilar = (1 - _ssim(picture, rebuilt)) / 2
@@ -69,7 +69,7 @@ def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
     return torch.lerp(right.gather(-1, before), right.gather(-1, (before + 1).clamp(max=width - 1)), share)
 
 
-def edge_aware_smoothness(disparity: Tensor, left: Tensor) -> Quotient:
+def smoothness_loss(disparity: Tensor, left: Tensor) -> Quotient:
     """Compute L_s (Equation 11): disparity gradients, weighted down at edges of the left image.
 
     `disparity`: (B, 1, H, W), px. Uses forward differences; N is the number of all pixels. (The authors
@@ -95,8 +95,8 @@ def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tu
         from_right = gather_features(maps.right_to_left, right)
         from_left = gather_features(maps.left_to_right, left)
     return (
-        masked((left - from_right).abs().mean(1), maps.valid_left),
-        masked((right - from_left).abs().mean(1), maps.valid_right),
+        masked_mean((left - from_right).abs().mean(1), maps.valid_left),
+        masked_mean((right - from_left).abs().mean(1), maps.valid_right),
     )
 
 
@@ -124,24 +124,24 @@ def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
     there, back = maps.right_to_left.float(), maps.left_to_right.float()
     with torch.autocast(there.device.type, enabled=False):
         return (
-            masked(_not_identity(cycle_map(there, back)), maps.valid_left),
-            masked(_not_identity(cycle_map(back, there)), maps.valid_right),
+            masked_mean(_not_identity(cycle_map(there, back)), maps.valid_left),
+            masked_mean(_not_identity(cycle_map(back, there)), maps.valid_right),
         )
 
 
-def squared_error(picture: Tensor, truth: Tensor) -> Quotient:
+def squared_error_loss(picture: Tensor, truth: Tensor) -> Quotient:
     """Compute L_SR (Equation 17): the mean squared error over pixels and channels of two (B, 3, H, W)."""
     error = (picture.float() - truth.float()).square()
     return Quotient(error.sum(), _constant(error.numel(), error))
 
 
-def charbonnier(picture: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
+def charbonnier_loss(picture: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
     """Compute the mean of sqrt(difference^2 + epsilon^2), close to the absolute error; not in the paper."""
     error = ((picture.float() - truth.float()).square() + epsilon**2).sqrt()
     return Quotient(error.sum(), _constant(error.numel(), error))
 
 
-def log_squared_error(picture: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
+def psnr_loss(picture: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
     """Compute the mean over B images of log(1 + mean squared error / floor), as PSNR; not in the paper.
 
     Images count about equally, however difficult they are; those with errors below `floor` count less.

@@ -29,7 +29,7 @@ from pamcli.data.source import LARGEST_SEED, Sample, Source
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
-from pamcli.losses.supervised import visible_left, visible_right
+from pamcli.losses.supervised import find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
 from pamcli.training.augmentation import (
     Augmentation,
@@ -274,9 +274,9 @@ def _crop_truths(
     lines = [none if truth is None else torch.from_numpy(truth[rows]) for truth in truths]
     # From the data set if given, else where both disparities agree, else where nothing nearer occludes.
     both = lines[0][None], lines[1][None]
-    seen = visible_left(*both)[0] if sample.visible is None else torch.from_numpy(sample.visible[rows])
+    seen = find_visible_left(*both)[0] if sample.visible is None else torch.from_numpy(sample.visible[rows])
     results: list[Any] = []
-    for sign, disparity, mask in zip((-1, 1), lines, (seen, visible_right(*both)[0]), strict=True):
+    for sign, disparity, mask in zip((-1, 1), lines, (seen, find_visible_right(*both)[0]), strict=True):
         values = disparity.numpy()[:, columns].astype(np.float32) * np.float32(crop.scale_x / step)
         match = np.arange(shape[1], dtype=np.float32) + sign * values
         results.append((values, mask.numpy()[:, columns] & (match >= 0) & (match <= shape[1] - 1)))

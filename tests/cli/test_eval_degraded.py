@@ -14,7 +14,7 @@ from pam_program import pam, refuse
 from pamcli.data.source import Sample
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_metrics import superres_figures
+from pamcli.evaluation.superres_metrics import measure_upscaled
 from pamcli.imaging.degradation import Degradation
 
 KITTI = "kitti2015:kitti"
@@ -52,7 +52,7 @@ def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
     task = Superres(4, camera)
     pair = task.make_case(Sample("ramp", ramp, ramp, None))
     made = pair.bicubic(), DenoisedBicubic(camera).upscale(pair)
-    noisy, denoised = (superres_figures(pair, each.left, each.right)["left"]["psnr"] for each in made)
+    noisy, denoised = (measure_upscaled(pair, each.left, each.right)["left"]["psnr"] for each in made)
     assert denoised > noisy + 2
 
 

@@ -99,7 +99,7 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
     assert found["seconds_per_pair"] > 0
     assert found["peak_memory_bytes"] > 1_000_000
     assert any("calib" in note for note in found["notes"])
-    assert any("density: before holes are filled" in note for note in found["notes"])
+    assert any("before holes are filled" in note for note in found["notes"])
     assert any("unverified" in note for note in found["notes"])
 
 

@@ -17,15 +17,15 @@ from pam_program import Run, names, pam, refuse, refuse_options, unchanged
 from PIL import Image
 
 from pamcli.data.source import Sample
-from pamcli.evaluation.results import flat
+from pamcli.evaluation.results import flatten
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
     SuperresMeter,
     SuperresPair,
     Upscaled,
-    superres_figures,
-    superres_pair,
+    make_superres_pair,
+    measure_upscaled,
 )
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
@@ -42,7 +42,7 @@ def kitti(here: Path) -> Path:
 
 
 def pair_of(sample: Sample, scale: int) -> SuperresPair:
-    return superres_pair(sample.left, sample.right, scale, name=sample.name)
+    return make_superres_pair(sample.left, sample.right, scale, name=sample.name)
 
 
 def row(pairs: list[SuperresPair], results: list[Upscaled]) -> dict[str, float]:
@@ -50,7 +50,7 @@ def row(pairs: list[SuperresPair], results: list[Upscaled]) -> dict[str, float]:
     meter = SuperresMeter()
     for pair, made in zip(pairs, results, strict=True):
         meter.add(pair, made)
-    return flat(meter.image_means)
+    return flatten(meter.image_means)
 
 
 def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]:
@@ -187,7 +187,7 @@ def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
     for index, sample in enumerate(eval_trees.crops()):
         pair = pair_of(sample, 4)
         for each, made in zip(found[2 * index :], (pair.bicubic(), enlarged(pair)), strict=False):
-            figures = superres_figures(pair, made.left, made.right)
+            figures = measure_upscaled(pair, made.left, made.right)
             for protocol in PROTOCOLS:
                 for metric in METRICS:
                     assert float(each[f"{protocol} {metric}"]) == figures[protocol][metric]
@@ -264,9 +264,7 @@ def test_saved_views_that_exist_are_replaced_on_request_alone(networks: None) ->
     assert names("out") == sorted(VIEWS)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("one_left", "overwrite an input"), ("two", "lies where results would go")]
-)
+@pytest.mark.parametrize(("name", "said"), [("one_left", "overwrite an input"), ("two", "is an input")])
 def test_saved_views_never_mix_with_the_pictures_of_the_set(here: Path, name: str, said: str) -> None:
     for side in ("left", "right"):
         (here / "mine" / side).mkdir(parents=True)

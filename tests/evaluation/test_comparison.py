@@ -13,7 +13,7 @@ from test_measuring import TRUTH, Held, Network, sample
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
-from pamcli.evaluation.comparison import LEAST_SCENES, compare_methods, mean_interval
+from pamcli.evaluation.comparison import LEAST_SCENES, compare_methods, compute_interval
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.methods import NetworkMethod, measure_peak
@@ -38,7 +38,7 @@ def test_intervals_hold_the_truth_in_93_to_97_of_100_draws(
         each = random.normal(0, 1, scenes)
         if kind == "skewed":
             each = random.gamma(2, 0.5, scenes) - 1
-        low, high = mean_interval(1 + each[of] + random.normal(0, 0.5, len(of)), of.tolist())
+        low, high = compute_interval(1 + each[of] + random.normal(0, 0.5, len(of)), of.tolist())
         held += low <= 1 <= high
     assert 930 <= held <= 970
 
@@ -46,19 +46,19 @@ def test_intervals_hold_the_truth_in_93_to_97_of_100_draws(
 def test_pictures_of_one_scene_are_not_taken_for_many() -> None:
     scenes = np.repeat(np.arange(10), 20)
     values = np.random.default_rng(0).normal(0, 1, 10)[scenes]
-    by_scene = mean_interval(values, scenes.tolist())
-    by_picture = mean_interval(values, list(range(200)))
+    by_scene = compute_interval(values, scenes.tolist())
+    by_picture = compute_interval(values, list(range(200)))
     assert by_scene[1] - by_scene[0] > 3 * (by_picture[1] - by_picture[0])
 
 
 def test_an_interval_of_nothing_but_one_value_and_of_too_few_scenes() -> None:
-    assert mean_interval(np.full(6, 2.0), range(6)) == (2, 2)
-    assert all(map(math.isnan, mean_interval(np.arange(4.0), range(LEAST_SCENES - 1))))
+    assert compute_interval(np.full(6, 2.0), range(6)) == (2, 2)
+    assert all(map(math.isnan, compute_interval(np.arange(4.0), range(LEAST_SCENES - 1))))
 
 
 def test_weights_count() -> None:
     values = np.array([0, 1, 0, 1, 0, 1.0])
-    low, high = mean_interval(values, range(6), np.array([1e-9, 1, 1e-9, 1, 1e-9, 1]))
+    low, high = compute_interval(values, range(6), np.array([1e-9, 1, 1e-9, 1, 1e-9, 1]))
     assert low == pytest.approx(1, abs=1e-6)
     assert high == pytest.approx(1, abs=1e-6)
 

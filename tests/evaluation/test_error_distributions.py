@@ -11,17 +11,17 @@ from pamcli.errors import InputError
 from pamcli.evaluation.pixels import (
     FRACTIONS,
     SparsificationCurve,
+    compute_sparsification,
     count_between,
     count_by_confidence,
-    error_histogram,
-    histogram_quantile,
-    sparsification_curve,
+    find_quantile,
+    make_error_histogram,
 )
 
 
 def curve_of(errors: list[float], confidence: list[float]) -> SparsificationCurve:
     by_level = count_by_confidence(np.array(errors), np.array(confidence), name="x")
-    found = sparsification_curve(by_level, error_histogram(np.array(errors)))
+    found = compute_sparsification(by_level, make_error_histogram(np.array(errors)))
     assert found is not None
     return found
 
@@ -63,18 +63,18 @@ def test_without_errors_every_order_is_right() -> None:
 def test_curves_match_plain_sorting() -> None:
     random = np.random.default_rng(0)
     errors, confidence = random.gamma(1, 2, 600), random.random(600)
-    by_level, histogram = 0, error_histogram()
+    by_level, histogram = 0, make_error_histogram()
     for part in (slice(0, 200), slice(200, 600)):
         by_level += count_by_confidence(errors[part], confidence[part], name="x")
-        histogram += error_histogram(errors[part])
-    found = sparsification_curve(by_level, histogram)
+        histogram += make_error_histogram(errors[part])
+    found = compute_sparsification(by_level, histogram)
     assert found is not None
     assert found.epe[50] == pytest.approx(errors[np.argsort(-confidence)][:300].mean(), rel=1e-3)
     assert found.epe_oracle[50] == pytest.approx(np.sort(errors)[:300].mean(), rel=1e-3)
 
 
 def test_no_pixels_give_no_curve() -> None:
-    assert sparsification_curve(np.zeros((3, 65536)), error_histogram()) is None
+    assert compute_sparsification(np.zeros((3, 65536)), make_error_histogram()) is None
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])
@@ -84,20 +84,20 @@ def test_a_confidence_out_of_range_is_an_error(value: float) -> None:
 
 
 def test_quantiles_of_few_errors() -> None:
-    histogram = error_histogram(np.array([[0.0, 1.0], [2.0, 300.0]]))
-    assert [histogram_quantile(histogram, q) for q in (0.25, 0.5, 0.51, 0.75, 1)] == [0, 1, 2, 2, 300]
-    assert math.isnan(histogram_quantile(error_histogram(), 0.5))
+    histogram = make_error_histogram(np.array([[0.0, 1.0], [2.0, 300.0]]))
+    assert [find_quantile(histogram, q) for q in (0.25, 0.5, 0.51, 0.75, 1)] == [0, 1, 2, 2, 300]
+    assert math.isnan(find_quantile(make_error_histogram(), 0.5))
 
 
 def test_quantiles_are_close_for_errors_of_any_size() -> None:
     errors = 10 ** np.random.default_rng(0).uniform(-6, 6, 20000)
-    histogram = sum(error_histogram(part) for part in np.split(errors, 4))
+    histogram = sum(make_error_histogram(part) for part in np.split(errors, 4))
     for q in (0.01, 0.5, 0.9, 0.999):
         exact = np.quantile(errors, q, method="inverted_cdf")
-        assert histogram_quantile(histogram, q) == pytest.approx(exact, rel=1 / 2048)
+        assert find_quantile(histogram, q) == pytest.approx(exact, rel=1 / 2048)
 
 
 def test_counts_between_edges() -> None:
-    histogram = error_histogram(np.array([0.0, 0.5, 0.75, 1.0, 2.0, 9.0]))
+    histogram = make_error_histogram(np.array([0.0, 0.5, 0.75, 1.0, 2.0, 9.0]))
     assert count_between(histogram, (0, 0.5, 1, 2)) == (1, 2, 1)
     assert count_between(histogram, (2, math.inf)) == (2,)

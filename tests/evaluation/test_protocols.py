@@ -14,8 +14,8 @@ from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
-from pamcli.evaluation.pixels import REGIONS, range_regions
-from pamcli.evaluation.protocols import MIDDLEBURY_WEIGHTS, POOLED, PROTOCOLS, named_protocol
+from pamcli.evaluation.pixels import REGIONS, name_ranges
+from pamcli.evaluation.protocols import MIDDLEBURY_WEIGHTS, POOLED, PROTOCOLS, get_protocol
 
 HEIGHT, WIDTH, TIMES = 12, 20, 2
 NAMES = ("a/Adirondack", "a/Playtable", "a/Vintage")
@@ -153,7 +153,7 @@ CASES = [(name, data) for name, row in PROTOCOLS.items() for data in ("", *row.b
 
 @pytest.mark.parametrize(("name", "data"), CASES, ids=str)
 def test_stated_figures_are_those_of_plain_loops(name: str, data: str) -> None:
-    meter = DisparityMeter(named_protocol(name, data))
+    meter = DisparityMeter(get_protocol(name, data))
     for sample, estimate in SET:
         meter.add(sample, Estimate(estimate))
     pictures = [[*scored_pixels(name, data, *each)] for each in SET]
@@ -183,7 +183,7 @@ def test_the_corner_of_a_large_picture_alone_counts_for_the_paper() -> None:
     estimate[28, 10:20] += 1.5  # more than 1 px, less than 5 %
     estimate[29, 10:20] += 2.6
     view = np.zeros((*truth.shape, 3), np.uint8)
-    meter = DisparityMeter(named_protocol("pasmnet", "sceneflow"))
+    meter = DisparityMeter(get_protocol("pasmnet", "sceneflow"))
     meter.add(Sample("a", view, view, disparity=truth), Estimate(estimate))
     figures = meter.image_means["all"]
     assert figures["pixels"] == 960 * 512
@@ -200,17 +200,17 @@ def test_every_row_states_figures_that_exist_and_its_source(name: str) -> None:
         assert len({(each.called, each.region) for each in rules.stated}) == len(rules.stated)
         for each in rules.stated:
             assert each.metric in METRICS
-            assert each.region in {*REGIONS, *range_regions(rules.ranges)}
+            assert each.region in {*REGIONS, *name_ranges(rules.ranges)}
 
 
 def test_a_truth_without_a_finer_grid_is_measured_as_it_is_and_that_is_said() -> None:
     sample, estimate = SET[0]
     bare = replace(sample, fine=None, fine_visible=None)
-    meter = DisparityMeter(named_protocol("middlebury-v3", "middlebury"))
+    meter = DisparityMeter(get_protocol("middlebury-v3", "middlebury"))
     meter.add(bare, Estimate(estimate))
     meter.add(sample, Estimate(estimate))
     assert any(note.startswith("1 pair without full-size ground truth") for note in meter.notes)
-    whole = DisparityMeter(named_protocol("middlebury-v3", "middlebury"), full_size=True)
+    whole = DisparityMeter(get_protocol("middlebury-v3", "middlebury"), full_size=True)
     whole.add(bare, Estimate(estimate))
     assert not any("full-size" in note for note in whole.notes)
 

@@ -4,7 +4,7 @@ import pytest
 
 from pamcli.evaluation import disparity_metrics, superres_metrics
 from pamcli.evaluation.pixels import REGIONS
-from pamcli.evaluation.published import published_rows
+from pamcli.evaluation.published import list_published_rows
 
 SUPERRES = [
     (data, scale) for data in ("kitti2012", "kitti2015", "middlebury", "flickr1024") for scale in (2, 4)
@@ -13,27 +13,27 @@ DISPARITY = ["kitti2012", "kitti2015", "middlebury", "eth3d", "sceneflow"]
 
 
 def test_the_bicubic_row_that_everything_is_checked_against() -> None:
-    row = published_rows("kitti2012", 4)[0]
+    row = list_published_rows("kitti2012", 4)[0]
     assert row.method == "bicubic"
     assert row.figures["both"] == {"psnr": 24.58, "ssim-ipassr": 0.7372}
     assert row.figures["left"] == {"psnr": 24.52, "ssim-ipassr": 0.7310}
 
 
 def test_the_row_of_the_paper() -> None:
-    [row] = [row for row in published_rows("kitti2015") if row.method == "PASMnet"]
+    [row] = [row for row in list_published_rows("kitti2015") if row.method == "PASMnet"]
     assert row.figures == {"bg": {"d1": 5.89}, "fg": {"d1": 16.74}, "all": {"d1": 7.70}, "noc": {"d1": 6.99}}
     assert "without labels" in row.protocol
 
 
 def test_the_ssim_of_the_paper_is_called_undefined() -> None:
-    [row] = [row for row in published_rows("middlebury", 4) if row.method == "PASSRnet (its paper)"]
+    [row] = [row for row in list_published_rows("middlebury", 4) if row.method == "PASSRnet (its paper)"]
     assert row.figures == {"left": {"psnr": 28.63, "ssim": 0.871}}
-    assert "not defined" in row.protocol
+    assert "not define" in row.protocol
 
 
 @pytest.mark.parametrize(("data", "scale"), SUPERRES)
 def test_super_resolution_rows_are_named_as_measurements_are(data: str, scale: int) -> None:
-    rows = published_rows(data, scale)
+    rows = list_published_rows(data, scale)
     assert len({(row.method, row.protocol) for row in rows}) == len(rows) > 8
     for row in rows:
         assert (row.data, row.scale) == (data, scale)
@@ -49,7 +49,7 @@ def test_super_resolution_rows_are_named_as_measurements_are(data: str, scale: i
 
 @pytest.mark.parametrize("data", DISPARITY)
 def test_disparity_rows_are_named_as_measurements_are(data: str) -> None:
-    rows = published_rows(data)
+    rows = list_published_rows(data)
     assert len({(row.method, row.protocol, row.source) for row in rows}) == len(rows) > 4
     for row in rows:
         assert row.data == data
@@ -64,5 +64,5 @@ def test_disparity_rows_are_named_as_measurements_are(data: str) -> None:
 
 
 def test_unknown_sets_have_no_rows() -> None:
-    assert published_rows("cityscapes") == ()
-    assert published_rows("kitti2012", 3) == ()
+    assert list_published_rows("cityscapes") == ()
+    assert list_published_rows("kitti2012", 3) == ()

@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from pamcli.evaluation.report import chart_svg
+from pamcli.evaluation.report import render_chart
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 
 
 def parsed(chart: Histogram | CurveChart) -> ET.Element:
-    return ET.fromstring(f"<figure>{chart_svg(chart)}</figure>").findall("svg")[-1]
+    return ET.fromstring(f"<figure>{render_chart(chart)}</figure>").findall("svg")[-1]
 
 
 def texts(svg: ET.Element) -> list[str]:
@@ -79,7 +79,7 @@ def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known(
 
 def test_the_legend_names_every_curve_in_order() -> None:
     chart = CurveChart("T", (0,), {"a < b": (1,), "c": (1,)}, "x", "y")
-    legend = str(chart_svg(chart)).partition("</p>")[0]
+    legend = str(render_chart(chart)).partition("</p>")[0]
     assert re.findall(r"curve (c\d)", legend) == ["c0", "c1"]
     assert "a &lt; b" in legend
     assert len(list(parsed(chart).iter("circle"))) == 2

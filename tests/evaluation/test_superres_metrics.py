@@ -11,10 +11,10 @@ from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
     SuperresMeter,
     haarpsi,
+    make_superres_pair,
+    measure_upscaled,
     psnr,
     ssim,
-    superres_figures,
-    superres_pair,
 )
 from pamcli.imaging.resize import imresize
 
@@ -138,7 +138,7 @@ def test_haarpsi_falls_with_what_people_see() -> None:
 
 def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() -> None:
     left, right = noise(31, 103), noise(31, 103, 1)
-    pair = superres_pair(left, right, 4, name="x")
+    pair = make_superres_pair(left, right, 4, name="x")
     assert np.array_equal(pair.left, left[:28, :100])
     assert np.array_equal(pair.right, right[:28, :100])
     assert pair.low_left.shape == (7, 25, 3)
@@ -148,10 +148,10 @@ def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() ->
 
 
 def test_what_the_protocols_look_at() -> None:
-    pair = superres_pair(noise(28, 100), noise(28, 100, 1), 2, name="x")
+    pair = make_superres_pair(noise(28, 100), noise(28, 100, 1), 2, name="x")
     margin = pair.left.copy()
     margin[:, :LEFT_MARGIN] ^= 255
-    figures = superres_figures(pair, margin, pair.right)
+    figures = measure_upscaled(pair, margin, pair.right)
     assert figures["left"] == {
         "psnr": math.inf,
         "ssim-ipassr": 1,
@@ -163,7 +163,7 @@ def test_what_the_protocols_look_at() -> None:
     one_off = pair.left.copy()
     one_off[..., 0] ^= 1  # every third value wrong by one: the mean squared error is 1/3
     other = pair.right ^ 1  # every value: 1
-    figures = superres_figures(pair, one_off, other)
+    figures = measure_upscaled(pair, one_off, other)
     whole = 20 * math.log10(255)
     assert figures["left"]["psnr"] == pytest.approx(whole + 10 * math.log10(3))
     assert figures["both"]["psnr"] == pytest.approx(whole + 10 * math.log10(3) / 2)  # mean of dB, not errors
@@ -182,13 +182,13 @@ def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
 def test_what_cannot_be_measured_is_refused_by_name() -> None:
     picture = noise(28, 100)
     with pytest.raises(InputError, match=r"deep has 16 bits"):
-        superres_pair(picture.astype(np.uint16), picture.astype(np.uint16), 2, name="deep")
+        make_superres_pair(picture.astype(np.uint16), picture.astype(np.uint16), 2, name="deep")
     with pytest.raises(InputError, match=r"uneven.*100x28.*99x28"):
-        superres_pair(picture, picture[:, 1:], 2, name="uneven")
+        make_superres_pair(picture, picture[:, 1:], 2, name="uneven")
     with pytest.raises(InputError, match=r"small is too small"):
-        superres_pair(picture[:, :70], picture[:, :70], 2, name="small")
-    pair = superres_pair(picture, picture, 2, name="odd")
+        make_superres_pair(picture[:, :70], picture[:, :70], 2, name="small")
+    pair = make_superres_pair(picture, picture, 2, name="odd")
     with pytest.raises(InputError, match=r"odd: a result is 99x28"):
-        superres_figures(pair, picture[:, 1:], picture)
+        measure_upscaled(pair, picture[:, 1:], picture)
     with pytest.raises(InputError, match="float64"):
-        superres_figures(pair, picture / 255, picture)
+        measure_upscaled(pair, picture / 255, picture)

@@ -15,12 +15,12 @@ from pamcli.evaluation.results import (
     Column,
     Evaluation,
     Table,
-    csv_table,
+    format_csv,
+    format_latex,
+    format_markdown,
+    format_text,
     format_value,
-    json_rows,
-    latex_table,
-    markdown_table,
-    text_table,
+    to_json_rows,
 )
 from pamcli.files.paths import escape_csv
 
@@ -40,7 +40,7 @@ TABLE = Table(
 
 
 def test_text_is_aligned_and_a_missing_figure_is_a_dash() -> None:
-    assert text_table(TABLE).splitlines() == [
+    assert format_text(TABLE).splitlines() == [
         "Pair       Pixels  D1 (%)  PSNR (dB)",
         "000000_10   91234    8.12        inf",
         'a "b", c        7       -          -',
@@ -48,7 +48,7 @@ def test_text_is_aligned_and_a_missing_figure_is_a_dash() -> None:
 
 
 def test_a_table_without_rows_is_its_heading() -> None:
-    assert text_table(Table(COLUMNS, ())) == "Pair  Pixels  D1 (%)  PSNR (dB)"
+    assert format_text(Table(COLUMNS, ())) == "Pair  Pixels  D1 (%)  PSNR (dB)"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_figures_are_rounded_for_reading(value: float | str | None, decimals: in
 
 
 def test_csv_is_rfc_4180_with_exact_figures() -> None:
-    text = csv_table(TABLE)
+    text = format_csv(TABLE)
     assert text == 'name,pixels,d1,psnr\r\n000000_10,91234,8.125,inf\r\n"a ""b"", c",7,,\r\n'
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert rows[1] == {"name": 'a "b", c', "pixels": "7", "d1": "", "psnr": ""}
@@ -80,12 +80,12 @@ def test_csv_is_rfc_4180_with_exact_figures() -> None:
 
 def test_csv_numbers_read_back_as_they_were() -> None:
     value = 0.1 + 0.2
-    text = csv_table(Table((Column("x", "X"),), ({"x": value},)))
+    text = format_csv(Table((Column("x", "X"),), ({"x": value},)))
     assert float(text.splitlines()[1]) == value
 
 
 def test_json_has_every_column_and_no_nan() -> None:
-    rows = json.loads(json.dumps(json_rows(TABLE), allow_nan=False))
+    rows = json.loads(json.dumps(to_json_rows(TABLE), allow_nan=False))
     assert rows == [
         {"name": "000000_10", "pixels": 91234, "d1": 8.125, "psnr": "inf"},
         {"name": 'a "b", c', "pixels": 7, "d1": None, "psnr": None},
@@ -103,7 +103,7 @@ NAMED = Table(
 
 
 def test_names_are_no_formulas_in_a_spreadsheet() -> None:
-    _, *lines = csv.reader(io.StringIO(csv_table(NAMED), newline=""))
+    _, *lines = csv.reader(io.StringIO(format_csv(NAMED), newline=""))
     assert [line[0][:2] for line in lines] == ["'=", "'\t", "[2"]
     assert [line[1:] for line in lines] == [["+0.50 [+0.40, +0.60]", "-1.5"], ["", ""], ["-1", "0"]]
     names = ["+1", "-1", " =1", "\uff1d1", "a=1", "", "0001"]
@@ -111,13 +111,13 @@ def test_names_are_no_formulas_in_a_spreadsheet() -> None:
 
 
 def test_names_are_no_commands_in_latex_and_no_lines_or_tags_in_markdown() -> None:
-    table = latex_table(NAMED)
+    table = format_latex(NAMED)
     assert len(table.splitlines()) == 9
     assert r"Pair\textbackslash{}n\%" in table
     rows = [{**row, "name": "[2cm]"} for row in NAMED.rows[:2]]
     assert "\\input" not in table
-    assert latex_table(Table(NAMED.columns, tuple(rows))).count("\n{[}2cm]") == 2
-    markdown = markdown_table(NAMED)
+    assert format_latex(Table(NAMED.columns, tuple(rows))).count("\n{[}2cm]") == 2
+    markdown = format_markdown(NAMED)
     assert len(markdown.splitlines()) == 5
     assert "<b>" not in markdown
 

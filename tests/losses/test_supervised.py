@@ -14,11 +14,11 @@ from pamcli.losses.supervised import (
     SMALLEST_PROBABILITY,
     attention_likelihood,
     error_likelihood,
+    find_visible_left,
+    find_visible_right,
     match_likelihood,
+    sample_truth,
     smooth_l1,
-    truth_at_stage,
-    visible_left,
-    visible_right,
 )
 from pamcli.networks.parallax import ParallaxMaps, RowAttention, attention
 
@@ -103,7 +103,7 @@ def test_unknown_truth_never_reaches_a_gradient() -> None:
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 16])
 def test_the_truth_of_a_scale_is_that_at_the_centres_of_its_cells(stride: int) -> None:
     column = torch.arange(48.0).expand(1, 48, 48)
-    truth, mask = truth_at_stage(column, torch.ones(1, 48, 48, dtype=torch.bool), stride)
+    truth, mask = sample_truth(column, torch.ones(1, 48, 48, dtype=torch.bool), stride)
     centre = (torch.arange(48 // stride) + 0.5) * stride - 0.5
     assert truth.shape == mask.shape == (1, 48 // stride, 48 // stride)
     assert (truth * stride - centre).abs().max() <= 0.5
@@ -116,7 +116,7 @@ def test_the_truth_of_a_scale_does_not_mix_near_and_far() -> None:
     truth[0, 2, 2] = NAN
     counts = torch.ones_like(truth, dtype=torch.bool)
     counts[0, 6, 6] = False
-    coarse, mask = truth_at_stage(truth, counts, 4)
+    coarse, mask = sample_truth(truth, counts, 4)
     assert set(coarse[mask].tolist()) == {2.0, 25.0}
     assert (~mask).nonzero().tolist() == [[0, 0, 0], [0, 1, 1]]
 
@@ -230,23 +230,23 @@ def step_scene() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def test_visible_pixels_follow_from_the_truths_of_both_views() -> None:
     left, right, seen_left, seen_right = step_scene()
-    assert torch.equal(visible_left(left, right), seen_left)
-    assert torch.equal(visible_right(left, right), seen_right)
+    assert torch.equal(find_visible_left(left, right), seen_left)
+    assert torch.equal(find_visible_right(left, right), seen_right)
 
 
 def test_visible_pixels_follow_from_a_dense_truth_of_the_left_view_alone() -> None:
     left, right, seen_left, _ = step_scene()
-    assert torch.equal(visible_left(left), seen_left)
-    mixed = visible_left(left.repeat(2, 1, 1), torch.cat((right, torch.full_like(right, NAN))))
+    assert torch.equal(find_visible_left(left), seen_left)
+    mixed = find_visible_left(left.repeat(2, 1, 1), torch.cat((right, torch.full_like(right, NAN))))
     assert torch.equal(mixed, seen_left.repeat(2, 1, 1))
 
 
 def test_between_two_columns_both_have_to_agree() -> None:
     left, right = torch.full((1, 1, 50), 6.5), torch.full((1, 1, 50), 6.5)
     right[..., 30] = NAN  # a neighbour of the matches of 36 and 37: the left truth alone tells of these
-    assert torch.equal(visible_left(left, right)[0, 0], torch.arange(50) >= 7)
+    assert torch.equal(find_visible_left(left, right)[0, 0], torch.arange(50) >= 7)
     left[..., 20:30] = 12  # covers right columns 8 to 17
-    hidden = (~visible_left(left)[0, 0]).nonzero().flatten().tolist()
+    hidden = (~find_visible_left(left)[0, 0]).nonzero().flatten().tolist()
     assert hidden == [*range(7), *range(14, 20)]  # 14 lies at 7.5
 
 
@@ -254,7 +254,7 @@ def test_a_slanted_surface_does_not_hide_itself() -> None:
     for slope in (-0.5, 0.3):
         truth = (15 + slope * torch.arange(40.0)).clamp(min=0).expand(1, 2, 40)
         inside = torch.arange(40) - truth >= 0
-        assert torch.equal(visible_left(truth), inside)
+        assert torch.equal(find_visible_left(truth), inside)
 
 
 def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
@@ -264,10 +264,10 @@ def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
     right[..., 12:15] = right[..., 35:37] = NAN  # the left truth alone tells of these
     expected = seen_left.clone()
     expected[..., 5:8] = False
-    assert torch.equal(visible_left(left, right), expected)
+    assert torch.equal(find_visible_left(left, right), expected)
     nothing = torch.full_like(left, NAN)
-    assert not visible_left(nothing).any()
-    assert not visible_left(nothing, nothing).any()
+    assert not find_visible_left(nothing).any()
+    assert not find_visible_left(nothing, nothing).any()
 
 
 def test_the_likelihood_of_logarithms_is_that_of_the_attention_itself() -> None:

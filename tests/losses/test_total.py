@@ -19,7 +19,7 @@ from pamcli.losses.total import (
     superres_terms,
     total_loss,
 )
-from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, downsample, photometric
+from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, downsample, photometric_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
@@ -81,7 +81,7 @@ def test_the_photometric_loss_counts_the_valid_pixels_of_stage_3_enlarged() -> N
     valid = matching.maps[-1].valid_left
     assert quotient.count == 16 * valid.sum()
     rows, columns = torch.arange(HEIGHT) // 4, torch.arange(WIDTH) // 4
-    by_hand = photometric(left, right, matching.disparity, valid[:, rows][:, :, columns])
+    by_hand = photometric_loss(left, right, matching.disparity, valid[:, rows][:, :, columns])
     assert torch.equal(quotient.total, by_hand.total)
 
 
@@ -93,8 +93,8 @@ def test_a_term_that_is_switched_off_is_not_there_and_not_computed(
     without = replace(EVERY_TERM, **{term: 0.0})
     names = set(matching_terms(matching, left, right, EVERY_TERM, example_truth(1)))
     function = {
-        "photometric": "photometric",
-        "smoothness": "edge_aware_smoothness",
+        "photometric": "photometric_loss",
+        "smoothness": "smoothness_loss",
         "pam_photometric": "attention_photometric",
         "pam_smoothness": "attention_smoothness",
         "pam_cycle": "attention_cycle",

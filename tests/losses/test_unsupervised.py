@@ -13,17 +13,17 @@ from torch import Tensor
 
 from pamcli.losses.unsupervised import (
     Quotient,
-    appearance_difference,
+    appearance_loss,
     attention_cycle,
     attention_photometric,
     attention_smoothness,
-    charbonnier,
+    charbonnier_loss,
     downsample,
-    edge_aware_smoothness,
-    log_squared_error,
-    masked,
-    photometric,
-    squared_error,
+    masked_mean,
+    photometric_loss,
+    psnr_loss,
+    smoothness_loss,
+    squared_error_loss,
     warp_right_to_left,
 )
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
@@ -101,9 +101,9 @@ def enlarged(valid: Tensor) -> Tensor:
 def test_photometric_agrees_with_the_vectors_where_the_authors_sample(pasmnet: Example) -> None:
     g, matching, left, right = pasmnet
     rebuilt = warp_as_the_authors(right, matching.disparity)
-    quotient = masked(
-        appearance_difference(left, rebuilt), enlarged(matching.maps[-1].valid_left)
-    )  # what `photometric` does with its own warp
+    quotient = masked_mean(
+        appearance_loss(left, rebuilt), enlarged(matching.maps[-1].valid_left)
+    )  # what `photometric_loss` does with its own warp
     assert float(quotient.total) / matching.disparity.numel() == pytest.approx(
         float(g["loss_photometric"]), rel=1e-5
     )
@@ -112,17 +112,17 @@ def test_photometric_agrees_with_the_vectors_where_the_authors_sample(pasmnet: E
 def test_photometric_divides_by_the_valid_pixels(pasmnet: Example) -> None:
     _, matching, left, right = pasmnet
     valid = enlarged(matching.maps[-1].valid_left)
-    quotient = photometric(left, right, matching.disparity, valid)
+    quotient = photometric_loss(left, right, matching.disparity, valid)
     assert 0 < valid.float().mean() < 1
     assert quotient.count == valid.sum()
-    expected = appearance_difference(left, warp_right_to_left(right, matching.disparity))[valid].mean()
+    expected = appearance_loss(left, warp_right_to_left(right, matching.disparity))[valid].mean()
     assert value(quotient) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_smoothness_agrees_with_the_vectors(pasmnet: Example) -> None:
     g, matching, left, _ = pasmnet
     weights = sum(float(torch.exp(-left.diff(dim=axis).abs().mean(1)).sum()) for axis in (-1, -2))
-    quotient = edge_aware_smoothness(matching.disparity, left)
+    quotient = smoothness_loss(matching.disparity, left)
     assert float(quotient.total) / weights == pytest.approx(float(g["loss_smoothness"]), rel=1e-5)
     assert quotient.count == matching.disparity.numel()
 
@@ -147,7 +147,8 @@ def test_the_right_disparity_has_no_photometric_loss_and_others_have() -> None:
     left, right = base[..., :50], base[..., 5:55]  # left[x] = right[x - 5]
     valid = (torch.arange(50) >= 15).expand(1, 12, 50)  # away from what lies outside, and SSIM's window of it
     losses = {
-        d: float(value(photometric(left, right, torch.full((1, 1, 12, 50), d), valid))) for d in (4.5, 5, 5.5)
+        d: float(value(photometric_loss(left, right, torch.full((1, 1, 12, 50), d), valid)))
+        for d in (4.5, 5, 5.5)
     }
     assert losses[5] == pytest.approx(0, abs=1e-6)
     assert min(losses[4.5], losses[5.5]) > 0.1
@@ -155,7 +156,7 @@ def test_the_right_disparity_has_no_photometric_loss_and_others_have() -> None:
 
 def test_ssim_and_its_gradient_are_those_of_an_explicit_window() -> None:
     x, y = random_pictures(3, 2, 14, 17)
-    ours = appearance_difference(x, y.requires_grad_())
+    ours = appearance_loss(x, y.requires_grad_())
     upstream = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
     (our_gradient,) = torch.autograd.grad(ours, y, upstream)
     x, y = x.double(), y.detach().double().requires_grad_()
@@ -225,7 +226,7 @@ def test_an_empty_mask_gives_zero_and_no_gradient() -> None:
     left, right = random_pictures(5, 1, 4, 8)
     disparity = regress_disparity(maps.right_to_left)[:, None]
     terms = [
-        photometric(left, right, disparity, nothing),
+        photometric_loss(left, right, disparity, nothing),
         *attention_photometric(maps, left, right),
         *attention_cycle(maps),
     ]
@@ -240,8 +241,8 @@ def test_an_empty_mask_gives_zero_and_no_gradient() -> None:
 def all_terms(maps: ParallaxMaps, left: Tensor, right: Tensor) -> dict[str, tuple[Quotient, ...]]:
     disparity = regress_disparity(maps.right_to_left)[:, None]
     return {
-        "photometric": (photometric(left, right, disparity, maps.valid_left),),
-        "smoothness": (edge_aware_smoothness(disparity, left),),
+        "photometric": (photometric_loss(left, right, disparity, maps.valid_left),),
+        "smoothness": (smoothness_loss(disparity, left),),
         "pam_photometric": attention_photometric(maps, left, right),
         "pam_smoothness": attention_smoothness(maps),
         "pam_cycle": attention_cycle(maps),
@@ -270,15 +271,19 @@ def test_under_autocast_the_terms_stay_in_float32() -> None:
 def test_a_disparity_that_is_not_a_number_reaches_the_loss() -> None:
     left, right = random_pictures(8, 1, 4, 8)
     disparity = torch.full((1, 1, 4, 8), torch.nan)
-    assert value(photometric(left, right, disparity, torch.ones(1, 4, 8, dtype=torch.bool))).isnan()
+    assert value(photometric_loss(left, right, disparity, torch.ones(1, 4, 8, dtype=torch.bool))).isnan()
 
 
 def test_super_resolution_errors_are_means_over_pixels_and_channels() -> None:
     picture, truth = random_pictures(9, 2, 6, 8)
-    assert value(squared_error(picture, truth)) == pytest.approx(float(F.mse_loss(picture, truth)), rel=1e-6)
-    assert value(charbonnier(picture, truth)) == pytest.approx(float(F.l1_loss(picture, truth)), rel=1e-3)
+    assert value(squared_error_loss(picture, truth)) == pytest.approx(
+        float(F.mse_loss(picture, truth)), rel=1e-6
+    )
+    assert value(charbonnier_loss(picture, truth)) == pytest.approx(
+        float(F.l1_loss(picture, truth)), rel=1e-3
+    )
     same = picture.clone().requires_grad_()
-    value(charbonnier(same, picture)).backward()
+    value(charbonnier_loss(same, picture)).backward()
     assert same.grad is not None
     assert torch.all(same.grad == 0)
 
@@ -287,7 +292,7 @@ def test_the_logarithm_of_an_error_counts_each_picture_by_itself() -> None:
     truth = torch.zeros(2, 3, 4, 6)
     picture = torch.stack((torch.full((3, 4, 6), 0.1), torch.full((3, 4, 6), 0.01)))
     logarithms = math.log(1 + 0.1**2 / 2e-3), math.log(1 + 0.01**2 / 2e-3)
-    assert value(log_squared_error(picture, truth, 2e-3)) == pytest.approx(sum(logarithms) / 2, rel=1e-5)
+    assert value(psnr_loss(picture, truth, 2e-3)) == pytest.approx(sum(logarithms) / 2, rel=1e-5)
 
 
 def test_reduced_pictures_take_the_middle_of_each_cell() -> None:

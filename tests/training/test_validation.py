@@ -16,7 +16,12 @@ from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres
-from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled, superres_figures, superres_pair
+from pamcli.evaluation.superres_metrics import (
+    SuperresPair,
+    Upscaled,
+    make_superres_pair,
+    measure_upscaled,
+)
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -89,8 +94,10 @@ def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp
 
     measured = measure(Superres(2), open_data(data), {BICUBIC: SuperresPair.bicubic, "network": enlarge})
     expected = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
-    pair = superres_pair(*(getattr(open_data(data).load(0), view) for view in ("left", "right")), 2, name="")
-    alone = superres_figures(pair, *upscaler(pair.low_left, pair.low_left))["left"]["psnr"]
+    pair = make_superres_pair(
+        *(getattr(open_data(data).load(0), view) for view in ("left", "right")), 2, name=""
+    )
+    alone = measure_upscaled(pair, *upscaler(pair.low_left, pair.low_left))["left"]["psnr"]
     figures = {"PSNR": expected["network"], "bicubic": expected["bicubic"]}
     assert found.figures == {"kitti2015/training": figures | {"second view": expected["network"] - alone}}
     assert found.figure == expected["network"]

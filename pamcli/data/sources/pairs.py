@@ -87,7 +87,7 @@ INFO = SourceInfo(
     keys=(
         *(
             Key(name, f"template of the {what} below PATH ({_EXAMPLE})", ())
-            for name, what in (("left", "left view"), ("right", "right view"), ("disparity", "disparity"))
+            for name, what in (("left", "left image"), ("right", "right image"), ("disparity", "disparity"))
         ),
         Key("scale", "units per pixel of disparity; default: 256 in .png, 16 in signed integers, else 1", ()),
     ),

@@ -17,13 +17,13 @@ from pamcli.data.listing import (
     Listed,
     Part,
     Patterns,
+    make_truth_parts,
     read_known_pixels,
     read_levels,
     read_mask,
     read_positive_disparity,
     read_rectified_calibration,
     read_scaled_disparity,
-    truth_parts,
 )
 from pamcli.data.source import Key, SourceInfo
 from pamcli.files.suffixes import IMAGE_SUFFIXES
@@ -47,7 +47,9 @@ BOOSTER = Patterns(
     "{split}/balanced/*/camera_00/*.png",
     "{split}/balanced/*/camera_02/*.png",
     (
-        *truth_parts(_read_booster, "{split}/balanced/{0}/disp_00.npy", "{split}/balanced/{0}/disp_02.npy"),
+        *make_truth_parts(
+            _read_booster, "{split}/balanced/{0}/disp_00.npy", "{split}/balanced/{0}/disp_02.npy"
+        ),
         Part("visible", "visible pixels (mask_00.png)", read_mask, "{split}/balanced/{0}/mask_00.png"),
         Part("masks", "materials (mask_cat.png)", _read_materials, "{split}/balanced/{0}/mask_cat.png"),
     ),
@@ -127,7 +129,7 @@ HOLOPIX50K = Patterns(
 INSTEREO2K = Patterns(
     "{split}/**/left.png",
     "{split}/**/right.png",
-    truth_parts(
+    make_truth_parts(
         partial(read_scaled_disparity, levels_per_pixel=100),
         "{split}/{0}/left_disp.png",
         "{split}/{0}/right_disp.png",

@@ -11,11 +11,11 @@ from pamcli.calibration.geometry import Calibration
 from pamcli.data.listing import (
     Part,
     Patterns,
+    make_truth_parts,
     read_levels,
     read_mask,
     read_positive_disparity,
     read_scaled_disparity,
-    truth_parts,
 )
 from pamcli.data.source import Key
 from pamcli.errors import InputError, UsageError
@@ -39,7 +39,7 @@ CARLA = Patterns(
     "trainingF/*/im0.png",
     "trainingF/*/im1.png",
     # The sign differs between the views.
-    truth_parts(read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
+    make_truth_parts(read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
     tops=("carla-highres",),
 ).row(
     "carla",
@@ -57,7 +57,7 @@ CARLA = Patterns(
 CRESTEREO = Patterns(
     "{part}/**/*_left.jpg",
     "{part}/**/*_right.jpg",
-    truth_parts(
+    make_truth_parts(
         partial(read_scaled_disparity, levels_per_pixel=32),
         "{0}/{1}/{2}_left.disp.png",
         "{0}/{1}/{2}_right.disp.png",
@@ -327,7 +327,7 @@ def _read_base_255(path: Path) -> NDArray[np.float32]:
 FOUNDATIONSTEREO = Patterns(
     "**/dataset/data/left/rgb/*.(?:jpg|png)",
     "**/dataset/data/right/rgb/*.(?:jpg|png)",
-    truth_parts(_read_base_255, "./{0}/dataset/data/left/disparity/{1}.png", ""),
+    make_truth_parts(_read_base_255, "./{0}/dataset/data/left/disparity/{1}.png", ""),
     tops=("FSD", "FoundationStereo"),
 ).row(
     "foundationstereo",

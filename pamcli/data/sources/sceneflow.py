@@ -16,8 +16,8 @@ from pamcli.files.paths import list_folders, quote, walk_folders
 
 _SUFFIXES = (".png", ".webp")
 _PARTS = (
-    Part("disparity", "disparity of the left view", read_positive_disparity),
-    Part("right_disparity", "disparity of the right view", read_positive_disparity),
+    Part("disparity", "disparity of the left image", read_positive_disparity),
+    Part("right_disparity", "disparity of the right image", read_positive_disparity),
 )
 
 
