@@ -101,7 +101,7 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func).split(".")[-1]
             named = [each.value for each in node.keywords if each.arg in ("help", "hint", "epilog")]
-            if re.search(r"Error$|^(warn|warning|note|info|progress|fail)$", name):
+            if re.search(r"Error$|^(warn|warning|note|info|fail|option|flag|argument|result)$", name):
                 named += node.args
             yield from ((each.lineno, " ".join(constant_text(each).split())) for each in named)
         elif isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
