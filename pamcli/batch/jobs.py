@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a pair of a batch."""
+    """The result of a pair of a batch."""
 
     job: Job
     error: PamError | None = None
@@ -90,7 +90,7 @@ class Result:
 
     @property
     def status(self) -> Literal["ok", "skipped", "failed"]:
-        """Whether the results were written, existed, or are missing."""
+        """State of the results: written, skipped because they existed, or missing."""
         return "failed" if self.error else "skipped" if self.job.done else "ok"
 
     @property

@@ -108,7 +108,7 @@ def match_files(settings: MatchSettings) -> Batch:
 
 
 class MatchProcessor(PairProcessor):
-    """What `pam disparity` does with each pair."""
+    """The steps of `pam disparity` for each pair."""
 
     stretches_contrast = True
 

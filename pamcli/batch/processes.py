@@ -148,7 +148,7 @@ class _Helper:
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, job: Job) -> Any:
-        """Return the outcome of a job, and the logged lines. Raises what loading the network raises."""
+        """Return the result of a job, and the logged lines. Raises what loading the network raises."""
         if job.error is not None:
             return job.error, ()
         lines: tuple[tuple[int, str], ...] = ()
@@ -160,7 +160,7 @@ class _Helper:
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             self._end()
             hint = "if memory is short, use fewer `workers`"
-            return DeviceError("the process of this pair was ended from outside", hint), lines
+            return DeviceError("the process of this pair was killed from outside", hint), lines
 
     def _start(self) -> tuple[tuple[int, str], ...]:
         """Start the process and let it load the network; return the logged lines."""

@@ -44,7 +44,7 @@ def read_views(pair: PairPaths, layout: PackedLayout | None, max_pixels: int | N
 
 
 class PairProcessor:
-    """What a command does with the pairs of a batch. Other processes get a copy without the network."""
+    """The steps of a command for each pair of a batch. Other processes get a copy without the network."""
 
     packed: PackedLayout | None = None
     """Layout of images that hold both views."""

@@ -186,6 +186,6 @@ def _spread(ray: Any, jobs: Any, new_worker: Any, count: int) -> Generator[tuple
                 again.append((job, tries + 1))
             else:
                 lost = DeviceError(
-                    f"the worker of this pair ended {TRIES} times", "its node may be short of memory"
+                    f"the worker of this pair died {TRIES} times", "its node may be short of memory"
                 )
                 yield job, lost

@@ -201,7 +201,7 @@ class Batch:
 
     @property
     def resume_hint(self) -> str:
-        """How to resume the batch if it is interrupted."""
+        """Hint for resuming the batch after an interruption."""
         if self.processor.needs_whole_batch:
             return "results of the whole batch are written at its end, so start again"
         if not self.settings.overwrite:
@@ -274,7 +274,7 @@ class Batch:
             processor.close()
 
     def _run(self, processes: int) -> Generator[tuple[Job, Result | PamError], None, None]:
-        """Yield each job with its outcome, from this process, others, or a cluster."""
+        """Yield each job with its result, from this process, others, or a cluster."""
         if processes == 1:
             return run_overlapped(self.jobs(), self.processor)
         jobs = prepare_from_first(self.processor, self.jobs())

@@ -1,1 +1,1 @@
-"""Calibrations in files, rectified pictures, and what leads from pixels to metres: depth and point clouds."""
+"""Read and make calibrations, rectify images, and convert disparity to depth maps and point clouds."""

@@ -28,7 +28,7 @@ LONGEST_METRES = 1.0  # a longer baseline without a stated unit is probably not 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """What a user states about a calibration beyond its files."""
+    """The options of a user for an ambiguous calibration."""
 
     swapped: bool = False  # the second camera is the left one
     extrinsics: Extrinsics = "transform"
@@ -144,10 +144,10 @@ class CameraDescription:
         if interpretation.unit is not None and self.metres is not None:
             raise UsageError(
                 "cannot use `unit`: the calibration states its unit of length",
-                "leave out `unit`, or use `baseline`",
+                "omit `unit`, or use `baseline`",
             )
         if interpretation.swapped and not self.swappable:
-            raise InputError("cannot swap the cameras of this device", "leave out `cameras`")
+            raise InputError("cannot swap the cameras of this device", "omit `cameras`")
         scale = self.metres or interpretation.unit or 1.0
         rig = rectified = None
         if self.pairs:

@@ -119,7 +119,7 @@ class Console(Settings, panel="Messages"):
 
     @property
     def draws(self) -> bool:
-        """Whether a progress bar is shown: on a terminal, unless `quiet`."""
+        """A progress bar is shown: on a terminal, unless `quiet`."""
         return not self.quiet and sys.stderr.isatty()
 
     def result(self, line: str) -> None:

@@ -68,7 +68,7 @@ class CurveChart:
     caption: str = ""
 
     def drawn(self) -> dict[str, Any]:
-        """Lay out the lines from 0 upwards; the first one is drawn on top."""
+        """Lay out the lines from 0 upwards; the first one is on top."""
         points = {
             name: [each for each in zip(self.x, y, strict=True) if math.isfinite(each[1])]
             for name, y in self.curves.items()

@@ -114,11 +114,11 @@ def read_packed_pair(
         views = [] if pair else split_mpo(stream, name, expect_pair=layout == "auto")
         if pair is not None:
             reason = f"{name} stores the views as two images, not packed as {layout}"
-            raise InputError(reason, f"leave out `packed` {layout}")
+            raise InputError(reason, f"omit `packed` {layout}")
         if len(views) == 2:
             if layout not in ("auto", "lr", "rl"):
                 reason = f"{name} stores the views as two images, not packed as {layout}"
-                raise InputError(reason, f"leave out `packed` {layout}")
+                raise InputError(reason, f"omit `packed` {layout}")
             left, right = (
                 decode_image(io.BytesIO(view), f"{name}, image {number}", max_pixels)
                 for number, view in enumerate(views, 1)

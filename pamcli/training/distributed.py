@@ -136,7 +136,7 @@ class Processes:
             if isinstance(error, dist.DistError) or "gloo" in str(error):
                 raise PamError(
                     f"process {self.rank} of {self.world} has lost the others: {_line(error)}",
-                    "see the message of the process that ended, then continue with `resume`",
+                    "see the message of the process that failed, then continue with `resume`",
                 ) from error
             raise
         finally:

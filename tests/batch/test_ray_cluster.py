@@ -76,7 +76,7 @@ def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster:
     found = {job.line: outcome for job, outcome in jobs}
     assert sorted(found) == [1, 2, 3, 98]
     assert isinstance(found[98], DeviceError)
-    assert "ended 3 times" in str(found[98])
+    assert "died 3 times" in str(found[98])
     assert [found[job] for job in (1, 2, 3)] == ["1", "4", "9"]
 
 
