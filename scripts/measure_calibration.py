@@ -21,7 +21,7 @@ from pamcli.calibration.sightings import SightingCollector
 from pamcli.settings.parsing import image_size
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
-from rendered_rigs import chessboard, held_up, made_up, pairs_of, rows_apart  # type: ignore[import-not-found]
+from simulated_rigs import make_chessboard, make_rig, measure_row_errors, photograph, sample_poses  # type: ignore[import-not-found]
 
 BOARD = Board(9, 6, 0.03)
 LENSES = ("pinhole", "fisheye")
@@ -29,9 +29,9 @@ LENSES = ("pinhole", "fisheye")
 
 def measure(seed: int, *, fisheye: bool, size: tuple[int, int], boards: int) -> dict[str, float]:
     """Shares by which focal lengths and baseline are off, pixels between rows, deviations they are off by."""
-    rig = made_up(seed, fisheye=fisheye, size=size)
+    rig = make_rig(seed, fisheye=fisheye, size=size)
     found = SightingCollector(BOARD)
-    pairs = pairs_of(rig, chessboard(9, 6, BOARD.square), held_up(rig, boards, seed), seed)
+    pairs = photograph(rig, make_chessboard(9, 6, BOARD.square), sample_poses(rig, boards, seed), seed)
     for number, pair in enumerate(pairs):
         found.add(f"{number:02}", *(np.repeat(view[..., None], 3, axis=2) for view in pair))
     made = calibrate_rig(found.sightings, BOARD, size, fisheye=fisheye)
@@ -42,7 +42,7 @@ def measure(seed: int, *, fisheye: bool, size: tuple[int, int], boards: int) -> 
             off.append(abs(error) / true.matrix[axis, axis])
             sigmas.append(abs(error) / made.uncertainty.focal[number][axis])
     sigmas.append(abs(made.rig.baseline - rig.baseline) / made.uncertainty.baseline)
-    rows = rows_apart(rig, made.rig)
+    rows = measure_row_errors(rig, made.rig)
     return {
         "focal %": 100 * max(off),
         "baseline %": 100 * abs(made.rig.baseline / rig.baseline - 1),

@@ -36,7 +36,7 @@ from pamcli.evaluation.submissions import load_rules
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
 sys.path.insert(0, str(Path(__file__).parent / "calibration"))
-from rendered_rigs import chessboard, held_up, made_up, pairs_of
+from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
@@ -158,8 +158,10 @@ def programs_of(command: str) -> list[str]:
 @cache
 def board_images() -> list[tuple[np.ndarray, np.ndarray]]:
     """Render the images of a board in front of two cameras."""
-    rig = made_up(2, size=(400, 250))
-    return pairs_of(rig, chessboard(9, 6, 0.025), held_up(rig, 24, 2, square=0.025), 2, {5: (9, 4)})
+    rig = make_rig(2, size=(400, 250))
+    return photograph(
+        rig, make_chessboard(9, 6, 0.025), sample_poses(rig, 24, 2, square=0.025), 2, {5: (9, 4)}
+    )
 
 
 def prepare_boards(folder: Path) -> None:

@@ -47,10 +47,6 @@ def read_kitti(source: Source) -> CameraDescription:
     return CameraDescription("KITTI", pairs, projections, notes=notes)
 
 
-def has_middlebury(source: Source) -> bool:
-    return "cam0" in source.read_lines("=")
-
-
 def read_middlebury(source: Source) -> CameraDescription:
     """Read cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
     lines = source.read_lines("=", once=True)
@@ -72,10 +68,6 @@ def read_middlebury(source: Source) -> CameraDescription:
         metres=1e-3,
         notes=notes,
     )
-
-
-def has_cvkit(source: Source) -> bool:
-    return "camera.A" in source.read_lines("=")
 
 
 def read_cvkit(source: Source) -> CameraDescription:

@@ -94,10 +94,8 @@ class BoardDetector:
     def __init__(self, board: Board, dictionary: str | None = None, legacy: bool = False) -> None:
         """Prepare OpenCV's detector.
 
-        Args:
-            board: Board to detect.
-            dictionary: Name of the marker dictionary, one of `DICTIONARIES`; None for chessboards.
-            legacy: True if the first square is white, as OpenCV before 4.6 drew boards with even rows.
+        A ChArUco board needs a dictionary, one of `DICTIONARIES`. `legacy`: its first square is white, as
+        OpenCV before 4.6 drew boards with an even number of rows.
         """
         import cv2
 

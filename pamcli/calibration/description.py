@@ -200,23 +200,14 @@ def describe_rectified(
 
 @dataclass(frozen=True)
 class StoredCalibration:
-    """A calibration of a pair of cameras that was read from files.
+    """A calibration of a pair of cameras that was read from files."""
 
-    Args:
-        kind: Format of the files.
-        rig: The cameras; None if the files describe only rectified images.
-        rectified: Geometry of the rectified images; None if the files describe none.
-        notes: Assumptions, for people.
-        unit_note: Assumption about the unit of length; None if the unit is stated.
-        doubt: Reason why that unit is implausible, with a remedy.
-    """
-
-    kind: str
-    rig: Rig | None = None
-    rectified: Calibration | None = None
-    notes: Sequence[str] = ()
-    unit_note: str | None = None
-    doubt: str | None = None
+    kind: str  # format of the files, for people
+    rig: Rig | None = None  # the cameras; None if the files describe only rectified images
+    rectified: Calibration | None = None  # of the rectified images; None if the files describe none
+    notes: Sequence[str] = ()  # assumptions
+    unit_note: str | None = None  # assumption about the unit of length; None if it is stated
+    doubt: str | None = None  # why that unit is implausible, with a remedy
 
     def warnings(self) -> list[str]:
         """Return a line for each implausible value."""

@@ -102,10 +102,6 @@ def read_viewer(source: Source) -> CameraDescription:
     return CameraDescription("RealSense", projections=found, metres=1e-3, notes=notes, swappable=False)
 
 
-def has_preset(source: Source) -> bool:
-    return any(re.fullmatch(r"(parameters\.)?param-.*", name) for name in source.flat)
-
-
 def refuse_preset(source: Source) -> CameraDescription:
     """Raise InputError for a RealSense preset, which holds no calibration."""
     raise InputError(
@@ -128,10 +124,6 @@ def _walk_sections(tree: Section) -> Iterator[tuple[str, Section]]:
         if isinstance(each, Mapping):
             name = name.replace(".", " ")
             yield name, Section(each, f"{name}: ")
-
-
-def has_realsense(source: Source) -> bool:
-    return any({"ppx", "ppy"} <= each.keys() for _, each in _walk_sections(source.tree))
 
 
 def read_realsense(source: Source) -> CameraDescription:

@@ -1,5 +1,6 @@
 """Calibration files: the table of readers, and the writer of OpenCV's YAML."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,14 +33,14 @@ class Reader:
     """A format of calibration files."""
 
     name: str
-    detect: Callable[[Source], bool] | str  # a test, or keys such as Camera.fx that all must exist
+    detect: Callable[[Source], bool] | str  # a test, or a pattern of keys such as Camera.fx, or cam0= in text
     read: Callable[[Source], CameraDescription]
     keys: str = ""  # keys of such a file, for messages about missing ones
     numbered: bool = False  # True if it can hold more than two cameras, selected by number
 
     def accepts(self, source: Source) -> bool:
         if isinstance(self.detect, str):
-            return set(self.detect.split()) <= source.flat.keys()
+            return any(re.fullmatch(self.detect, key) for key in source.keys)
         return self.detect(source)
 
 
@@ -52,28 +53,31 @@ READERS = (
     Reader("KITTI, DrivingStereo", bench.has_kitti, bench.read_kitti, "P0 P1", True),
     Reader("ROS ost", ros.has_ost, ros.read_ost),
     Reader("ZED", device.has_zed, device.read_zed),
-    Reader("Middlebury, ETH3D", bench.has_middlebury, bench.read_middlebury, "cam0 baseline"),
-    Reader("cvkit", bench.has_cvkit, bench.read_cvkit, "camera.A t"),
+    Reader("Middlebury, ETH3D", "cam0=", bench.read_middlebury, "cam0 baseline"),
+    Reader("cvkit", r"camera\.A=", bench.read_cvkit, "camera.A t"),
     Reader("K.txt, two lines of KITTI", opencv.has_plain_numbers, opencv.read_plain_numbers, "", True),
     Reader("RealSense listing", device.has_listing, device.read_listing),
     Reader(".dat set", opencv.has_dat, opencv.read_dat),
-    Reader("VINS-Fusion", slam.has_vins, slam.read_vins, VINS, True),
-    Reader("Kalibr, OpenVINS", slam.has_kalibr, slam.read_kalibr, "cam0 cam1", True),
-    Reader("Basalt", "value0.T_imu_cam", slam.read_basalt, "value0.T_imu_cam value0.intrinsics", True),
+    Reader("VINS-Fusion", "projection_parameters|body_T_cam0|cam0_calib", slam.read_vins, VINS, True),
+    Reader("Kalibr, OpenVINS", r"cam\d+\.[^.]+", slam.read_kalibr, "cam0 cam1", True),
+    Reader("Basalt", r"value0\.T_imu_cam", slam.read_basalt, "value0.T_imu_cam value0.intrinsics", True),
     Reader("OAK (DepthAI)", "cameraData", device.read_oak, "cameraData", True),
     Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
     Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
     Reader("ROS topic", ros.has_topics, ros.read_topics, "K D R P width height distortion_model"),
-    Reader(
-        "separate cameras", opencv.has_separate_cameras, opencv.read_separate_cameras, "camera_matrix R T"
-    ),
+    Reader("a file per camera", opencv.has_camera_files, opencv.read_camera_files, "camera_matrix R T"),
     Reader("ROS camera_info", ros.has_camera_info, ros.read_camera_info, CAMERA_INFO),
-    Reader("ORB-SLAM, stella_vslam", slam.has_orb_slam, slam.read_orb_slam, ORB_SLAM),
+    Reader(
+        "ORB-SLAM, stella_vslam",
+        r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left",
+        slam.read_orb_slam,
+        ORB_SLAM,
+    ),
     Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
-    Reader("RealSense Viewer", "rectified.0.fx", device.read_viewer, "baseline rectified.0.fx"),
-    Reader("RealSense preset", device.has_preset, device.refuse_preset),
-    Reader("RealSense", device.has_realsense, device.read_realsense, "fx fy ppx ppy rotation translation"),
-    Reader("Cityscapes", CITYSCAPES, bench.read_cityscapes, CITYSCAPES),
+    Reader("RealSense Viewer", r"rectified\.0\.fx", device.read_viewer, "baseline rectified.0.fx"),
+    Reader("RealSense preset", r"(parameters\.)?param-.*", device.refuse_preset),
+    Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
+    Reader("Cityscapes", r"extrinsic\.baseline", bench.read_cityscapes, CITYSCAPES),
     Reader("rectification maps", opencv.has_maps, opencv.refuse_maps),
     Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
 )

@@ -162,13 +162,13 @@ def read_dat(source: Source) -> CameraDescription:
     return CameraDescription(".dat set", [pair_cameras(placed)], metres=None, notes=notes)
 
 
-def has_separate_cameras(source: Source) -> bool:
+def has_camera_files(source: Source) -> bool:
     """Return True if two files hold a camera_matrix each, and another one R and T."""
     cameras = [tree for tree in source.trees if "camera_matrix" in tree]
     return len(cameras) == 2 and {"R", "T"} <= canonical_names(source.tree).keys()
 
 
-def read_separate_cameras(source: Source) -> CameraDescription:
+def read_camera_files(source: Source) -> CameraDescription:
     """Read a file for each camera, as OpenCV's calibration sample writes it, and R and T of both."""
     names = {"camera_matrix", "distortion_coefficients"}
     tree = Section({name: value for name, value in source.tree.items() if name not in names})

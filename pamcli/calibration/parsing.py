@@ -68,6 +68,11 @@ class Source:
         """The same with dotted names, such as Camera.fx for fx below Camera."""
         return Section(dict(walk(self.tree)))
 
+    @cached_property
+    def keys(self) -> list[str]:
+        """Dotted names of all values, and names of lines "name=value", with the sign."""
+        return [*self.flat, *(f"{name}=" for name in self.read_lines("="))]
+
     def read_lines(self, mark: str, *, once: bool = False) -> "Section":
         """Return the lines "name<mark>value" of a single file, nothing for several files.
 
@@ -186,13 +191,7 @@ def _parse_json_or_yaml(text: str) -> Any:
 def read_numbers(value: Any, key: str, *counts: int) -> Floats:
     """Return all numbers of a value, in order; texts such as "[1 0 2; 0 1 3]" hold several.
 
-    Args:
-        value: Number, text, array, list, or mapping with "data".
-        key: Name for messages.
-        counts: Allowed numbers of numbers, by default any.
-
-    Raises:
-        InputError: If numbers are missing, not finite, or of another count.
+    `counts` are the allowed numbers of numbers, by default any. Raises InputError naming the key.
     """
     found: list[float] = []
     waiting, seen = [value], 0

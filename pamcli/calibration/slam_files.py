@@ -1,6 +1,5 @@
 """Readers for calibrations of SLAM: Kalibr, EuRoC, ORB-SLAM, stella_vslam, VINS-Fusion, Basalt, mrcal."""
 
-import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -26,11 +25,6 @@ from pamcli.errors import InputError
 from pamcli.files.paths import pluralize
 
 RADTAN, RATIONAL, KB4 = "k1 k2 p1 p2", "k1 k2 p1 p2 k3 k4 k5 k6", "k1 k2 k3 k4"
-
-
-def has_kalibr(source: Source) -> bool:
-    tree = source.tree.items()
-    return any(re.fullmatch(r"cam\d+", key) and isinstance(each, Mapping) for key, each in tree)
 
 
 def read_kalibr(source: Source) -> CameraDescription:
@@ -87,10 +81,6 @@ def _read_kalibr_camera(tree: Section, coefficients: str) -> tuple[Camera, Size]
     return camera, tree.size("resolution")
 
 
-def has_orb_slam(source: Source) -> bool:
-    return bool({"Camera.fx", "Camera1.fx", "LEFT.K", "StereoRectifier.K_left"} & source.flat.keys())
-
-
 def read_orb_slam(source: Source) -> CameraDescription:
     """Read the settings of ORB-SLAM2, ORB-SLAM3 and stella_vslam for a stereo camera.
 
@@ -141,10 +131,6 @@ def read_orb_slam(source: Source) -> CameraDescription:
             "it needs LEFT.K ... RIGHT.P, StereoRectifier, or Stereo.T_c1_c2",
         )
     return rectified
-
-
-def has_vins(source: Source) -> bool:
-    return any({"projection_parameters", "body_T_cam0", "cam0_calib"} & tree.keys() for tree in source.trees)
 
 
 def read_vins(source: Source) -> CameraDescription:

@@ -7,7 +7,14 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from rendered_rigs import chessboard, held_up, made_up, pairs_of, project_points, rows_apart
+from simulated_rigs import (
+    make_chessboard,
+    make_rig,
+    measure_row_errors,
+    photograph,
+    project_points,
+    sample_poses,
+)
 
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board, Detection
@@ -60,16 +67,16 @@ def sightings(
 
 @pytest.fixture(scope="module", params=[False, True], ids=["pinhole", "fisheye"])
 def rig(request: pytest.FixtureRequest) -> Rig:
-    return made_up(3, fisheye=request.param)
+    return make_rig(3, fisheye=request.param)
 
 
 @pytest.fixture(scope="module")
 def made(rig: Rig) -> BoardCalibration:
     assert rig.size is not None
-    return calibrate_rig(sightings(rig, held_up(rig, 30, 3)), BOARD, rig.size, fisheye=rig.left.fisheye)
+    return calibrate_rig(sightings(rig, sample_poses(rig, 30, 3)), BOARD, rig.size, fisheye=rig.left.fisheye)
 
 
-def test_a_rig_is_found_again(rig: Rig, made: BoardCalibration) -> None:
+def test_rig_is_recovered(rig: Rig, made: BoardCalibration) -> None:
     for found, true in ((made.rig.left, rig.left), (made.rig.right, rig.right)):
         np.testing.assert_allclose(found.matrix[[0, 1], [0, 1]], true.matrix[[0, 1], [0, 1]], rtol=1e-3)
         np.testing.assert_allclose(found.matrix[:2, 2], true.matrix[:2, 2], atol=0.5)
@@ -79,13 +86,13 @@ def test_a_rig_is_found_again(rig: Rig, made: BoardCalibration) -> None:
     assert made.uncertainty.left_out_error > made.error
     assert made.rows.rms == pytest.approx(NOISE * np.sqrt(2), rel=0.25)
     assert made.rows.rms < made.rows.p95 < made.rows.worst
-    assert rows_apart(rig, made.rig).max() < 0.2
+    assert measure_row_errors(rig, made.rig).max() < 0.2
     assert (made.rejections, made.misfits) == ([], 0)
 
 
-def test_on_clean_corners_the_fit_is_opencvs() -> None:
-    rig = made_up(3)
-    both = [each for each in sightings(rig, held_up(rig, 20, 3)) if each.both]
+def test_fit_of_clean_corners_equals_opencv() -> None:
+    rig = make_rig(3)
+    both = [each for each in sightings(rig, sample_poses(rig, 20, 3)) if each.both]
     views = [(each.left.corners, each.right.corners) for each in both]  # type: ignore[union-attr]
     problem = Problem(views, BOARD.points, rig.size, False)  # type: ignore[arg-type]
     solution = fit_rig(problem)
@@ -105,7 +112,7 @@ def test_on_clean_corners_the_fit_is_opencvs() -> None:
     np.testing.assert_allclose(found.rotation, rotation, atol=2e-5)
 
 
-def test_leaving_a_board_out_is_as_fitting_without_it(made: BoardCalibration) -> None:
+def test_leave_out_equals_a_new_fit(made: BoardCalibration) -> None:
     shared = leave_out_each(made.solution)
     for number in (0, len(shared) // 2):
         stays = [index for index in range(len(made.sightings)) if index != number]
@@ -119,14 +126,14 @@ def test_leaving_a_board_out_is_as_fitting_without_it(made: BoardCalibration) ->
 
 
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
-def test_the_truth_lies_within_twice_the_uncertainty(fisheye: bool) -> None:
+def test_errors_are_within_twice_the_uncertainty(fisheye: bool) -> None:
     """It does as often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
     within = []
     for seed in range(20, 28):
-        rig = made_up(seed, fisheye=fisheye)
+        rig = make_rig(seed, fisheye=fisheye)
         assert rig.size is not None
         found = calibrate_rig(
-            sightings(rig, held_up(rig, 20, seed), seed=seed), BOARD, rig.size, fisheye=fisheye
+            sightings(rig, sample_poses(rig, 20, seed), seed=seed), BOARD, rig.size, fisheye=fisheye
         )
         for number, (camera, true) in enumerate(((found.rig.left, rig.left), (found.rig.right, rig.right))):
             for axis in (0, 1):
@@ -136,21 +143,21 @@ def test_the_truth_lies_within_twice_the_uncertainty(fisheye: bool) -> None:
     assert 0.88 < np.mean(within) <= 1
 
 
-def test_boards_that_moved_between_the_exposures_are_named() -> None:
-    rig = made_up(3)
+def test_boards_that_moved_are_rejected() -> None:
+    rig = make_rig(3)
     assert rig.size is not None
     moves = {3: (0.004, 0, 0), 9: (0, 0.01, 0.01), 14: (0.001, 0, 0)}
-    found = calibrate_rig(sightings(rig, held_up(rig, 25, 3), moved=moves), BOARD, rig.size)
+    found = calibrate_rig(sightings(rig, sample_poses(rig, 25, 3), moved=moves), BOARD, rig.size)
     assert [each.name for each in found.rejections] == ["0003", "0009", "0014"]
     assert all("the board moved between the two exposures" in each.reason for each in found.rejections)
     assert found.rig.baseline == pytest.approx(rig.baseline, rel=1e-3)
     assert "in 3 pairs the board moved" in list_advice(found)[0]
 
 
-def test_wrong_corners_are_left_out() -> None:
-    rig = made_up(3)
+def test_wrong_corners_are_rejected() -> None:
+    rig = make_rig(3)
     assert rig.size is not None
-    given = sightings(rig, held_up(rig, 25, 3))
+    given = sightings(rig, sample_poses(rig, 25, 3))
     assert given[4].left is not None
     assert given[7].left is not None
     given[4].left.corners.pixels[[10, 20]] += [[5, 3], [-2, 2]]
@@ -164,10 +171,10 @@ def test_wrong_corners_are_left_out() -> None:
     assert found.error == pytest.approx(NOISE * np.sqrt(2), rel=0.1)
 
 
-def test_blurred_boards_are_left_out() -> None:
-    rig = made_up(3)
+def test_blurred_boards_are_rejected() -> None:
+    rig = make_rig(3)
     assert rig.size is not None
-    given = sightings(rig, held_up(rig, 12, 3))
+    given = sightings(rig, sample_poses(rig, 12, 3))
     assert given[2].left is not None
     given[2] = replace(given[2], left=replace(given[2].left, blur=9.0))
     found = calibrate_rig(given, BOARD, rig.size)
@@ -177,10 +184,10 @@ def test_blurred_boards_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
-def test_the_wrong_model_of_lenses_is_said(fisheye: bool) -> None:
-    rig = made_up(12, fisheye=fisheye)
+def test_wrong_lens_model_is_advised_against(fisheye: bool) -> None:
+    rig = make_rig(12, fisheye=fisheye)
     assert rig.size is not None
-    given = sightings(rig, held_up(rig, 16, 3))
+    given = sightings(rig, sample_poses(rig, 16, 3))
     do = "use `fisheye`" if fisheye else "leave out `fisheye`"
     try:
         tips = list_advice(calibrate_rig(given, BOARD, rig.size, fisheye=not fisheye))
@@ -193,10 +200,10 @@ def test_the_wrong_model_of_lenses_is_said(fisheye: bool) -> None:
         assert do in tips[0]
 
 
-def test_exchanged_cameras_and_too_few_boards_are_refused() -> None:
-    rig = made_up(3)
+def test_swapped_cameras_and_too_few_boards_raise() -> None:
+    rig = make_rig(3)
     assert rig.size is not None
-    given = sightings(rig, held_up(rig, 12, 3))
+    given = sightings(rig, sample_poses(rig, 12, 3))
     exchanged = [Sighting(each.name, each.right, each.left) for each in given]
     with pytest.raises(InputError, match=r"the images are swapped: .*0\.192\d* m.* \(swap LEFT"):
         calibrate_rig(exchanged, BOARD, rig.size)
@@ -206,10 +213,10 @@ def test_exchanged_cameras_and_too_few_boards_are_refused() -> None:
         calibrate_rig([], BOARD, rig.size)
 
 
-def test_what_is_missing_is_named() -> None:
-    rig = made_up(3)
+def test_advice_names_missing_boards() -> None:
+    rig = make_rig(3)
     assert rig.size is not None
-    given = sightings(rig, held_up(rig, 40, 3))
+    given = sightings(rig, sample_poses(rig, 40, 3))
 
     def in_the_corner(found: Detection | None) -> bool:
         places = np.zeros((1, 2)) if found is None else found.corners.pixels / rig.size  # type: ignore[operator]
@@ -232,8 +239,8 @@ def test_what_is_missing_is_named() -> None:
     )
 
 
-def test_boards_that_all_face_the_camera_and_bent_ones() -> None:
-    rig = made_up(3)
+def test_advice_on_flat_poses_and_bent_boards() -> None:
+    rig = make_rig(3)
     assert rig.size is not None
     flat: Poses = [
         (np.eye(3), np.array([x, y, z]))
@@ -244,12 +251,12 @@ def test_boards_that_all_face_the_camera_and_bent_ones() -> None:
     assert any("tilt" in each for each in list_advice(calibrate_rig(sightings(rig, flat), BOARD, rig.size)))
     bent = BOARD.points.copy()
     bent[:, 2] = 0.003 * ((bent[:, 0] - 0.12) / 0.12) ** 2
-    found = calibrate_rig(sightings(rig, held_up(rig, 25, 3), points=bent), BOARD, rig.size)
+    found = calibrate_rig(sightings(rig, sample_poses(rig, 25, 3), points=bent), BOARD, rig.size)
     assert found.error > 0.5
     assert "stiff, flat plate" in list_advice(found)[0]
 
 
-def test_regions_without_light() -> None:
+def test_dark_regions() -> None:
     y, x = np.mgrid[-1:1:40j, -1:1:60j]
     circle = np.where(x**2 + y**2 < 1, 130, 4).astype(np.uint8)
     assert find_dark_regions(circle) == set()
@@ -259,7 +266,7 @@ def test_regions_without_light() -> None:
     }
 
 
-def test_what_is_written_is_read_back(made: BoardCalibration, tmp_path: object) -> None:
+def test_calibration_file_round_trip(made: BoardCalibration, tmp_path: object) -> None:
     path = tmp_path / "rig.yaml"  # type: ignore[operator]
     path.write_bytes(encode_rig(made.rig, select_file_facts(made, BOARD)))
     stored = read_calibration(path)
@@ -279,7 +286,7 @@ def test_what_is_written_is_read_back(made: BoardCalibration, tmp_path: object) 
     assert file.getNode("baseline_deviation").real() == pytest.approx(1000 * made.uncertainty.baseline)
 
 
-def test_the_report_says_the_figures(made: BoardCalibration) -> None:
+def test_report(made: BoardCalibration) -> None:
     facts = collect_facts(made, BOARD, [], ["do this"])
     lines = dict(format_facts(facts))
     assert facts["pairs_used"] == made.pairs <= len(made.sightings) == facts["boards_used"]
@@ -288,11 +295,13 @@ def test_the_report_says_the_figures(made: BoardCalibration) -> None:
     assert facts["to_improve"] == ["do this"]
 
 
-def test_from_rendered_pictures() -> None:
-    rig = made_up(6, size=(560, 350))
-    board, poses = Board(9, 6, 0.03), held_up(rig, 12, 6)
+def test_calibration_from_images() -> None:
+    rig = make_rig(6, size=(560, 350))
+    board, poses = Board(9, 6, 0.03), sample_poses(rig, 12, 6)
     found = SightingCollector(board)
-    for number, (left, right) in enumerate(pairs_of(rig, chessboard(9, 6, 0.03), poses, 6, {4: (9, 3)})):
+    for number, (left, right) in enumerate(
+        photograph(rig, make_chessboard(9, 6, 0.03), poses, 6, {4: (9, 3)})
+    ):
         found.add(f"{number:02}", *(np.repeat(view[..., None], 3, axis=2) for view in (left, right)))
     plain = np.full((350, 560, 3), 100, np.uint8)
     found.add("nothing", plain, plain)
@@ -307,5 +316,5 @@ def test_from_rendered_pictures() -> None:
     assert result.error < 0.08
     assert result.rig.left.matrix[0, 0] == pytest.approx(rig.left.matrix[0, 0], rel=0.005)
     assert result.rig.baseline == pytest.approx(rig.baseline, rel=0.003)
-    assert rows_apart(rig, result.rig).max() < 0.2
+    assert measure_row_errors(rig, result.rig).max() < 0.2
     assert result.pairs >= 5

@@ -5,7 +5,15 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from rendered_rigs import Flat, charuco, chessboard, held_up, made_up, pairs_of, project_points
+from simulated_rigs import (
+    Flat,
+    make_charuco,
+    make_chessboard,
+    make_rig,
+    photograph,
+    project_points,
+    sample_poses,
+)
 
 from pamcli.calibration.boards import (
     Board,
@@ -28,16 +36,16 @@ def marked(dictionary: int = cv2.aruco.DICT_5X5_100, rows: int = 7, old: bool = 
     markers = cv2.aruco.getPredefinedDictionary(dictionary)
     layout = cv2.aruco.CharucoBoard((10, rows), 0.03, 0.022, markers)
     layout.setLegacyPattern(old)
-    return charuco(layout)
+    return make_charuco(layout)
 
 
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
 @pytest.mark.parametrize("board", [CHESS, MARKED], ids=["chessboard", "charuco"])
-def test_corners_are_where_the_cameras_see_them(board: Board, fisheye: bool) -> None:
-    rig = made_up(3, fisheye=fisheye, size=SIZE)
-    poses = held_up(rig, 3, 3)
-    flat, shift = (chessboard(9, 6, 0.03), 0.0) if board is CHESS else (marked(), 0.03)
-    pairs = pairs_of(rig, flat, poses, 3)
+def test_corners_are_accurate(board: Board, fisheye: bool) -> None:
+    rig = make_rig(3, fisheye=fisheye, size=SIZE)
+    poses = sample_poses(rig, 3, 3)
+    flat, shift = (make_chessboard(9, 6, 0.03), 0.0) if board is CHESS else (marked(), 0.03)
+    pairs = photograph(rig, flat, poses, 3)
     detector = find_detector(board, [view for pair in pairs for view in pair])
     assert detector is not None
     seen = 0
@@ -68,10 +76,10 @@ def test_corners_are_where_the_cameras_see_them(board: Board, fisheye: bool) -> 
     ],
     ids=["4x4", "apriltag", "white first"],
 )
-def test_the_markers_dictionary_and_layout_are_recognised(dictionary: int, rows: int, old: bool) -> None:
-    rig = made_up(4, size=SIZE)
+def test_dictionary_and_layout_are_detected(dictionary: int, rows: int, old: bool) -> None:
+    rig = make_rig(4, size=SIZE)
     flat = marked(dictionary, rows, old)
-    ((left, _),) = pairs_of(rig, flat, held_up(rig, 1, 5), 4)
+    ((left, _),) = photograph(rig, flat, sample_poses(rig, 1, 5), 4)
     board = Board(10, rows, 0.03, 0.022)
     detector = find_detector(board, [np.full_like(left, 90), left])
     assert detector is not None
@@ -82,9 +90,9 @@ def test_the_markers_dictionary_and_layout_are_recognised(dictionary: int, rows:
 
 
 def test_motion_widens_the_edges() -> None:
-    rig = made_up(2, size=SIZE)
-    poses = held_up(rig, 1, 8) * 3
-    pairs = pairs_of(rig, chessboard(9, 6, 0.03), poses, 2, {1: (7, 0), 2: (0, 7)})
+    rig = make_rig(2, size=SIZE)
+    poses = sample_poses(rig, 1, 8) * 3
+    pairs = photograph(rig, make_chessboard(9, 6, 0.03), poses, 2, {1: (7, 0), 2: (0, 7)})
     sharp, across, down = (BoardDetector(CHESS).detect(left) for left, _ in pairs)
     assert sharp is not None
     for blurred in (across, down):
@@ -93,24 +101,24 @@ def test_motion_widens_the_edges() -> None:
         assert blurred.blur > 4
 
 
-def test_a_board_counted_otherwise_is_named() -> None:
-    rig = made_up(2, size=SIZE)
-    ((left, right),) = pairs_of(rig, chessboard(9, 6, 0.03), held_up(rig, 1, 8), 2)
+def test_wrong_counts_are_corrected() -> None:
+    rig = make_rig(2, size=SIZE)
+    ((left, right),) = photograph(rig, make_chessboard(9, 6, 0.03), sample_poses(rig, 1, 8), 2)
     squares = Board(10, 7, 0.03)  # counted as many people do
     assert find_detector(squares, [left, right]) is None
     assert guess_board(squares, [left, right]) == CHESS
     assert guess_board(squares, [np.full_like(left, 80)]) is None
 
 
-def test_a_board_starts_at_its_dark_end_however_it_is_held() -> None:
-    rig = made_up(2, size=SIZE)
-    rotation, translation = held_up(rig, 1, 8)[0]
+def test_first_corner_is_at_the_dark_end() -> None:
+    rig = make_rig(2, size=SIZE)
+    rotation, translation = sample_poses(rig, 1, 8)[0]
     middle = np.array([0.12, 0.075, 0])
     found = []
     for degrees in (0, 180):
         turn = cv2.Rodrigues(np.array([0, 0, np.radians(degrees)]))[0]
         turned = rotation @ turn, rotation @ (middle - turn @ middle) + translation
-        ((left, _),) = pairs_of(rig, chessboard(9, 6, 0.03), [turned], 2)
+        ((left, _),) = photograph(rig, make_chessboard(9, 6, 0.03), [turned], 2)
         points = CHESS.points @ turned[0].T + turned[1]
         corners = BoardDetector(CHESS).detect(left)
         assert corners is not None
@@ -118,7 +126,7 @@ def test_a_board_starts_at_its_dark_end_however_it_is_held() -> None:
     assert max(found) < 0.3
 
 
-def test_a_board_with_like_ends_is_numbered_alike_in_both_pictures() -> None:
+def test_symmetric_boards_are_aligned() -> None:
     board = Board(4, 4, 0.03)
     y, x = np.mgrid[0:4, 0:4] * 20.0
     left = np.stack([x + 100, y + 50], axis=-1)
@@ -137,16 +145,16 @@ def test_a_board_with_like_ends_is_numbered_alike_in_both_pictures() -> None:
         ((5, 4, 0.1, 0.1), "`marker`.*smaller than `square`"),
     ],
 )
-def test_boards_that_cannot_be(values: tuple[float, ...], message: str) -> None:
+def test_impossible_boards_raise(values: tuple[float, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Board(*values)  # type: ignore[arg-type]
 
 
-def test_of_many_frames_those_that_differ_are_taken() -> None:
-    rig = made_up(5, size=SIZE)
+def test_diverse_frames_are_selected() -> None:
+    rig = make_rig(5, size=SIZE)
     random = np.random.default_rng(0)
     sightings = []
-    for number, (rotation, translation) in enumerate(held_up(rig, 40, 5)):
+    for number, (rotation, translation) in enumerate(sample_poses(rig, 40, 5)):
         pixels = project_points(rig.left, CHESS.points @ rotation.T + translation)
         for frame in range(4):  # the board is held nearly still
             corners = Corners(np.arange(54), pixels + random.normal(0, 0.2, pixels.shape))
@@ -158,12 +166,12 @@ def test_of_many_frames_those_that_differ_are_taken() -> None:
     assert [each.name for each in chosen] == [each.name for each in sightings if each in chosen]
 
 
-def test_how_far_a_board_moves_between_frames() -> None:
-    rig = made_up(2, size=SIZE)
-    (rotation, translation) = held_up(rig, 1, 8)[0]
-    ((now, _), (later, _)) = pairs_of(
+def test_motion_between_frames() -> None:
+    rig = make_rig(2, size=SIZE)
+    (rotation, translation) = sample_poses(rig, 1, 8)[0]
+    ((now, _), (later, _)) = photograph(
         rig,
-        chessboard(9, 6, 0.03),
+        make_chessboard(9, 6, 0.03),
         [(rotation, translation), (rotation, translation + np.array([0.004, 0, 0]))],
         2,
     )

@@ -1,4 +1,4 @@
-"""A calibration that is right for a pair is said to be so; each fault that was put in is named."""
+"""A right calibration passes the examination, and each fault is found."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from rendered_rigs import made_up, project_points
-from scenes import FLOOR, WALL, room
+from scenes import FLOOR, WALL, photograph_room
+from simulated_rigs import make_rig, project_points
 
 from pamcli.calibration.description import StoredCalibration
 from pamcli.calibration.examination import Finding, KnownLength, examine
@@ -24,12 +24,12 @@ ENDS = np.array([[0.5, -0.3, WALL], [1.2, 0.1, WALL]])
 
 @pytest.fixture(scope="module")
 def rig() -> Rig:
-    return made_up(4, size=SIZE)
+    return make_rig(4, size=SIZE)
 
 
 @pytest.fixture(scope="module")
 def taken(rig: Rig) -> Views:
-    return room(rig)
+    return photograph_room(rig)
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +39,19 @@ def rectified(rig: Rig, taken: Views) -> tuple[np.ndarray, np.ndarray, Calibrati
     return found.left(taken[0]), found.right(taken[1]), found.calibration
 
 
-def of(cameras: Rig | None = None, pictures: Calibration | None = None) -> StoredCalibration:
+def store(cameras: Rig | None = None, pictures: Calibration | None = None) -> StoredCalibration:
     return StoredCalibration("a made-up one", cameras, pictures)
 
 
-def named(findings: Sequence[Finding]) -> dict[str, Finding]:
+def by_topic(findings: Sequence[Finding]) -> dict[str, Finding]:
     return {each.topic: each for each in findings}
 
 
-def wrong(findings: Sequence[Finding]) -> list[str]:
+def list_wrong(findings: Sequence[Finding]) -> list[str]:
     return [each.topic for each in findings if each.verdict == "wrong"]
 
 
-def since_turned(rig: Rig, degrees: Sequence[float]) -> Rig:
+def rotate_right(rig: Rig, degrees: Sequence[float]) -> Rig:
     """The rig as it would have been calibrated before its right camera turned back by these angles."""
     turn = cv2.Rodrigues(np.radians(degrees))[0]
     return replace(rig, rotation=turn @ rig.rotation, translation=turn @ rig.translation)
@@ -59,9 +59,9 @@ def since_turned(rig: Rig, degrees: Sequence[float]) -> Rig:
 
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
 def test_a_right_calibration(fisheye: bool) -> None:
-    rig = made_up(4, fisheye=fisheye, size=SIZE)
-    found = named(examine(*room(rig), of(rig)))
-    assert wrong(list(found.values())) == []
+    rig = make_rig(4, fisheye=fisheye, size=SIZE)
+    found = by_topic(examine(*photograph_room(rig), store(rig)))
+    assert list_wrong(list(found.values())) == []
     assert found["size"].text == "640x400 px, as in the calibration"
     assert found["rows"].verdict == found["left and right"].verdict == "ok"
     assert float(found["rows"].text.split(" matches are ")[1].split(" px")[0]) < 0.15
@@ -84,87 +84,91 @@ def test_a_right_calibration(fisheye: bool) -> None:
     ],
 )
 def test_a_camera_that_turned_since(degrees: tuple[float, ...], said: str, rig: Rig, taken: Views) -> None:
-    found = examine(*taken, of(since_turned(rig, degrees)))
-    assert wrong(found) == ["rows"]
-    assert said in named(found)["rows"].text
-    assert "pam calibration make" in (named(found)["rows"].do or "")
+    found = examine(*taken, store(rotate_right(rig, degrees)))
+    assert list_wrong(found) == ["rows"]
+    assert said in by_topic(found)["rows"].text
+    assert "pam calibration make" in (by_topic(found)["rows"].do or "")
 
 
 def test_exchanged_pictures(rig: Rig, taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
-    for pair, stored in ((taken, of(rig)), ((left, right), of(None, calibration))):
+    for pair, stored in ((taken, store(rig)), ((left, right), store(None, calibration))):
         found = examine(*pair[::-1], stored)
-        assert wrong(found) == ["left and right"]
-        assert (named(found)["left and right"].do or "").startswith("swap the two")
+        assert list_wrong(found) == ["left and right"]
+        assert (by_topic(found)["left and right"].do or "").startswith("swap the two")
 
 
 def test_exchanged_pictures_of_cameras_that_are_parallel(rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
     k = np.array(calibration.projections())[:, :, :3]
-    rig = made_up(4, size=SIZE)
+    rig = make_rig(4, size=SIZE)
     cameras = [replace(rig.left, matrix=each, distortion=np.zeros(5)) for each in k]
     parallel = Rig(cameras[0], cameras[1], np.eye(3), np.array([-rig.baseline, 0, 0]), SIZE)
-    assert wrong(examine(left, right, of(parallel))) == []
-    assert wrong(examine(right, left, of(parallel))) == ["left and right"]
+    assert list_wrong(examine(left, right, store(parallel))) == []
+    assert list_wrong(examine(right, left, store(parallel))) == ["left and right"]
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(1000, "mm"), (100, "cm")])
 def test_a_baseline_in_another_unit(factor: int, unit: str, rig: Rig, taken: Views) -> None:
-    found = examine(*taken, of(rig.with_baseline(factor * rig.baseline)))
-    assert wrong(found) == ["baseline"]
-    do = named(found)["baseline"].do or ""
+    found = examine(*taken, store(rig.with_baseline(factor * rig.baseline)))
+    assert list_wrong(found) == ["baseline"]
+    do = by_topic(found)["baseline"].do or ""
     assert float(do.rpartition(" ")[2].removesuffix(unit)) == pytest.approx(factor * rig.baseline, rel=1e-4)
 
 
 def test_a_baseline_that_is_too_short_or_not_stated(rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
     short = calibration.with_baseline(calibration.baseline / 1000)
-    found = examine(left, right, of(None, short))
-    assert wrong(found) == ["baseline"]
-    assert "1000 times too small: `baseline` 0.0937" in (named(found)["baseline"].do or "")
-    found = examine(left, right, of(None, calibration.with_baseline(0)))
-    assert wrong(found) == ["baseline"]
-    assert "states none" in named(found)["baseline"].text
+    found = examine(left, right, store(None, short))
+    assert list_wrong(found) == ["baseline"]
+    assert "1000 times too small: `baseline` 0.0937" in (by_topic(found)["baseline"].do or "")
+    found = examine(left, right, store(None, calibration.with_baseline(0)))
+    assert list_wrong(found) == ["baseline"]
+    assert "states none" in by_topic(found)["baseline"].text
 
 
 def test_pictures_of_other_sizes(rig: Rig, taken: Views) -> None:
     left, right = taken
-    found = examine(left[:300], right[:300], of(rig))
-    assert wrong(found) == ["size"]
+    found = examine(left[:300], right[:300], store(rig))
+    assert list_wrong(found) == ["size"]
     assert "640x300 px" in found[0].text
     assert "640x400 px" in found[0].text
     small = [cv2.resize(view, (320, 200), interpolation=cv2.INTER_AREA) for view in taken]
-    found = examine(small[0], small[1], of(rig))
-    assert wrong(found) == []
-    assert named(found)["size"].verdict == "look"
-    assert "0.5 times the size of the calibration (640x400 px)" in named(found)["size"].text
-    found = examine(left, right, of(replace(rig, size=None)))
-    assert named(found)["size"].verdict == "look"
+    found = examine(small[0], small[1], store(rig))
+    assert list_wrong(found) == []
+    assert by_topic(found)["size"].verdict == "look"
+    assert "0.5 times the size of the calibration (640x400 px)" in by_topic(found)["size"].text
+    found = examine(left, right, store(replace(rig, size=None)))
+    assert by_topic(found)["size"].verdict == "look"
 
 
 def test_pictures_that_are_rectified_already(rig: Rig, rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
-    found = examine(left, right, of(rig))
-    assert wrong(found) == ["rectified"]
-    assert "calibration.yaml" in (named(found)["rectified"].do or "")
-    found = examine(left, right, of(rig, calibration))
-    assert wrong(found) == []
-    assert named(found)["rectified"].verdict == "ok"
-    assert wrong(examine(left, right, of(None, calibration))) == wrong(examine(left, right, None)) == []
+    found = examine(left, right, store(rig))
+    assert list_wrong(found) == ["rectified"]
+    assert "calibration.yaml" in (by_topic(found)["rectified"].do or "")
+    found = examine(left, right, store(rig, calibration))
+    assert list_wrong(found) == []
+    assert by_topic(found)["rectified"].verdict == "ok"
+    assert (
+        list_wrong(examine(left, right, store(None, calibration)))
+        == list_wrong(examine(left, right, None))
+        == []
+    )
 
 
 def test_pictures_that_are_not_rectified_yet(taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
-    for stored in (None, of(None, rectified[2])):
+    for stored in (None, store(None, rectified[2])):
         found = examine(*taken, stored)
-        assert "rows" in wrong(found)
-        assert "pam rectify" in (named(found)["rows"].do or "")
+        assert "rows" in list_wrong(found)
+        assert "pam rectify" in (by_topic(found)["rows"].do or "")
 
 
 def test_a_focal_length_in_millimetres(rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
-    found = examine(left, right, of(None, replace(calibration, focal_length=4.0)))
-    assert "focal length" in wrong(found)
-    assert "178.6 degrees" in named(found)["focal length"].text
+    found = examine(left, right, store(None, replace(calibration, focal_length=4.0)))
+    assert "focal length" in list_wrong(found)
+    assert "178.6 degrees" in by_topic(found)["focal length"].text
 
 
 @pytest.mark.parametrize("offset", [-10.0, -60.0])
@@ -173,47 +177,50 @@ def test_principal_points_that_put_things_behind_infinity(
 ) -> None:
     left, right, calibration = rectified
     wall = calibration.focal_length * calibration.baseline / WALL
-    found = examine(left, right, of(None, replace(calibration, offset=offset - wall)))
-    assert wrong(found) == ["infinity"]
+    found = examine(left, right, store(None, replace(calibration, offset=offset - wall)))
+    assert list_wrong(found) == ["infinity"]
     assert (
-        f"100 % of the matches are behind infinity, by up to {-offset:.0f}" in named(found)["infinity"].text
+        f"100 % of the matches are behind infinity, by up to {-offset:.0f}"
+        in by_topic(found)["infinity"].text
     )
-    assert named(found)["left and right"].verdict == "ok"
+    assert by_topic(found)["left and right"].verdict == "ok"
 
 
 def test_a_known_length(rig: Rig, taken: Views) -> None:
     one, two = (tuple(map(float, each)) for each in project_points(rig.left, ENDS))
     known = KnownLength((one, two), float(np.linalg.norm(ENDS[0] - ENDS[1])))  # type: ignore[arg-type]
-    found = examine(*taken, of(rig), [known])
+    found = examine(*taken, store(rig), [known])
     assert [each.verdict for each in found if each.topic.startswith("known length")] == ["ok"]
-    found = examine(*taken, of(rig.with_baseline(1.2 * rig.baseline)), [known])
-    (topic,) = wrong(found)
+    found = examine(*taken, store(rig.with_baseline(1.2 * rig.baseline)), [known])
+    (topic,) = list_wrong(found)
     assert topic.startswith("known length")
-    do = named(found)[topic].do or ""
+    do = by_topic(found)[topic].do or ""
     assert "1.2 times too large" in do
     assert float(do.split("`baseline` ")[1].split("m")[0]) == pytest.approx(rig.baseline, rel=0.03)
 
 
 def test_points_that_cannot_be_measured(rig: Rig, taken: Views) -> None:
     known = KnownLength(((3.0, 3.0), (320.0, 200.0)), 1.0)
-    (found,) = (each for each in examine(*taken, of(rig), [known]) if each.topic.startswith("known length"))
+    (found,) = (
+        each for each in examine(*taken, store(rig), [known]) if each.topic.startswith("known length")
+    )
     assert found.verdict == "look"
     assert "3,3 px has no match in the right image" in found.text
 
 
 def test_pictures_of_two_scenes(rig: Rig, taken: Views) -> None:
-    found = examine(taken[0], room(rig, 50)[1], of(rig))
-    assert wrong(found) == ["matches"]
+    found = examine(taken[0], photograph_room(rig, 50)[1], store(rig))
+    assert list_wrong(found) == ["matches"]
     assert "check that both belong to one pair" in (found[-1].do or "")
 
 
 def test_pictures_of_the_cameras_beside_a_rectification_of_another_aspect(rig: Rig, taken: Views) -> None:
     stated = rig.compute_rectification(size=(600, 300)).calibration
     assert stated is not None
-    found = examine(*taken, of(rig, stated))
-    assert wrong(found) == []
-    assert named(found)["size"].text == "640x400 px, as in the calibration"
+    found = examine(*taken, store(rig, stated))
+    assert list_wrong(found) == []
+    assert by_topic(found)["size"].text == "640x400 px, as in the calibration"
     half = [cv2.resize(view, (300, 150)) for view in taken]
-    size = named(examine(*half, of(rig, stated)))["size"]
+    size = by_topic(examine(*half, store(rig, stated)))["size"]
     assert size.verdict == "look"
     assert "0.5 times the size of the calibration (600x300 px)" in size.text

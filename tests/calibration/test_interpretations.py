@@ -9,8 +9,8 @@ import calibration_files as files
 import cv2
 import numpy as np
 import pytest
-from rendered_rigs import made_up
-from scenes import room
+from scenes import photograph_room
+from simulated_rigs import make_rig
 
 from pamcli.batch.rectification import rectify_files
 from pamcli.calibration.camera import make_transform, scale_matrix
@@ -28,7 +28,7 @@ Views = tuple[np.ndarray, np.ndarray]
 
 @pytest.fixture(scope="module")
 def rig() -> Rig:
-    found = made_up(4, size=SIZE)
+    found = make_rig(4, size=SIZE)
     return replace(found, left=four(found.left), right=four(found.right))
 
 
@@ -39,21 +39,21 @@ def four(camera: object) -> object:
 
 @pytest.fixture(scope="module")
 def taken(rig: Rig) -> Views:
-    return room(rig)
+    return photograph_room(rig)
 
 
-def described(
+def describe(
     rig: Rig, rotation: np.ndarray, translation: np.ndarray, metres: float | None = 1.0
 ) -> CameraDescription:
     pair = CameraPair((rig.left, rig.right), make_transform(rotation, translation), (rig.size, rig.size))
     return CameraDescription("a test", [pair], metres=metres)
 
 
-def test_r_and_t_of_every_meaning_are_told_apart(rig: Rig, taken: Views) -> None:
+def test_meanings_of_r_and_t_are_distinguished(rig: Rig, taken: Views) -> None:
     r, t = rig.rotation, rig.translation
     meanings = {"transform": (r, t), "pose": (r.T, -r.T @ t), "rows": (r.T, t), "position": (r, -r.T @ t)}
     for way, given in meanings.items():
-        found = compare_interpretations(described(rig, *given), Interpretation(), *taken)
+        found = compare_interpretations(describe(rig, *given), Interpretation(), *taken)
         assert found is not None
         if way == "transform":
             assert found.better is None
@@ -62,18 +62,20 @@ def test_r_and_t_of_every_meaning_are_told_apart(rig: Rig, taken: Views) -> None
             assert found.better is not None
             assert found.do == f"`extrinsics` {way}"
             assert found.better_error < 0.3
-            assert described(rig, *given).resolve(found.better).rig is not None
+            assert describe(rig, *given).resolve(found.better).rig is not None
 
 
-def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) -> None:
-    fisheye = made_up(3, size=SIZE, fisheye=True)
+def test_fisheye_and_swapped_cameras_are_distinguished(taken: Views, rig: Rig) -> None:
+    fisheye = make_rig(3, size=SIZE, fisheye=True)
     unnamed = replace(
         fisheye, left=replace(fisheye.left, fisheye=False), right=replace(fisheye.right, fisheye=False)
     )
     (finding,) = [
         each
         for each in examine_interpretations(
-            *room(fisheye), described(unnamed, fisheye.rotation, fisheye.translation), Interpretation()
+            *photograph_room(fisheye),
+            describe(unnamed, fisheye.rotation, fisheye.translation),
+            Interpretation(),
         )
         if each.verdict == "wrong"
     ]
@@ -81,7 +83,7 @@ def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) 
     assert Comparison(Interpretation(fisheye=True), 9, Interpretation(), 0.1).do == "leave out `fisheye`"
     back = -rig.rotation.T @ rig.translation
     turned = replace(
-        described(rig, rig.rotation.T, back),
+        describe(rig, rig.rotation.T, back),
         pairs=[CameraPair((rig.right, rig.left), make_transform(rig.rotation.T, back), (SIZE, SIZE))],
     )
     (finding,) = examine_interpretations(*taken, turned, Interpretation())
@@ -89,15 +91,15 @@ def test_a_fisheye_and_exchanged_cameras_are_told_apart(taken: Views, rig: Rig) 
     assert "is left of the left camera; rows agree to 0." in finding.text
 
 
-def test_a_calibration_of_other_cameras_fits_in_no_reading(rig: Rig, taken: Views) -> None:
+def test_no_interpretation_fits_other_cameras(rig: Rig, taken: Views) -> None:
     other = cv2.Rodrigues(np.radians([9.0, 0, 4]))[0] @ rig.rotation
-    found = compare_interpretations(described(rig, other, rig.translation), Interpretation(), *taken)
+    found = compare_interpretations(describe(rig, other, rig.translation), Interpretation(), *taken)
     assert found is not None
     assert found.better is None
     assert found.row_error > 20
     assert (
         compare_interpretations(
-            described(rig, other, rig.translation), Interpretation(), *(0 * view for view in taken)
+            describe(rig, other, rig.translation), Interpretation(), *(0 * view for view in taken)
         )
         is None
     )
@@ -119,9 +121,7 @@ def write(folder: Path, rig: Rig, rotation: np.ndarray, translation: np.ndarray,
     return path
 
 
-def test_rectify_names_the_reading_that_fits_and_refuses_rows_far_apart(
-    rig: Rig, taken: Views, tmp_path: Path
-) -> None:
+def test_rectify_names_the_interpretation_that_fits(rig: Rig, taken: Views, tmp_path: Path) -> None:
     r, t = rig.rotation, rig.translation
     pair = [tmp_path / "left.png", tmp_path / "right.png"]
     path = write(tmp_path, rig, r.T, -r.T @ t, taken)
@@ -149,7 +149,7 @@ def test_images_of_two_sizes_are_rectified_where_the_calibration_describes_both(
     rig: Rig, tmp_path: Path
 ) -> None:
     both = smaller(rig)
-    views = room(both)
+    views = photograph_room(both)
     assert views[1].shape[:2] == (160, 256)
     for name, view in zip(("left.png", "right.png"), views, strict=True):
         cv2.imwrite(str(tmp_path / name), view)
@@ -194,8 +194,8 @@ def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("length", "units"), [(4.14, "mm or cm or board squares"), (120, "mm or cm;")])
-def test_a_unit_that_is_not_stated_is_doubted(length: float, units: str, rig: Rig, taken: Views) -> None:
-    found = described(rig, rig.rotation, rig.translation * length / rig.baseline, None)
+def test_unstated_unit_is_doubted(length: float, units: str, rig: Rig, taken: Views) -> None:
+    found = describe(rig, rig.rotation, rig.translation * length / rig.baseline, None)
     stored = found.resolve()
     assert stored.doubt is not None
     assert units in stored.doubt
@@ -212,7 +212,7 @@ def test_a_unit_that_is_not_stated_is_doubted(length: float, units: str, rig: Ri
     assert "the median distance is" in finding.text
     assert finding.do == "state `unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
     with pytest.raises(UsageError, match=r"`unit`.* states its unit"):
-        described(rig, rig.rotation, rig.translation).resolve(Interpretation(unit=0.001))
+        describe(rig, rig.rotation, rig.translation).resolve(Interpretation(unit=0.001))
 
 
 def test_extrinsics_may_be_one_matrix(rig: Rig, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rig import Rig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-from rendered_rigs import chessboard, held_up, made_up, pairs_of
+from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 
 SIZE = (400, 250)
 BOARD = ("--board", "9x6", "--square", "30mm")
@@ -27,13 +27,13 @@ Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 @pytest.fixture(scope="module")
 def rig() -> Rig:
-    return made_up(6, size=SIZE)
+    return make_rig(6, size=SIZE)
 
 
 @pytest.fixture(scope="module")
 def taken(rig: Rig) -> Pairs:
-    flat = chessboard(9, 6, 0.03)
-    return pairs_of(rig, flat, held_up(rig, 14, 6), 6, {BLURRED: (9, 4)})
+    flat = make_chessboard(9, 6, 0.03)
+    return photograph(rig, flat, sample_poses(rig, 14, 6), 6, {BLURRED: (9, 4)})
 
 
 @pytest.fixture
@@ -162,8 +162,8 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
             ("--marker (0.03 m) must be smaller than --square (0.03 m)",),
         ),
         (("lefts", *BOARD), 2, (".mpo", "--packed lr")),
-        (("lefts", "rights", "third", *BOARD), 2, ("3 places",)),
-        (("lefts", "clip.mp4", *BOARD), 2, ("one is a video, the other one is none",)),
+        (("lefts", "rights", "third", *BOARD), 2, ("LEFT RIGHT", "third")),
+        (("lefts", "clip.mp4", *BOARD), 2, ("only clip.mp4 is a video",)),
         (("a.mp4", "b.mp4", *BOARD), 3, ("no such file: a.mp4",)),
         (("broken.mp4", "broken.mp4", *BOARD), 3, ("cannot read broken.mp4 as a video",)),
         (("broken.mp4", "--packed", "auto", *BOARD), 2, ("--packed lr, rl, tb or bt",)),
@@ -206,5 +206,5 @@ def test_pictures_without_a_partner_are_named(folders: Path) -> None:
     Path("lefts/03.png").rename("lefts/other.png")
     run = pam("calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yaml", "--json")
     assert run.code == 0, run.stderr
-    assert "2 pictures without a partner: lefts/other.png, rights/03.png" in run.stderr
+    assert "without a partner: lefts/other.png, rights/03.png" in run.stderr
     assert json.loads(run.lines[0])["pairs_used"] > 4

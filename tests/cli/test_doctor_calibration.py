@@ -14,20 +14,20 @@ from pamcli.calibration.files import encode_rig
 from pamcli.calibration.rig import Rig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-from rendered_rigs import made_up, project_points
-from scenes import WALL, room
+from scenes import WALL, photograph_room
+from simulated_rigs import make_rig, project_points
 
 PAIR = ("left.png", "right.png", "--calibration", "rig.yaml")
 
 
 @pytest.fixture(scope="module")
 def rig() -> Rig:
-    return made_up(4, size=(480, 300))
+    return make_rig(4, size=(480, 300))
 
 
 @pytest.fixture(scope="module")
 def views(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
-    return room(rig)
+    return photograph_room(rig)
 
 
 @pytest.fixture

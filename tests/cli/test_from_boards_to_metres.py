@@ -16,9 +16,9 @@ from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rig import Rig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-from rendered_rigs import Flat, chessboard, held_up, made_up, pairs_of, texture
+from simulated_rigs import Flat, make_chessboard, make_rig, make_texture, photograph, sample_poses
 
-SIZE = (560, 350)
+SIZE = (448, 280)
 AWAY = 20
 """Baselines."""
 WIDE = 2.2
@@ -29,7 +29,7 @@ TILT = cv2.Rodrigues(np.array([0.1, 0.25, 0.05]))[0]
 
 def take(rig: Rig, flat: Flat, poses: list[tuple[np.ndarray, np.ndarray]], left: str, right: str) -> None:
     """Write what both cameras see to left/00.png, right/00.png, and so on."""
-    for number, pair in enumerate(pairs_of(rig, flat, poses, 4)):
+    for number, pair in enumerate(photograph(rig, flat, poses, 4)):
         for side, view in zip((left, right), pair, strict=True):
             Path(side).mkdir(exist_ok=True)
             Image.fromarray(view).save(Path(side, f"{number:02}.png"))
@@ -37,12 +37,12 @@ def take(rig: Rig, flat: Flat, poses: list[tuple[np.ndarray, np.ndarray]], left:
 
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
 def test_the_depth_of_a_wall_is_true_to_a_percent(fisheye: bool, here: Path) -> None:
-    rig = made_up(4, fisheye=fisheye, size=SIZE)
+    rig = make_rig(4, fisheye=fisheye, size=SIZE)
     distance = AWAY * rig.baseline
-    take(rig, chessboard(9, 6, 0.03), held_up(rig, 22, 4), "lefts", "rights")
+    take(rig, make_chessboard(9, 6, 0.03), sample_poses(rig, 18, 4), "lefts", "rights")
     take(
         rig,
-        texture(8, (WIDE + 0.2) * distance),
+        make_texture(8, (WIDE + 0.2) * distance),
         [(TILT, np.array([0, 0, distance]))],
         "walls_left",
         "walls_right",

@@ -1,6 +1,6 @@
-"""Synthetic stereo rigs, and the pictures that they take of flat things: boards, planes of texture.
+"""Synthetic stereo rigs, and the photographs of boards and textured planes.
 
-Each pixel's ray is followed to the plane, nine to a pixel; then blur, light that falls off, noise, 8 bits.
+Rays are traced to the plane, nine per pixel; blur, vignetting, noise and 8-bit rounding follow.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from pamcli.calibration.camera import Camera
 from pamcli.calibration.rig import Rig
 
 BLUR = 0.3
-"""Standard deviation of the lens's, pixels."""
+"""Standard deviation of the blur of the lens, px."""
 NOISE = 2.5
-"""Standard deviation of the sensor's, grey levels."""
+"""Standard deviation of the noise of the sensor, grey levels."""
 FINER = 3
-"""Rays to a pixel, across and down."""
+"""Rays per pixel, horizontally and vertically."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Something flat, whose picture's first pixel has its centre at the origin of its coordinates."""
+    """A plane with an image."""
 
-    picture: np.ndarray
+    image: np.ndarray
     """(H, W), 0 to 255."""
     step: float
     """Metres from pixel to pixel."""
     origin: tuple[float, float] = (0.0, 0.0)
-    """Origin of the coordinates, in the picture's pixels."""
+    """Origin of the coordinates, in pixels of the image."""
 
 
-def chessboard(columns: int, rows: int, square: float, fine: int = 24) -> Flat:
-    """So many inner corners, the first of which is the origin; a white margin of one square."""
+def make_chessboard(columns: int, rows: int, square: float, fine: int = 24) -> Flat:
+    """Make a chessboard with columns x rows inner corners, the first at the origin, and a white margin."""
     squares = np.indices((rows + 1, columns + 1)).sum(axis=0) % 2 * 255
     picture = np.pad(np.kron(squares, np.ones((fine, fine))), fine, constant_values=255)
     return Flat(picture.astype(np.uint8), square / fine, (2 * fine - 0.5, 2 * fine - 0.5))
 
 
-def charuco(board: cv2.aruco.CharucoBoard, fine: int = 40) -> Flat:
-    """A white margin of a half square; the first inner corner's place follows from OpenCV's coordinates."""
+def make_charuco(board: cv2.aruco.CharucoBoard, fine: int = 40) -> Flat:
+    """Make a ChArUco board with a white margin of half a square, in OpenCV's coordinates."""
     columns, rows = board.getChessboardSize()
     picture = board.generateImage((columns * fine, rows * fine), marginSize=0)
     margin = fine // 2
@@ -49,8 +49,8 @@ def charuco(board: cv2.aruco.CharucoBoard, fine: int = 40) -> Flat:
     return Flat(picture, board.getSquareLength() / fine, (margin - 0.5, margin - 0.5))
 
 
-def texture(seed: int, metres: float, side: int = 1400) -> Flat:
-    """Random texture of several scales around the origin."""
+def make_texture(seed: int, metres: float, side: int = 1400) -> Flat:
+    """Make random texture of several scales around the origin."""
     random = np.random.default_rng(seed)
     found = np.zeros((side, side), np.float32)
     for scale in (2, 5, 12, 40):
@@ -60,17 +60,17 @@ def texture(seed: int, metres: float, side: int = 1400) -> Flat:
     return Flat(picture, metres / side, (side / 2, side / 2))
 
 
-class Taker:
-    """A camera that takes pictures of flat things."""
+class CameraSimulator:
+    """A camera that photographs planes."""
 
     def __init__(self, camera: Camera, size: tuple[int, int]) -> None:
         self.size = width, height = size
         margin = 2
         x, y = np.meshgrid(np.arange(-margin, width + margin), np.arange(-margin, height + margin))
-        self.rays = exact_rays(camera, np.stack([x, y], axis=-1).reshape(-1, 2)).reshape(*x.shape, 3)
+        self.rays = compute_rays(camera, np.stack([x, y], axis=-1).reshape(-1, 2)).reshape(*x.shape, 3)
         self.margin = margin
 
-    def take(
+    def photograph(
         self,
         flat: Flat,
         rotation: np.ndarray,
@@ -80,8 +80,10 @@ class Taker:
         background: float = 90,
         motion: tuple[float, float] = (0, 0),
     ) -> np.ndarray:
-        """(H, W) uint8. A point x of the flat thing lies at rotation @ x + translation in the camera's
-        coordinates. motion: pixels across and down by which it moves while the shutter is open."""
+        """Return the image (H, W) uint8 of a plane whose points x are at rotation @ x + translation.
+
+        `motion` is the movement (x, y) during the exposure, px.
+        """
         width, height = self.size
         plane = np.linalg.inv(np.column_stack([rotation[:, :2], translation]))
         places = self.rays @ plane.T
@@ -91,7 +93,7 @@ class Taker:
             behind = (places @ rotation[:, :2].T + translation)[..., 2] * np.sign(self.rays[..., 2]) <= 0
         places = places / flat.step + flat.origin
         places[behind | ~np.isfinite(places).all(axis=-1)] = -1e6
-        inside = ((places >= -1) & (places <= np.array(flat.picture.shape[::-1]))).all(axis=-1)
+        inside = ((places >= -1) & (places <= np.array(flat.image.shape[::-1]))).all(axis=-1)
         whole = np.full(inside.shape, background, np.float32)
         if inside.any():
             reach = 3 + int(max(map(abs, motion)))
@@ -111,7 +113,7 @@ class Taker:
         fine = (places.shape[1] * FINER, places.shape[0] * FINER)
         where = cv2.resize(places.astype(np.float32), fine, interpolation=cv2.INTER_LINEAR)
         found = cv2.remap(
-            flat.picture.astype(np.float32), where, None, cv2.INTER_LINEAR, borderValue=background
+            flat.image.astype(np.float32), where, None, cv2.INTER_LINEAR, borderValue=background
         )
         if any(motion):
             steps = FINER * np.outer(np.linspace(-0.5, 0.5, 15), motion)
@@ -122,8 +124,8 @@ class Taker:
         return cv2.resize(found, places.shape[1::-1], interpolation=cv2.INTER_AREA)
 
 
-def exact_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
-    """(N, 3) directions of pixels (N, 2): the lens's polynomial is turned round by repetition."""
+def compute_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
+    """Return directions (N, 3) of pixels (N, 2), inverting the lens polynomial by iteration."""
     if camera.fisheye:
         return camera.rays(points.astype(np.float64))  # from a table of 4096 angles, good to 1e-7
     seen = (points - camera.matrix[:2, 2]) / camera.matrix[[0, 1], [0, 1]]
@@ -140,15 +142,15 @@ def exact_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
 
 
 def project_points(camera: Camera, points: np.ndarray) -> np.ndarray:
-    """Pixels (N, 2) of points (N, 3) in the camera's coordinates."""
+    """Return pixels (N, 2) of points (N, 3) in camera coordinates."""
     zero = np.zeros(3)
     module = cv2.fisheye if camera.fisheye else cv2
     found, _ = module.projectPoints(points.reshape(-1, 1, 3), zero, zero, camera.matrix, camera.distortion)
     return found.reshape(-1, 2)
 
 
-def made_up(seed: int, *, fisheye: bool = False, size: tuple[int, int] = (1024, 640)) -> Rig:
-    """A rig as people build them: two lenses of one kind, turned by a degree or two."""
+def make_rig(seed: int, *, fisheye: bool = False, size: tuple[int, int] = (1024, 640)) -> Rig:
+    """Make a typical rig: two similar lenses, rotated by a degree or two."""
     random = np.random.default_rng([seed, fisheye])
     width = size[0]
     focal = width * (1 / np.radians(random.uniform(115, 165)) if fisheye else random.uniform(0.6, 1.15))
@@ -169,12 +171,12 @@ def made_up(seed: int, *, fisheye: bool = False, size: tuple[int, int] = (1024, 
     return Rig(cameras[0], cameras[1], rotation, -rotation @ center, size)
 
 
-def held_up(
+def sample_poses(
     rig: Rig, count: int, seed: int, columns: int = 9, rows: int = 6, square: float = 0.03
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rotations and translations of a board, as somebody holds it who wants to cover the picture.
+    """Sample rotations and translations of a board that cover the image.
 
-    All of its inner corners are in the picture of one camera, which is the left one two times of three.
+    All inner corners are in the image of one camera, which is the left one two times out of three.
     """
     random = np.random.default_rng([seed, 99])
     assert rig.size is not None
@@ -200,29 +202,28 @@ def held_up(
     return found
 
 
-def pairs_of(
+def photograph(
     rig: Rig,
     flat: Flat,
     poses: list[tuple[np.ndarray, np.ndarray]],
     seed: int,
     motion: dict[int, tuple[float, float]] | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Take pictures of it with both cameras at each pose, (H, W) uint8. motion: see `Taker.take`, of some."""
+    """Photograph a plane with both cameras at each pose, (H, W) uint8, with motion blur (px) at some."""
     random = np.random.default_rng([seed, 7])
     assert rig.size is not None
-    takers = [Taker(camera, rig.size) for camera in (rig.left, rig.right)]
+    simulators = [CameraSimulator(camera, rig.size) for camera in (rig.left, rig.right)]
     found = []
     for number, (rotation, translation) in enumerate(poses):
         there = rig.rotation @ rotation, rig.rotation @ translation + rig.translation
         moved = (motion or {}).get(number, (0, 0))
-        left = takers[0].take(flat, rotation, translation, random, motion=moved)
-        found.append((left, takers[1].take(flat, *there, random, motion=moved)))
+        left = simulators[0].photograph(flat, rotation, translation, random, motion=moved)
+        found.append((left, simulators[1].photograph(flat, *there, random, motion=moved)))
     return found
 
 
-def rows_apart(rig: Rig, found: Rig) -> np.ndarray:
-    """Pixels (N,) between the rows of things at three distances that both pictures show once the found rig
-    has rectified what the true one took."""
+def measure_row_errors(rig: Rig, found: Rig) -> np.ndarray:
+    """Return row errors (N,), px, of points at three distances after rectification by the estimated rig."""
     assert rig.size is not None
     x, y = np.meshgrid(np.linspace(0.02, 0.98, 25), np.linspace(0.02, 0.98, 17))
     pixels = np.column_stack([x.ravel(), y.ravel()]) * rig.size
