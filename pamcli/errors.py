@@ -6,9 +6,14 @@ as the library does, in backticks (`max_pixels`); the command line shows it as i
 """
 
 import errno
+import importlib.metadata
+import importlib.util
 import re
+import shlex
+import sys
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
 
 
 class PamError(Exception):
@@ -117,3 +122,19 @@ def missing_package(error: ImportError) -> str:
     if not isinstance(error, ModuleNotFoundError):
         what = f"a package is of a version that pam cannot use: {error}"
     return f"{what} (pip check lists what pam lacks; pip install brings it, without --no-deps)"
+
+
+def suggest_extra(extra: str) -> str:
+    """Return the command that installs the packages of an extra into the environment of this program."""
+    marker = re.compile(rf"""([\w.-]+).*;\s*extra == ['"]{extra}['"]""")
+    try:
+        found = [marker.match(each) for each in importlib.metadata.requires("pamcli") or ()]
+    except importlib.metadata.PackageNotFoundError:
+        found = []
+    packages = " ".join(each[1] for each in found if each) or f"'pamcli[{extra}]'"
+    if "pipx" in Path(sys.prefix).parts:
+        return f"pipx inject pamcli {packages}"
+    python = sys.executable if sys.platform == "win32" else shlex.quote(sys.executable or "python")
+    if importlib.util.find_spec("pip") is None:  # environments of uv
+        return f"uv pip install --python {python} {packages}"
+    return f"{python} -m pip install {packages}"

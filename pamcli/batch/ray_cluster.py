@@ -11,7 +11,7 @@ from typing import Any
 
 from pamcli.batch.jobs import Result
 from pamcli.batch.processing import attempt
-from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
 AT_ONCE = 2
 """Jobs that a worker processes at once: one is computed while another is read or written."""
@@ -70,7 +70,7 @@ def run_on_ray(
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise UsageError("ray is not installed", "pip install 'pamcli[ray]'") from None
+        raise UsageError("ray is not installed", suggest_extra("ray")) from None
     _connect(ray, address)
     try:
         count, options = _plan_workers(

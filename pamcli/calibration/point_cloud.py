@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.geometry import Calibration
-from pamcli.errors import UsageError
+from pamcli.errors import UsageError, suggest_extra
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
@@ -27,7 +27,7 @@ def import_laspy() -> Any:
     try:
         return importlib.import_module("laspy")
     except ImportError:
-        raise UsageError("LAS and LAZ files require laspy", "pip install 'pamcli[las]'") from None
+        raise UsageError("LAS and LAZ files require laspy", suggest_extra("las")) from None
 
 
 def write_point_cloud(

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, suggest_extra
 from pamcli.imaging.raster import Raster, check_size, report_damage
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
@@ -21,7 +21,7 @@ def import_pillow_heif() -> Any:
     try:
         return importlib.import_module("pillow_heif")
     except ImportError:
-        raise UsageError("HEIC photos require pillow-heif", "pip install 'pamcli[heif]'") from None
+        raise UsageError("HEIC photos require pillow-heif", suggest_extra("heif")) from None
 
 
 def is_heif(magic: bytes) -> bool:

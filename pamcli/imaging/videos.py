@@ -1,4 +1,4 @@
-"""Read video frames by number with PyAV, which `pip install 'pamcli[video]'` installs."""
+"""Read video frames by number with PyAV, which the extra `video` installs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, suggest_extra
 from pamcli.files.paths import check_regular, quote
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, decode_levels
 from pamcli.imaging.images import RgbImage
@@ -38,7 +38,7 @@ def import_pyav() -> Any:
     try:
         return importlib.import_module("av")
     except ImportError:
-        raise UsageError("videos require PyAV", "pip install 'pamcli[video]'") from None
+        raise UsageError("videos require PyAV", suggest_extra("video")) from None
 
 
 class Video:

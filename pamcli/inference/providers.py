@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pamcli.errors import DeviceError, ModelError, UsageError
+from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
 from pamcli.inference.memory import HINT, is_memory_error
 from pamcli.registry.spec import reading
 
@@ -42,7 +42,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise UsageError(f"{name} is not installed", "pip install 'pamcli[onnx]'") from None
+        raise UsageError(f"{name} is not installed", suggest_extra("onnx")) from None
 
 
 def choose_providers(available: list[str], device: str, engines: Path | None = None) -> tuple[Providers, str]:

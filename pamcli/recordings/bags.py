@@ -20,7 +20,7 @@ from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification
 from pamcli.calibration.ros_files import describe_ros
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, suggest_extra
 from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.files.suffixes import BAG_PREFIX
 from pamcli.imaging.images import RgbImage
@@ -42,7 +42,7 @@ def rosbags(module: str) -> Any:
     try:
         return importlib.import_module(f"rosbags.{module}")
     except ImportError:
-        raise UsageError("ROS bags require the package rosbags", "pip install 'pamcli[ros]'") from None
+        raise UsageError("ROS bags require the package rosbags", suggest_extra("ros")) from None
 
 
 class Recording:

@@ -93,6 +93,6 @@ def test_las_and_laz_hold_the_points_of_a_ply(suffix: str, tmp_path: Path) -> No
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(importlib.import_module("sys").modules, "laspy", None)
-    with pytest.raises(UsageError, match=r"laspy.*pip install 'pamcli\[las\]'"):
+    with pytest.raises(UsageError, match=r"laspy.*pip install .*las"):
         write_point_cloud(tmp_path / "cloud.las", two_walls()[0], CALIBRATION)
     assert not any(tmp_path.iterdir())

@@ -8,6 +8,8 @@ import sys
 import pytest
 from pam_program import pam, refuse, unchanged
 
+from pamcli.errors import suggest_extra
+
 
 @pytest.mark.parametrize("command", ["disparity", "superres", "rectify --uncalibrated"])
 def test_without_the_library(small_pair: object, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +18,7 @@ def test_without_the_library(small_pair: object, command: str, monkeypatch: pyte
         file.write("left.png\tright.png\n")
     with unchanged():
         run = pam(*command.split(), "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
-        refuse(run, 2, "ray is not installed", "pip install 'pamcli[ray]'")
+        refuse(run, 2, "ray is not installed", suggest_extra("ray"))
         run = pam(*command.split(), "left.png", "right.png", "-o", "x.png", "--engine", "ray")
         refuse(run, 2, "--engine ray requires a batch")
 

@@ -11,6 +11,7 @@ import torch
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
 
+from pamcli.errors import suggest_extra
 from pamcli.inference import onnx_file, providers
 from pamcli.registry.catalog import recorded_sha256
 from pamcli.registry.spec import ModelSpec
@@ -232,7 +233,7 @@ def test_without_the_library(pair: Path, halved: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for command in ([*SUPERRES, "--weights", halved], ["weights", "export", "pasmnet2", "-o", "n.onnx"]):
         with unchanged():
-            refuse(pam(*command), 2, "onnxruntime is not installed", "pip install 'pamcli[onnx]'")
+            refuse(pam(*command), 2, "onnxruntime is not installed", suggest_extra("onnx"))
 
 
 @pytest.mark.parametrize("size", ["", "384", "384x", "8x64", "-64x64", "64*64", "٦٤x64", "100000x64"])

@@ -18,6 +18,7 @@ pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video
 
 from video_files import write_video
 
+from pamcli.errors import suggest_extra
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
@@ -240,4 +241,4 @@ def test_a_file_that_is_no_video(clips: Views, here: Path) -> None:
 
 def test_the_decoder_is_missing(clips: Views, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    refuse(run("disparity left.mkv right.mkv -o out"), 2, "pip install 'pamcli[video]'")
+    refuse(run("disparity left.mkv right.mkv -o out"), 2, suggest_extra("video"))

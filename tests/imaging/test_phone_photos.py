@@ -112,7 +112,7 @@ def test_a_damaged_heic_file_is_one_line(views: tuple[np.ndarray, np.ndarray]) -
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(PamError, match=r"pillow-heif.*pip install 'pamcli\[heif\]'") as error:
+    with pytest.raises(PamError, match=r"pillow-heif.*pip install .*heif") as error:
         read_image(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
     assert error.value.exit_code == 2
 

@@ -18,7 +18,7 @@ from pamcli.data.listing import (
     read_scaled_disparity,
 )
 from pamcli.data.source import Key
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, suggest_extra
 from pamcli.files.paths import check_regular, quote
 from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.imaging.disparity_files import read_disparity
@@ -189,7 +189,7 @@ def _read_hdf5(path: Path) -> NDArray[np.float32]:
         import h5py
     except ImportError:
         message = f"reading {quote(path)} requires the package h5py"
-        raise UsageError(message, "install it: pip install 'pamcli[hdf5]'") from None
+        raise UsageError(message, suggest_extra("hdf5")) from None
     check_regular(path)
     try:
         with h5py.File(path, "r") as file:
