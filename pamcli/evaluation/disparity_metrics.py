@@ -46,6 +46,9 @@ BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D
 0.5, 1, 2 and 4, Booster 2, 4, 6 and 8."""
 
+_SHARES = (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1", "d1-1")
+"""Metrics that are shares of wrong pixels."""
+
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
 METRICS = {
@@ -167,7 +170,12 @@ class DisparityMeter(Meter):
                 continue
             counters = _count(error[mask], outliers[0][mask], outliers[1][mask], estimated[mask])
             if region == "all" and answer.visible is not None and sample.visible is not None:
-                counters.update(_agreement(repeat_pixels(answer.visible, times)[mask], sample.visible[mask]))
+                predicted, true = repeat_pixels(answer.visible, times)[mask], sample.visible[mask]
+                kinds = (("visible", predicted, true), ("occluded", ~predicted, ~true))
+                for kind, here, there in kinds if not true.all() else ():  # only if some pixels are occluded
+                    counters[f"both-{kind}"] = int(np.count_nonzero(here & there))
+                    counters[f"predicted-{kind}"] = int(np.count_nonzero(here))
+                    counters[f"true-{kind}"] = int(np.count_nonzero(there))
             self._counters.setdefault(region, Counter()).update(counters)
             regions[region] = _figures(counters, skip_holes=protocol.skip_holes)
             if region in self.histograms:
@@ -323,17 +331,6 @@ def _count(error: NDArray[np.float64], outlier: Mask, outlier_1: Mask, estimated
     return counters
 
 
-def _agreement(predicted: Mask, true: Mask) -> dict[str, int]:
-    if true.all():
-        return {}  # the ground truth has no occluded pixels here
-    counts = {}
-    for kind, here, there in (("visible", predicted, true), ("occluded", ~predicted, ~true)):
-        counts[f"both-{kind}"] = int(np.count_nonzero(here & there))
-        counts[f"predicted-{kind}"] = int(np.count_nonzero(here))
-        counts[f"true-{kind}"] = int(np.count_nonzero(there))
-    return counts
-
-
 def _figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, float]:
     pixels, finite, estimated = counters["pixels"], counters["finite"], counters["estimated"]
     # A hole fails every threshold, unless the protocol skips holes.
@@ -345,7 +342,7 @@ def _figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, f
         "epe": _ratio(counters["sum"], finite),
         "rms": _ratio(counters["squares"], finite) ** 0.5,
     }
-    for name in (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1", "d1-1"):
+    for name in _SHARES:
         figures[name] = 100 * _ratio(counters[name] - holes, base)
     figures["d1-estimated"] = 100 * _ratio(counters["d1-estimated"], estimated)
     if "true-visible" in counters:
