@@ -11,25 +11,25 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from pamcli.imaging.degradation import compress_jpeg
+from pamcli.scenes.weather import add_sun
 from pamcli.training.augmentation import Augmentation
 
 Rgb = NDArray[np.uint8]
 Light = NDArray[np.floating]  # (H, W, 3), 1 is white
 
 QUALITIES = 40, 95  # JPEG qualities
-COARSER = 4  # smooth effects are computed at 1/4 of the size
 
 
 def apply_faults(rng: Generator, left: Rgb, right: Rgb, by: Augmentation) -> tuple[Rgb, Rgb]:
     """Apply the faults of `by` at random, in the order of light, lens, sensor and file."""
+    if rng.random() < by.flare:
+        left, right = add_sun(rng, left, right)
     views: list[Light] = [left.astype(np.float32) / 255, right.astype(np.float32) / 255]
     if rng.random() < by.highlights:
         views = add_highlights(rng, views)
     if rng.random() < by.low_contrast:
         share, veil = rng.uniform(0.3, 0.8), rng.uniform(0, 1)
         views = [share * view + np.float32((1 - share) * veil) for view in views]
-    if rng.random() < by.flare:
-        views = [add_flare(rng, view) for view in views]
     if rng.random() < by.vignetting:
         views = [vignette(rng, view) for view in views]
     if rng.random() < by.camera_difference:
@@ -60,22 +60,6 @@ def add_highlights(rng: Generator, views: list[Light]) -> list[Light]:
             spot = np.exp(-(((x - column + shift) / across) ** 2) - ((y - row) / down) ** 2)
             view += spot[..., None] * strength.astype(np.float32)
     return views
-
-
-def add_flare(rng: Generator, view: Light) -> Light:
-    """Add lens flare: a veil around a light in or beside the image, and ghosts on the line to the centre."""
-    height, width = (max(side // COARSER, 2) for side in view.shape[:2])
-    x, y = np.arange(width, dtype=np.float32)[None], np.arange(height, dtype=np.float32)[:, None]
-    at = np.array([rng.uniform(-0.1, 1.1) * width, rng.uniform(-0.2, 0.7) * height])
-    warm = np.array([1, rng.uniform(0.8, 1), rng.uniform(0.6, 1)])
-    veil = rng.uniform(0.1, 0.6) * np.exp(-np.hypot(x - at[0], y - at[1]) / (rng.uniform(0.1, 0.5) * width))
-    light = veil[..., None] * warm
-    for _ in range(int(rng.integers(0, 5))):
-        place = at + rng.uniform(0.5, 2) * (np.array([width, height]) / 2 - at)
-        radius = rng.uniform(0.01, 0.06) * width
-        inside = np.clip(radius - np.hypot(x - place[0], y - place[1]) + 0.5, 0, 1)
-        light = light + inside[..., None] * rng.uniform(0.02, 0.2, 3)
-    return np.asarray(view + _upsample(light, view))
 
 
 def vignette(rng: Generator, view: Light) -> Light:

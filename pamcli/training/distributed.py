@@ -103,10 +103,9 @@ class Processes:
     def connect(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
         """Connect to the other processes, and disconnect at the end, also after an error.
 
-        Tensors on the CPU use gloo, those on a GPU NCCL. No reference to the result of `wrap` may remain at
-        the end: as last owner of the group, DistributedDataParallel would hold Python's lock while waiting
-        for the group's thread, which may wait for that lock. Raises PamError: the other processes cannot be
-        reached within `patience`, or are lost later.
+        No reference to the result of `wrap` may remain at the end: as last owner of the group,
+        DistributedDataParallel would hold Python's lock while waiting for the group's thread, which may wait
+        for that lock. Raises PamError: the others cannot be reached within `patience`, or are lost later.
         """
         if self.world == 1:
             yield
@@ -184,11 +183,9 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
     joint batch. It is multiplied by the number of processes here, because DistributedDataParallel averages
     gradients where the sum is needed. After the backward pass every process has the same gradients.
 
-    The loss is computed inside DistributedDataParallel's forward for two reasons. It follows tensors, tuples
-    and dicts, but no dataclass such as `Matching`, whose gradients a static graph would silently not reduce.
-    And it expects gradients for everything returned, and would wait for those of a refinement whose terms are
-    off; the gradients of such parameters stay None, as with one process. The set of terms must not change
-    during the run.
+    The loss is computed inside DistributedDataParallel's forward, because it does not follow dataclasses such
+    as `Matching`, whose gradients a static graph would silently not reduce, and because it would wait for
+    gradients of a refinement whose terms are off. The set of terms must not change during the run.
     """
     if processes.world == 1:
         return lambda *batch: loss(network, *batch)

@@ -123,21 +123,11 @@ class Examples(Dataset[Example]):
         folder: Path | None = None,
         pace: float = 1.0,
     ) -> None:
-        """Prepare the examples of a run.
+        """Prepare the examples of a run; raise UsageError if the seed is out of range.
 
-        Args:
-            sources: Data sets, each with its relative sampling frequency.
-            task: Task of the network.
-            crop: Height and width of the network input, px.
-            seed: Seed of all random choices.
-            augmentation: Augmentation of all pairs but scenes with their own.
-            scale: Upscaling factor of super-resolution.
-            scenes: Settings for endless data sets.
-            folder: Scene cache.
-            pace: Crops of this size per position; below 1 if some steps use fewer.
-
-        Raises:
-            UsageError: The seed is out of range.
+        `sources`: data sets, each with its relative sampling frequency. `crop`: height and width of the
+        network input. `folder`: scene cache. `pace`: crops of this size per position; below 1 if some steps
+        use fewer.
         """
         if not 0 <= seed <= LARGEST_SEED:
             raise UsageError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
@@ -325,21 +315,9 @@ def load_batches(
     """Yield the batches of steps start, ..., steps - 1 for one of `world` processes.
 
     Step s uses the positions from s * most * world on, where `most` is the largest number of pairs of any
-    step; `rank` uses its contiguous share of them, and steps of fewer pairs its first part. Batches are in
-    pinned memory if there is a CUDA device.
-
-    Args:
-        examples: Examples of the run.
-        start: First step.
-        steps: Number of steps of the run.
-        batch: Pairs of this process at the examples' own crop.
-        workers: Processes that prepare batches ahead; 0 prepares them in this process.
-        rank: Number of this process.
-        world: Number of processes.
-        recipe: Recipe with further crop sizes; None: all crops have the examples' size.
-
-    Raises:
-        PamError: As `Examples` does, in the order of the steps; a DeviceError if a worker was killed.
+    step; `rank` uses its contiguous share of them. `batch`: pairs of this process at the examples' own crop.
+    `workers`: processes that prepare batches ahead; 0 prepares them in this process. `recipe`: has further
+    crop sizes. Raises PamError as `Examples` does, in order of the steps; DeviceError: a worker was killed.
     """
     with _keep_sigchld_handler(), warnings.catch_warnings():
         # Suppress advice on the number of workers.

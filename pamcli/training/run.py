@@ -61,11 +61,9 @@ def run(
 ) -> RunEnd:
     """Start a run in a new folder, or resume it from its newest intact checkpoint if `recipe` is None.
 
-    A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule.
-
-    Raises:
-        PamError: A UsageError if the folder has contents, or a resumed run has another task or more steps; an
-            InputError if the folder has no run; and others as the parts of a run raise them.
+    A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule. Raises
+    UsageError: the folder has contents, or a resumed run has another task or more steps; InputError: the
+    folder has no run; and other PamErrors as the parts of a run do.
     """
     processes, resumed = Processes.from_environment(), recipe is None
     if recipe is None:

@@ -76,10 +76,9 @@ class Validator:
         remark: str = "",
         clearly: float = 0.0,
     ) -> None:
-        """Use these data sets.
+        """Use these data sets, for disparity if `scale` is None.
 
-        `scale`: of super-resolution; None = disparity. `remark`: suffix of set names. `clearly`: relative
-        decrease of D1 from the initial weights to count as better.
+        `remark`: suffix of set names. `clearly`: relative decrease of D1 that counts as better.
         """
         self.sets, self.scale, self.remark, self.clearly = sets, scale, remark, clearly
 

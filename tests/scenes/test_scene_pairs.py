@@ -120,7 +120,7 @@ def test_a_number_is_a_scene() -> None:
 
 
 def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
-    width, height = 1024, 32
+    width, height = 1024, 16
     largest = []
     for number in range(20):
         scene = make_scene(np.random.default_rng((6, number)), MADE_UP, height, width)
@@ -140,8 +140,8 @@ def test_disparities_are_not_whole_numbers() -> None:
 def test_half_of_the_scenes_have_the_range_of_cameras_on_cars_and_desks() -> None:
     largest = []
     for number in range(24):
-        scene = make_scene(np.random.default_rng((7, number)), MADE_UP, 64, 640)
-        largest.append(float(render(scene.layers, 64, 640).disparity.quantile(0.995)))
+        scene = make_scene(np.random.default_rng((7, number)), MADE_UP, 24, 640)
+        largest.append(float(render(scene.layers, 24, 640).disparity.quantile(0.995)))
     assert sum(35 < each < 140 for each in largest) >= 9, largest
 
 
@@ -197,12 +197,12 @@ def test_cut_outs_keep_their_shape_and_lose_their_margin(tmp_path: Path) -> None
     assert read_texture(tmp_path / "tall.png").shape == (4, 100, 20)
     library = find_textures(tmp_path)
     shapes = []
-    for number in range(15):
+    for number in range(8):
         for layer in scene_of(library, number).layers:
             if layer.texture.shape == (4, 100, 20):
                 pixels_per_texel = np.linalg.norm(np.linalg.inv(layer.homography[:2, :2]), axis=0)
                 shapes.append(100 * pixels_per_texel[1] / (20 * pixels_per_texel[0]))
-    assert len(shapes) > 15
+    assert len(shapes) > 8
     assert 5 / 2 < np.median(shapes) < 5 * 2
 
 

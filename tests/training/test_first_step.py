@@ -96,4 +96,4 @@ def test_the_estimate_of_a_dead_refinement_would_drown_the_others(
 ) -> None:
     recipe = recipe_of("pasmnet.sh", tmp_path, monkeypatch)
     harmful = replace(recipe, losses=replace(recipe.losses, estimate=0.5))
-    assert max(domination(harmful, seed) for seed in SEEDS) > DROWNED
+    assert any(domination(harmful, seed) > DROWNED for seed in SEEDS)

@@ -32,12 +32,8 @@ SMALL = [
     "--set",
     "log_every=1",
 ]
-SMALL_SIZES = [
-    "--set",
-    'sizes=[{"crop": [32, 96], "shares": [0.5]}]',
-    "--set",
-    "scenes.sizes=[[32, 96]]",
-]
+SMALL_SCENES = ["--set", 'scenes.sizes=["96x32"]']
+SMALL_SIZES = [*SMALL_SCENES, "--set", 'sizes=[{"crop": "96x32", "shares": [0.5]}]']
 
 
 @pytest.fixture
@@ -121,7 +117,7 @@ def test_super_resolution_learns_from_pairs_and_scenes(machine: Path) -> None:
         assert f" superres --from passrnet2-x{scale} " in words
         assert f" --scale {scale} " in words
     shutil.copy(ROOT / "weights/passrnet2-x2.safetensors", machine / "gpu/start-superres-x2.safetensors")
-    call(machine, "10", "superres-x2", *SMALL, "--steps", "2")
+    call(machine, "10", "superres-x2", *SMALL, *SMALL_SCENES, "--steps", "2")
     back = machine / "back"
     assert steps(back / "log.jsonl") == [1, 2]
     assert safetensors.torch.load_file(back / "last.safetensors")["detail.join.weight"].dtype == torch.float16

@@ -61,7 +61,7 @@ def test_neighbouring_examples_are_of_many_scenes(tmp_path: Path) -> None:
 
 def test_old_scenes_leave_the_disk(tmp_path: Path) -> None:
     scenes = kept(Counted(), tmp_path)
-    for position in range(0, 2000, 2):
+    for position in range(0, 800, 2):
         scenes.scene(position)
     assert len(list(tmp_path.iterdir())) <= DRAWING.pool + LATE + 3
 
@@ -101,7 +101,7 @@ def test_scenes_are_changed_by_their_own_augmentation_and_real_pairs_by_theirs()
     plain, mirrored = made(None), made(None, Augmentation(mirror=1))
     changed = {
         plain._choose_source(position): not np.array_equal(plain[position].left, mirrored[position].left)
-        for position in range(12)
+        for position in range(6)
     }
     assert changed == {0: False, 1: True}
 
