@@ -1,8 +1,8 @@
-"""Memory that a long list takes before and while it is worked off, with work that does nothing.
+"""Measure the memory of a long batch before and while it runs, with jobs that do nothing.
 
 python scripts/batch_memory.py --pairs 10000 100000 1000000
 
-The pictures are empty files in a temporary folder (twice as many as pairs), which goes at the end.
+The images are empty files in a temporary directory (two per pair), which is removed at the end.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write_pairs(first: int, end: int) -> None:
 
 
 def work_off(stream: bool) -> tuple[int, float]:
-    """What it took: kB, and seconds of the processor."""
+    """Run the batch; return its memory, kB, and its processor time, s."""
     start, before = time.process_time(), most_memory()
     engine: Literal["ray", "local"] = "ray" if stream else "local"  # a cluster does not wait for the list
     batch = Batch(MatchSettings(pairs="list.tsv", engine=engine, output="out/"), {DISPARITY: "out/"})

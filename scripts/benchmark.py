@@ -1,4 +1,4 @@
-"""How fast the networks are, beside OpenCV's StereoSGBM and bicubic upscaling, in one run.
+"""Measure the speed of the networks beside OpenCV's StereoSGBM and bicubic upscaling, in one run.
 
 python scripts/benchmark.py                                   # every device, precision and size
 python scripts/benchmark.py --networks pasmnet2 --sizes 1248x384 --threads 1,2 --neighbours 0,2

@@ -1,4 +1,4 @@
-"""How well stereograms of known truth are undone: check_stereograms.py --data SPEC [--data SPEC ...].
+"""Check the conversion of stereograms with known ground truth: check_stereograms.py --data SPEC ...
 
 From every rectified pair of the data (as for `pam eval --data`), stereograms are made: windows of both
 views, 0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the

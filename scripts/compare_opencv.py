@@ -1,4 +1,4 @@
-"""A network beside OpenCV's StereoSGBM on data with a truth: errors, and the processor's time for a pair.
+"""Compare a network with OpenCV's StereoSGBM on ground truth: errors, and processor time per pair.
 
 python scripts/compare_opencv.py --data kitti2015:kitti --data middlebury:middlebury
 

@@ -1,4 +1,4 @@
-"""What a lower precision costs: D1, bad-2 and the mean difference of disparities, on data sets with a truth.
+"""Measure the cost of lower precisions: D1, bad-2 and mean change of disparities, on ground truth.
 
 python scripts/compare_precisions.py --data kitti2015:kitti --data 'middlebury:middlebury?first=5'
 python scripts/compare_precisions.py --data kitti2015:kitti --every 3 --precision bf16

@@ -1,4 +1,4 @@
-"""How true `pam calibration make` is: made-up rigs take pictures of boards, and are found again.
+"""Measure the accuracy of `pam calibration make` on rendered images of boards by known rigs.
 
 python scripts/measure_calibration.py --rigs 20
 

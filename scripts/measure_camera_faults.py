@@ -1,4 +1,4 @@
-"""What pam superres --input auto finds in pictures: as they are, and after JPEG and noise that are known.
+"""Measure what `pam superres --input auto` detects in images, as they are and with JPEG and noise.
 
 python scripts/measure_camera_faults.py PAIRS/left PAIRS/right PHOTOS ...
 

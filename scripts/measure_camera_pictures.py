@@ -1,11 +1,11 @@
-"""Super-resolution of pictures as cameras give them: every network and baseline, and what --input auto takes.
+"""Measure super-resolution of images with camera faults: networks, baselines, and --input auto.
 
 python scripts/measure_camera_pictures.py --data kitti2012/testing:kitti2012 [--scale 2] [--precision fp32]
 
-Prints a row of Markdown for each degradation of the reduced pictures: PSNR, SSIM as iPASSR has it, and
-HaarPSI of the left views without their 64 left-most columns, in the mean of the pairs. The last column is
-what pam superres makes by itself, and how many pairs get the network for cameras: it is told the quality of a
-JPEG by its file, and measures noise.
+Prints a Markdown row per degradation of the low-resolution images: PSNR, SSIM as in iPASSR, and HaarPSI of
+the left images without their 64 leftmost columns, as means over the pairs. The last column is the automatic
+choice of pam superres, and the number of pairs for which it takes the camera network: the JPEG quality comes
+from the file, noise is measured.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 def row(
     source: Source, scale: int, fault: Degradation, clean: StereoUpscaler, camera: StereoUpscaler
 ) -> list[str]:
-    """What each method reaches on pictures with a fault, in words."""
+    """Return the table cells of all methods for images with a fault."""
     task, denoised = Superres(scale, fault), DenoisedBicubic(fault)
     found, taken = [], 0
     for position in range(len(source)):

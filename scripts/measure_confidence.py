@@ -1,4 +1,4 @@
-"""What confidence is worth, pixels kept and errors left at each --min-confidence; and which pairs are none.
+"""Measure the confidence: pixels kept and errors left at each --min-confidence, and false pairs.
 
 python scripts/measure_confidence.py --data kitti2015:kitti --data 'middlebury:middlebury?first=5'
 

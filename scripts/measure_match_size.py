@@ -1,13 +1,12 @@
-"""Sizes at which large pictures are matched best: errors and time at several widths and as they are.
+"""Measure errors and time of large images at several matching resolutions.
 
 python scripts/measure_match_size.py --textures ~/photos --scenes 8
 python scripts/measure_match_size.py --data 'middlebury:middlebury2014?first=5' --widths 3000,2100,1500
 
-Without --data, scenes are drawn with textures that have details of a pixel: the project's made-up scenes,
-with everything in them enlarged, and with the finest details of other textures. Every result is brought
-back to full size. off: the share of the pixels whose error is above 1/1500 and 1/375 of the pictures' width
-(4 and 16 px of 6000). Times are those of the processor, for matching and bringing back. The numbers behind
-`matched_size` of pamcli/inference/match_size.py were chosen with this; another network may want others.
+Without --data, procedural scenes are rendered larger, with fine details of other textures. Every result is
+upsampled to full size. off: share of the pixels with an error above 1/1500 and 1/375 of the image width (4
+and 16 px of 6000). Times are processor times of matching and upsampling. The limits in
+pamcli/inference/match_size.py were chosen with this script; another network may need others.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def show(name: str, figures: tuple[float, ...]) -> None:
 
 
 def samples(options: argparse.Namespace) -> Iterator[Sample]:
-    """The pairs with their truth."""
+    """Yield the pairs with their ground truth."""
     if options.data:
         source = open_data(parse_data(options.data))
         yield from (source.load(index) for index in range(len(source)))
@@ -93,7 +92,7 @@ def samples(options: argparse.Namespace) -> Iterator[Sample]:
 
 
 def large_scene(library: TextureLibrary, number: int, width: int, drawn: int) -> Sample:
-    """A scene made up for pictures of drawn x 2/3 of it, in such of about `width`; always the same one."""
+    """Render scene `number` for images `drawn` px wide in images about `width` px wide."""
     rng = np.random.default_rng((SERIES, number))
     times = max(1, width // drawn)
     height, width = times * (drawn * 2 // 3), times * drawn
@@ -106,7 +105,7 @@ def large_scene(library: TextureLibrary, number: int, width: int, drawn: int) ->
 
 
 def enlarged(layer: Layer, times: int, library: TextureLibrary, rng: Generator) -> Layer:
-    """The layer in pictures that are so many times as large."""
+    """Return the layer for images that are `times` larger."""
     if times == 1:
         return layer
     middle = (times - 1) / 2  # of the pixels that the first one becomes
@@ -137,10 +136,10 @@ def enlarged(layer: Layer, times: int, library: TextureLibrary, rng: Generator) 
 
 
 def detailed(texture: Tensor, times: int, library: TextureLibrary, rng: Generator, endless: bool) -> Tensor:
-    """A texture (C, h, w), as of `Layer`, enlarged, with a sharp outline and the finest details of another.
+    """Upscale a texture (C, h, w) of a layer, with a sharp outline and the finest details of another one.
 
-    Natural pictures have as much contrast in fine details as in those of twice the size: what is added is as
-    strong, beside its own texture, as the finest that is there.
+    Natural images have as much contrast in fine details as in those of twice the size, so the added details
+    are as strong as the finest of the texture.
     """
     large = F.interpolate(texture[None], scale_factor=float(times), mode="bicubic")[0]
     other = library.background(rng)[:3]
@@ -160,7 +159,7 @@ def detailed(texture: Tensor, times: int, library: TextureLibrary, rng: Generato
 
 
 def lost(texture: Tensor, times: int) -> Tensor:
-    """What a texture (C, h, w) loses that is made smaller; sides are cut to multiples."""
+    """Return what a texture (C, h, w) loses by downscaling; sides are cut to multiples."""
     rows, columns = (side // times * times for side in texture.shape[1:])
     cut = texture[None, :, :rows, :columns]
     smaller = F.avg_pool2d(cut, times)
@@ -168,7 +167,7 @@ def lost(texture: Tensor, times: int) -> Tensor:
 
 
 def mirrored(rng: Generator, count: int, length: int) -> Tensor:
-    """Places along a line of `length` that goes on, mirrored, from anywhere on."""
+    """Return random consecutive places of a line that is continued by mirroring."""
     place = (torch.arange(count) + int(rng.integers(length))) % (2 * length)
     return torch.minimum(place, 2 * length - 1 - place)
 

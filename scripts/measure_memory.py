@@ -1,4 +1,4 @@
-"""Memory that networks take at the peak, and the halo of bands: the figures of `registry/architectures.py`.
+"""Measure the peak memory of networks and the halo of bands, for `registry/architectures.py`.
 
 python scripts/measure_memory.py pasmnet2 passrnet2-x4
 python scripts/measure_memory.py pasmnet2 --halo left.png right.png

@@ -1,9 +1,9 @@
-"""How much disparities flicker from frame to frame, with and without --steady, and what that costs.
+"""Measure the flicker of disparity maps from frame to frame, with and without --steady, and its time.
 
 python scripts/measure_steadiness.py --scenes 4
 
-Drawn scenes with noise (5 grey levels): still ones, ones before a camera that moves, and things that move
-before one that does not (measured on the things that move). Columns, each without and with --steady:
+Rendered scenes with noise (5 grey levels): still, with a moving camera, and with moving objects (measured on
+these objects). Columns, each without and with --steady:
 
 jumps     share of the pixels that change by more than 1 px from a frame to the next, percent
 range     share of those whose disparities over all frames are more than 1 px apart, percent (still scenes)
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def figures(frames: Sequence[Frame], maps: Maps, *, only_moved: bool) -> list[float]:
-    """The columns. only_moved: of what was elsewhere in the frame before."""
+    """Return the columns. `only_moved`: of pixels whose surface moved since the last frame."""
     steps = np.abs(np.diff(maps, axis=0))
     jumps, spread = 100 * (steps > 1).mean(), 100 * (np.ptp(np.array(maps), axis=0) > 1).mean()
     errors, changes = [], []

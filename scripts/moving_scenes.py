@@ -1,4 +1,4 @@
-"""Sequences of drawn pairs in which everything moves in a known way, for scripts that measure steadiness."""
+"""Render sequences of pairs with known motion, for scripts that measure flicker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Frame:
-    """What both cameras see at one time."""
+    """The images of both cameras at one time."""
 
     left: NDArray[np.uint8]
     """(H, W, 3) RGB."""
@@ -27,14 +27,14 @@ class Frame:
     disparity: NDArray[np.float32]
     """(H, W), pixels of the left view."""
     before: NDArray[np.float32]
-    """(H, W, 2): x and y at which what a left pixel shows was a frame ago."""
+    """(H, W, 2): x and y of the same surface point in the previous frame."""
     layer: NDArray[np.int64]
-    """(H, W): which surface a left pixel shows."""
+    """(H, W): index of the visible surface."""
 
 
 @dataclass(frozen=True)
 class Motion:
-    """How a surface moves: with a point of the left view, about which it grows as what comes nearer."""
+    """The motion of a surface: of a point of the left view, and its growth around that point."""
 
     x: float
     y: float
@@ -45,7 +45,7 @@ class Motion:
     """Share of its size, and of its disparity, a frame."""
 
     def at(self, time: int) -> Floats:
-        """(3, 3): from left (x, y, 1) at this time to those at time 0."""
+        """Return the homography (3, 3) from left (x, y, 1) at this time to time 0."""
         scale = (1 + self.growth) ** time
         x, y = self.x + self.across * time, self.y + self.down * time
         return np.array([[1 / scale, 0, self.x - x / scale], [0, 1 / scale, self.y - y / scale], [0, 0, 1]])
@@ -54,10 +54,10 @@ class Motion:
 def sequence(
     seed: int, height: int, width: int, frames: int, *, walls: bool, things: bool, noise: float
 ) -> Iterator[Frame]:
-    """Draw a random scene of which the walls as one, and each thing by itself, move or stand still.
+    """Render a random scene whose walls move together, and whose objects move separately.
 
-    What moves does so by 3 pixels a frame along each side, and 1 percent of its distance, at most. noise:
-    standard deviation, grey levels, other in each frame.
+    Motion is at most 3 px per frame along each axis, and 1 % of the distance. `noise`: standard deviation in
+    grey levels, independent in each frame.
     """
     rng = np.random.default_rng(seed)
     scene = make_scene(rng, TextureLibrary(), height, width)
@@ -93,7 +93,7 @@ def sequence(
 
 
 def moved(layer: Layer, back: Floats) -> Layer:
-    """The layer where a point (x, y, 1) of the left view shows what `back` (3, 3) of it showed before."""
+    """Move a layer by the homography `back` (3, 3), from present to former left (x, y, 1)."""
     shrunk, left, top = back[0, 0], back[0, 2], back[1, 2]
     box = layer.box
     if box is not None:

@@ -1,4 +1,4 @@
-"""What Ray costs for each pair, and what its driver holds: jobs without work, by one worker, by one process.
+"""Measure the overhead of Ray per pair, and the memory of its driver, with jobs that do nothing.
 
 python scripts/ray_overhead.py --jobs 20000
 """

@@ -1,10 +1,11 @@
-"""Memory that a video takes, and whether a run that is killed goes on to what its frames alone would give.
+"""Measure the memory of a video, and check that a killed run resumes with the same results.
 
 python scripts/video_bounds.py --frames 100 --match-size 0.1
 
-A lossless clip of two cameras that move is drawn into a temporary folder. `pam disparity` matches its first
-frames (--few), then all of them into a video, is killed half-way (SIGKILL) and goes on with --skip-existing;
-some frames are also matched alone, as pictures, and compared. Printed: the most memory that each run took.
+A lossless clip of two moving cameras is rendered into a temporary directory. `pam disparity` matches its
+first frames (--few), then all of them into a video, is killed half-way (SIGKILL) and resumes with
+--skip-existing; some frames are also matched alone, as images, and compared. Prints the peak memory of each
+run.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def started(arguments: list[str]) -> subprocess.Popen[bytes]:
 
 
 def peak(arguments: list[str]) -> int:
-    """The most memory that a run took, bytes."""
+    """Return the peak memory of a run, bytes."""
     run = started(arguments)
     _, status, used = os.wait4(run.pid, 0)
     if status:

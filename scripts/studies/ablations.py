@@ -1,12 +1,13 @@
-"""The paper's ablation tables: every row trained with a budget, measured, and shown beside the published one.
+"""Train, measure and print the paper's ablation tables, beside the published figures.
 
     python scripts/studies/ablations.py disparity --data procedural:photos/ \\
         --val 'procedural:photos/?first=20' --steps 300 -o studies [--tables 1,2] [options of pam train]
     python scripts/studies/ablations.py superres --data pairs:mine/ --val 'kitti2015:kitti?first=5' -o studies
     python scripts/studies/ablations.py counts
 
-Called again, it goes on where it stopped; with more --steps every row learns on. --commands shows what it
-would run. `counts` computes Table 3, and the operations of Table 11, which need no training.
+Called again, it resumes where it stopped; with more --steps every row trains longer. --commands prints the
+commands without running them. `counts` computes Table 3, and the operations of Table 11, which need no
+training.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def train(given: argparse.Namespace, row: Row, folder: Path, more: Sequence[str]
 
 
 def steps_of(folder: Path) -> int:
-    """Steps that a run has taken, as its weights say."""
+    """Return the number of steps of a run, as recorded in its weights."""
     weights = folder / "last.safetensors"
     return int(read_header(weights).spec.training.split("; ")[1].split()[0]) if weights.exists() else 0
 
@@ -181,7 +182,7 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
 
 
 def seconds(weights: Path) -> float:
-    """The processor's, for a small pair, by the plain network: `pam` runs some of the variants otherwise."""
+    """Return the processor time of a small pair by the plain network, s."""
     network, spec = load_network(weights)
     left, right = torch.rand(2, 1, 3, *TIMED[spec.row.task])
     taken = []
@@ -194,7 +195,7 @@ def seconds(weights: Path) -> float:
 
 
 def table(study: Study, folders: Sequence[Path], sets: Sequence[str], resize: str | None) -> str:
-    """The table in Markdown: measured here, and in brackets as published."""
+    """Return the Markdown table: measured here, and in brackets as published."""
     lines = []
     figures = [json.loads((folder / "figures.json").read_text()) for folder in folders]
     for row, folder, found in zip(study.rows, folders, figures, strict=True):
@@ -214,7 +215,7 @@ def table(study: Study, folders: Sequence[Path], sets: Sequence[str], resize: st
 
 
 def shown(key: str, found: dict[str, Any], whole: dict[str, Any]) -> str:
-    """A figure; times in those of the published network, which is the last row."""
+    """Format a figure; times relative to the published network, the last row."""
     if key == "parameters":
         return f"{found[key] / 1e6:.2f}M"
     if key == "time":

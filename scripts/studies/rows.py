@@ -1,4 +1,4 @@
-"""The rows of the paper's ablation tables: how each is trained, and the figures that are published for it."""
+"""Define the rows of the paper's ablation tables: how each is trained, and its published figures."""
 
 from __future__ import annotations
 

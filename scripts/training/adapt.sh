@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The default network adapted to a camera by its unlabelled pairs (folders left and right).
+# Adapt the default network to pairs of a camera without ground truth (directories left and right).
 #   scripts/training/adapt.sh PAIRS RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists, up to STEPS.
+# If RUN exists, resume it, up to STEPS.
 set -euo pipefail
 pairs=$1 run=$2 steps=$3
 shift 3

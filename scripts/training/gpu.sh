@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One call's whole work on a GPU machine that is lent for minutes and has torch, numpy, OpenCV, Pillow and safetensors.
+# Train for minutes on a GPU machine that has only torch, numpy, OpenCV, Pillow and safetensors.
 #   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [LABELLED]]]
 #       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed, for
 #       the Python that is there (PYTHON_THERE, 3.12); with PAIRS (folders left and right, and perhaps labels as

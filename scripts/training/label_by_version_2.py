@@ -1,10 +1,10 @@
-"""Labels pairs as `pam dataset label --mirrored` does, by version 2 of PASMnet 2, which lies in the history.
+"""Label pairs as `pam dataset label --mirrored` does, with version 2 of PASMnet 2 from the history.
 
     python scripts/training/label_by_version_2.py PAIRS LABELLED
 
-PAIRS has folders `left` and `right` with equal names. Version 2 is larger, and knows nothing of what later
-versions learned: labels that the trained network finds itself, or has to agree with, leave it as it is where
-it errs (see README.md, the log). Goes on where it stopped. Needs the history, so a clone of all of it.
+PAIRS has directories `left` and `right` with equal names. Version 2 is larger, and independent of later
+versions: labels that the trained network must agree with are missing where it errs (README.md). Resumes where
+it stopped. Requires a full clone, with the history.
 """
 
 from __future__ import annotations

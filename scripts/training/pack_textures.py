@@ -1,8 +1,8 @@
-"""Photographs and cut-outs of a folder in one zip of a limited size, for a machine without them.
+"""Pack photographs and cut-outs of a directory into one zip file of limited size.
 
     python scripts/training/pack_textures.py FOLDER ZIP MEGABYTES
 
-As they are where they fit, else as WebP, reduced until they do.
+Files stay as they are if they fit; otherwise they become WebP, downscaled until they fit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUALITY = 80
 
 
 def main() -> None:
-    """Pack, and say how."""
+    """Pack the files, and print how."""
     folder, archive, megabytes = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in Image.registered_extensions())
     most = megabytes * 1e6 - 200 * len(files)  # what a zip says of each file
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def reduced(path: Path, side: int) -> bytes:
-    """A picture as WebP, its longer side at most `side`."""
+    """Return an image as WebP with a longer side of at most `side` px."""
     with Image.open(path) as picture:
         small = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
     small.thumbnail((side, side), Image.Resampling.LANCZOS)

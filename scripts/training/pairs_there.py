@@ -1,11 +1,11 @@
-"""Pairs for super-resolution on a lent machine, decoded once: labelled ones, mirrored ones, photographs.
+"""Prepare super-resolution pairs on a GPU machine, decoded once: with labels, mirrored, photographs.
 
     python scripts/training/pairs_there.py PACKED TEXTURES FOLDER
 
-Either of the first two may be - for none. PACKED holds `left` and `right`, and perhaps labels of the left
-views in `disparity` and those of the mirrored pairs in `disparity_mirrored` (16-bit PNG, sized as they are).
-Below FOLDER come to lie `real` (all pairs), `labelled` (those with labels, as they are and mirrored) and
-`moved`: photographs below TEXTURES beside themselves, moved by whole pixels, so that both views are as sharp.
+PACKED and TEXTURES may be - to skip them. PACKED has `left` and `right`, optionally with labels of the left
+images in `disparity` and of the mirrored pairs in `disparity_mirrored` (16-bit PNG of the same size). FOLDER
+gets `real` (all pairs), `labelled` (pairs with labels, also mirrored) and `moved` (photographs of TEXTURES
+paired with themselves, shifted by whole pixels, so that both images are equally sharp).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALLEST = 256  # of the longer side: smaller photographs say little
 
 
 def main() -> None:
-    """Write all of it, on all cores."""
+    """Write all pairs, on all cores."""
     packed, textures, folder = map(Path, sys.argv[1:4])
     photos = sorted(path for path in textures.rglob("*") if path.suffix.lower() in {".webp", ".jpg", ".png"})
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def pair(packed: Path, folder: Path, name: str) -> None:
-    """One pair, and as it is labelled."""
+    """Write one pair, and its labelled version."""
     left, right = (picture(next((packed / side).glob(f"{name}.*"))) for side in SIDES[:2])
     write(folder / "real", name, left, right)
     labelled(packed / f"disparity/{name}.png", folder, left, right)
@@ -49,7 +49,7 @@ def pair(packed: Path, folder: Path, name: str) -> None:
 
 
 def labelled(label: Path, folder: Path, left: Image.Image, right: Image.Image, ending: str = "") -> None:
-    """A pair with its labels, where there are some."""
+    """Write a pair with its labels, if it has any."""
     if label.exists():
         with Image.open(label) as opened:
             levels = np.asarray(opened, np.float32)
@@ -58,7 +58,7 @@ def labelled(label: Path, folder: Path, left: Image.Image, right: Image.Image, e
 
 
 def moved(path: Path, folder: Path, name: str) -> None:
-    """A photograph beside itself."""
+    """Write a pair of a photograph and its shifted copy."""
     with Image.open(path) as opened:
         if opened.has_transparency_data or max(opened.size) < SMALLEST:
             return
@@ -82,7 +82,7 @@ def write(
 
 
 def picture(path: Path) -> Image.Image:
-    """RGB, 8 bits."""
+    """Return an 8-bit RGB image."""
     with Image.open(path) as opened:
         return opened.convert("RGB")
 

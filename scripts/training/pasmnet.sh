@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# PASMnet on procedural scenes: TEXTURES is a folder of photographs and cut-outs, RUN a new folder.
+# Train PASMnet on procedural scenes. TEXTURES has photographs and cut-outs; RUN is the new run's directory.
 #   scripts/training/pasmnet.sh TEXTURES RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists, up to STEPS.
+# If RUN exists, resume it, up to STEPS.
 set -euo pipefail
 textures=$1 run=$2 steps=$3
 shift 3

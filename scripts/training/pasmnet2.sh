@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# PASMnet 2 on procedural scenes, from the shipped weights: TEXTURES is a folder of photographs and cut-outs.
+# Train PASMnet 2 on procedural scenes, from the shipped weights. TEXTURES has photographs and cut-outs.
 #   scripts/training/pasmnet2.sh TEXTURES RUN STEPS [option of pam train ...]
 # The head alone: --set only=head
 # Goes on where it stopped when RUN exists, up to STEPS.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# PASSRnet on real pairs (folders left and right) and procedural scenes, which teach its attention.
+# Train PASSRnet on real pairs (directories left and right) and on procedural scenes, which train its attention.
 #   scripts/training/passrnet.sh SCALE PAIRS TEXTURES RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists, up to STEPS.
+# If RUN exists, resume it, up to STEPS.
 set -euo pipefail
 scale=$1 pairs=$2 textures=$3 run=$4 steps=$5
 shift 5

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# PASSRnet 2 on real pairs (folders left and right) and procedural scenes, which teach its attention.
+# Train PASSRnet 2 on real pairs (directories left and right) and on procedural scenes, which train its attention.
 #   scripts/training/passrnet2.sh SCALE PAIRS TEXTURES RUN STEPS [option of pam train ...]
 # From random weights, or from others: --from passrnet2-x4, also for x2; with --recipe passrnet2-psnr what ends it, with
 # --recipe passrnet2-camera what makes passrnet2-camera-x4 of it. Goes on where it stopped when RUN exists, up to STEPS.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The refinement alone, begun anew on procedural scenes; the rest of PASMnet stays as it is.
+# Train only PASMnet's refinement, from random weights, on procedural scenes.
 #   scripts/training/refine.sh WEIGHTS TEXTURES RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists, up to STEPS.
+# If RUN exists, resume it, up to STEPS.
 set -euo pipefail
 weights=$1 textures=$2 run=$3 steps=$4
 shift 4

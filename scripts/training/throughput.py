@@ -1,11 +1,10 @@
-"""Pairs a second of training: the examples alone, the steps alone, and both together, in one run.
+"""Measure the speed of training in pairs per second: examples, steps, and both.
 
     python scripts/training/throughput.py --data procedural:photos/ [--steps 12] [--batch 4] [--crop 512x256]
 
-The three lines tell what holds training up: the loop comes close to the slower of the other two. Behind them
-stands the same by the processor's time, which other programs on the machine change little. Nothing else
-should run meanwhile; OMP_NUM_THREADS says how many threads a step uses. Crops are of one size, that of
---crop; scenes serve for as many of them as the recipe says.
+The three lines show the bottleneck: the loop comes close to the slower of the other two. Each line also has
+the figure by processor time, on which other programs have little influence. OMP_NUM_THREADS sets the threads
+of a step. All crops have the size of --crop; scenes serve for as many crops as in the recipe.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def _trainer(recipe: Recipe, device: str) -> Trainer:
 
 
 def _speed(recipe: Recipe, batches: Iterator[StepBatch], trainer: Trainer | None) -> Speed:
-    """The first steps left out."""
+    """Yield all batches but the first ones."""
     done, start, begun = 0, time.perf_counter(), time.process_time()
     for number, batch in enumerate(batches):
         if trainer is not None:

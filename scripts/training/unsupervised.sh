@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# PASMnet from scratch by the paper's losses alone: procedural scenes as plain pairs, and real pairs.
+# Train PASMnet from random weights by the paper's losses alone: scenes and real pairs without ground truth.
 #   scripts/training/unsupervised.sh PAIRS TEXTURES RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists, up to STEPS.
+# If RUN exists, resume it, up to STEPS.
 set -euo pipefail
 pairs=$1 textures=$2 run=$3 steps=$4
 shift 4
