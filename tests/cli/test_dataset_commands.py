@@ -226,7 +226,7 @@ def test_preview_draws_a_sheet_and_says_what_is_not_there(here: Path) -> None:
     assert size("sheet.png") == (4 * 320 + 5 * 4, 4 + 2 * (14 + 213 + 4))
 
 
-def test_preview_warns_of_unpaired_pictures_even_when_quiet(here: Path) -> None:
+def test_preview_warns_of_unpaired_images_even_when_quiet(here: Path) -> None:
     root = kitti()
     (root / "training/image_3/000001_10.png").unlink()
     run = pam("dataset", "preview", "kitti2015:kitti", "-o", "deep/in/sheet.jpg", "--quiet")
@@ -291,7 +291,7 @@ def test_preview_refuses_what_it_cannot_write_to(here: Path) -> None:
         refuse_options(pam(*preview, "-o", "sheet.png", "--count", "0"), "--count")
 
 
-def test_preview_of_a_damaged_picture_writes_nothing(here: Path) -> None:
+def test_preview_of_a_damaged_image_writes_nothing(here: Path) -> None:
     broken = kitti() / "training/image_3/000001_10.png"
     broken.write_bytes(broken.read_bytes()[:60])
     with unchanged():

@@ -59,7 +59,7 @@ def test_another_network_is_asked_instead_of_block_matching(mine: Path) -> None:
     assert np.abs(expected - alone)[known & np.isfinite(alone)].max() <= CONTRADICTION / 2 + 1e-4
 
 
-def test_a_network_that_agrees_with_itself_is_refused(mine: Path) -> None:
+def test_a_network_that_agrees_with_itself_is_an_error(mine: Path) -> None:
     run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--agree-with", "pasmnet2")
     assert run.code == 2
     assert "--agree-with pasmnet2 is the network" in run.stderr
@@ -159,14 +159,14 @@ def test_a_second_call_goes_on_and_overwrites_only_when_asked(mine: Path) -> Non
     assert np.load("labelled/disparity/a.npy").any()
 
 
-def test_large_pictures_are_reduced(here: Path) -> None:
+def test_large_images_are_reduced(here: Path) -> None:
     from pamcli.training.labels import _downscale
 
     assert _downscale(np.zeros((1000, 2500, 3), np.uint8)).shape == (500, LARGEST[0], 3)
     assert _downscale(np.zeros((90, 100, 3), np.uint8)).shape == (90, 100, 3)
 
 
-def test_a_damaged_picture_is_one_line_and_the_others_are_labelled(mine: Path) -> None:
+def test_a_damaged_image_is_one_line_and_the_others_are_labelled(mine: Path) -> None:
     (mine / "left/a.png").write_bytes(b"no picture")
     run = pam("dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu")
     assert run.code == 6
@@ -184,14 +184,14 @@ def test_a_damaged_picture_is_one_line_and_the_others_are_labelled(mine: Path) -
         (["mine", "-o", "labelled"], "does not begin with the name of a data set"),
     ],
 )
-def test_what_cannot_be_labelled_is_refused(mine: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_labelled_is_an_error(mine: Path, words: list[str], said: str) -> None:
     run = pam("dataset", "label", *words)
     assert run.code in (2, 3)
     assert said in run.stderr
     assert not Path("labelled").exists()
 
 
-def test_a_network_that_enlarges_is_refused(mine: Path) -> None:
+def test_a_network_that_enlarges_is_an_error(mine: Path) -> None:
     run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--weights", "passrnet2-x4")
     assert run.code == 4
     assert "finds no disparity" in run.stderr

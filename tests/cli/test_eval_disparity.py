@@ -154,7 +154,7 @@ def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
     assert 0 < found["sets"][0]["pooled"]["all"]["pixels"] < everything
 
 
-def test_resize_changes_pictures_and_truth_and_says_so(networks: None, mine: Path) -> None:
+def test_resize_changes_images_and_ground_truth_and_says_so(networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
     small = [resize_sample(sample, 64, 48, imresize_to) for sample in without_masks()]
     same(found["sets"][0], of_network(small, kitti=False))
@@ -206,7 +206,7 @@ def test_protocols_are_listed_with_their_sources() -> None:
 # --- files that are written ---------------------------------------------------------------------------------
 
 
-def test_rows_of_the_csv_are_the_pictures(made: dict[str, np.ndarray]) -> None:
+def test_rows_of_the_csv_are_the_images(made: dict[str, np.ndarray]) -> None:
     run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "out/rows.csv")
     assert (run.code, run.stderr) == (0, "")
     with Path("out/rows.csv").open(newline="") as file:
@@ -364,7 +364,7 @@ def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: p
 # --- nothing to measure -------------------------------------------------------------------------------------
 
 
-def test_a_set_without_truth_is_an_error_before_the_network_runs(
+def test_a_set_without_ground_truth_is_an_error_before_the_network_runs(
     networks: None, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eval_trees.pairs(here / "mine", truth=False)
@@ -372,7 +372,7 @@ def test_a_set_without_truth_is_an_error_before_the_network_runs(
     refuse(pam("eval", "disparity", "--data", "pairs:mine"), 3, "000000_10", "ground truth")
 
 
-def test_a_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: Path) -> None:
+def test_ground_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: Path) -> None:
     for name, (x0, y0, x1, y1) in eval_trees.BOXES.items():
         eval_trees.write_disparity(
             f"mine/disparity/{name}.pfm", np.full((y1 - y0, x1 - x0), np.nan, np.float32)
@@ -382,7 +382,7 @@ def test_a_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: P
     assert not Path("r.html").exists()
 
 
-def test_truth_beyond_the_limit_alone_is_an_error(made: dict[str, np.ndarray]) -> None:
+def test_ground_truth_beyond_the_limit_alone_is_an_error(made: dict[str, np.ndarray]) -> None:
     arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--max-gt", "1"]
     refuse(pam(*arguments), 3, "nothing to measure", "below 1 px")
 

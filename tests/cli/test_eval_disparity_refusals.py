@@ -109,7 +109,7 @@ def test_figures_are_printed_even_where_a_file_cannot_be_written(
     assert any("D1" in line for line in run.lines)
 
 
-def test_a_damaged_picture_is_named(made: dict[str, np.ndarray]) -> None:
+def test_a_damaged_image_is_named(made: dict[str, np.ndarray]) -> None:
     Path("kitti/training/image_3/000001_10.png").write_bytes(b"nothing")
     run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
     refuse(run, 3, "image_3/000001_10.png")

@@ -265,7 +265,7 @@ def test_saved_views_that_exist_are_replaced_on_request_alone(networks: None) ->
 
 
 @pytest.mark.parametrize(("name", "said"), [("one_left", "overwrite an input"), ("two", "is an input")])
-def test_saved_views_never_mix_with_the_pictures_of_the_set(here: Path, name: str, said: str) -> None:
+def test_saved_views_never_mix_with_the_images_of_the_set(here: Path, name: str, said: str) -> None:
     for side in ("left", "right"):
         (here / "mine" / side).mkdir(parents=True)
         for file in ("one", name):
@@ -308,7 +308,7 @@ def test_a_folder_may_be_called_as_the_baseline(made: Path, monkeypatch: pytest.
     assert rows(found) == expected
 
 
-def test_the_truth_itself_is_infinitely_good(made: Path) -> None:
+def test_the_ground_truth_itself_is_infinitely_good(made: Path) -> None:
     for sample in eval_trees.crops():
         Image.fromarray(sample.left).save(made / f"{sample.name}_left.png")
         Image.fromarray(sample.right).save(made / f"{sample.name}_right.png")

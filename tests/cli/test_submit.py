@@ -55,7 +55,7 @@ def test_a_submission_of_files(two_wanted: Path, made: dict[str, np.ndarray]) ->
     np.testing.assert_allclose(stored, made["000000_10"], atol=1 / 256)
 
 
-def test_an_incomplete_submission_is_refused_before_a_network_is_loaded(
+def test_an_incomplete_submission_is_an_error_before_a_network_is_loaded(
     two_wanted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
@@ -70,14 +70,14 @@ def test_training_pairs_of_kitti_make_no_submission(two_wanted: Path, kitti: Pat
         refuse(run, 2, "testing pairs", "kitti2015/testing")
 
 
-def test_a_size_that_is_none_of_the_picture_is_refused(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
+def test_a_size_that_is_none_of_the_image_is_an_error(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
     eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][1:])
     with unchanged():
         run = pam("submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip")
         refuse(run, 3, "made/000001_10.pfm", "128x79")
 
 
-def test_middlebury_gets_the_size_of_its_pictures(
+def test_middlebury_gets_the_size_of_its_images(
     here: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenes = ("Adirondack", "ArtL")

@@ -43,7 +43,7 @@ def test_a_tree_that_is_not_recognised_gets_one_line_of_what_was_expected(data: 
         ("pairs", "left/NAME.png, right/NAME.png"),
     ],
 )
-def test_what_was_expected_is_told_for_the_split(data: str, expected: str, tmp_path: Path) -> None:
+def test_the_expected_files_follow_the_split(data: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         opened(data, tmp_path)
     assert caught.value.hint == f"expected {expected}"
@@ -61,7 +61,7 @@ def test_half_of_a_pair_is_named_and_left_out(data: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("data", TREES)
-def test_pictures_are_paired_by_name_and_never_by_position(data: str, tmp_path: Path) -> None:
+def test_images_are_paired_by_name_and_never_by_position(data: str, tmp_path: Path) -> None:
     TREES[data](tmp_path)
     whole = opened(data, tmp_path)
     whole.files[0].left.unlink()
@@ -82,7 +82,7 @@ def test_the_current_folder_may_be_called_so(
     assert len(opened(data, Path())) == len(opened(data, tmp_path))
 
 
-def test_a_truth_of_a_format_that_is_not_known_is_refused_when_pairs_are_listed(tmp_path: Path) -> None:
+def test_ground_truth_of_a_format_that_is_not_known_is_an_error_when_pairs_are_listed(tmp_path: Path) -> None:
     for name in ("a.png", "b.png", "truth.exr"):
         (tmp_path / name).touch()
     (tmp_path / "list.tsv").write_text(
@@ -93,7 +93,7 @@ def test_a_truth_of_a_format_that_is_not_known_is_refused_when_pairs_are_listed(
 
 
 @pytest.mark.parametrize("data", WITH_TRUTH)
-def test_a_truth_that_is_not_there_is_named(data: str, tmp_path: Path) -> None:
+def test_ground_truth_that_is_not_there_is_named(data: str, tmp_path: Path) -> None:
     TREES[data](tmp_path)
     whole = opened(data, tmp_path)
     for files in whole.files:
@@ -109,7 +109,7 @@ def test_a_truth_that_is_not_there_is_named(data: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", WITH_TRUTH)
-def test_a_damaged_truth_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
+def test_a_damaged_ground_truth_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
     TREES[data](tmp_path)
     source = opened(data, tmp_path)
     path = truth_of(source.files[0])
@@ -119,7 +119,7 @@ def test_a_damaged_truth_is_an_error_that_names_the_file(data: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("data", TREES)
-def test_a_picture_of_another_size_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
+def test_an_image_of_another_size_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
     TREES[data](tmp_path)
     source = opened(data, tmp_path)
     picture(source.files[0].right, size=(HEIGHT, WIDTH + 1))
@@ -128,7 +128,7 @@ def test_a_picture_of_another_size_is_an_error_that_names_the_file(data: str, tm
     assert str(source.files[0].right) in caught.value.message
 
 
-def test_a_truth_of_another_size(tmp_path: Path) -> None:
+def test_ground_truth_of_another_size(tmp_path: Path) -> None:
     source_trees.instereo2k(tmp_path)
     source = opened("instereo2k", tmp_path)
     source_trees.levels(source.files[0].parts["disparity"], [5], 16, size=(2, 3))
@@ -136,7 +136,7 @@ def test_a_truth_of_another_size(tmp_path: Path) -> None:
         source.load(0)
 
 
-def test_some_of_many_truths_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+def test_some_of_many_ground_truths_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
     for number in range(12):
         source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
     source_trees.npy(tmp_path / "disparity/3.npy", [2])
@@ -176,7 +176,7 @@ def test_camera_settings_without_a_focal_length(tmp_path: Path) -> None:
         opened("fallingthings", tmp_path).load(0)
 
 
-def test_a_colour_picture_is_no_truth(tmp_path: Path) -> None:
+def test_a_colour_image_is_no_ground_truth(tmp_path: Path) -> None:
     source_trees.instereo2k(tmp_path)
     source_trees.rgb(tmp_path / "train/part1/000000/left_disp.png", [(255, 0, 0)])
     with pytest.raises(InputError, match="must be a grey image"):

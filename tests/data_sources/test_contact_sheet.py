@@ -39,7 +39,7 @@ def test_a_row_for_each_sample_and_a_cell_for_each_part(tmp_path: Path) -> None:
         assert name.max() > 200  # something is written there
 
 
-def test_without_a_truth_both_views_lie_in_one_picture(tmp_path: Path) -> None:
+def test_without_ground_truth_both_views_lie_in_one_image(tmp_path: Path) -> None:
     source_trees.holopix50k(tmp_path)
     sheet = render_contact_sheet(open_data(f"holopix50k/val:{tmp_path}"), 8, cell_width=CELL)
     assert (cell(sheet, 0, 2) == [90, 120, 120]).all()  # red of the left view, green and blue of the right
@@ -59,7 +59,7 @@ def test_as_many_samples_as_are_asked_for(tmp_path: Path) -> None:
     assert [int(cell(spread, row, 0)[0, 0, 0]) for row in range(8)] == [0, 30, 50, 80, 110, 140, 160, 190]
 
 
-def test_names_beyond_ascii_and_pictures_of_16_bits(tmp_path: Path) -> None:
+def test_names_beyond_ascii_and_images_of_16_bits(tmp_path: Path) -> None:
     source_trees.levels(tmp_path / "left/räum.png", [65535] * 6, 16)
     source_trees.levels(tmp_path / "right/räum.png", [65535] * 6, 16)
     sheet = render_contact_sheet(open_data(f"pairs:{tmp_path}"), 8, cell_width=CELL)

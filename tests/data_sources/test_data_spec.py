@@ -23,7 +23,7 @@ def test_a_name_and_a_path() -> None:
     assert spec.label == "kitti2015/training"
 
 
-def test_all_that_can_be_said() -> None:
+def test_every_part_of_a_specification() -> None:
     spec = parse_data("sceneflow/test:rel/sf?pass=clean&part=driving&first=20&weight=0.5")
     assert spec.split == "test"
     assert spec.path == Path("rel/sf")
@@ -92,7 +92,7 @@ def test_the_home_folder() -> None:
         ("pairs:/x?first=1&first=2", "first is given twice"),
     ],
 )
-def test_what_cannot_be_meant(text: str, message: str) -> None:
+def test_invalid_specifications(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_data(text)
     assert message in str(caught.value)
@@ -116,7 +116,7 @@ def test_the_first_samples_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("info", SOURCES.values(), ids=SOURCES)
-def test_every_row_of_the_table_says_what_is_needed(info: object) -> None:
+def test_every_row_of_the_table_is_complete(info: object) -> None:
     row = SOURCES[info.name]  # type: ignore[attr-defined]
     assert row.splits
     assert len(row.tree) >= 2

@@ -23,7 +23,7 @@ def test_samples_come_in_natural_order() -> None:
     assert len(source) == 3
 
 
-def test_two_samples_of_one_name_are_refused() -> None:
+def test_two_samples_of_one_name_are_errors() -> None:
     with pytest.raises(InputError, match=r"two pairs have the name x, one of them left/x\.png"):
         Listed([files("x"), files("y"), files("x")])
 
@@ -33,7 +33,7 @@ def test_an_index_beyond_the_end() -> None:
         Listed([files("x")]).load(1)
 
 
-def test_the_first_ones_stay_the_first_ones_without_their_truth() -> None:
+def test_first_keeps_the_first_samples_without_ground_truth() -> None:
     source = Listed([files("b"), files("a"), files("c")]).first(2)
     assert source.names == source.without_truth().names == ("a", "b")
     assert [each.name for each in source.without_truth().files] == ["a", "b"]
@@ -41,7 +41,7 @@ def test_the_first_ones_stay_the_first_ones_without_their_truth() -> None:
         source.load(2)
 
 
-def test_nothing_is_read_before_it_is_asked_for() -> None:
+def test_files_are_read_on_demand() -> None:
     source = Listed([files("gone")])
     with pytest.raises(InputError, match=r"left/gone\.png"):
         source.load(0)

@@ -54,7 +54,7 @@ def test_middlebury_evaluation_tree(tmp_path: Path) -> None:
         open_data(f"middlebury:{home}?size=F")
 
 
-def test_middlebury_has_the_truth_of_the_full_size_beside_smaller_pictures(tmp_path: Path) -> None:
+def test_middlebury_has_the_ground_truth_of_the_full_size_beside_smaller_images(tmp_path: Path) -> None:
     """The full size may be there without its pictures, as its archive of truths unpacks."""
     home = tmp_path / "MiddEval3"
     scene = home / "trainingQ/Adirondack"
@@ -81,7 +81,7 @@ def test_middlebury_has_the_truth_of_the_full_size_beside_smaller_pictures(tmp_p
 
 
 @pytest.mark.parametrize("tree", ["MiddEval3GT", "MiddEval3/MiddEval3-GT0"])
-def test_middlebury_truths_in_a_tree_of_their_own(tree: str, tmp_path: Path) -> None:
+def test_middlebury_ground_truths_in_a_tree_of_their_own(tree: str, tmp_path: Path) -> None:
     scene = "trainingQ/Adirondack"
     pair(tmp_path / f"MiddEval3/{scene}/im0.png", tmp_path / f"MiddEval3/{scene}/im1.png")
     text(tmp_path / f"MiddEval3/{scene}/calib.txt", MIDDLEBURY_CALIBRATION)
@@ -96,7 +96,7 @@ def test_middlebury_truths_in_a_tree_of_their_own(tree: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("scene", ["data/chess1", "Adirondack-perfect"])
-def test_middlebury_2014_and_2021_masks_from_both_truths(scene: str, tmp_path: Path) -> None:
+def test_middlebury_2014_and_2021_masks_from_both_ground_truths(scene: str, tmp_path: Path) -> None:
     folder = tmp_path / scene
     pair(folder / "im0.png", folder / "im1.png")
     text(folder / "calib.txt", MIDDLEBURY_CALIBRATION)
@@ -155,7 +155,7 @@ def test_middlebury_2005(height: int, query: str, divisor: int, tmp_path: Path) 
     assert sample.right_disparity[0, 0] == 60 / divisor
 
 
-def test_middlebury_truth_of_unknown_scale_is_refused(tmp_path: Path) -> None:
+def test_middlebury_ground_truth_of_unknown_scale_is_an_error(tmp_path: Path) -> None:
     pair(tmp_path / "Art/view1.png", tmp_path / "Art/view5.png")
     levels(tmp_path / "Art/disp1.png", [120])
     with pytest.raises(InputError, match="4 px high"):

@@ -56,7 +56,7 @@ def test_it_needs_no_folder_and_takes_keys_all_the_same() -> None:
         ("kitti2015?first=2", "does not begin with the name of a data set"),
     ],
 )
-def test_what_cannot_be_meant_without_a_folder(text: str, message: str) -> None:
+def test_invalid_specifications_without_a_folder(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_data(text)
     assert message in str(caught.value)
@@ -102,7 +102,7 @@ def test_the_size_and_the_first_ones() -> None:
     assert source.load(0).left.shape == (512, 960, 3)
 
 
-def test_pictures_of_a_folder_are_the_textures(tmp_path: Path) -> None:
+def test_images_of_a_folder_are_the_textures(tmp_path: Path) -> None:
     source = opened(f"procedural:{photos(tmp_path)}")
     named = {path for files in source.files for path in files.parts.values()}
     assert named == {tmp_path / "photo.jpg", tmp_path / "below/cut.png"}
@@ -131,7 +131,7 @@ def test_a_folder_without_a_texture_is_an_error(tmp_path: Path, what: str) -> No
     assert caught.value.exit_code == 3
 
 
-def test_a_file_that_is_no_picture_is_an_error_at_once(tmp_path: Path) -> None:
+def test_a_file_that_is_no_image_is_an_error_at_once(tmp_path: Path) -> None:
     (photos(tmp_path) / "below/no.png").write_bytes(b"text")
     with pytest.raises(InputError, match=r"no\.png is damaged"):
         open_data(f"procedural:{tmp_path}")
@@ -147,7 +147,7 @@ def truncated(folder: Path) -> Path:
     return path
 
 
-def test_a_picture_that_breaks_off_is_named_when_it_is_needed(tmp_path: Path) -> None:
+def test_an_image_that_breaks_off_is_named_when_it_is_needed(tmp_path: Path) -> None:
     truncated(tmp_path)
     source = opened(f"procedural:{tmp_path}")
     with pytest.raises(InputError, match=r"broken\.png is damaged"):

@@ -40,7 +40,7 @@ def test_every_source_that_reads_pairs_has_a_tree() -> None:
 
 
 @pytest.mark.parametrize("data", TREES)
-def test_every_source_reads_its_pictures_lazily_and_can_be_pickled(data: str, tmp_path: Path) -> None:
+def test_every_source_reads_its_images_lazily_and_can_be_pickled(data: str, tmp_path: Path) -> None:
     source = opened(data, tmp_path)
     assert len(source) == len(source.names) == len(set(source.names)) >= 2
     assert source.absent + source.unpaired == ()
@@ -93,14 +93,14 @@ def test_kitti2015(tmp_path: Path) -> None:
     assert testing.disparity is testing.visible is testing.foreground is None
 
 
-def test_kitti_truth_of_visible_pixels(tmp_path: Path) -> None:
+def test_kitti_ground_truth_of_visible_pixels(tmp_path: Path) -> None:
     sample = opened("kitti2015", tmp_path, "?truth=noc").load(0)
     assert first_row(sample.disparity, 4) == [2.5, NAN, NAN, 1 / 256]
     assert sample.visible is not None
     assert sample.visible[0, :4].tolist() == [True, False, False, True]
 
 
-def test_kitti_with_one_of_the_two_truths(tmp_path: Path) -> None:
+def test_kitti_with_one_of_the_two_ground_truths(tmp_path: Path) -> None:
     source_trees.kitti2015(tmp_path)
     training = tmp_path / "training"
     (training / "disp_occ_0/000001_10.png").unlink()
@@ -174,7 +174,7 @@ def test_pairs(tmp_path: Path) -> None:
     assert first_row(source.load(0).disparity, 3) == [7.5, NAN, 1]
 
 
-def test_pairs_of_two_pictures_of_one_stem_are_refused(tmp_path: Path) -> None:
+def test_pairs_of_two_images_of_one_stem_are_errors(tmp_path: Path) -> None:
     source_trees.pairs(tmp_path)
     source_trees.picture(tmp_path / "left/shelf2.jpg")
     with pytest.raises(UsageError, match="stem"):
@@ -270,7 +270,7 @@ def test_booster(tmp_path: Path) -> None:
     assert sample.masks["class-3"][0].tolist() == [False, True, *[False] * 4]
 
 
-def test_booster_of_smaller_pictures_keeps_its_whole_truth(tmp_path: Path) -> None:
+def test_booster_of_smaller_images_keeps_its_whole_ground_truth(tmp_path: Path) -> None:
     source_trees.booster(tmp_path)
     sample = open_data(f"booster:{tmp_path}?size=H").load(0)
     assert sample.left.shape == sample.right.shape == (2, 3, 3)
@@ -343,7 +343,7 @@ def test_foundationstereo(tmp_path: Path) -> None:
         ("virtualkitti2", "Scene01/clone/00000", "Scene01"),
     ],
 )
-def test_pictures_of_one_scene_are_known(data: str, name: str, scene: str) -> None:
+def test_images_of_one_scene_are_known(data: str, name: str, scene: str) -> None:
     source = Listed(())
     source.spec = parse_data(f"{data}:x")
     assert source.scene(name) == scene

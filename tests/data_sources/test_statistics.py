@@ -20,7 +20,7 @@ def of(picture: np.ndarray) -> Sample:
     return Sample("a", picture, picture.copy())
 
 
-def test_sharpness_and_entropy_of_pictures_with_known_ones() -> None:
+def test_sharpness_and_entropy_of_images_with_known_ones() -> None:
     flat = measure_pair(of(np.full((40, 60, 3), 90, np.uint8)))
     assert (flat.sharpness, flat.entropy) == (0, 0)
     assert np.isnan(flat.smallest_disparity)
@@ -58,7 +58,7 @@ def test_copies_and_look_alikes_are_told_apart(tmp_path: Path) -> None:
     assert figures.row()["pixels"] == LARGE[0] * LARGE[1]
 
 
-def test_a_damaged_pair_is_told_and_the_rest_measured(tmp_path: Path) -> None:
+def test_a_damaged_pair_is_reported_and_the_rest_measured(tmp_path: Path) -> None:
     tree(tmp_path, {"0001": LARGE, "0002": LARGE})
     (tmp_path / "0001_R.png").write_bytes(b"no picture")
     figures = measure_data_set(open_data(f"flickr1024:{tmp_path}"), range(2))

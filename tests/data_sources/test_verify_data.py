@@ -56,21 +56,21 @@ def test_a_sound_set_has_no_findings(tmp_path: Path) -> None:
     assert done == [1, 2]
 
 
-def test_what_is_not_there_is_incomplete_and_no_damage(tmp_path: Path) -> None:
+def test_missing_parts_are_incomplete_but_not_damaged(tmp_path: Path) -> None:
     stored(tmp_path, scene(0), scene(1))
     (tmp_path / "disparity/0.pfm").unlink()
     findings = verify(open_data(f"pairs:{tmp_path}"))
     assert findings == [Finding("", "incomplete", "no ground truth (disparity) for 1 of 2 pairs: 0")]
 
 
-def test_a_picture_without_its_partner_is_damage(tmp_path: Path) -> None:
+def test_an_unpaired_image_is_damage(tmp_path: Path) -> None:
     stored(tmp_path, scene(0), scene(1))
     (tmp_path / "left/1.png").unlink()
     (finding,) = verify(open_data(f"pairs:{tmp_path}"))
     assert finding == Finding("", "damage", f"{tmp_path}/right/1.png has no left image")
 
 
-def test_a_picture_that_cannot_be_read_is_damage_of_that_sample(tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_read_is_damage_of_that_sample(tmp_path: Path) -> None:
     source = stored(tmp_path, scene(0), scene(1))
     path = tmp_path / "right/1.png"
     path.write_bytes(path.read_bytes()[:500])
@@ -103,7 +103,7 @@ def test_sizes_that_differ_are_damage(tmp_path: Path) -> None:
         (lambda d: d[::-1], "it is upside down"),
     ],
 )
-def test_a_truth_that_does_not_warp_right_onto_left(fault, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_ground_truth_that_does_not_warp_right_onto_left(fault, message: str) -> None:  # type: ignore[no-untyped-def]
     sound = scene()
     assert sound.disparity is not None
     said = judge(with_truth(sound, fault(sound.disparity)))
@@ -118,13 +118,13 @@ def test_exchanged_views() -> None:
     assert "left and right image are exchanged" in said
 
 
-def test_mirrored_pictures() -> None:
+def test_mirrored_images() -> None:
     sound = scene()
     mirrored = Sample("x", sound.left[:, ::-1], sound.right[:, ::-1], disparity=sound.disparity)
     assert judge(mirrored) == f"{MISMATCH}: the images are mirrored, but it is not"
 
 
-def test_the_truth_of_the_right_view() -> None:
+def test_the_ground_truth_of_the_right_view() -> None:
     sound = scene()
     # The scene turned about: what was the left view, with its truth, is the right one of the mirrored pair.
     mirrored = Sample(
@@ -137,7 +137,7 @@ def test_the_truth_of_the_right_view() -> None:
     assert said == "the ground truth does not match the images: it is the ground truth of the right image"
 
 
-def test_the_truth_of_the_right_picture_is_tried_too() -> None:
+def test_the_ground_truth_of_the_right_image_is_tried_too() -> None:
     sound = scene()
     assert sound.disparity is not None
     turned = {
@@ -150,18 +150,18 @@ def test_the_truth_of_the_right_picture_is_tried_too() -> None:
     assert judge(Sample("x", **turned)) == f"right image: {MISMATCH}: it matches when multiplied by 0.5"
 
 
-def test_the_truth_of_another_pair() -> None:
+def test_the_ground_truth_of_another_pair() -> None:
     other = np.random.default_rng(3).uniform(2, 40, (HEIGHT, WIDTH))
     said = judge(with_truth(scene(), other))
     assert said == f"{MISMATCH}, whether scaled, negated, mirrored or exchanged"
 
 
-def test_a_truth_that_knows_nothing() -> None:
+def test_ground_truth_without_known_pixels() -> None:
     nothing = np.full((HEIGHT, WIDTH), np.nan)
     assert judge(with_truth(scene(), nothing)) == "the ground truth is unknown at every pixel"
 
 
-def test_a_truth_of_both_signs() -> None:
+def test_ground_truth_of_both_signs() -> None:
     sound = scene()
     assert sound.disparity is not None
     mixed = sound.disparity.copy()
@@ -169,7 +169,7 @@ def test_a_truth_of_both_signs() -> None:
     assert judge(with_truth(sound, mixed)) == "25% of the disparities are negative"
 
 
-def test_a_sparse_truth_is_judged_by_what_it_knows() -> None:
+def test_a_sparse_ground_truth_is_judged_by_what_it_knows() -> None:
     sound = scene()
     assert sound.disparity is not None
     sparse = np.where(np.random.default_rng(1).random((HEIGHT, WIDTH)) < 0.1, sound.disparity, np.nan)
@@ -177,12 +177,12 @@ def test_a_sparse_truth_is_judged_by_what_it_knows() -> None:
     assert judge(with_truth(sound, sparse * 2)) == f"{MISMATCH}: it matches when multiplied by 0.5"
 
 
-def test_pictures_without_texture_tell_nothing() -> None:
+def test_images_without_texture_are_not_judged() -> None:
     flat = np.full((HEIGHT, WIDTH, 3), 127, np.uint8)
     assert judge(Sample("x", flat, flat, disparity=scene().disparity)) is None
 
 
-def test_noise_tells_nothing() -> None:
+def test_noise_is_not_judged() -> None:
     random = np.random.default_rng(5)
     left, right = random.normal(127, 1, (2, HEIGHT, WIDTH, 1)).repeat(3, axis=3).astype(np.uint8)
     assert judge(Sample("x", left, right, disparity=scene().disparity)) is None
@@ -194,7 +194,7 @@ def test_brightness_that_differs_between_the_views_is_no_fault() -> None:
     assert judge(Sample("x", sound.left, darker, disparity=sound.disparity)) is None
 
 
-def test_pictures_of_16_bits() -> None:
+def test_images_of_16_bits() -> None:
     sound = scene()
     left, right = (view.astype(np.uint16) * 257 for view in (sound.left, sound.right))
     assert judge(Sample("x", left, right, disparity=sound.disparity)) is None

@@ -26,7 +26,7 @@ from pamcli.inference.memory import peak_memory
 
 
 @pytest.mark.parametrize(("kind", "scenes"), [("normal", 20), ("skewed", 30)])
-def test_intervals_hold_the_truth_in_93_to_97_of_100_draws(
+def test_intervals_hold_the_ground_truth_in_93_to_97_of_100_draws(
     kind: str, scenes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scenes of 1 to 5 pictures, whose pictures are alike."""
@@ -43,7 +43,7 @@ def test_intervals_hold_the_truth_in_93_to_97_of_100_draws(
     assert 930 <= held <= 970
 
 
-def test_pictures_of_one_scene_are_not_taken_for_many() -> None:
+def test_images_of_one_scene_widen_the_interval() -> None:
     scenes = np.repeat(np.arange(10), 20)
     values = np.random.default_rng(0).normal(0, 1, 10)[scenes]
     by_scene = compute_interval(values, scenes.tolist())
@@ -51,7 +51,7 @@ def test_pictures_of_one_scene_are_not_taken_for_many() -> None:
     assert by_scene[1] - by_scene[0] > 3 * (by_picture[1] - by_picture[0])
 
 
-def test_an_interval_of_nothing_but_one_value_and_of_too_few_scenes() -> None:
+def test_intervals_of_equal_values_and_of_too_few_scenes() -> None:
     assert compute_interval(np.full(6, 2.0), range(6)) == (2, 2)
     assert all(map(math.isnan, compute_interval(np.arange(4.0), range(LEAST_SCENES - 1))))
 
@@ -63,7 +63,7 @@ def test_weights_count() -> None:
     assert high == pytest.approx(1, abs=1e-6)
 
 
-def test_pictures_count_in_a_difference_as_the_protocol_weighs_them() -> None:
+def test_differences_use_the_weights_of_the_protocol() -> None:
     """Middlebury's table halves some pictures; the mean of +1 and +4, the second one halved, is +2."""
 
     def summary(*values: float) -> SimpleNamespace:
@@ -126,7 +126,7 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     assert "ause-epe" not in found.json()["sets"][0]["pooled"]["all"], "nothing but disparity is asked for"
 
 
-def test_too_few_scenes_are_said() -> None:
+def test_too_few_scenes_are_noted() -> None:
     methods = [NetworkMethod(Off(1, 1), "one"), NetworkMethod(Off(2, 2), "two")]
     found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
     assert found.sections[0].rows[1]["epe-first"] == "+1.00"
@@ -160,7 +160,7 @@ def test_edges_and_textureless_parts() -> None:
     assert np.array_equal(deep["textureless"], found["textureless"])
 
 
-def test_memory_is_what_was_taken_beyond_what_was_held() -> None:
+def test_memory_excludes_what_was_in_use_before() -> None:
     def take() -> int:
         return int(np.ones(200_000_000, np.uint8).sum())
 

@@ -73,7 +73,7 @@ def test_d1_at_its_borders(truth: float, estimate: float, wrong: bool) -> None:
     assert figures["d1"] == (100 if wrong else 0)
 
 
-def test_only_pixels_with_truth_count() -> None:
+def test_only_pixels_with_ground_truth_count() -> None:
     figures = measured(sample([[NAN, 0, math.inf, -1, 8]]), [[1, 1, 1, 1, 9]])["all"]
     assert figures["pixels"] == 1
     assert figures["epe"] == 1
@@ -100,7 +100,7 @@ def test_kitti_takes_zero_for_an_estimate() -> None:
     assert (figures["density"], figures["epe"]) == (50, 1)
 
 
-def test_what_kitti_fills_has_no_confidence_and_counts_in_no_curve() -> None:
+def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     meter = DisparityMeter(DisparityProtocol(fill=True))
     sure = np.array([[1, NAN, 0.5]], np.float32)
     meter.add(sample([[10, 10, 10]]), Estimate(np.array([[10, NAN, 12]], np.float32), confidence=sure))
@@ -110,7 +110,7 @@ def test_what_kitti_fills_has_no_confidence_and_counts_in_no_curve() -> None:
     assert (curve.pixels, curve.epe[0]) == (2, 1)
 
 
-def test_nothing_estimated_is_all_wrong() -> None:
+def test_an_empty_estimate_is_wrong_everywhere() -> None:
     for kitti in (False, True):
         figures = measured(sample([[10, 20]]), [[NAN, NAN]], kitti=kitti)["all"]
         assert figures["bad-0.5"] == figures["bad-5"] == figures["d1"] == 100
@@ -133,7 +133,7 @@ def test_regions() -> None:
 
 
 @pytest.mark.parametrize("white", [1, 255])
-def test_a_mask_may_be_a_picture(white: int) -> None:
+def test_a_mask_may_be_an_image(white: int) -> None:
     estimate, truth = np.array([[11.0, 22, 33]]), np.array([[10.0, 20, 30]])
     mask = np.array([[white, 0, white]], np.uint8)
     assert disparity_metrics(estimate, truth, visible=mask) == disparity_metrics(
@@ -147,20 +147,20 @@ def test_all_occluded() -> None:
     assert figures["occluded"]["pixels"] == 2
 
 
-def test_ranges_of_the_truth() -> None:
+def test_ranges_of_the_ground_truth() -> None:
     truth = [[1, 99.5, 100, 192, 193, 200, 200.5, 300]]
     figures = measured(sample(truth), [[0] * 8])
     pixels = {name: figures[name]["pixels"] for name in ("0-100", "100-200", ">200", ">192")}
     assert pixels == {"0-100": 2, "100-200": 4, ">200": 2, ">192": 4}
 
 
-def test_ranges_of_ones_own_begin_at_their_lower_edge() -> None:
+def test_custom_ranges_begin_at_their_lower_edge() -> None:
     meter = DisparityMeter(DisparityProtocol(ranges=(10, 20, math.inf)))
     figures = meter.add(sample([[9.5, 10, 19.5, 20, 500]]), Estimate(np.zeros((1, 5), np.float32))).figures
     assert (figures["10 to 20"]["pixels"], figures["20 and more"]["pixels"]) == (2, 2)
 
 
-def test_a_limit_of_the_truth_leaves_pixels_out() -> None:
+def test_max_gt_excludes_pixels() -> None:
     meter = DisparityMeter(DisparityProtocol(max_gt=192))
     figures = meter.add(sample([[191.5, 192, 250]]), Estimate(np.full((1, 3), 191.5, np.float32))).figures
     assert figures["all"]["pixels"] == 1
@@ -168,7 +168,7 @@ def test_a_limit_of_the_truth_leaves_pixels_out() -> None:
     assert ">192" not in figures
 
 
-def test_pooled_and_means_of_pictures_differ() -> None:
+def test_pooled_and_means_of_images_differ() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10, 10, 10]], name="large"), Estimate(np.array([[10, 10, 10]], np.float32)))
     meter.add(sample([[10, NAN, NAN]], name="small"), Estimate(np.array([[18, 0, 0]], np.float32)))
@@ -189,7 +189,7 @@ def test_pooled_quantiles_are_close() -> None:
     assert [pooled[name] for name in ("a50", "a90", "a95", "a99")] == pytest.approx(exact, rel=2e-3)
 
 
-def test_means_take_the_pictures_that_have_the_region() -> None:
+def test_means_take_the_images_that_have_the_region() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10, 10]], foreground=[[1, 0]]), Estimate(np.array([[12, 10]], np.float32)))
     meter.add(sample([[10, 10]], foreground=[[0, 0]]), Estimate(np.array([[10, 10]], np.float32)))
@@ -198,7 +198,7 @@ def test_means_take_the_pictures_that_have_the_region() -> None:
     assert meter.image_means["fg"]["epe"] == 2
 
 
-def test_a_picture_without_an_estimate_is_not_left_out_of_the_means() -> None:
+def test_an_image_without_an_estimate_is_not_left_out_of_the_means() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10]]), Estimate(np.array([[10]], np.float32)))
     meter.add(sample([[10]]), Estimate(np.array([[NAN]], np.float32)))
@@ -214,7 +214,7 @@ def test_weights_of_middlebury(data: str, mean: float) -> None:
     assert meter.image_means["all"]["epe"] == pytest.approx(mean)
 
 
-def test_visibility_is_measured_where_the_truth_knows_occlusion() -> None:
+def test_visibility_is_measured_if_the_ground_truth_has_occlusions() -> None:
     meter = DisparityMeter()
     truth = sample([[10, 10, 10, 10, NAN]], visible=[[1, 1, 1, 0, 0]])
     estimate = np.full((1, 5), 10, np.float32)
@@ -269,7 +269,7 @@ def test_nothing_to_measure_is_an_error() -> None:
         _ = meter.pooled
 
 
-def test_a_picture_without_known_truth_changes_nothing() -> None:
+def test_an_image_without_known_ground_truth_changes_nothing() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10]]), Estimate(np.full((1, 1), 12.0)))
     meter.add(sample([[NAN]]), Estimate(np.full((1, 1), 12.0)))

@@ -36,13 +36,13 @@ def color_of(estimate: float, truth: float) -> tuple[int, ...]:
         (2.9, 0.0, 4),  # a truth of 0 px is measured in pixels
     ],
 )
-def test_the_color_stands_for_the_error_in_units_of_3_px_or_5_percent(
+def test_the_colour_stands_for_the_error_in_units_of_3_px_or_5_percent(
     estimate: float, truth: float, step: int
 ) -> None:
     assert color_of(estimate, truth) == ERROR_COLORS[step]
 
 
-def test_an_unknown_truth_is_black_and_a_hole_in_the_estimate_is_the_worst_error() -> None:
+def test_an_unknown_ground_truth_is_black_and_a_hole_in_the_estimate_is_the_worst_error() -> None:
     assert color_of(5.0, np.nan) == BLACK
     assert color_of(5.0, np.inf) == BLACK
     assert color_of(np.nan, np.nan) == BLACK
@@ -50,20 +50,20 @@ def test_an_unknown_truth_is_black_and_a_hole_in_the_estimate_is_the_worst_error
     assert color_of(np.inf, 5.0) == ERROR_COLORS[-1]
 
 
-def test_there_is_a_color_for_every_step_and_warm_ones_begin_where_d1_counts() -> None:
+def test_there_is_a_colour_for_every_step_and_warm_ones_begin_where_d1_counts() -> None:
     assert len(ERROR_STEPS) == len(ERROR_COLORS) == 10
     assert ERROR_STEPS[5] == 1
     for step, (red, _, blue) in zip(ERROR_STEPS, ERROR_COLORS, strict=True):
         assert (red > blue) == (step >= 1)
 
 
-def test_what_the_right_view_does_not_see_is_half_as_bright() -> None:
+def test_occluded_pixels_are_half_as_bright() -> None:
     same = np.array([[8.0, 8.0]], np.float32)
     pixels = draw_error_map(same, same, visible=np.array([[True, False]]))
     assert pixels.tolist() == [[[49, 54, 149], [24, 27, 74]]]
 
 
-def test_a_sparse_truth_is_drawn_thicker_and_later_pixels_lie_over_earlier_ones() -> None:
+def test_a_sparse_ground_truth_is_drawn_thicker_and_later_pixels_lie_over_earlier_ones() -> None:
     truth = np.full((4, 5), np.nan, np.float32)
     truth[1, 1] = 20
     truth[2, 3] = 20

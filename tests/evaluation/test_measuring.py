@@ -90,7 +90,7 @@ def test_merely_bad_estimates_are_measured(factor: float) -> None:
     assert measure(Disparity(), Held(sample()), run).last.pooled["all"]["density"] == 100
 
 
-def test_samples_without_truth_are_left_out_and_said() -> None:
+def test_samples_without_ground_truth_are_skipped_with_a_note() -> None:
     source = Held(replace(sample("a"), disparity=None), sample("b"), replace(sample("c"), disparity=None))
     found = measure(Disparity(), source, {"truth": lambda _: Estimate(TRUTH)})
     assert [image.name for image in found.last.images] == ["b"]
@@ -141,7 +141,7 @@ def rows_of(page: bytes) -> list[str]:
     return [row for row in rows if "<td" in row]
 
 
-def test_a_report_says_nothing_twice(files: Path) -> None:
+def test_a_report_does_not_repeat_rows(files: Path) -> None:
     """One pair, whose figures are those of its set, however they are averaged."""
     for name, truth in {"a": TRUTH, "b": TRUTH + 100}.items():
         (files / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
@@ -160,7 +160,7 @@ def test_a_report_says_nothing_twice(files: Path) -> None:
         evaluate(Disparity(), [f"pairs:{files}"] * 2, [FilesMethod(files / "made")])
 
 
-def test_notes_count_what_was_asked_for(files: Path) -> None:
+def test_notes_count_the_selected_samples(files: Path) -> None:
     (files / "disparity" / "b.pfm").unlink()
     assert open_data(f"pairs:{files}").absent == ("no ground truth (disparity) for 1 of 2 pairs: b",)
     assert open_data(f"pairs:{files}?first=1").absent == ()
@@ -229,7 +229,7 @@ def test_a_study_of_the_range_keeps_its_ranges_under_rules_that_have_others(file
     assert render_report(found).startswith(b"<!doctype html>")
 
 
-def test_sets_of_one_kind_have_names_of_their_own(files: Path) -> None:
+def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
     other = f"pairs:{files}?left=left/{{}}.png&right=right/{{}}.png&disparity=disparity/{{}}.pfm"
     found = evaluate(Disparity(), [f"pairs:{files}", other], [NetworkMethod(Network())], compare=True)
     assert [each["data"] for each in found.json()["sets"]] == [f"pairs:{files}", other]
@@ -257,7 +257,7 @@ def test_methods_stand_side_by_side(files: Path) -> None:
     assert [pair.caption for pair in found.worst_pairs] == ["; ".join(told)] * 2
 
 
-def test_a_sample_that_one_method_lacks_is_measured_for_none(files: Path) -> None:
+def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> None:
     (files / "made" / "a.pfm").unlink()
     some = FilesMethod(files / "made", allow_missing=True)
     found = evaluate(Disparity(), [f"pairs:{files}"], [some, NetworkMethod(Network(), "exact")])
@@ -265,14 +265,14 @@ def test_a_sample_that_one_method_lacks_is_measured_for_none(files: Path) -> Non
     assert "1 pair without a prediction skipped: a" in found.notes
 
 
-def test_no_method_and_two_of_one_name_are_refused(files: Path) -> None:
+def test_missing_and_duplicate_methods_are_errors(files: Path) -> None:
     one = FilesMethod(files / "made")
     for methods, words in (([], "method is required"), ([one, one], "two methods .* made")):
         with pytest.raises(UsageError, match=words):
             evaluate(Disparity(), [f"pairs:{files}"], methods)
 
 
-def test_who_watches_is_told_how_far_each_pair_is() -> None:
+def test_watch_reports_the_progress_within_a_pair() -> None:
     class Telling(Network):
         def __call__(
             self,

@@ -51,7 +51,7 @@ def test_other_units_are_scaled(tmp_path: Path) -> None:
     assert load_disparity(path, "x", (2, 3), scale=512).disparity[1, 0] == 0.5
 
 
-def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> None:
+def test_missing_predictions_are_named_unless_allowed(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(UsageError, match=r"lacks 2 predictions: b, c/d") as raised:
         find_files(tmp_path, ["a", "b", "c/d"])
@@ -60,7 +60,7 @@ def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> No
     assert list(found) == ["a"]
 
 
-def test_none_at_all_is_an_error_even_then(tmp_path: Path) -> None:
+def test_a_folder_without_predictions_is_always_an_error(tmp_path: Path) -> None:
     put(tmp_path / "other.pfm")
     for allow in (False, True):
         with pytest.raises(UsageError, match="no prediction") as raised:
@@ -70,14 +70,14 @@ def test_none_at_all_is_an_error_even_then(tmp_path: Path) -> None:
         find_files(tmp_path / "nowhere", ["a"])
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_predictions_for_one_sample_are_an_error(tmp_path: Path) -> None:
     put(tmp_path / "k/a.png")
     put(tmp_path / "k/a.pfm")
     with pytest.raises(UsageError, match=r"two predictions for k/a .*a\.pfm, a\.png"):
         find_files(tmp_path, ["k/a"])
 
 
-def test_another_size_is_refused(tmp_path: Path) -> None:
+def test_a_prediction_of_another_size_is_an_error(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(InputError, match=r"a\.pfm is 3x2, but a is 6x4"):
         load_disparity(tmp_path / "a.pfm", "a", (4, 6, 3))
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         load_disparity(tmp_path / "a.pfm", "a", (2, 3))
 
 
-def test_enlarged_pairs(tmp_path: Path) -> None:
+def test_upscaled_pairs(tmp_path: Path) -> None:
     left, right = np.random.default_rng(0).integers(0, 256, (2, 4, 6, 3), dtype=np.uint8)
     picture(tmp_path / "k/a_left.png", left)
     picture(tmp_path / "k/a_right.tif", right)
@@ -114,7 +114,7 @@ def test_a_pair_without_one_view_is_missing(tmp_path: Path) -> None:
         find_files(tmp_path, ["a"], views=True, allow_missing=True)
 
 
-def test_pictures_of_16_bits_are_refused(tmp_path: Path) -> None:
+def test_images_of_16_bits_are_errors(tmp_path: Path) -> None:
     for view in ("left", "right"):
         picture(tmp_path / f"a_{view}.png", np.zeros((4, 6, 3), np.uint16))
     with pytest.raises(InputError, match=r"a_left\.png has 16 bits"):

@@ -175,7 +175,7 @@ def test_stated_figures_are_those_of_plain_loops(name: str, data: str) -> None:
         assert found == pytest.approx(expected, abs=1e-6, rel=1e-6), each
 
 
-def test_the_corner_of_a_large_picture_alone_counts_for_the_paper() -> None:
+def test_the_corner_of_a_large_image_alone_counts_for_the_paper() -> None:
     truth = np.full((540, 970), 50, np.float32)
     estimate = truth.copy()
     estimate[:28] += 10  # above the corner
@@ -203,7 +203,7 @@ def test_every_row_states_figures_that_exist_and_its_source(name: str) -> None:
             assert each.region in {*REGIONS, *name_ranges(rules.ranges)}
 
 
-def test_a_truth_without_a_finer_grid_is_measured_as_it_is_and_that_is_said() -> None:
+def test_coarse_ground_truth_is_measured_with_a_note() -> None:
     sample, estimate = SET[0]
     bare = replace(sample, fine=None, fine_visible=None)
     meter = DisparityMeter(get_protocol("middlebury-v3", "middlebury"))
@@ -215,7 +215,7 @@ def test_a_truth_without_a_finer_grid_is_measured_as_it_is_and_that_is_said() ->
     assert not any("full-size" in note for note in whole.notes)
 
 
-def test_a_name_that_is_none_is_refused_with_the_nearest() -> None:
+def test_an_unknown_protocol_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match="kiti") as caught:
         Disparity(protocols=("kiti",))
     assert "kitti" in str(caught.value)

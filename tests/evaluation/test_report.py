@@ -94,7 +94,7 @@ def page() -> bytes:
     return render_report(report_data())
 
 
-def test_the_page_says_what_was_measured(page: bytes) -> None:
+def test_the_page_lists_facts_and_definitions(page: bytes) -> None:
     text = " ".join(text for tag, text in Page(page).texts if tag not in ("style", "script"))
     for words in ("pasmnet", "ab" * 32, "no object maps (obj_map)", "Averaged", "pooled", "8.00", "D1 (%)"):
         assert words in text
@@ -113,7 +113,7 @@ def test_whatever_a_text_holds_it_stays_text(page: bytes) -> None:
     assert b"<script>document" not in page
 
 
-def test_nothing_points_outside(page: bytes) -> None:
+def test_the_page_has_no_external_links(page: bytes) -> None:
     parsed = Page(page)
     assert {tag for tag, _ in parsed.elements}.isdisjoint({"link", "iframe", "object", "embed", "base", "a"})
     for tag, attributes in parsed.elements:
@@ -137,7 +137,7 @@ def test_missing_figures_are_dashes_and_numbers_carry_their_exact_value(page: by
     assert '<td data-value="Infinity">inf</td>' in html
 
 
-def test_a_report_needs_neither_pictures_nor_charts() -> None:
+def test_a_report_needs_neither_images_nor_charts() -> None:
     data = report_data()
     bare = replace(data, published={}, charts=(), worst_pairs=(), notes=(), key_figures=())
     parsed = Page(render_report(bare))
@@ -155,7 +155,7 @@ def test_published_rows_are_folded_below_what_was_measured(page: bytes) -> None:
     assert "<details open" not in html
 
 
-def test_the_error_colors_are_explained_where_they_are_used() -> None:
+def test_the_error_colours_are_explained_where_they_are_used() -> None:
     data = report_data()
     assert b'class="colors"' in render_report(data)
     assert b'class="colors"' not in render_report(replace(data, worst_pairs=data.worst_pairs[1:]))
@@ -260,7 +260,7 @@ def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path,
     assert seen == [["D1 (%)", True], ["8.00", True], ["bad-2 (%)", True], ["9.00", True]]
 
 
-def test_the_browser_shows_every_picture(seen: dict[str, Any]) -> None:
+def test_the_browser_shows_every_image(seen: dict[str, Any]) -> None:
     assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[160, 20]] * 3
 
 

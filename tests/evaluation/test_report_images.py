@@ -51,7 +51,7 @@ def test_sixteen_bits_become_eight() -> None:
     assert decoded(Panel("t", pixels)).min() == 255
 
 
-def test_maps_keep_their_colors_and_sparse_pixels_when_they_are_reduced() -> None:
+def test_maps_keep_their_colours_and_sparse_pixels_when_they_are_reduced() -> None:
     pixels = np.zeros((4, 2 * MAX_WIDTH, 3), np.uint8)
     pixels[1, 1] = ERROR_COLORS[9]  # the last of its block
     pixels[2, 4] = ERROR_COLORS[0]  # the first of its block
@@ -62,7 +62,7 @@ def test_maps_keep_their_colors_and_sparse_pixels_when_they_are_reduced() -> Non
     assert np.count_nonzero(small.any(axis=2)) == 2
 
 
-def test_disparity_and_truth_share_their_colors() -> None:
+def test_disparity_and_ground_truth_share_their_colours() -> None:
     truth = np.tile(np.linspace(10.4, 59.6, 100, dtype=np.float32), (4, 1))
     estimate = truth + 1
     left = np.zeros((4, 100, 3), np.uint8)
@@ -77,7 +77,7 @@ def test_disparity_and_truth_share_their_colors() -> None:
     assert errors.kind == "errors"
 
 
-def test_a_sparse_truth_is_drawn_thicker_and_none_at_all_is_black() -> None:
+def test_a_sparse_ground_truth_is_drawn_thicker_and_none_at_all_is_black() -> None:
     truth = np.full((5, 5), np.nan, np.float32)
     truth[2, 2] = 20
     estimate = np.full((5, 5), 20, np.float32)
@@ -106,7 +106,7 @@ def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyP
     assert (truth == 100).all()
 
 
-def test_bicubic_alone_and_a_picture_smaller_than_the_cut() -> None:
+def test_bicubic_alone_and_an_image_smaller_than_the_cut() -> None:
     truth = np.zeros((6, 8, 3), np.uint8)
     example = draw_superres("a", "c", truth + np.uint8(3), None, truth)
     assert [panel.title for panel in example.panels[1:]] == ["Bicubic", "Ground truth"]

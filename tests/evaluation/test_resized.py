@@ -13,7 +13,7 @@ from pamcli.imaging.resize import imresize_to
 VIEWS = np.random.default_rng(0).integers(0, 256, (2, 4, 8, 3), dtype=np.uint8)
 
 
-def test_truth_and_calibration_follow_the_width() -> None:
+def test_ground_truth_and_calibration_follow_the_width() -> None:
     truth = np.full((4, 8), 10, np.float32)
     truth[:, 4:] = 50
     truth[1, :4] = math.nan
@@ -53,7 +53,7 @@ def test_the_height_alone_changes_no_disparity() -> None:
     assert flat.disparity.tolist() == [[10] * 8] * 2
 
 
-def test_what_is_not_known_stays_unknown() -> None:
+def test_unknown_parts_stay_unknown() -> None:
     bare = resize_sample(Sample("a", VIEWS[0], VIEWS[1]), 4, 2, imresize_to)
     assert bare.disparity is None
     assert bare.visible is None

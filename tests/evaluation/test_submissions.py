@@ -111,7 +111,7 @@ def test_training_scenes_may_stand_alone_but_test_scenes_may_not(tmp_path: Path)
         write_submission(path, load_rules("eth3d"), predictions(list(load_rules("eth3d").test)))
 
 
-def test_notes_say_what_is_unverified(tmp_path: Path) -> None:
+def test_notes_mark_unverified_rules(tmp_path: Path) -> None:
     submission = write_submission(tmp_path / "e.zip", load_rules("eth3d"), predictions(NAMES["eth3d"]))
     assert submission.notes[0].startswith("unverified: ")
     assert (

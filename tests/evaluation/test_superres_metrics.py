@@ -43,7 +43,7 @@ def test_psnr_of_one_wrong_value() -> None:
     assert psnr(truth, result) == pytest.approx(10 * math.log10(300))
 
 
-def test_psnr_does_not_wrap_around_and_of_equal_pictures_is_infinite() -> None:
+def test_psnr_does_not_wrap_around_and_of_equal_images_is_infinite() -> None:
     dark, light = np.zeros((8, 8, 3), np.uint8), np.full((8, 8, 3), 255, np.uint8)
     assert psnr(dark, light) == psnr(light, dark) == 0
     assert psnr(light, light) == math.inf
@@ -121,7 +121,7 @@ def test_haarpsi_equals_plain_loops(size: tuple[int, int]) -> None:
         assert haarpsi(truth, result) == pytest.approx(slow_haarpsi(truth, result), rel=1e-9)
 
 
-def test_haarpsi_falls_with_what_people_see() -> None:
+def test_haarpsi_falls_with_visible_errors() -> None:
     rows, columns = np.mgrid[:64, :64]
     smooth = np.clip(128 + 60 * np.sin(rows / 5) * np.cos(columns / 7), 0, 255)
     truth = np.repeat(smooth[..., None], 3, 2).astype(np.uint8)
@@ -136,7 +136,7 @@ def test_haarpsi_falls_with_what_people_see() -> None:
     assert haarpsi(black, black) == 1
 
 
-def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() -> None:
+def test_the_ground_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() -> None:
     left, right = noise(31, 103), noise(31, 103, 1)
     pair = make_superres_pair(left, right, 4, name="x")
     assert np.array_equal(pair.left, left[:28, :100])
@@ -147,7 +147,7 @@ def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() ->
     assert np.array_equal(pair.bicubic().left, imresize(pair.low_left, 4))
 
 
-def test_what_the_protocols_look_at() -> None:
+def test_the_protocols_measure_their_regions() -> None:
     pair = make_superres_pair(noise(28, 100), noise(28, 100, 1), 2, name="x")
     margin = pair.left.copy()
     margin[:, :LEFT_MARGIN] ^= 255
@@ -179,7 +179,7 @@ def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
         _ = SuperresMeter().image_means
 
 
-def test_what_cannot_be_measured_is_refused_by_name() -> None:
+def test_unsuitable_pairs_are_errors_that_name_the_pair() -> None:
     picture = noise(28, 100)
     with pytest.raises(InputError, match=r"deep has 16 bits"):
         make_superres_pair(picture.astype(np.uint16), picture.astype(np.uint16), 2, name="deep")

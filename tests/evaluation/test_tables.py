@@ -122,7 +122,7 @@ def test_names_are_no_commands_in_latex_and_no_lines_or_tags_in_markdown() -> No
     assert "<b>" not in markdown
 
 
-def test_what_stands_above_a_table_is_one_line() -> None:
+def test_titles_and_notes_of_tables_are_one_line() -> None:
     named = replace(NAMED, title="a\n\\input{x}", note="b\r\u2028\\input{x}")
     found = Evaluation("", (), TABLE, TABLE, notes=("n\n# head",), sections=(named,))
     assert not [line for line in found.latex().splitlines() if line.startswith("\\input")]

@@ -91,7 +91,7 @@ def test_smooth_l1_takes_the_refined_disparity_as_the_network_gives_it() -> None
         smooth_l1(truth[:, None, ::2], truth, known)
 
 
-def test_unknown_truth_never_reaches_a_gradient() -> None:
+def test_unknown_ground_truth_never_reaches_a_gradient() -> None:
     disparity = row(1, 2, 3, 4).requires_grad_()
     truth = row(NAN, 5, torch.inf, 4)
     with torch.autograd.set_detect_anomaly(True):  # not even inside
@@ -101,7 +101,7 @@ def test_unknown_truth_never_reaches_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 16])
-def test_the_truth_of_a_scale_is_that_at_the_centres_of_its_cells(stride: int) -> None:
+def test_the_ground_truth_of_a_scale_is_that_at_the_centres_of_its_cells(stride: int) -> None:
     column = torch.arange(48.0).expand(1, 48, 48)
     truth, mask = sample_truth(column, torch.ones(1, 48, 48, dtype=torch.bool), stride)
     centre = (torch.arange(48 // stride) + 0.5) * stride - 0.5
@@ -110,7 +110,7 @@ def test_the_truth_of_a_scale_is_that_at_the_centres_of_its_cells(stride: int) -
     assert mask.all()
 
 
-def test_the_truth_of_a_scale_does_not_mix_near_and_far() -> None:
+def test_the_ground_truth_of_a_scale_does_not_mix_near_and_far() -> None:
     truth = torch.full((1, 16, 32), 8.0)
     truth[..., 13:] = 100
     truth[0, 2, 2] = NAN
@@ -201,7 +201,7 @@ def test_true_maps_of_both_views_are_likely_at_every_scale(stride: int, disparit
         assert value(quotient) == pytest.approx(entropy, abs=1e-4)
 
 
-def test_only_counted_pixels_teach_the_map_and_a_view_without_truth_counts_nothing() -> None:
+def test_only_counted_pixels_teach_the_map_and_a_view_without_ground_truth_counts_nothing() -> None:
     costs = random_costs(1, 1, 4, 16)
     truth = torch.full((1, 16, 64), 6.0)
     truth[:, :, 40:44] = NAN
@@ -228,13 +228,13 @@ def step_scene() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return tuple(view.expand(1, 3, 50) for view in views)  # type: ignore[return-value]
 
 
-def test_visible_pixels_follow_from_the_truths_of_both_views() -> None:
+def test_visible_pixels_follow_from_the_ground_truths_of_both_views() -> None:
     left, right, seen_left, seen_right = step_scene()
     assert torch.equal(find_visible_left(left, right), seen_left)
     assert torch.equal(find_visible_right(left, right), seen_right)
 
 
-def test_visible_pixels_follow_from_a_dense_truth_of_the_left_view_alone() -> None:
+def test_visible_pixels_follow_from_a_dense_ground_truth_of_the_left_view_alone() -> None:
     left, right, seen_left, _ = step_scene()
     assert torch.equal(find_visible_left(left), seen_left)
     mixed = find_visible_left(left.repeat(2, 1, 1), torch.cat((right, torch.full_like(right, NAN))))

@@ -75,7 +75,7 @@ def test_the_unsupervised_loss_is_the_sum_that_the_paper_writes() -> None:
     assert not any(v.requires_grad for v in values.values())
 
 
-def test_the_photometric_loss_counts_the_valid_pixels_of_stage_3_enlarged() -> None:
+def test_the_photometric_loss_counts_the_valid_pixels_of_stage_3_upscaled() -> None:
     matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
     ((_, quotient),) = matching_terms(matching, left, right, LossWeights(photometric=1))["photometric"]
     valid = matching.maps[-1].valid_left
@@ -113,25 +113,25 @@ def test_without_the_pam_loss_the_maps_of_stage_3_are_enough() -> None:
     assert set(matching_terms(last, left, right, replace(SCENEFLOW, pam=0))) == {"photometric", "smoothness"}
 
 
-def test_everything_switched_off_is_refused() -> None:
+def test_everything_switched_off_is_an_error() -> None:
     with pytest.raises(ValueError, match="switched off"):
         total_loss({})
 
 
 @pytest.mark.parametrize("weights", [SUPERVISED, replace(SCENEFLOW, mask_by_truth_below=192.0)])
-def test_weights_that_need_a_truth_are_refused_without(weights: LossWeights) -> None:
+def test_weights_that_need_ground_truth_are_errors_without(weights: LossWeights) -> None:
     matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
     with pytest.raises(ValueError, match="known disparities"):
         matching_terms(matching, left, right, weights)
 
 
-def test_a_truth_does_not_change_the_unsupervised_loss() -> None:
+def test_ground_truth_does_not_change_the_unsupervised_loss() -> None:
     matching, (left, right) = example_matching(example_leaves(2)), random_pictures(1, 2, HEIGHT, WIDTH)
     with_truth = matching_terms(matching, left, right, SCENEFLOW, example_truth(2))
     assert torch.equal(loss_of(with_truth), loss_of(matching_terms(matching, left, right, SCENEFLOW)))
 
 
-def test_the_authors_mask_counts_pixels_with_a_truth_between_its_limits() -> None:
+def test_the_authors_mask_counts_pixels_with_ground_truth_between_its_limits() -> None:
     matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
     disparity = torch.full((1, HEIGHT, WIDTH), 50.0)
     disparity[..., :16], disparity[..., 16:32], disparity[..., 32:48] = 0, NAN, 192
@@ -150,7 +150,7 @@ def test_the_authors_mask_counts_pixels_with_a_truth_between_its_limits() -> Non
     assert counts[0] == counts[1]
 
 
-def test_a_truth_beyond_the_limit_is_not_learned_either() -> None:
+def test_ground_truth_beyond_the_limit_is_not_learned_either() -> None:
     leaves = example_leaves(1)
     disparity = torch.full((1, HEIGHT, WIDTH), 8.0)
     disparity[..., 40:] = 30
@@ -237,7 +237,7 @@ def test_the_initial_disparity_is_compared_in_pixels_and_the_likelihood_shared_b
     assert [weight for weight, _ in terms["likelihood"]] == [0.2, 0.2, 0.3, 0.3, 0.5, 0.5]
 
 
-def test_a_batch_without_any_truth_gives_zero_and_finite_gradients() -> None:
+def test_a_batch_without_any_ground_truth_gives_zero_and_finite_gradients() -> None:
     leaves = example_leaves(1)
     nothing = torch.full((1, HEIGHT, WIDTH), NAN)
     pictures = random_pictures(1, 1, HEIGHT, WIDTH)

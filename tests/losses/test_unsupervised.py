@@ -288,14 +288,14 @@ def test_super_resolution_errors_are_means_over_pixels_and_channels() -> None:
     assert torch.all(same.grad == 0)
 
 
-def test_the_logarithm_of_an_error_counts_each_picture_by_itself() -> None:
+def test_the_logarithm_of_an_error_counts_each_image_by_itself() -> None:
     truth = torch.zeros(2, 3, 4, 6)
     picture = torch.stack((torch.full((3, 4, 6), 0.1), torch.full((3, 4, 6), 0.01)))
     logarithms = math.log(1 + 0.1**2 / 2e-3), math.log(1 + 0.01**2 / 2e-3)
     assert value(psnr_loss(picture, truth, 2e-3)) == pytest.approx(sum(logarithms) / 2, rel=1e-5)
 
 
-def test_reduced_pictures_take_the_middle_of_each_cell() -> None:
+def test_reduced_images_take_the_middle_of_each_cell() -> None:
     picture = torch.arange(64.0).expand(1, 3, 32, 64)
     assert torch.equal(downsample(picture, 16)[0, 0, 0], torch.tensor([7.5, 23.5, 39.5, 55.5]))
     assert downsample(picture, 1) is picture
