@@ -32,9 +32,8 @@ from pamcli.calibration.sightings import (
     select_diverse,
 )
 from pamcli.errors import InputError, UsageError
-from pamcli.files.packed import are_packed
 from pamcli.files.pairing import PairPaths, resolve_packed, resolve_pairs
-from pamcli.files.paths import join_names, quote
+from pamcli.files.paths import are_packed, join_names, quote
 from pamcli.files.suffixes import PackedLayout, is_recording
 from pamcli.imaging.images import RgbImage
 from pamcli.imaging.stereo_pair import StereoPair, split_packed

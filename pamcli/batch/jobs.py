@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.packed import are_packed
 from pamcli.files.pairing import (
     STDIN,
     Pairing,
@@ -18,7 +17,7 @@ from pamcli.files.pairing import (
     resolve_packed,
     resolve_pairs,
 )
-from pamcli.files.paths import STDIN_NAME, join_names, pluralize, quote
+from pamcli.files.paths import STDIN_NAME, are_packed, join_names, pluralize, quote
 from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout, is_recording
 
 EMPTY_NAME = "perhaps a shell variable is not set"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.packed import states_layout
 from pamcli.files.pairing_hints import suggest_pairing
 from pamcli.files.paths import (
     check_regular,
@@ -21,6 +20,7 @@ from pamcli.files.paths import (
     pluralize,
     quote,
     require_file,
+    states_layout,
 )
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 

@@ -4,13 +4,16 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.suffixes import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from pamcli.files.suffixes import HEIF_SUFFIXES, IMAGE_SUFFIXES, PACKED_SUFFIXES, VIDEO_SUFFIXES
 
+_MARKS = {**dict.fromkeys(HEIF_SUFFIXES, b"ster"), **dict.fromkeys((".jpg", ".jpeg"), b"GImage:")}
+"""What the metadata of spatial photos and of VR180 photos contain."""
+_HEAD = 1 << 18  # bytes at the beginning of a file that hold its metadata
 STDIN_NAME = "standard input"
 _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms
 
@@ -206,3 +209,21 @@ def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, froz
 
 def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
     return os.path.splitext(name)[1].lower() in suffixes
+
+
+def are_packed(paths: Sequence[str]) -> bool:
+    """Return True for one folder, and for files that state that they hold both views."""
+    if len(paths) == 1 and os.path.isdir(paths[0]):
+        return True
+    return bool(paths) and all(map(states_layout, paths))
+
+
+def states_layout(path: str | Path) -> bool:
+    """Return True if a file states that it holds both views: MPO and JPS by suffix, others by metadata."""
+    suffix = os.path.splitext(path)[1].lower()
+    mark = _MARKS.get(suffix)
+    if mark is None or not os.path.isfile(path):
+        return suffix in PACKED_SUFFIXES
+    with suppress(OSError), open(path, "rb") as stream:
+        return mark in stream.read(_HEAD)
+    return False

@@ -24,26 +24,12 @@ def import_pillow_heif() -> Any:
         raise UsageError("HEIC photos require pillow-heif", suggest_extra("heif")) from None
 
 
-def is_heif(magic: bytes) -> bool:
-    """Return whether a file with these first 12 bytes is a HEIC photo."""
-    return magic[4:8] == b"ftyp" and magic[8:12] in HEIF_BRANDS
-
-
-def is_spatial(stream: BinaryIO, name: str) -> bool:
-    """Return whether a file is a spatial photo, which holds two views. The stream is left at its start."""
-    magic = stream.read(12)
-    stream.seek(0)
-    if not is_heif(magic):
-        return False
-    with report_damage(name):
-        groups, _ = _read_boxes(stream.read(_LARGEST_HEADER))
-    stream.seek(0)
-    return bool(groups)
-
-
 def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """Read the main image of a HEIC photo, upright. Raises InputError, UsageError."""
+    """Read the main image of a HEIC photo, upright. Raises InputError for a spatial photo, UsageError."""
     with report_damage(name):
+        if _read_boxes(stream.read(_LARGEST_HEADER))[0]:
+            raise InputError(f"{name} holds both views", "pass this file alone instead of two images")
+        stream.seek(0)
         file = import_pillow_heif().open_heif(stream, convert_hdr_to_8bit=False)
         return _decode(file[file.primary_index], name, max_pixels)
 
@@ -64,11 +50,15 @@ def read_spatial(
         InputError: If the file is damaged or too large.
         UsageError: If pillow-heif is missing.
     """
-    if not is_spatial(stream, name):
+    magic = stream.read(12)
+    stream.seek(0)
+    if magic[4:8] != b"ftyp" or magic[8:12] not in HEIF_BRANDS:
         return None
     with report_damage(name):
         groups, cameras = _read_boxes(stream.read(_LARGEST_HEADER))
         stream.seek(0)
+        if not groups:
+            return None
         if len(groups[0]) != 2:
             raise InputError(f"{name} holds a group of {len(groups[0])} views", "save two of them as images")
         file = import_pillow_heif().open_heif(stream, convert_hdr_to_8bit=False)

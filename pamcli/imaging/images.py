@@ -20,7 +20,7 @@ from pamcli.files.paths import video_error
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, raster, tiff
-from pamcli.imaging.heif import HEIF_BRANDS, is_spatial, read_heif
+from pamcli.imaging.heif import HEIF_BRANDS, read_heif
 from pamcli.imaging.jpeg_views import JPEG, estimate_jpeg_quality, split_mpo
 from pamcli.imaging.raster import (
     DEFAULT_MAX_PIXELS,
@@ -78,7 +78,7 @@ def read_image(
     name = name or ("the data" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
-        if split_mpo(stream, name, expect_pair=False) or is_spatial(stream, name):
+        if split_mpo(stream, name, expect_pair=False):
             raise InputError(f"{name} holds both views", "pass this file alone instead of two images")
         return decode_image(stream, name, max_pixels)
 

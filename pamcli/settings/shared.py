@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.files.packed import are_packed
+from pamcli.files.paths import are_packed
 from pamcli.files.suffixes import PackedLayout, is_recording
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.settings import parsing

@@ -16,7 +16,7 @@ import stereo_files
 
 from pamcli.batch.processing import attempt
 from pamcli.errors import InputError, PamError
-from pamcli.files.packed import are_packed, states_layout
+from pamcli.files.paths import are_packed, states_layout
 from pamcli.imaging.images import read_image
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
 
