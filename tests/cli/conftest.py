@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import eval_trees
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from video_files import write_video
 
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
+
+KINDS: tuple[Any, ...] = (PASMnet, PASMnet2, PASSRnet, PASSRnet2)
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 
 
@@ -56,15 +64,35 @@ def load_once() -> Callable[[Path], object]:
     return functools.cache(load_network)
 
 
+@pytest.fixture(scope="session")
+def prepare_once() -> Callable[..., Any]:
+    """Prepare each network once per precision, which copies it."""
+    originals = {kind: kind.prepared for kind in KINDS}
+    return functools.cache(lambda network, dtype: originals[type(network)](network, dtype))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_commands_once() -> Iterator[None]:
+    """Keep the commands that Typer builds anew for each run of a program."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
+
+
 @pytest.fixture
-def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks stay loaded from test to test; every machine is one without a GPU and without bf16."""
+def networks(
+    load_once: Callable[[Path], object], prepare_once: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep networks loaded between tests, without a GPU, without bf16, and without upscaling first."""
     import torch
 
-    from pamcli.inference import device, models
+    from pamcli.inference import device, match_size, models
 
+    monkeypatch.setattr(match_size, "AUTO_MOST", 1.0)  # 4 times faster
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     monkeypatch.setattr(models, "load_network", load_once)
+    for kind in KINDS:
+        monkeypatch.setattr(kind, "prepared", prepare_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 

@@ -266,7 +266,7 @@ def test_rows_of_a_slow_pair_are_counted(command: list[str], slow: bool) -> None
         shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_all(ours).decode())
         assert running.wait() == 0
     assert re.search(r"pairs +\S+ 0/1 +0:00:0\d elapsed", shown)
-    assert bool(re.search(r"rows +\S+ +32/64 +0:00:0\d left", shown)) == slow
+    assert bool(re.search(r"rows +\S+ +32/64 +0:00:0\d remaining", shown)) == slow
     last = re.split("pairs(?!/s)", shown)[-1]
     assert "1/1" in last
     assert "rows" not in last, "they are gone with the pair"
@@ -296,8 +296,8 @@ def test_a_long_batch_says_in_a_pipe_how_far_it_is(options: list[str]) -> None:
     if options:
         assert lines == []
         return
-    within = r"pam: pairs: [01] of 2, 50% of the next one, (\d.+, )?0:00:\d\d left"
-    counted = r"pam: pairs: 1 of 2, \d\.\d+ (pairs/s|s/pair), 0:00:\d\d left"
+    within = r"pam: pairs: [01] of 2, 50% of the next one, (\d.+, )?0:00:\d\d remaining"
+    counted = r"pam: pairs: 1 of 2, \d\.\d+ (pairs/s|s/pair), 0:00:\d\d remaining"
     for expected in (within, counted):
         assert any(re.fullmatch(expected, line) for line in lines), lines
 
