@@ -43,7 +43,7 @@ evaluation = group("Evaluate disparity maps and super-resolution on data sets wi
 exporting = group("Write rectified images, cameras and depth maps for other programs.")
 training = group("Train the networks, with or without ground truth.")
 command(app, "disparity", "Compute disparity maps, depth maps and point clouds.")(disparity.command)
-command(app, "superres", "Upscale both images of a pair by up to 4.")(superres.command)
+command(app, "superres", "Upscale both images of a pair, up to 4 times.")(superres.command)
 command(app, "rectify", "Rectify image pairs, with or without a calibration.")(rectify.command)
 command(app, "depth", "Convert stored disparity maps to depth maps and point clouds.")(depth.command)
 command(app, "view", "Show a result in the browser.")(view.command)

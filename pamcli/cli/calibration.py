@@ -79,7 +79,8 @@ class Boards(Limit, panel="Input"):
     )
     fisheye: bool = flag("Fit fisheye lenses (OpenCV's model with four coefficients).")
     packed: PackedLayout | None = option(
-        "Layout of images or videos that hold both views: lr, rl, tb, bt or -half, as for pam disparity."
+        "Layout of images or videos that hold both views: lr, rl, tb, bt or -half, as for pam disparity.",
+        metavar="LAYOUT",
     )
 
 

@@ -25,6 +25,7 @@ def nerfstudio(settings: ExportSettings, console: Console) -> None:
     reads.
 
     $ pam export nerfstudio left.png right.png --calibration calib.txt -o nerf/
+    $ pam export nerfstudio left.png right.png --focal 700 --baseline 120mm -o studio/
     """
     _export(settings, console, "nerfstudio")
 

@@ -27,7 +27,7 @@ PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance"
 """Headings of `--help`, in their order."""
 
 SECTIONS = {
-    "Process image pairs": ("disparity", "superres", "rectify", "depth", "view"),
+    "Process image pairs": ("disparity", "superres", "rectify", "depth", "export", "view"),
     "Calibrate and check": ("calibration", "doctor"),
     "Evaluate": ("eval", "submit"),
     "Train": ("train", "dataset", "weights"),

@@ -91,11 +91,13 @@ class Pairs(Limit):
         "Read both views from each image or video. lr: left view on the left; rl: on the right "
         "(cross-eyed); tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, rows-rl: "
         "alternating rows, left or right view first; red-cyan: anaglyph; auto: as the file states (the "
-        "default for .mpo, .jps, spatial photos and VR180 photos)."
+        "default for .mpo, .jps, spatial photos and VR180 photos).",
+        metavar="LAYOUT",
     )
     vr180: float | None = option(
-        "Make rectilinear views of VR180 images, this wide and high [default: 90 for photos that state it].",
+        "Convert VR180 images to rectilinear views with this field of view, degrees.",
         metavar="DEGREES",
+        show_default="90 for photos that state it",
         min=10,
         max=150,
     )

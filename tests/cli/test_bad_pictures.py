@@ -167,7 +167,7 @@ def test_a_smaller_pixel_limit(pair: Path, command: list[str]) -> None:
 def test_no_pixel_limit(pair: Path, command: list[str], text: str) -> None:
     with unchanged():
         run = pam(*command, "left.png", "right.png", "--max-pixels", text)
-        refuse(run, 2, "--max-pixels", "neither a positive whole number nor none")
+        refuse(run, 2, "--max-pixels", "must be a positive whole number or none")
 
 
 # --- packed pictures ------------------------------------------------------------------------------------

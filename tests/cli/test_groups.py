@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import MISSING, dataclass
@@ -12,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from pamcli.cli import app as pam
-from pamcli.cli.groups import PANELS, command, group, unfolded
+from pamcli.cli.groups import PANELS, SECTIONS, command, group, unfolded
 from pamcli.settings.options import option
 
 
@@ -111,7 +112,7 @@ def test_help_is_as_wide_as_the_terminal() -> None:
     def longest(columns: str) -> int:
         run = subprocess.run(
             [sys.executable, "-P", "-m", "pamcli", "disparity", "--help"],
-            env={"COLUMNS": columns},
+            env={**os.environ, "COLUMNS": columns},
             capture_output=True,
             text=True,
             check=True,
@@ -120,3 +121,10 @@ def test_help_is_as_wide_as_the_terminal() -> None:
 
     assert 60 < longest("80") <= 80
     assert 120 < longest("160") <= 160
+
+
+def test_help_lists_every_command_by_task() -> None:
+    from pamcli.cli import app
+
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert sorted(commands) == sorted(name for names in SECTIONS.values() for name in names)

@@ -239,7 +239,7 @@ def test_without_the_library(pair: Path, halved: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("size", ["", "384", "384x", "8x64", "-64x64", "64*64", "٦٤x64", "100000x64"])
 def test_what_is_no_size(here: Path, size: str) -> None:
     run = pam("weights", "export", "pasmnet2", "-o", "n.onnx", "--size", size)
-    refuse(run, 2, f"--size {size!r} is no size", "WIDTHxHEIGHT")
+    refuse(run, 2, "--size must be WIDTHxHEIGHT", repr(size))
     assert names(".") == []
 
 

@@ -34,7 +34,7 @@ def test_a_page_beside_the_disparity(pair: Path) -> None:
     assert facts["middle"] == pytest.approx(float(np.median(np.load("d.npy"))), abs=1e-3)
     with unchanged():
         refuse(pam("disparity", "left.png", "right.png", "--page", "d.html"), 2, "d.html", "--overwrite")
-        refuse(pam("disparity", "left.png", "right.png", "--page", "d.htm"), 2, "use .html")
+        refuse(pam("disparity", "left.png", "right.png", "--page", "d.htm"), 2, ".html")
 
 
 POINTED = """

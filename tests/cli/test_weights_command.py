@@ -284,7 +284,7 @@ def test_import_refuses_what_it_cannot_write_to(checkpoint: str) -> None:
         ("100", "--max-disparity 100 is not a multiple of 16"),
         ("0", "--max-disparity '0' is neither"),
         ("-16", "--max-disparity '-16' is neither"),
-        ("many", "--max-disparity 'many' is neither a positive whole number nor none"),
+        ("many", "--max-disparity must be a positive whole number or none, got 'many'"),
     ],
 )
 def test_import_refuses_a_prior_that_can_be_none(checkpoint: str, given: str, said: str) -> None:
