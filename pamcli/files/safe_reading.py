@@ -1,7 +1,6 @@
-"""Read files that others wrote: regular files only, within limits of size, depth, aliases and digits.
+"""Read text, YAML, TOML, JSON, XML and NPZ from any source within limits of size, depth, aliases and digits.
 
-Every reader of a text, of YAML, TOML, JSON, XML or NPZ goes through here. What is over a limit costs little
-time and memory, and is an error of one line, as a damaged file is.
+A file that exceeds a limit costs little time and memory, and is an error of one line like a damaged file.
 """
 
 import errno
@@ -23,17 +22,12 @@ if TYPE_CHECKING:
     from numpy import dtype
     from numpy.typing import NDArray
 
-LARGEST_TEXT = 1 << 28
-"""Bytes of a text, unless its reader knows better."""
-LARGEST_SETTINGS = 1 << 20
-"""Bytes of a calibration or a description of a network, which have a few thousand."""
-LARGEST_ARRAYS = 1 << 26
-"""Bytes of the arrays in an .npz or a .mat file of settings, unpacked."""
-MOST_VALUES = 1_000_000
-"""Values that a tree of settings stands for, those that it repeats by aliases counted each time."""
-DEEPEST = 50
-"""Levels of a tree of settings."""
-_MOST_DOTS = 500  # of a line of TOML: tomllib's time grows with the square of the parts of a key
+LARGEST_TEXT = 1 << 28  # bytes of a text, by default
+LARGEST_SETTINGS = 1 << 20  # bytes of a calibration or a description of a network; usual are a few thousand
+LARGEST_ARRAYS = 1 << 26  # bytes of the arrays in an .npz or .mat file of settings, unpacked
+MOST_VALUES = 1_000_000  # values in a tree of settings, with aliases counted each time
+DEEPEST = 50  # levels of a tree of settings
+_MOST_DOTS = 500  # in a line of TOML: tomllib's time grows with the square of the parts of a key
 _LONGEST_NUMBER = 100  # characters of a number in YAML
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[-+]?\d+)?|[-+]?\.(inf|nan)", re.IGNORECASE)
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -45,8 +39,11 @@ def open_source(
 ) -> Iterator[BinaryIO]:
     """Open a regular file, or bytes, as a seekable stream.
 
-    error: what is raised where it is missing, a folder, a pipe or a device, empty, or has no permission.
-    missing: hint where there is no such file.
+    Args:
+        source: Path or bytes.
+        name: Name in messages.
+        error: Raised if the file is missing, empty, a folder, a pipe or a device, or not readable.
+        missing: Hint for a missing file.
     """
     if isinstance(source, Path):
         check_regular(source, error)
@@ -54,7 +51,7 @@ def open_source(
         stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
     except OSError as problem:
         hint = missing if problem.errno == errno.ENOENT else None
-        raise error(f"cannot read {name}: {_reason(problem)}", hint) from problem
+        raise error(f"cannot read {name}: {_describe_error(problem)}", hint) from problem
     except ValueError as problem:  # a NUL character in the path
         raise error(f"cannot read {name!r}: {problem}") from problem
     with stream:
@@ -64,9 +61,12 @@ def open_source(
         yield stream
 
 
-def _reason(error: OSError) -> str:
-    known = {errno.ENOENT: "there is no such file", errno.EISDIR: "it is a folder"}
-    known[errno.EACCES] = "no permission"
+def _describe_error(error: OSError) -> str:
+    known = {
+        errno.ENOENT: "there is no such file",
+        errno.EISDIR: "it is a folder",
+        errno.EACCES: "no permission",
+    }
     reason = error.strerror or str(error)
     return known.get(error.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
 
@@ -85,7 +85,7 @@ def read_bytes(
 def read_text(
     path: Path, most: int = LARGEST_TEXT, error: type[PamError] = InputError, missing: str | None = None
 ) -> str:
-    """Return a UTF-8 text, which may be empty. Raises the error: unreadable, too large, no text."""
+    """Return a UTF-8 text, which may be empty. Raises `error` if it is unreadable, too large or not text."""
     if path.is_file() and not path.stat().st_size:
         return ""
     try:
@@ -96,22 +96,22 @@ def read_text(
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what a JSON text holds. Raises ValueError with one line: damaged, over a limit."""
-    return _bounded(_parsed(json.loads, text))
+    """Parse a JSON text. Raises ValueError with one line if it is damaged or exceeds a limit."""
+    return _check_depth(_call_parser(json.loads, text))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the tables of a TOML text. Raises ValueError with one line: damaged, over a limit."""
+    """Parse a TOML text. Raises ValueError with one line if it is damaged or exceeds a limit."""
     if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
         raise ValueError(f"a line has more than {_MOST_DOTS} dots")
-    found: dict[str, Any] = _bounded(_parsed(tomllib.loads, text))
+    found: dict[str, Any] = _check_depth(_call_parser(tomllib.loads, text))
     return found
 
 
 def parse_xml(text: str) -> dict[str, Any]:
-    """Return what the elements of an XML text hold, by their tags. Raises ValueError with one line.
+    """Parse an XML text into the contents of its elements by tag. Raises ValueError with one line.
 
-    An element holds others by their tags, one word, or a list of words.
+    The content of an element is a dict of elements by tag, one word, or a list of words.
     """
     from xml.etree import ElementTree
 
@@ -126,25 +126,24 @@ def parse_xml(text: str) -> dict[str, Any]:
         words = (element.text or "").split()
         return words[0] if len(words) == 1 else words
 
-    root = _parsed(ElementTree.fromstring, text)
+    root = _call_parser(ElementTree.fromstring, text)
     return {child.tag: content(child, 1) for child in root}
 
 
 def parse_yaml(text: str) -> Iterator[Any]:
     """Yield the documents of a YAML text: dict, list, str, int, float, bool and None.
 
-    Tags mean nothing: OpenCV's matrices are the dict of their keys. Dates and numbers in other notations
-    than the decimal one stay texts. Raises ValueError with one line: damaged, over a limit, an alias of what
-    holds it.
+    Tags are ignored: a matrix of OpenCV is the dict of its keys. Dates and numbers that are not decimal stay
+    text. Raises ValueError with one line if the text is damaged, exceeds a limit, or has a recursive alias.
     """
     import yaml
 
-    # OpenCV up to 4 begins its files with "%YAML:1.0", and reads "data:[1, 2]", which are no YAML.
+    # OpenCV up to 4 writes "%YAML:1.0" and "data:[1, 2]", which is invalid YAML.
     text = re.sub(r"^([ \t]*[\w.]+):\[", r"\1: [", re.sub(r"\A\s*%YAML.*", "", text), flags=re.MULTILINE)
     events = yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     anchors: dict[str, tuple[Any, int]] = {}
     nodes: list[tuple[list[tuple[Any, int]], str | None]] = [([], None)]
-    while event := _parsed(next, events, None):
+    while event := _call_parser(next, events, None):
         if isinstance(event, yaml.CollectionStartEvent):
             nodes.append(([], event.anchor))
             if len(nodes) > DEEPEST:
@@ -156,40 +155,44 @@ def parse_yaml(text: str) -> Iterator[Any]:
             continue
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                raise ValueError(f"the alias {event.anchor[:40]} stands for nothing, or for what holds it")
+                raise ValueError(f"the alias {event.anchor[:40]} is undefined or recursive")
             value, size = anchors[event.anchor]
             anchor = None
         elif isinstance(event, yaml.ScalarEvent):
-            value, size, anchor = _scalar(event.value) if event.implicit[0] else event.value, 1, event.anchor
+            value, size, anchor = (
+                _parse_scalar(event.value) if event.implicit[0] else event.value,
+                1,
+                event.anchor,
+            )
         elif isinstance(event, yaml.CollectionEndEvent):
             items, anchor = nodes.pop()
             value, size = [item for item, _ in items], 1 + sum(count for _, count in items)
             if isinstance(event, yaml.MappingEndEvent):
-                value = _mapping(value)
+                value = _make_mapping(value)
         else:
             continue
         if size > MOST_VALUES:
-            raise ValueError(f"it stands for more than {MOST_VALUES:,} values")
+            raise ValueError(f"it has more than {MOST_VALUES:,} values")
         if anchor:
             anchors[anchor] = value, size
         nodes[-1][0].append((value, size))
 
 
-def _mapping(items: list[Any]) -> dict[Any, Any]:
-    """Return the mapping of names and values that follow each other; << adds those of another one."""
-    found: dict[Any, Any] = {}
-    added: dict[Any, Any] = {}
+def _make_mapping(items: list[Any]) -> dict[Any, Any]:
+    """Return the mapping of alternating keys and values; << adds those of another one."""
+    found = {}
+    merged: dict[Any, Any] = {}
     for key, value in zip(items[::2], items[1::2], strict=True):
         if isinstance(key, dict | list):
-            raise ValueError("a list or a mapping stands where a name belongs")
+            raise ValueError("a list or a mapping is used as a key")
         if key == "<<" and isinstance(value, dict):
-            added = value
+            merged = value
         else:
             found[key] = value
-    return {**added, **found}
+    return {**merged, **found}
 
 
-def _scalar(text: str) -> Any:
+def _parse_scalar(text: str) -> Any:
     if not text or text in ("~", "null", "Null", "NULL"):
         return None
     if text.lower() in _WORDS:
@@ -201,11 +204,12 @@ def _scalar(text: str) -> Any:
 
 
 def parse_npz(data: bytes, most: int = LARGEST_ARRAYS) -> "dict[str, NDArray[Any]]":
-    """Return the arrays of an .npz file by their names. Raises ValueError with one line.
+    """Return the arrays of an .npz file by name.
 
-    It is damaged, encrypted, unpacks to more than `most` bytes, or holds objects of Python.
+    Raises ValueError with one line if it is damaged or encrypted, unpacks to more than `most` bytes, or holds
+    Python objects.
     """
-    archive = _parsed(zipfile.ZipFile, io.BytesIO(data))
+    archive = _call_parser(zipfile.ZipFile, io.BytesIO(data))
     if sum(each.file_size for each in archive.infolist()) > most:
         raise ValueError(f"it unpacks to more than {most >> 20} MB")
     found = {}
@@ -214,36 +218,36 @@ def parse_npz(data: bytes, most: int = LARGEST_ARRAYS) -> "dict[str, NDArray[Any
         if each.flag_bits & 1:
             raise ValueError("it is encrypted")
         try:
-            found[name] = _parsed(_array, archive, each)
+            found[name] = _call_parser(_read_array, archive, each)
         except ValueError as error:
             raise ValueError(f"its array {name[:40]!r} cannot be read") from error
     return found
 
 
 def read_npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, "dtype[Any]"]:
-    """Return shape, whether columns come first, and type of a .npy file; the data follow in the stream."""
+    """Return shape, Fortran order and type of a .npy file, and leave the stream at its data."""
     from numpy.lib import format as npy
 
     version = npy.read_magic(stream)
     return (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> "NDArray[Any]":
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> "NDArray[Any]":
     import numpy as np
 
     data = archive.read(member)
     stream = io.BytesIO(data)
     shape, by_columns, kind = read_npy_header(stream)
-    # Counted by hand: NumPy takes the memory that a header asks for before it looks at what is there.
+    # NumPy would allocate the size in the header before it checks the size of the data.
     count = math.prod(shape)
     if kind.hasobject or min(shape, default=0) < 0 or count * kind.itemsize > len(data):
-        raise ValueError("an array is not what its header says")
+        raise ValueError("an array does not match its header")
     values = np.frombuffer(data[stream.tell() :], kind, count) if count else np.zeros(0, kind)
     return values.reshape(shape, order="F" if by_columns else "C")
 
 
-def _parsed(parser: Callable[..., Any], *given: Any) -> Any:
-    """Call a parser of a library, which may raise nearly every class there is."""
+def _call_parser(parser: Callable[..., Any], *given: Any) -> Any:
+    """Call a parser of a library, and convert any exception into a ValueError with one line."""
     try:
         return parser(*given)
     except MemoryError:
@@ -254,8 +258,8 @@ def _parsed(parser: Callable[..., Any], *given: Any) -> Any:
         raise ValueError(said) from error
 
 
-def _bounded(tree: Any) -> Any:
-    """Return the tree. Raises ValueError where it has more than `DEEPEST` levels."""
+def _check_depth(tree: Any) -> Any:
+    """Return the tree. Raises ValueError if it has more than `DEEPEST` levels."""
     level = [tree]
     for _ in range(DEEPEST):
         level = [

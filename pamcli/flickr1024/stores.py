@@ -295,12 +295,12 @@ def open_pixels(path: Path) -> Pixels:
     return np.asarray(pixels)
 
 
-def get_views(pixels: Pixels, picture: StoredPair, scale: int) -> Views:
+def get_views(pixels: Pixels, pair: StoredPair, scale: int) -> Views:
     """Return a pair within the mapped pixels; nothing is read before it is accessed."""
-    height, width = picture.height, picture.width
-    middle = picture.offset + 6 * width * height
-    end = picture.offset + count_bytes(width, height, scale)
-    high = pixels[picture.offset : middle].reshape(height, 2, width, 3)
+    height, width = pair.height, pair.width
+    middle = pair.offset + 6 * width * height
+    end = pair.offset + count_bytes(width, height, scale)
+    high = pixels[pair.offset : middle].reshape(height, 2, width, 3)
     low = pixels[middle:end].reshape(height // scale, 2, width // scale, 3)
     return Views(high, low)
 

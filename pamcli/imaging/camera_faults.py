@@ -33,14 +33,14 @@ _BY_CHANCE = 4 / np.sqrt(2)  # 4 deviations of such a mean over N random values,
 _LINES = 256  # rows, and columns, used to locate the grid of squares
 
 
-def detect_camera_fault(picture: RgbImage) -> str | None:
+def detect_camera_fault(image: RgbImage) -> str | None:
     """Return the camera fault that super-resolution has to undo, or None if nothing is detected."""
-    if picture.jpeg_quality is not None and picture.jpeg_quality < LEAST_QUALITY:
-        return f"JPEG quality {picture.jpeg_quality}"
-    before = detect_jpeg_quality(picture.pixels)
+    if image.jpeg_quality is not None and image.jpeg_quality < LEAST_QUALITY:
+        return f"JPEG quality {image.jpeg_quality}"
+    before = detect_jpeg_quality(image.pixels)
     if before is not None and before < LEAST_QUALITY:
         return f"traces of JPEG quality {before}"
-    noise = measure_noise(picture.pixels)
+    noise = measure_noise(image.pixels)
     return f"noise of {noise:.0f} levels of 255" if noise >= LEAST_NOISE else None
 
 

@@ -118,12 +118,12 @@ def match_keypoints(
 
 
 def find_matches(
-    first: NDArray[Any], second: NDArray[Any], reach: tuple[float, float], enlarge: int = 1
+    first: NDArray[Any], second: NDArray[Any], reach: tuple[float, float], upscaling: int = 1
 ) -> tuple[Matches, int]:
     """Return the matches of images (H, W, 3), uint8 or uint16, and the factor of the downscaling.
 
     The accuracy is about half a pixel of the downscaled images. `reach` is the largest |disparity| and |dy|
-    (px); `enlarge` is the upscaling factor for images that are not downscaled.
+    (px); `upscaling` is the factor for images that are not downscaled.
     """
     import cv2
 
@@ -131,12 +131,12 @@ def find_matches(
     at = to = np.zeros((0, 2))
     if min(first.shape[:2]) >= 2 * _HALF * factor:
         views = [to_grey(downscale_to_uint8(first, factor)), to_grey(downscale_to_uint8(second, factor))]
-        if enlarge > 1:
-            size = (enlarge * first.shape[1], enlarge * first.shape[0])
+        if upscaling > 1:
+            size = (upscaling * first.shape[1], upscaling * first.shape[0])
             views = [np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_CUBIC)) for view in views]
-        scale = enlarge / factor
+        scale = upscaling / factor
         at, to = match_keypoints(views[0], views[1], _KEYPOINTS, _RATIO, (reach[0] * scale, reach[1] * scale))
-    pixel = factor / enlarge
+    pixel = factor / upscaling
     (x, y), (disparity, rise) = (at * pixel + (pixel - 1) / 2).T, ((at - to) * pixel).T
     return Matches(x, y, disparity, -rise), factor
 

@@ -188,7 +188,7 @@ def measure_matches(
     found, factor = find_matches(left, right, reach)
     measured = refine_matches(left, right, found, factor, most)
     if len(measured) < ENOUGH_MATCHES and factor == 1:
-        more, _ = find_matches(left, right, reach, enlarge=2)
+        more, _ = find_matches(left, right, reach, upscaling=2)
         better = refine_matches(left, right, more, 1, most)
         if len(better) > max(len(measured), ENOUGH_ALIKE):
             found, measured = more, better

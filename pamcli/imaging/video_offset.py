@@ -71,11 +71,11 @@ def _measure_motion(video: Video, step: float, begin: float) -> NDArray[np.float
     motion = np.full((places[numbers[-1]] + 1 if len(numbers) else 0, 2 * BANDS), np.nan)
     before = None
     for number in numbers.tolist():
-        picture = video.small(number, LONGER_SIDE)
+        image = video.small(number, LONGER_SIDE)
         if before is not None and places[number] == places[number - 1] + 1:
-            bands = np.array_split(flow.calc(before, picture, None), BANDS)
+            bands = np.array_split(flow.calc(before, image, None), BANDS)
             motion[places[number]] = np.concatenate([band.mean(axis=(0, 1)) for band in bands])
-        before = picture
+        before = image
     return motion
 
 

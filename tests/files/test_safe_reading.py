@@ -41,10 +41,10 @@ ALIASES = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
     ("parse", "text", "said"),
     [
         (parse_first, ALIASES, "more than 1,000,000 values"),
-        (parse_first, "a: &a {b: *a}", "what holds it"),
+        (parse_first, "a: &a {b: *a}", "recursive"),
         (parse_first, "[" * 100_000, "nesting"),
         (parse_first, "- " * 100_000, "levels"),
-        (parse_first, "{[1, 2]: 3}", "where a name belongs"),
+        (parse_first, "{[1, 2]: 3}", "used as a key"),
         (parse_first, "a: [1", "expected"),
         (parse_json, "[" * 100_000, "recursion"),
         (parse_json, "[" * 200 + "]" * 200, "levels"),

@@ -11,8 +11,8 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+from image_bytes import pillow_bytes, png_chunk, tiff_bytes
 from numpy.typing import DTypeLike
-from picture_bytes import pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image, ImageCms, ImageOps
 
 from pamcli.errors import InputError, UsageError

@@ -13,7 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from picture_bytes import pillow_bytes, png_chunk, tiff_bytes
+from image_bytes import pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image
 
 from pamcli.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stereo_files as made
-from picture_bytes import pillow_bytes
+from image_bytes import pillow_bytes
 from PIL import Image
 
 from pamcli.errors import InputError

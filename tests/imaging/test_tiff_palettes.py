@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from picture_bytes import tiff_bytes
+from image_bytes import tiff_bytes
 
 from pamcli.imaging.images import read_image
 
