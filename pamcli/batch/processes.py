@@ -49,7 +49,7 @@ def count_workers(batch: Any) -> int:
         "`pairs` -": batch.pairing is None,
         "`steady`": getattr(settings, "steady", False),
         "`range` shared": batch.processor.needs_whole_batch,
-        "videos": bool(batch.pairing and next(iter(batch.pairing.pairs)).frames) or bool(batch.videos),
+        "videos": bool(batch.videos) or (_has_frames(batch) and batch.recording is None),
     }
     conflict = next(filter(conflicts.get, conflicts), None)
     if count != "auto":
@@ -65,6 +65,10 @@ def count_workers(batch: Any) -> int:
     memory = min(settings.max_memory or math.inf, _free_memory())
     most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
     return int(max(1, min(most, memory // PROCESS_MEMORY)))
+
+
+def _has_frames(batch: Any) -> bool:
+    return bool(batch.pairing and next(iter(batch.pairing.pairs)).frames)
 
 
 def _count_pixels(batch: Any) -> int:
