@@ -119,7 +119,6 @@ class MatchProcessor(PairProcessor):
         self.calibration = load_rectified_calibration(settings) if is_given else None
         """The calibration of all pairs; None if each pair may state its own."""
         self.rectifies_recording = not is_given
-        self.metric = MetricEncoder(settings)
         self.fusion = VideoFusion() if settings.steady else None
         self.index: Path | None = None
         """Index of the pages of a batch."""
@@ -154,7 +153,13 @@ class MatchProcessor(PairProcessor):
 
     def calibration_of(self, pair: StereoPair) -> Calibration | None:
         """Return the given calibration, or the one that the pair states."""
-        return self.calibration or read_stated_calibration(pair, self.settings)
+        if self.calibration is not None or not pair.stated:
+            return self.calibration
+        return read_stated_calibration(pair, self.settings)
+
+    @cached_property
+    def metric(self) -> MetricEncoder:
+        return MetricEncoder(self.settings)
 
     def skip(self, job: Job) -> None:
         if self.fusion is not None:
