@@ -104,5 +104,5 @@ def test_disparities_of_somebody_else_are_not_taken_for_half_a_label(tmp_path: P
     (tmp_path / "disparity/001.npy").unlink()  # what a run that was killed leaves
     assert len(select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)) == 2
     truth = [tmp_path / "disparity/000.npy"]
-    with pytest.raises(UsageError, match="is read"):
+    with pytest.raises(UsageError, match="is an input"):
         select_pairs_to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=True, truths=truth)

@@ -23,7 +23,7 @@ def test_a_run_begins_in_a_folder_of_its_own(tmp_path: Path) -> None:
     folder.recipe.touch()
     with pytest.raises(UsageError, match="continue the run with"):
         folder.require_new()
-    with pytest.raises(UsageError, match="holds something already"):
+    with pytest.raises(UsageError, match="is not empty"):
         RunFolder(folder.recipe).require_new()
 
 
