@@ -315,7 +315,7 @@ figures: dict[str, float] = pamcli.disparity_metrics(disparity, pamcli.read_disp
 calibration = pamcli.read_calibration("calib.txt").rectified
 if calibration is not None:
     depth: npt.NDArray[np.float32] = calibration.depth(disparity)
-    count: int = pamcli.write_point_cloud("points.ply", disparity, calibration, picture=left)
+    count: int = pamcli.write_point_cloud("points.ply", disparity, calibration, image=left)
 for outcome in pamcli.upscale_files("left.png", "right.png", output="upscaled/", scale=2):
     print(outcome.status, outcome.outputs, figures["epe"])
 '''

@@ -165,7 +165,7 @@ class MetricEncoder:
                 disparity,
                 calibration,
                 suffix=suffix,
-                picture=image,
+                image=image,
                 max_depth=max_depth,
                 stride=stride,
             )

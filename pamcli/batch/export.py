@@ -104,7 +104,7 @@ class _ExportProcessor(MatchProcessor):
             if name == "left":
                 disparity = self._known_disparity(computed)
                 stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
-                points = compute_points(disparity, calibration, picture=pair.left.pixels, stride=stride)
+                points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
                 short = path.relative_to(self.images).as_posix()
                 self.frames.append(_Frame(short, calibration, points[: 0 if self.many else None]))
             image = pair.left if name == "left" else pair.right

@@ -35,20 +35,20 @@ def write_point_cloud(
     disparity: NDArray[np.generic],
     calibration: Calibration,
     *,
-    picture: NDArray[Any] | None = None,
+    image: NDArray[Any] | None = None,
     max_depth: str | float | None = None,
     stride: int = 1,
     overwrite: bool = False,
 ) -> int:
     """Write a point in metres for every pixel of known depth; return the number of points.
 
-    >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, picture=left)
+    >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, image=left)
 
     Args:
         path: File to write: .ply (binary), .las, or .laz, which is compressed.
         disparity: Disparity map (H, W), px, NaN = unknown.
         calibration: Calibration of images of this aspect ratio.
-        picture: Left image (H, W, 3) RGB for the colours, uint8 or uint16 (upper 8 bits); None = white.
+        image: Left image (H, W, 3) RGB for the colours, uint8 or uint16 (upper 8 bits); None = white.
         max_depth: Largest depth of a point: "20m", or metres.
         stride: Use every n-th row and column.
         overwrite: Replace an existing file.
@@ -62,7 +62,7 @@ def write_point_cloud(
     check_new_file(path, *POINT_CLOUD_SUFFIXES, overwrite=overwrite, option="")
     far = None if max_depth is None else parse_length(max_depth, "`max_depth`")
     data, count = encode_point_cloud(
-        disparity, calibration, suffix=path.suffix, picture=picture, max_depth=far, stride=stride
+        disparity, calibration, suffix=path.suffix, image=image, max_depth=far, stride=stride
     )
     write_atomically(path, data)
     return count
@@ -73,12 +73,12 @@ def encode_point_cloud(
     calibration: Calibration,
     *,
     suffix: str = ".ply",
-    picture: NDArray[Any] | None = None,
+    image: NDArray[Any] | None = None,
     max_depth: float | None = None,
     stride: int = 1,
 ) -> tuple[bytes, int]:
     """Return the bytes of a file and the number of points; for arguments see `write_point_cloud`."""
-    points = compute_points(disparity, calibration, picture=picture, max_depth=max_depth, stride=stride)
+    points = compute_points(disparity, calibration, image=image, max_depth=max_depth, stride=stride)
     if suffix.lower() == ".ply":
         return encode_ply(points), len(points)
     return _encode_las(points, is_compressed=suffix.lower() == ".laz"), len(points)
@@ -88,7 +88,7 @@ def compute_points(
     disparity: NDArray[np.generic],
     calibration: Calibration,
     *,
-    picture: NDArray[Any] | None = None,
+    image: NDArray[Any] | None = None,
     max_depth: float | None = None,
     stride: int = 1,
 ) -> NDArray[Any]:
@@ -110,8 +110,8 @@ def compute_points(
         part["y"] = z * ((row * stride + first - y0) / calibration.vertical_focal_length)
         part["z"] = z
         colors: NDArray[Any] = np.full((len(z), 3), 255, np.uint8)
-        if picture is not None:
-            colors = picture[rows, columns][known]
+        if image is not None:
+            colors = image[rows, columns][known]
             colors = colors >> 8 if colors.dtype == np.uint16 else colors
         for name, levels in zip(COLORS, colors.T, strict=True):
             part[name] = levels

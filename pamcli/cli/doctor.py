@@ -98,12 +98,14 @@ def _examine(asked: Pair, console: Console) -> None:
         reading = read_description(asked, **how, recording=recording)  # type: ignore[arg-type]
     if recording is not None:
         first = recording.numbers[0].tolist()
-        pictures = recording.read(first, max_pixels=asked.max_pixels, rectify=False).stretch_contrast()
+        pair_images = recording.read(first, max_pixels=asked.max_pixels, rectify=False).stretch_contrast()
     else:
         left, right = map(Path, asked.inputs or ())
         same_size = reading is None or not reading[0].has_two_sizes
-        pictures = read_pair(left, right, max_pixels=asked.max_pixels, same_size=same_size).stretch_contrast()
-    views = pictures.left.pixels, pictures.right.pixels
+        pair_images = read_pair(
+            left, right, max_pixels=asked.max_pixels, same_size=same_size
+        ).stretch_contrast()
+    views = pair_images.left.pixels, pair_images.right.pixels
     with prefix_errors(", ".join(map(str, files))):
         findings = (
             examine_interpretations(*views, *reading, known) if reading else examine(*views, None, known)

@@ -1,4 +1,4 @@
-// The point cloud: drawn by WebGL, turned by mouse, fingers and keys.
+// The point cloud: rendered by WebGL, rotated by mouse, fingers and keys.
 const VERTEX = `
 attribute vec2 pixel; attribute float disparity; attribute vec4 look;
 uniform mat4 view; uniform vec4 camera; uniform vec3 depth; uniform float size, cut;

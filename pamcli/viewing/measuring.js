@@ -1,4 +1,4 @@
-// Measuring with points taken in the picture: a distance, a height above a plane, a profile along a line.
+// Measuring between points that are set in the image: a distance, a height above a plane, a profile along a line.
 const minus = (a, b) => a.map((value, axis) => value - b[axis]);
 const dot = (a, b) => a.reduce((sum, value, axis) => sum + value * b[axis], 0);
 const cross = ([a, b, c], [x, y, z]) => [b * z - c * y, c * x - a * z, a * y - b * x];
@@ -31,7 +31,7 @@ function errorOf(places, measure) {
 function metricText(name, places) {
   const { metric } = TOOLS[name];
   const value = metric(places.map(({ x, y, disparity }) => pointOf(x, y, disparity)));
-  if (value !== value) return "The first three points lie on one line: no plane goes through them.";
+  if (value !== value) return "The first three points are on one line, so they define no plane.";
   const what = name === "height" ? ` ${value < 0 ? "below" : "above"} the plane` : "";
   const error = errorOf(places, metric);
   return `${name} ${metres(Math.abs(value))} m${what} (± ${metres(error)} m for 1 px of disparity at each point)`;
@@ -73,7 +73,7 @@ function measuring(planes, read) {
     const name = $("tool").value, tool = TOOLS[name];
     const whole = tool && places.length === tool.count;
     along = whole && name === "profile" ? pixelsAlong(places) : [];
-    const text = !tool ? "" : !whole ? `${places.length} of ${tool.count} points taken: click or tap the picture.` : along.length ? drawProfile(along, planes) : metricText(name, places);
+    const text = !tool ? "" : !whole ? `${places.length} of ${tool.count} points set: click or tap the image.` : along.length ? drawProfile(along, planes) : metricText(name, places);
     $("measured").textContent = text;
     $("profile").hidden = !along.length || !/ to /.test(text);
     for (const mark of document.querySelectorAll(".point")) mark.remove();
@@ -96,7 +96,7 @@ function measuring(planes, read) {
     if (!tool) return;
     const disparity = planes.disparity[y * width + x];
     if (tool.metric && !(depthOf(disparity) > 0)) {
-      $("measured").textContent = `No depth is known at x ${x * stride}, y ${y * stride}: take another point.`;
+      $("measured").textContent = `No depth is known at x ${x * stride}, y ${y * stride}: choose another point.`;
       return;
     }
     if (places.length === tool.count) places = places.slice(0, tool.kept);

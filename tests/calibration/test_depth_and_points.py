@@ -159,8 +159,8 @@ def read_back(data: bytes) -> PlyData:
 
 
 def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, truth: np.ndarray) -> None:
-    picture = read_image(SAMPLE / "left.png").pixels
-    data, count = encode_point_cloud(truth, calibration, picture=picture)
+    image = read_image(SAMPLE / "left.png").pixels
+    data, count = encode_point_cloud(truth, calibration, image=image)
     ply = read_back(data)
     vertex = ply["vertex"]
     known = np.isfinite(truth)
@@ -170,7 +170,7 @@ def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, tr
     points = np.stack([vertex[axis] for axis in "xyz"], axis=1)
     np.testing.assert_allclose(points, points_of(calibration, truth)[known], rtol=1e-5, atol=1e-6)
     colors = np.stack([vertex[name] for name in ("red", "green", "blue")], axis=1)
-    np.testing.assert_array_equal(colors, picture[known])
+    np.testing.assert_array_equal(colors, image[known])
     white = read_back(encode_point_cloud(truth, calibration)[0])["vertex"]
     assert [*map(str, white.properties)] == [*map(str, vertex.properties)], "one schema, whatever is known"
     assert (white["red"] == 255).all()
@@ -186,7 +186,7 @@ def test_a_cloud_of_pixels_that_are_not_square() -> None:
 
 def test_a_thinner_and_nearer_cloud(calibration: Calibration, truth: np.ndarray) -> None:
     wide = (np.indices(truth.shape)[0][..., None].repeat(3, 2) * 64).astype(np.uint16)
-    data, count = encode_point_cloud(truth, calibration, picture=wide, max_depth=3, stride=7)
+    data, count = encode_point_cloud(truth, calibration, image=wide, max_depth=3, stride=7)
     vertex = read_back(data)["vertex"]
     points, rows = points_of(calibration, truth)[::7, ::7], (wide >> 8)[::7, ::7, 0]
     near = points[..., 2] <= 3

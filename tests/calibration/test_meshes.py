@@ -79,10 +79,10 @@ def test_a_mesh_without_points_or_colours_is_a_file_all_the_same() -> None:
 def test_las_and_laz_hold_the_points_of_a_ply(suffix: str, tmp_path: Path) -> None:
     laspy = pytest.importorskip("laspy", reason="laspy is not installed (pip install 'pamcli[las]')")
     disparity, image = two_walls()
-    ply, count = encode_point_cloud(disparity, CALIBRATION, picture=image)
+    ply, count = encode_point_cloud(disparity, CALIBRATION, image=image)
     vertices = importlib.import_module("plyfile").PlyData.read(io.BytesIO(ply))["vertex"]
     path = tmp_path / f"cloud{suffix}"
-    assert write_point_cloud(path, disparity, CALIBRATION, picture=image) == count
+    assert write_point_cloud(path, disparity, CALIBRATION, image=image) == count
     las = laspy.read(path)
     assert len(las.points) == count == 24 * 32 - 16
     for axis in "xyz":

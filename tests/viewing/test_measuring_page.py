@@ -89,14 +89,14 @@ def numbers(text: str, pattern: str) -> list[float]:
 
 def test_the_distance_of_two_points(phone: Browser) -> None:
     choose(phone, "tool", "distance")
-    assert tap(phone, (12, 12)) == "1 of 2 points taken: click or tap the picture."
+    assert tap(phone, (12, 12)) == "1 of 2 points set: click or tap the image."
     text = tap(phone, (30, 25))
     found = numbers(text, r"distance ([\d.]+) m \(± ([\d.]+) m for 1 px of disparity at each point\)")
     value, error = expected([(12, 12), (30, 25)], distance)
     assert found[0] == pytest.approx(value, rel=2e-3)
     assert found[1] == pytest.approx(error, rel=0.05)
     assert phone.evaluate('return document.querySelectorAll(".point").length') == 2
-    assert tap(phone, (38, 3)) == "No depth is known at x 38, y 3: take another point."
+    assert tap(phone, (38, 3)) == "No depth is known at x 38, y 3: choose another point."
     assert tap(phone, (5, 5)).startswith("1 of 2")  # the third one begins anew
 
 
@@ -119,7 +119,7 @@ def test_the_height_above_three_points(phone: Browser, top: tuple[int, int], sid
 def test_no_plane_goes_through_a_line(phone: Browser) -> None:
     choose(phone, "tool", "height")
     text = tap(phone, (3, 5), (3, 5), (20, 20), (15, 15))
-    assert text == "The first three points lie on one line: no plane goes through them."
+    assert text == "The first three points are on one line, so they define no plane."
     phone.evaluate('$("clear").click()')
     assert measured(phone).startswith("0 of 4")
 
