@@ -53,7 +53,7 @@ class Board:
             )
         if self.square > LARGEST_SQUARE:
             raise UsageError(
-                f"`square` is {self.square:g} m, at most {LARGEST_SQUARE:g} m is possible",
+                f"`square` must be at most {LARGEST_SQUARE:g} m, got {self.square:g} m",
                 "state the unit, as in 25mm; a bare number means metres",
             )
         if self.marker is not None and not 0 < self.marker < self.square:

@@ -28,7 +28,7 @@ class Camera:
         if not (min(fx, fy) >= 0.1 and np.abs(self.matrix).max() <= 1e7):
             raise InputError(f"has focal lengths of {fx:g} and {fy:g} px, expected 0.1 to 1e7 px")
         if self.distortion.size and np.abs(self.distortion).max() > 1e6:
-            raise InputError("has distortion coefficients above 1e6")
+            raise InputError("has distortion coefficients above 1e6, expected far smaller ones")
         if len(self.distortion) not in ((0, 4) if self.fisheye else DISTORTIONS):
             known = "4" if self.fisheye else "4, 5, 8, 12 or 14"
             raise InputError(f"has {len(self.distortion)} distortion coefficients, expected {known}")

@@ -75,14 +75,14 @@ class _RectifiedPair:
         return self.rows.median if self.rows else float("inf")
 
     @property
-    def shifted(self) -> Floats:
+    def absolute_disparity(self) -> Floats:
         """Disparities of the matches plus the offset of the principal points, 0 at infinity."""
         disparity = self.rows.matches.disparity if self.rows else np.zeros(1)
         return disparity + (self.calibration.offset if self.calibration else 0.0)
 
     def share_behind(self, pixels: float = 0.0) -> float:
         """Return the share of matches more than some px behind infinity."""
-        return float(np.mean(self.shifted < -pixels))
+        return float(np.mean(self.absolute_disparity < -pixels))
 
 
 def examine(
@@ -243,7 +243,7 @@ def _judge_order(
     if left.shape == right.shape and pair.rig is not None and stored and stored.rig is not None:
         other = _rectify(right, left, stored.rig)
         if other.median < MUCH_BETTER * pair.median and other.share_behind() < WRONG_SIDE:
-            text = f"after swapping the images, rows agree to {other.median:.2f} not {pair.median:.2f} px"
+            text = f"after swapping the images, rows agree to {other.median:.2f} px"
             return Finding("left and right", "wrong", text, SWAP)
         is_swapped = behind > WRONG_SIDE and other.share_behind() < behind
     else:
@@ -263,7 +263,7 @@ def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str 
     past = pair.share_behind(BEHIND)
     if past > MOST_BEHIND:
         text = f"{100 * past:.0f} % of the matches are behind infinity, by up to "
-        text += f"{-float(np.percentile(pair.shifted, 2)):.1f} px"
+        text += f"{-float(np.percentile(pair.absolute_disparity, 2)):.1f} px"
         if calibration.offset:
             text += f", with doffs of {calibration.offset:g} px"
         do = "far distances are wrong: calibrate again (pam calibration make), or state `doffs`"
@@ -279,9 +279,9 @@ def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str 
             "baseline", "wrong", "the calibration states none, so depth is unknown", "state `baseline`"
         )
         return
-    ahead = pair.shifted[pair.shifted > 0.25]
+    ahead = pair.absolute_disparity[pair.absolute_disparity > 0.25]
     if len(ahead) < ENOUGH:
-        text = f"{_format_length(baseline)}; too few matches are ahead to judge it"
+        text = f"{_format_length(baseline)}; too few matches to judge it"
         yield Finding("baseline", "look", text)
         return
     near, middle, far = np.percentile(calibration.focal_length * baseline / ahead, (5, 50, 95))

@@ -74,7 +74,7 @@ class Source:
         return [*self.flat, *(f"{name}=" for name in self.read_lines("="))]
 
     def read_lines(self, mark: str, *, once: bool = False) -> "Section":
-        """Return the lines "name<mark>value" of a single file, nothing for several files.
+        """Return names and values of lines such as name=value (mark "="), nothing for several files.
 
         Raises InputError if `once` is set and a name has two values.
         """

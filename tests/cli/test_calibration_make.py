@@ -154,7 +154,7 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
         (
             ("lefts", "rights", "--board", "9x6", "--square", "30"),
             2,
-            ("--square is 30 m", "25mm"),
+            ("--square must be at most 2 m, got 30 m", "25mm"),
         ),
         (
             ("lefts", "rights", *BOARD, "--marker", "3cm"),
