@@ -257,7 +257,7 @@ def test_names_and_numbers_of_extremes_are_refused_in_one_line(command: list[str
 
 
 @pytest.mark.parametrize("command", ["doctor", "disparity", "superres", "rectify"])
-def test_a_giant_claim_of_a_picture_costs_nothing(command: str) -> None:
+def test_a_giant_claim_of_a_image_costs_nothing(command: str) -> None:
     stream = io.BytesIO()
     Image.new("L", (8, 8)).save(stream, "jpeg")
     data = bytearray(stream.getvalue())

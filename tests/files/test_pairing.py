@@ -35,7 +35,7 @@ def test_single_pair() -> None:
     assert not pairing.batch
 
 
-def test_a_missing_picture_is_named() -> None:
+def test_a_missing_image_is_named() -> None:
     make("left.png")
     with pytest.raises(InputError, match=r"no such file: right\.png"):
         resolve_pairs("left.png", "right.png")
@@ -102,13 +102,13 @@ def test_orphans_are_named_by_the_caller_s_choice() -> None:
     assert "`skip_unpaired`" in text
 
 
-def test_two_pictures_of_one_stem() -> None:
+def test_two_images_of_one_stem() -> None:
     make("l/a.png", "l/a.jpg", "r/a.png")
     with pytest.raises(UsageError, match=r"l/a\.jpg and l/a\.png"):
         pair_folders(Path("l"), Path("r"))
 
 
-def test_a_folder_without_pictures() -> None:
+def test_a_folder_without_images() -> None:
     make("l/a.png", "l/b.png")
     Path("r").mkdir()
     with pytest.raises(UsageError, match="the folder r contains no images"):
@@ -129,7 +129,7 @@ def test_folders_without_a_common_stem() -> None:
     assert "{}_L.png" in text
 
 
-def test_one_folder_twice_and_links_to_the_same_pictures() -> None:
+def test_one_folder_twice_and_links_to_the_same_images() -> None:
     make("l/a.png", "r/b.png", "l/b.png")
     with pytest.raises(UsageError, match="both views"):
         pair_folders(Path("l"), Path("l/../l"))
@@ -184,7 +184,7 @@ def test_several_places_are_one_text() -> None:
     assert triples(pairs) == [("a/a_L.png", "R/a/a.png", "a"), ("b/b_L.png", "R/b/b.png", "b")]
 
 
-def test_a_template_without_suffix_finds_pictures_only() -> None:
+def test_a_template_without_suffix_finds_images_only() -> None:
     make("l/a.png", "l/a.txt", "r/a.png", "r/a.txt", "l/a.raw", "r/a.raw")
     assert [pair.key for pair in pair_templates("l/{}", "r/{}").pairs] == ["a.png"]
     assert [pair.key for pair in pair_templates("l/{}.raw", "r/{}.raw").pairs] == ["a"]
@@ -233,7 +233,7 @@ def test_templates_that_match_nothing_say_what_was_looked_for() -> None:
 # --- packed pictures ------------------------------------------------------------------------------------
 
 
-def test_packed_pictures_mirror_the_current_folder_or_a_root() -> None:
+def test_packed_images_mirror_the_current_folder_or_a_root() -> None:
     make("in/day1/a.jpg", "in/day2/a.png", "in/day2/b.png", "in/day2/deep/c.png", "in/day2/x.txt")
     pairing = resolve_packed(["in/day1/a.jpg", "in/day2"])
     assert [(str(pair.left), pair.right, pair.key) for pair in pairing.pairs] == [
@@ -256,7 +256,7 @@ def test_packed_pictures_mirror_the_current_folder_or_a_root() -> None:
     assert resolve_packed(["in/day1/a.jpg"]).pairs[0].key == "a"
 
 
-def test_packed_pictures_that_are_missing() -> None:
+def test_packed_images_that_are_missing() -> None:
     Path("empty").mkdir()
     with pytest.raises(InputError, match=r"no such file: x\.png"):
         resolve_packed(["x.png"])

@@ -17,7 +17,7 @@ from pamcli.flickr1024.archives import ImageLocation, find_images, list_members
 PICTURE = png(views(SMALL)[0])
 
 
-def test_a_picture_in_an_archive_is_read_from_it(tmp_path: Path) -> None:
+def test_a_image_in_an_archive_is_read_from_it(tmp_path: Path) -> None:
     path = archive(tmp_path / "Train.zip", {"Train/0001_L.png": PICTURE, "Train/": b""})
     (found,) = find_images(path)
     assert (found.folders, found.name) == (("Train",), "0001_L.png")
@@ -26,7 +26,7 @@ def test_a_picture_in_an_archive_is_read_from_it(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == [path]  # nothing was unpacked
 
 
-def test_pictures_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None:
+def test_images_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL})
     archive(
         tmp_path / "more/Train_2.zip", {"b\\0002_L.png": PICTURE, "__MACOSX/._0002_L.png": b"x", "n.txt": b""}
@@ -64,7 +64,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
         list_members(tmp_path / "a.zip")
 
 
-def test_what_unpacks_to_far_more_than_a_picture_does_is_refused(tmp_path: Path) -> None:
+def test_what_unpacks_to_far_more_than_a_image_does_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "bomb.zip", {"0001_L.bmp": bytes(20 << 20)})
     with pytest.raises(InputError, match=r"bomb.zip is unsafe: .* unpacks to [\d,]+ times its size"):
         find_images(tmp_path)

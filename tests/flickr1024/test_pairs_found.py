@@ -51,14 +51,14 @@ def test_all_in_one_folder_and_folders_of_other_names(tmp_path: Path) -> None:
     assert found(tmp_path / "own") == ["contest/a", "latest/a"]
 
 
-def test_an_unpacked_picture_goes_before_the_one_in_the_archive(tmp_path: Path) -> None:
+def test_an_unpacked_image_goes_before_the_one_in_the_archive(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL})
     archive(tmp_path / "Train.zip", files({"Train/0001": SMALL, "Train/0002": SMALL}))
     first, second = find_published_pairs(tmp_path, "train").pairs
     assert (first.left.member, second.left.member) == (None, "Train/0002_L.png")
 
 
-def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_images_of_one_name_are_refused(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL, "Flickr1024/Train/0001": SMALL})
     with pytest.raises(InputError, match=r"two images have the name 0001: .* and "):
         find_published_pairs(tmp_path, "train")
@@ -130,7 +130,7 @@ def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
         plan_preparation(pairs + pairs, tmp_path / "out", 2)
 
 
-def test_pictures_smaller_than_a_pixel_of_low_resolution_hold_up_nothing(tmp_path: Path) -> None:
+def test_images_smaller_than_a_pixel_of_low_resolution_hold_up_nothing(tmp_path: Path) -> None:
     pairs = find_published_pairs(tree(tmp_path, {"0001": (800, 600), "0002": (3, 3)}), "train").pairs
     plan = plan_preparation(pairs, tmp_path / "out", 4)
     assert [item.pair.name for item in plan.items] == ["0001"]

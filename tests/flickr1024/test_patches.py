@@ -76,7 +76,7 @@ def test_the_bounds_are_those_of_the_script() -> None:
     assert list_corners(56, 116) == [(2, 2), (2, 22), (22, 2), (22, 22)]
 
 
-def test_pictures_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
+def test_images_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
     left, right = views(SMALL)
     for side, view in (("L", left), ("R", right)):
         deep = view.astype(np.uint32) * 257 + 128  # the half grey level above

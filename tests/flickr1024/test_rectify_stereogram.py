@@ -106,7 +106,7 @@ def test_the_maps_name_the_place_of_every_pixel() -> None:
         np.testing.assert_array_equal(view[60, 50], picture[y, x])
 
 
-def test_the_same_picture_gives_the_same_pair() -> None:
+def test_the_same_image_gives_the_same_pair() -> None:
     again = rectify_stereogram(stereogram("cross", DOWN, TURNED), infinity="no")
     assert isinstance(again, RectifiedPair)
     np.testing.assert_array_equal(again.left, rectified("cross", DOWN, TURNED).left)
@@ -132,7 +132,7 @@ def test_what_is_infinitely_far_gets_no_disparity() -> None:
     assert far.smallest_disparity == pytest.approx(0, abs=1)
 
 
-def test_a_picture_without_borders_is_split_too() -> None:
+def test_a_image_without_borders_is_split_too() -> None:
     result = rectify_stereogram(stereogram("cross", borders=False), infinity="no")
     assert result.layout == "cross"
 
@@ -155,14 +155,14 @@ def outdoors(sky: tuple[int, int, int], rows: int = 20) -> np.ndarray:
         ((200, 215, 235), 50, False, None),
     ],
 )
-def test_infinity_is_found_where_the_picture_tells(
+def test_infinity_is_found_where_the_image_tells(
     sky: tuple[int, int, int], rows: int, near: bool, expected: str | None
 ) -> None:
     far = np.linspace(0, 1, 1000, dtype=np.float32) ** 2 * 50
     assert _decide_infinity(outdoors(sky, rows), 50 - far if near else far, 0, 50) == expected
 
 
-def test_a_picture_that_does_not_tell_is_set_aside() -> None:
+def test_a_image_that_does_not_tell_is_set_aside() -> None:
     with pytest.raises(StereogramError, match="infinitely far or near"):
         rectify_stereogram(stereogram("parallel"), infinity="auto")
 
@@ -200,6 +200,6 @@ def test_what_cannot_be_used_is_set_aside_with_one_reason(picture: np.ndarray, r
     assert "\n" not in str(caught.value)
 
 
-def test_an_array_that_is_no_picture_is_refused() -> None:
+def test_an_array_that_is_no_image_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\(H, W, 3\)"):
         rectify_stereogram(np.zeros((300, 600), np.uint8))

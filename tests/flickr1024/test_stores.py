@@ -141,7 +141,7 @@ def test_verify_finds_nothing_on_a_whole_store_and_every_changed_patch(
     assert "its pixels differ from the checksum" in finding.message
 
 
-def test_the_whole_pictures_of_a_packed_store(published: Path) -> None:
+def test_the_whole_images_of_a_packed_store(published: Path) -> None:
     prepared(published)
     source = open_data(f"flickr1024:{published.parent}/out?view=pictures")
     assert source.names == ("flickr1024/0001", "flickr1024/0002", "flickr1024/0003")

@@ -68,7 +68,7 @@ def test_of_a_part_and_of_what_was_compressed_again(clean: np.ndarray) -> None:
     assert detect_camera_fault(again) == "traces of JPEG quality 70"
 
 
-def test_a_picture_that_was_no_jpeg_has_no_traces(clean: np.ndarray) -> None:
+def test_a_image_that_was_no_jpeg_has_no_traces(clean: np.ndarray) -> None:
     for picture in (
         clean,
         Degradation(noise=3, sharpening=0.5)(clean, np.random.default_rng(0)),

@@ -102,7 +102,7 @@ def test_strips_make_no_difference(
         assert told[-1] == size[0]
 
 
-def test_the_type_of_the_picture_makes_no_difference() -> None:
+def test_the_type_of_the_image_makes_no_difference() -> None:
     view = halves(45)
     truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
     small = nearest(truth, 4)

@@ -53,7 +53,7 @@ def test_no_notes_are_made_up() -> None:
         assert not Image.open(io.BytesIO(encode_image(picture, suffix, name="x"))).getexif()
 
 
-def test_broken_notes_cost_no_picture() -> None:
+def test_broken_notes_cost_no_image() -> None:
     chance, whole = random.Random(0), camera_notes().tobytes()
     for _ in range(300):
         broken = bytearray(whole)
@@ -68,7 +68,7 @@ def test_broken_notes_cost_no_picture() -> None:
 
 
 @pytest.mark.parametrize("depth", [np.uint8, np.uint16])
-def test_a_tiff_with_notes_is_the_same_picture(depth: type) -> None:
+def test_a_tiff_with_notes_is_the_same_image(depth: type) -> None:
     pixels = (np.arange(24 * 32 * 3).reshape(24, 32, 3) * 7 % np.iinfo(depth).max).astype(depth)
     exif = camera_notes()
     exif[0x013B] = "Jose"
@@ -81,7 +81,7 @@ def test_a_tiff_with_notes_is_the_same_picture(depth: type) -> None:
     assert (again[0x013B], again.get_ifd(GPS)[1]) == ("Jose", "N")
 
 
-def test_notes_that_a_jpeg_has_no_room_for_cost_no_picture() -> None:
+def test_notes_that_a_jpeg_has_no_room_for_cost_no_image() -> None:
     exif = camera_notes()
     exif.get_ifd(EXIF)[0x927C] = bytes(70_000)
     picture = read_image(photograph("PNG", exif.tobytes()))

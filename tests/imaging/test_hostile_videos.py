@@ -74,7 +74,7 @@ def test_no_other_file_is_read(name: str, text: str) -> None:
         Video(Path(name))
 
 
-def test_each_frame_has_the_limit_of_pictures() -> None:
+def test_each_frame_has_the_limit_of_images() -> None:
     jpeg_packets(Path("left.mkv"), [(32, 48), (200, 300), (32, 48)])
     video = Video(Path("left.mkv"))
     for number in (0, 2):

@@ -321,7 +321,7 @@ class TestKindsOfFiles:
         assert read.alpha is None
         np.testing.assert_array_equal(read.pixels, stored[..., :3])
 
-    def test_a_thumbnail_page_is_no_second_picture(self, tmp_path: Path) -> None:
+    def test_a_thumbnail_page_is_no_second_image(self, tmp_path: Path) -> None:
         stored = noise(20, 30, 3)
         with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
             writer.write(stored, photometric="rgb")
@@ -385,7 +385,7 @@ class TestOrientation:
         ],
     )
     @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
-    def test_broken_exif_is_no_reason_to_refuse_a_picture(
+    def test_broken_exif_is_no_reason_to_refuse_a_image(
         self, exif: bytes, format_: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         data = pillow_bytes(Image.fromarray(noise(8, 8, 3)), format_, exif=exif)

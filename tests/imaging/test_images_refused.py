@@ -124,7 +124,7 @@ class TestNotThere:
     ],
     ids=lambda content: content[:12].decode("ascii", "replace"),
 )
-def test_not_a_picture(content: bytes) -> None:
+def test_not_a_image(content: bytes) -> None:
     with pytest.raises(InputError, match=r"^left is not an image") as caught:
         read_image(content, name="left")
     assert caught.value.hint == "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"

@@ -38,7 +38,7 @@ def assert_views(pair: StereoPair, left: np.ndarray = LEFT, right: np.ndarray = 
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_the_views_of_an_mpo_are_its_pictures(order: str) -> None:
+def test_the_views_of_an_mpo_are_its_images(order: str) -> None:
     first, second = made.jpeg(LEFT), made.jpeg(RIGHT)
     data = made.mpo(first, second, order=order)
     pair = read(data)
@@ -74,7 +74,7 @@ def test_a_thumbnail_in_an_mpo_is_no_view() -> None:
     assert_views(read(made.mpo(*views, kinds=kinds)))
 
 
-def test_a_photograph_with_a_gain_map_is_one_picture() -> None:
+def test_a_photograph_with_a_gain_map_is_one_image() -> None:
     both = made.jpeg(np.concatenate([LEFT, RIGHT], axis=1))
     photo = made.mpo(both, made.jpeg(LEFT[::2, ::2]), kinds=(made.PRIMARY, made.UNDEFINED))
     assert_views(read(photo, "lr"))
@@ -119,7 +119,7 @@ LAYOUTS = {  # arrangement and flags of a JPS
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_packed_pictures_and_what_a_jps_says_of_itself(layout: PackedLayout) -> None:
+def test_packed_images_and_what_a_jps_says_of_itself(layout: PackedLayout) -> None:
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     views = [LEFT, RIGHT] if order in ("lr", "tb") else [RIGHT, LEFT]

@@ -14,7 +14,7 @@ from pamcli.imaging import png
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 1), (1, 9, 3), (5, 1, 4), (13, 17, 3)])
-def test_pictures_of_a_pixel_a_row_or_a_column(shape: tuple[int, ...], dtype: type) -> None:
+def test_images_of_a_pixel_a_row_or_a_column(shape: tuple[int, ...], dtype: type) -> None:
     samples = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
     # A part of a larger array: its numbers do not lie side by side.
     spread = np.repeat(samples, 2, axis=1)[:, ::2]

@@ -155,7 +155,7 @@ def test_both_warnings_come_together() -> None:
     assert len(check_pair(right, left).warnings()) == 2
 
 
-def test_identical_pictures() -> None:
+def test_identical_images() -> None:
     left, _ = scene(far=6, near=14)
     check = check_pair(left, left.copy())
     assert check.identical
@@ -174,7 +174,7 @@ def test_sixteen_bits_and_another_exposure() -> None:
     assert check.warnings() == []
 
 
-def test_pictures_of_different_things_that_share_no_detail() -> None:
+def test_images_of_different_things_that_share_no_detail() -> None:
     left, right = (
         (np.repeat(texture(160, 240, seed)[..., None], 3, 2) * 255).astype(np.uint8) for seed in (5, 6)
     )
@@ -185,7 +185,7 @@ def test_pictures_of_different_things_that_share_no_detail() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 8), (16, 16), (16, 1200), (1200, 16), (11, 40)])
 @pytest.mark.parametrize("flat", [False, True])
-def test_small_and_flat_pictures_give_no_verdict(size: tuple[int, int], flat: bool) -> None:
+def test_small_and_flat_images_give_no_verdict(size: tuple[int, int], flat: bool) -> None:
     rng = np.random.default_rng(3)
     left, right = rng.integers(0, 256, (2, *size, 3), dtype=np.uint8)
     if flat:
@@ -221,7 +221,7 @@ def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     assert lower.vertical_error > 1
 
 
-def test_the_sample_pair_enlarged_is_measured_in_full_size_pixels(sample: tuple[Picture, Picture]) -> None:
+def test_the_sample_pair_upscaled_is_measured_in_full_size_pixels(sample: tuple[Picture, Picture]) -> None:
     left, right = (image.repeat(3, 0).repeat(3, 1) for image in sample)
     check = check_pair(left[4:], right[:-4])
     assert check.vertical_offset == pytest.approx(4, abs=1)
@@ -238,7 +238,7 @@ def test_views_of_different_scenes(sample: tuple[Picture, Picture]) -> None:
 
 
 @pytest.mark.parametrize("blur", [6, 12, 25])
-def test_pictures_with_few_details(sample: tuple[Picture, Picture], blur: int) -> None:
+def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> None:
     rng = np.random.default_rng(blur)
     left, right, other = (
         np.clip(cv2.GaussianBlur(view, (0, 0), blur) + rng.normal(0, 1.5, view.shape), 0, 255).astype(

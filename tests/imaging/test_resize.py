@@ -145,7 +145,7 @@ def test_pillow_is_within_one_grey_level_away_from_the_edges(scale: float) -> No
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("size", [(13, 21), (4, 3), (5, 17)])
-def test_large_pictures_are_resized_in_pieces(
+def test_large_images_are_resized_in_pieces(
     dtype: DTypeLike, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture = np.random.default_rng(1).integers(0, 256, (11, 9, 3)).astype(dtype)
@@ -171,7 +171,7 @@ def test_floats_are_neither_rounded_nor_clipped() -> None:
     assert large.max() > 1
 
 
-def test_the_same_size_is_the_same_picture() -> None:
+def test_the_same_size_is_the_same_image() -> None:
     assert np.array_equal(imresize(MATRIX, 1), MATRIX)
     assert np.array_equal(imresize_to(MATRIX, 10, 8), MATRIX)
 

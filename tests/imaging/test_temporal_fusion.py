@@ -103,7 +103,7 @@ def test_what_is_unknown_or_of_another_size_changes_nothing() -> None:
     assert np.isfinite(fuse_frames(found[:5, :7], left[:5, :7], right[:5, :7], tiny)).all()
 
 
-def test_large_pictures_and_16_bits() -> None:
+def test_large_images_and_16_bits() -> None:
     """Their flow is that of smaller copies."""
     frames = [scene(60 + number, number) for number in range(2)]
     large = [
