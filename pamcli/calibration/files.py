@@ -139,7 +139,7 @@ def describe_calibration(
         if reader is None:
             raise _describe_unknown(source)
         if not reader.numbered and cameras not in (None, (0, 1), (1, 0)):
-            raise InputError("holds only two cameras", "omit `cameras`, or swap them with 1:0")
+            raise InputError("holds two cameras, numbered 0 and 1", "omit `cameras`, or swap them with 1:0")
         swapped = not reader.numbered and cameras == (1, 0)
         return reader.read(source), Interpretation(swapped, *how)
 
