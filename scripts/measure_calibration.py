@@ -18,7 +18,7 @@ import numpy as np
 from pamcli.calibration.board_calibration import calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.sightings import SightingCollector
-from pamcli.settings.parsing import image_size
+from pamcli.settings.parsing import parse_image_size
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
 from simulated_rigs import make_chessboard, make_rig, measure_row_errors, photograph, sample_poses  # type: ignore[import-not-found]
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--boards", type=int, default=30)
     parser.add_argument("--size", default="1024x640")
     options = parser.parse_args()
-    size = image_size(options.size, "--size")
+    size = parse_image_size(options.size, "--size")
     for fisheye in (lens == "fisheye" for lens in options.lens or LENSES):
         rows = []
         for seed in range(options.first, options.first + options.rigs):

@@ -63,19 +63,19 @@ class Boards(Limit, panel="Input"):
         "squares of the ChArUco board.",
         default=...,
         metavar="COLUMNSxROWS",
-        parse=parsing.board,
+        parse=parsing.parse_board,
     )
     square: float = option(
         "Side of a square, as in 25mm; m without a unit. Its error is the error of all distances, so measure "
         "ten squares at once.",
         default=...,
         metavar="LENGTH",
-        parse=parsing.length,
+        parse=parsing.parse_length,
     )
     marker: float | None = option(
         "Side of a ChArUco board's markers, as in 18mm; m without a unit. The dictionary is detected.",
         metavar="LENGTH",
-        parse=parsing.length,
+        parse=parsing.parse_length,
     )
     fisheye: bool = flag("Fit fisheye lenses (OpenCV's model with four coefficients).")
     packed: PackedLayout | None = option(

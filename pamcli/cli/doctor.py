@@ -31,7 +31,7 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
     known_length: list[Any] | None = option(
         "Distance between two pixels of the left image before rectification, to check the calibration.",
         metavar="X1,Y1,X2,Y2=1.20m",
-        parse=parsing.known_length,
+        parse=parsing.parse_known_length,
     )
 
     def __post_init__(self) -> None:

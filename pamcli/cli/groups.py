@@ -37,9 +37,9 @@ SECTIONS = {
 
 _TYPES: dict[Any, tuple[str, Any]] = {
     int: ("N", None),
-    float: ("X", parsing.above_zero),
+    float: ("X", parsing.parse_above_zero),
     str: ("TEXT", None),
-    Path: ("PATH", parsing.path),  # an empty one would be the current folder
+    Path: ("PATH", parsing.parse_path),  # an empty one would be the current folder
 }
 """`metavar` and `parse` of an option by its type, unless it states others."""
 

@@ -99,7 +99,7 @@ class Imported(NewFile):
     max_disparity: int | None = option(
         "Store the largest disparity that a matcher was trained with; its tensors cannot show it.",
         metavar="N|none",
-        parse=parsing.number_or_none,
+        parse=parsing.parse_number_or_none,
         show_default="none",
     )
     training: str = option("Store in words what data and recipe the weights come from.", default="")
@@ -143,7 +143,7 @@ class Exported(NewFile):
         "Fix the size of the pictures, as in 1248x384; dynamic: leave both sides open.",
         metavar="WIDTHxHEIGHT|dynamic",
         show_default="dynamic",
-        parse=parsing.export_size,
+        parse=parsing.parse_export_size,
     )
     half: bool = flag("Store convolutions in half precision.")
 
@@ -196,7 +196,7 @@ class Known(Settings, panel="Network"):
         "Set a value of the description, as in white=255, channels=BGR or sign=-1 (pam guide own-network).",
         "--set",
         metavar="KEY=VALUE",
-        parse=parsing.setting,
+        parse=parsing.parse_setting,
     )
 
 

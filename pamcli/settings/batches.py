@@ -56,7 +56,7 @@ class MatchResults(Results):
         "Range of the colours, px; shared: one range for the whole batch, whose colour maps are written at "
         "its end.",
         metavar="MIN:MAX|shared",
-        parse=parsing.color_range,
+        parse=parsing.parse_color_range,
         show_default="one range per pair or video",
     )
     unknown: Literal["occluded", "none"] = option(
@@ -159,7 +159,7 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
     size: tuple[int, int] | None = option(
         "Size of the rectified images, px.",
         metavar="WIDTHxHEIGHT",
-        parse=parsing.image_size,
+        parse=parsing.parse_image_size,
         rich_help_panel="Calibration",
         show_default="size of the input",
     )
@@ -210,7 +210,7 @@ class DepthSettings(Limit, Results, MetricResults, panel="Output"):
     invalid: float | None = option(
         "Value that marks unknown pixels in the files, in their own units.",
         metavar="VALUE",
-        parse=parsing.number,
+        parse=parsing.parse_number,
         rich_help_panel="Input",
         show_default="recognised",
     )

@@ -25,7 +25,7 @@ class PrepareSettings(Settings, panel="Input"):
         "--from-stereograms, folders or archives of stereograms.",
         default=...,
         metavar="INPUT",
-        parse=parsing.name,
+        parse=parsing.parse_name,
     )
     add: Sequence[str] | None = option(
         "Add the pairs of another data set before the others; images of middlebury are downscaled to half.",
@@ -81,6 +81,6 @@ class LabelSettings(Matcher, Compute, panel="Output"):
     mirrored: bool = flag("Also label the mirrored pair, with its images exchanged: twice the training data.")
     agree_with: str | None = option(
         "Keep labels that this second network confirms within 2 px, instead of block matching.",
-        parse=parsing.name,
+        parse=parsing.parse_name,
         **WEIGHTS,
     )

@@ -71,7 +71,7 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         "Compare methods with the first one; repeatable. WHAT: weights, files:FOLDER, opencv (StereoSGBM) or "
         "opencv-wls.",
         metavar="[NAME=]WHAT",
-        parse=parsing.method,
+        parse=parsing.parse_method,
     )
     protocol: Texts | None = option(
         "Evaluate under this protocol (pam eval protocols); repeatable, one column each.",
@@ -83,7 +83,7 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         "Count only pixels with a ground truth below N px, as in 192 of the paper.", metavar="PX", parse=None
     )
     resize: tuple[int, int] | None = option(
-        "Resize images and ground truth first, px.", metavar="WIDTHxHEIGHT", parse=parsing.image_size
+        "Resize images and ground truth first, px.", metavar="WIDTHxHEIGHT", parse=parsing.parse_image_size
     )
     study: Literal["resolution", "range"] | None = option(
         "resolution: also evaluate images of 0.25 to 2 times the size; range: also by range of the ground "
@@ -118,7 +118,7 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
         "Degrade the downscaled images as a camera does: KEY=VALUE,... of jpeg (quality), noise (levels of "
         "255), blur (px), sharpening (share).",
         metavar="KEY=VALUE,...",
-        parse=parsing.name,
+        parse=parsing.parse_name,
     )
     save: Path | None = option(
         "Write the upscaled images as NAME_left.png and NAME_right.png.",

@@ -36,13 +36,13 @@ EXTRINSICS = option(
 UNIT = option(
     "Unit of lengths in a calibration file that does not state it: mm, cm, m, or 25mm for board squares.",
     metavar="LENGTH",
-    parse=parsing.length,
-    check=parsing.length,
+    parse=parsing.parse_length,
+    check=parsing.parse_length,
 )
 CAMERAS = option(
     "Select the left and the right camera of a file with several cameras; 1:0 exchanges the first two.",
     metavar="L:R",
-    parse=parsing.cameras,
+    parse=parsing.parse_cameras,
 )
 
 
@@ -65,7 +65,7 @@ class Limit(Settings, panel="Input"):
         "Reject files with more than N pixels, before decoding them.",
         default=MAX_PIXELS,
         metavar="N|none",
-        parse=parsing.number_or_none,
+        parse=parsing.parse_number_or_none,
     )
 
 
@@ -105,7 +105,7 @@ class Pairs(Limit):
         "With --pairs or --packed: recreate the folders of the left images, relative to DIR, in the output "
         "folder.",
         metavar="DIR",
-        parse=parsing.path,
+        parse=parsing.parse_path,
         show_default="current folder",
     )
     start: int = option("Start at frame N of a video, counted from 0.", default=0, min=0)
@@ -116,12 +116,12 @@ class Pairs(Limit):
         "the motion in both videos.",
         default=0,
         metavar="N|auto",
-        parse=parsing.offset,
+        parse=parsing.parse_offset,
     )
     shard: tuple[int, int] | None = option(
         "Process only the I-th of N equal shares of the batch, as in 1/4 to 4/4.",
         metavar="I/N",
-        parse=parsing.shard,
+        parse=parsing.parse_shard,
         check=check_shard,
     )
     skip_unpaired: bool = flag("Ignore images that have no partner, with a warning.")
@@ -147,7 +147,7 @@ class RectifiedPairs(Pairs):
 SCALE = option(
     "Units per pixel of disparity in the files.",
     metavar="N",
-    parse=parsing.number,
+    parse=parsing.parse_number,
     rich_help_panel="Input",
     show_default="256 in 16-bit PNG, 16 in signed integers, else 1",
 )
@@ -199,7 +199,7 @@ class Compute(Device):
     max_memory: int | None = option(
         "Use at most this much memory, as in 4GB, 1.5GiB or 800MB.",
         metavar="SIZE",
-        parse=parsing.memory_size,
+        parse=parsing.parse_memory_size,
         show_default="what is free",
     )
     """Bytes."""
@@ -216,7 +216,7 @@ class Cluster(Settings, panel="Performance"):
         "Address of the Ray cluster; auto: the cluster of this machine; local: this machine only.",
         default="auto",
         metavar="auto|local|HOST",
-        parse=parsing.name,
+        parse=parsing.parse_name,
     )
     ray_cores: int | None = option(
         "Cores of each Ray worker without a GPU.", min=1, show_default="4; 1 for pam rectify"
@@ -232,7 +232,7 @@ class Engine(Compute, Cluster):
         "one process with all cores.",
         default="auto",
         metavar="N|auto",
-        parse=parsing.workers,
+        parse=parsing.parse_workers,
     )
 
 
@@ -242,14 +242,14 @@ class Network(Settings, panel="Network"):
     weights: Place | None = option(
         "Use these weights: a name from `pam weights list`, a file (.safetensors, .onnx, or .toml from `pam "
         "weights describe`), or hf:owner/repo/file.safetensors[@revision].",
-        parse=parsing.name,
+        parse=parsing.parse_name,
         **WEIGHTS,
     )
     network_from: str | None = option(
         "Run the PyTorch network that this function returns, as described by the .toml file of --weights; "
         "this runs the module's code.",
         metavar="MODULE:FUNCTION",
-        parse=parsing.name,
+        parse=parsing.parse_name,
     )
 
 
@@ -269,7 +269,7 @@ class Matching(Matcher):
         "Search disparities below N px, rounded up to a multiple of 16.",
         default="stored",
         metavar="N|none",
-        parse=parsing.prior,
+        parse=parsing.parse_max_disparity,
         show_default="as stored with the weights",
     )
     min_disparity: int = option(
@@ -283,7 +283,7 @@ class Matching(Matcher):
         "Set the matching resolution: a factor from 1/16 to 4, or a width in px (64 or more); auto: upscale "
         "small and downscale large images. The disparity map keeps the size of the input.",
         metavar="auto|N",
-        parse=parsing.match_size,
+        parse=parsing.parse_match_size,
         show_default="auto; 1 for weights pasmnet",
     )
 
@@ -294,7 +294,7 @@ class Upscaling(Network):
     scale: float | None = option(
         "Upscale width and height N times, above 1 and at most 4.",
         metavar="N",
-        parse=parsing.scale,
+        parse=parsing.parse_scale,
         show_default="4",
     )
     ensemble: bool = flag("Average the results of the flipped pairs: more accurate, 4 times slower.")
@@ -320,8 +320,8 @@ class CalibrationFiles(Settings, panel="Calibration"):
     baseline: float | str | None = option(
         "Baseline, instead of that in the file: a length as in 120mm; m without a unit.",
         metavar="LENGTH",
-        parse=parsing.length,
-        check=parsing.length,
+        parse=parsing.parse_length,
+        check=parsing.parse_length,
     )
     unit: float | str | None = UNIT
 
@@ -349,12 +349,12 @@ class RectifiedCalibration(CalibrationFiles):
     doffs: float | None = option(
         "Principal point offset, px: x of the right image's principal point minus that of the left.",
         metavar="PX",
-        parse=parsing.number,
+        parse=parsing.parse_number,
     )
     principal_point: tuple[float, float] | None = option(
         "Principal point of the left image, px.",
         metavar="X,Y",
-        parse=parsing.point,
+        parse=parsing.parse_point,
         show_default="as in the calibration, else the image centre",
     )
 
@@ -380,8 +380,8 @@ class MetricResults(RectifiedCalibration):
     max_depth: float | str | None = option(
         "Mark pixels beyond this depth as unknown: a length as in 40m; m without a unit.",
         metavar="LENGTH",
-        parse=parsing.length,
-        check=parsing.length,
+        parse=parsing.parse_length,
+        check=parsing.parse_length,
     )
     stride: int = option(
         "Keep every N-th column and row in the point cloud and the mesh.",

@@ -32,7 +32,7 @@ class Source(Settings, panel="Input"):
     crop: tuple[int, int] | None = option(
         "Train on crops of this size, px.",
         metavar="WIDTHxHEIGHT",
-        parse=parsing.crop_size,
+        parse=parsing.parse_crop_size,
         show_default="as in the recipe",
     )
     validation: Sequence[str] | None = option(
@@ -46,7 +46,7 @@ class Learning(Settings, panel="Learning"):
     recipe: str | None = option(
         "Train by a recipe of pam (pam guide recipes), or by the recipe.json of a run; options change it.",
         metavar="NAME|FILE.json",
-        parse=parsing.name,
+        parse=parsing.parse_name,
     )
     steps: int | None = option("Train for N steps in all, with --resume too.", min=1)
     epochs: float | None = option("Train for N passes over the data, instead of --steps.", metavar="N")
@@ -57,7 +57,7 @@ class Learning(Settings, panel="Learning"):
         "training); repeatable.",
         "--set",
         metavar="KEY=VALUE",
-        parse=parsing.setting,
+        parse=parsing.parse_setting,
     )
     seed: int | None = option("Seed of the weights and of the order of examples.", min=0)
 
@@ -68,7 +68,7 @@ class Start(Settings, panel="Network"):
     start: str | None = option(
         "Start from these weights: a name from `pam weights list`, or a file.",
         "--from",
-        parse=parsing.name,
+        parse=parsing.parse_name,
         **(WEIGHTS | {"metavar": "WEIGHTS"}),
     )
     variant: str | None = option(
@@ -108,7 +108,7 @@ class TrainSettings(Machine, Start, Learning, Source, Run, panel="Network"):
             )
 
 
-def _network(task: Task) -> Any:
+def _declare_network(task: Task) -> Any:
     names = "|".join(list_architectures(task))
     return option("Train this network.", metavar=names, show_default="that of the recipe or of --from")
 
@@ -121,12 +121,12 @@ class TrainDisparitySettings(TrainSettings):
         "Train on pairs without ground truth, starting from the default weights unless --from names others.",
         rich_help_panel="Learning",
     )
-    network: str | None = _network("disparity")
+    network: str | None = _declare_network("disparity")
     max_disparity: int | Literal["stored"] | None = option(
         "Train with disparities below N px; stored with the weights.",
         default="stored",
         metavar="N|none",
-        parse=parsing.prior,
+        parse=parsing.parse_max_disparity,
         show_default="as stored with the weights",
     )
 
@@ -135,7 +135,7 @@ class TrainSuperresSettings(TrainSettings):
     """Options of `pam train superres` and `train_superres`."""
 
     task: ClassVar[Task] = "superres"
-    network: str | None = _network("superres")
+    network: str | None = _declare_network("superres")
     scale: int | None = option("Train to upscale width and height N times.", metavar="2|3|4|8")
     compile: bool = flag(
         "Compile PASSRnet 2 for a GPU: trains 1.5 times faster or more.",

@@ -23,7 +23,7 @@ class ViewSettings(RectifiedCalibration, panel="Input"):
     invalid: float | None = option(
         "Value that marks unknown pixels in the disparity map, in its own units.",
         metavar="VALUE",
-        parse=parsing.number,
+        parse=parsing.parse_number,
         show_default="recognised",
     )
     port: int = option(
