@@ -200,5 +200,5 @@ def test_the_authors_own_tree_is_read_without_a_manifest(published: Path) -> Non
     assert len(source) == 8
     assert len(source.absent) == 1
     (out / "patches_x2/000003/hr1.png").write_bytes(png(views(SMALL)[0]))
-    with pytest.raises(InputError, match=r"000003/hr1\.png and the left picture differ in size"):
+    with pytest.raises(InputError, match=r"000003/hr1\.png must have the size of the left image"):
         source.load(2)

@@ -91,7 +91,7 @@ def test_places_far_beyond_a_video() -> None:
     jpeg_packets(Path("right.avi"), [(32, 48)] * 3)
     huge = 10**30
     for options in ({"start": huge}, {"start": 3}, {"offset": huge}, {"offset": -huge}):
-        with pytest.raises(UsageError, match="no frame is left"):
+        with pytest.raises(UsageError, match="no frame to process"):
             pair_frames(["left.avi", "right.avi"], **options)  # type: ignore[arg-type]
     first = pair_frames(["left.avi", "right.avi"], every=huge, count=huge)
     assert [pair.frames for pair in first.pairs] == [(0, 0)]
