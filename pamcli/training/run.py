@@ -212,7 +212,8 @@ def _describe(
             lines += describe_split(pairs, held_out)
     if recipe.losses.needs_truth:
         for source in examples.sources:
-            lines += [f"{source.label}: {line}" for line in source.absent if line.startswith("no ground truth")]
+            absent = [line for line in source.absent if line.startswith("no ground truth")]
+            lines += [f"{source.label}: {line}" for line in absent]
     if not trainer.measures:
         lines.append("there is no validation data: the last weights are the result")
     if trainer.step == trainer.steps:
