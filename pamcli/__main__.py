@@ -1,7 +1,7 @@
-"""python -m pamcli, and the commands `pam` and `pam-asp`.
+"""Start the commands `pam` and `pam-asp`, and `python -m pamcli`.
 
-From here on Ctrl-C is silent. So nothing is imported before it is but what Python holds already: not even
-`__future__`, and `_signal` in place of `signal`.
+Ctrl-C must be silent from the first moment, so only modules that Python has already loaded are imported
+before its handler is set: `_signal` instead of `signal`, and not even `__future__`.
 """
 
 import os
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 def main() -> "NoReturn":
-    """Run the command line; Ctrl-C while its modules are still read, or left, is as silent as in between."""
+    """Run the command line."""
     _run()
 
 
 def asp() -> "NoReturn":
-    """Run the matcher of tiles of the Ames Stereo Pipeline."""
+    """Run the tile matcher for the Ames Stereo Pipeline."""
     _run(ames=True)
 
 
 def _run(ames: bool = False) -> "NoReturn":
-    """Import a program and run it; where a package is missing that it takes, that is one line."""
+    """Import a program and run it; print one line if a package is missing."""
     sys.unraisablehook = _unraisable
     try:
         try:
-            from pamcli.limits import Watch
+            from pamcli.limits import ImportWatch
 
-            sys.meta_path.insert(0, Watch())
+            sys.meta_path.insert(0, ImportWatch())
             if ames:
                 from pamcli.cli.ames import main as program
             else:
                 from pamcli.cli import main as program
-        except MemoryError:  # of which nothing more can be imported
+        except MemoryError:  # importing more would fail
             sys.stderr.write("pam: error: not enough memory\n")
             sys.exit(5)
         except ImportError as error:
@@ -54,9 +54,9 @@ def _run(ames: bool = False) -> "NoReturn":
                 raise
             from pamcli.errors import convert_system_error, missing_package
 
-            refused = convert_system_error(error)
-            sys.stderr.write(f"pam: error: {refused or missing_package(error)}\n")
-            sys.exit(refused.exit_code if refused else 1)
+            known = convert_system_error(error)
+            sys.stderr.write(f"pam: error: {known or missing_package(error)}\n")
+            sys.exit(known.exit_code if known else 1)
         program()
     finally:
         if _USUAL:
@@ -64,7 +64,7 @@ def _run(ames: bool = False) -> "NoReturn":
 
 
 def _unraisable(problem: "sys.UnraisableHookArgs") -> None:
-    """Ctrl-C in a place that can raise nothing, as when an object is deleted, ends the program."""
+    """End the program at Ctrl-C in places that cannot raise, such as the deletion of an object."""
     if isinstance(problem.exc_value, KeyboardInterrupt):
         os._exit(130)
     sys.__unraisablehook__(problem)

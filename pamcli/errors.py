@@ -1,8 +1,7 @@
-"""Every error that a user can cause, with the exit code it ends in.
+"""Define the errors that users can cause, with their exit codes.
 
-The command line turns a `PamError` into one line (`message`, then `hint`: what to do about it);
-a program that uses the library catches `PamError`, or the subclass it cares about. A hint names a setting
-as the library does, in backticks (`max_pixels`); the command line shows it as its option.
+The command line prints a `PamError` as one line: `message`, then `hint`, which says what to do. Hints name
+settings in backticks (`max_pixels`), which the command line shows as options.
 """
 
 import errno
@@ -17,7 +16,7 @@ from pathlib import Path
 
 
 class PamError(Exception):
-    """An error with a message for a person, a hint, and an exit code."""
+    """An error with a message, a hint and an exit code."""
 
     exit_code = 1
 
@@ -31,37 +30,37 @@ class PamError(Exception):
 
 
 class UsageError(PamError):
-    """Contradictory options, pictures that cannot be paired, outputs that exist already."""
+    """Invalid or incompatible options, images that cannot be paired, existing outputs."""
 
     exit_code = 2
 
 
 class InputError(PamError):
-    """An input that cannot be read or is not what it should be."""
+    """An unreadable or invalid input."""
 
     exit_code = 3
 
 
 class ModelError(PamError):
-    """A network or its weights: unknown, missing, damaged, not reachable."""
+    """Unknown, missing, damaged or unreachable weights, or a network that fails."""
 
     exit_code = 4
 
 
 class DeviceError(PamError):
-    """The device is missing, cannot do what was asked, or has too little memory."""
+    """A missing device or feature of a device, or too little memory."""
 
     exit_code = 5
 
 
 class OutputError(PamError):
-    """A result cannot be written: disk full, no permission, no such folder."""
+    """A result that cannot be written: disk full, no permission, missing directory."""
 
     exit_code = 7
 
 
 BATCH_FAILED = 6
-"""Exit code of a batch in which at least one pair failed, for whatever reason."""
+"""Exit code of a batch in which at least one pair failed."""
 
 
 _SHORT_OF_MEMORY = re.compile(
@@ -70,29 +69,25 @@ _SHORT_OF_MEMORY = re.compile(
 
 
 def convert_system_error(error: Exception) -> PamError | None:
-    """Return what the system refused that no check had covered; None: the error is none of the system's.
-
-    An OutputError where a disk is full, a DeviceError where memory or threads run out, whichever class a
-    library makes of it.
-    """
+    """Return a PamError for an error of the operating system, whatever its class; None for other errors."""
     if isinstance(error, MemoryError) or _SHORT_OF_MEMORY.search(str(error)):
-        own = isinstance(error, MemoryError) and str(error)
-        return DeviceError(f"not enough memory{f': {error}' if own else ''}", "take smaller pictures")
+        reason = f": {error}" if isinstance(error, MemoryError) and str(error) else ""
+        return DeviceError(f"not enough memory{reason}", "use smaller images")
     if "can't start new thread" in str(error):
-        return DeviceError("the system allows no more threads", "ulimit -u, or the container, limits them")
+        return DeviceError("cannot start more threads", "raise the limit of ulimit -u, or of the container")
     if isinstance(error, RecursionError):
         return InputError("an input is nested too deeply")
     if isinstance(error, UnicodeError):
-        return InputError(f"a name or a text does not fit the encoding in use: {error}")
+        return InputError(f"cannot convert a name or text between encodings: {error}")
     if not isinstance(error, OSError):
         return None
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
-    return OutputError(message) if full else InputError(message)
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    return OutputError(message) if is_full else InputError(message)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """How a hint begins: "did you mean NAME? ", the known name nearest to one that is none, or ""."""
+    """Return "did you mean NAME? " for the most similar known name, or "", to start a hint with."""
     near = get_close_matches(name.lower(), list(known), 1)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -100,7 +95,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """Return the known names most similar to `name`, the most similar first.
 
-    Only what follows the last "." of a known name has to be similar, and "lr" stands for "learning_rate".
+    Only the part after the last "." of a known name must be similar, and "lr" matches "learning_rate".
     """
     word = name.rpartition(".")[2].lower().replace("-", "_")
 
@@ -117,11 +112,11 @@ def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def missing_package(error: ImportError) -> str:
-    """What to say of a package that is not installed, or is not of the versions that pam takes."""
+    """Return the message for a package that is missing or has an unsupported version."""
     what = f"the package {(error.name or '').partition('.')[0]} is not installed"
     if not isinstance(error, ModuleNotFoundError):
-        what = f"a package is of a version that pam cannot use: {error}"
-    return f"{what} (pip check lists what pam lacks; pip install brings it, without --no-deps)"
+        what = f"the version of a package is not supported: {error}"
+    return f"{what} (list missing packages: pip check; install pam without --no-deps)"
 
 
 def suggest_extra(extra: str) -> str:

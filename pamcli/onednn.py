@@ -30,7 +30,7 @@ FUSED = {
 """True if this processor supports fused convolutions."""
 
 
-def convolved(
+def convolve(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -64,7 +64,7 @@ def add_convolution(
     The operations are fused if oneDNN supports them, including a slope of 0.
     """
     if not _fused(x):
-        total.add_(convolved(x, weight, bias, 1, padding, dilation))
+        total.add_(convolve(x, weight, bias, 1, padding, dilation))
     else:
         rectifier, slope = ("relu", None) if slope == 0 else (None, slope)
         how = padding, (1, 1), (dilation, dilation), 1, "add", None, rectifier
@@ -78,7 +78,7 @@ def multiply_by_convolution(factor: Tensor, x: Tensor, weight: Tensor, bias: Ten
     The operations are fused in 16 bits only; in float32 that is slower.
     """
     if x.dtype == torch.float32 or not _fused(x):
-        return factor.mul_(convolved(x, weight, bias))
+        return factor.mul_(convolve(x, weight, bias))
     how = (0, 0), (1, 1), (1, 1), 1
     with_factor = torch.ops.mkldnn._convolution_pointwise.binary
     made: Tensor = with_factor(x, factor, weight, bias, *how, "mul", None, None, [], None)
@@ -89,7 +89,7 @@ def _fused(x: Tensor) -> bool:
     return x.device.type == "cpu" and FUSED.get(x.dtype, False)
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
+def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Multiply matrices like `torch.matmul`, in full float32 precision."""
     with _faster(a):
         return torch.matmul(a, b)

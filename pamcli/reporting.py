@@ -1,4 +1,4 @@
-"""Whom does the library tell how far it is? A `Reporter`: the command line's console, or nobody."""
+"""Define how library functions report progress: to a `Reporter`, such as the console of the command line."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -6,49 +6,42 @@ from typing import Any, Protocol
 
 
 class Progress(Protocol):
-    """What counts how far something is."""
+    """A counter of completed items."""
+
+    watch: Callable[[int], Callable[[float], None]] | None
+    """From the rows of a pair to a function that reports the completed fraction of the pair."""
 
     def advance(self) -> None:
-        """Count one more."""
+        """Count one more item."""
 
     def expect(self, count: int) -> None:
-        """Raise the number of those that are to come."""
-
-    @property
-    def watch(self) -> Callable[[int], Callable[[float], None]] | None:
-        """What is told the rows of a pair, and returns what is told the share of them that is done."""
+        """Raise the expected number of items."""
 
 
 class Reporter(Protocol):
-    """What is told how far a function is."""
+    """A receiver of progress reports."""
 
     def starting(self, what: str) -> AbstractContextManager[None]:
-        """While a network is loaded."""
+        """Report while a network is loaded."""
 
     def progress(self, what: str, total: int | None) -> AbstractContextManager[Any]:
-        """While so many things are done: a `Progress`."""
+        """Report a number of items; enters a `Progress`."""
 
 
 class SilentReporter:
-    """Is told, and does nothing."""
+    """A `Reporter` and `Progress` that ignores all reports."""
 
     watch = None
 
-    def advance(self, *, skipped: bool = False) -> None:
-        """Do nothing."""
+    def _ignore(self, *values: Any, **named: Any) -> None:
+        pass
 
-    def expect(self, count: int) -> None:
-        """Do nothing."""
-
-    def show(self, **changes: Any) -> None:
-        """Do nothing."""
+    advance = expect = show = _ignore
 
     def starting(self, what: str) -> AbstractContextManager[None]:
-        """Do nothing."""
         return nullcontext()
 
     def progress(self, what: str, total: int | None) -> AbstractContextManager[Any]:
-        """Do nothing."""
         return nullcontext(self)
 
 

@@ -25,11 +25,11 @@ def validate_fields(kind: type[Record]) -> type[Record]:
     """Make a frozen dataclass whose `__init__` raises UsageError for invalid field values."""
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     made = dataclass(kind, frozen=True, config=config)
-    unsaid = made.__init__
+    original = made.__init__
 
     def init(self: Any, *values: Any, **named: Any) -> None:
         try:
-            unsaid(self, *values, **named)
+            original(self, *values, **named)
         except ValidationError as error:
             raise UsageError(describe_first_error(error, made)) from None
 
@@ -47,33 +47,33 @@ def describe_first_error(error: ValidationError, kind: type) -> str:
     one = error.errors(include_url=False)[0]
     path, place = one["loc"], ".".join(map(str, one["loc"]))
     if one["type"] == "unexpected_keyword_argument":
-        return unknown(place, _names(kind, path[:-1]))
+        return describe_unknown(place, _names(kind, path[:-1]))
     if one["type"] == "missing":
         return f"{place} is missing"
-    what = one["msg"].removeprefix("Input should be ")
+    expected = one["msg"].removeprefix("Input should be ")
     if one["type"] == "json_invalid":
-        return what[:1].lower() + what[1:]
+        return expected[:1].lower() + expected[1:]
     if one["type"] == "value_error":
         return f"{place}: {one['ctx']['error']}" if place else str(one["ctx"]["error"])
     if one["type"].startswith(("dataclass", "dict")):
-        what = "names with values"
-    return f"{place or 'it'} is {_short(one['input'])}, and must be {what}"
+        expected = "names with values"
+    return f"{place or 'the value'} must be {expected}, got {_short(one['input'])}"
 
 
 def _short(value: Any) -> str:
     try:
-        given = repr(value)
+        text = repr(value)
     except RecursionError:
-        return "a value in too many others"
-    return given if len(given) <= 80 else given[:77] + "..."
+        return "a deeply nested value"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
-def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
+def describe_unknown(name: str, known: Sequence[str], what: str = "value") -> str:
     """Return the error message for an unknown name; long lists show only the closest known names."""
     if len(known) > FEW:
-        return f"no {what} is called {name!r} (did you mean {' or '.join(closest(name, known))}?)"
+        return f"unknown {what} {name!r} (did you mean {' or '.join(closest(name, known))}?)"
     guess = did_you_mean(name.rpartition(".")[2], known)
-    return f"no {what} is called {name!r} ({guess}known: {', '.join(known)})"
+    return f"unknown {what} {name!r} ({guess}known: {', '.join(known)})"
 
 
 def _names(kind: Any, path: Sequence[Any]) -> list[str]:

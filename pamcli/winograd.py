@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pamcli.onednn import add_convolution, convolved
+from pamcli.onednn import add_convolution, convolve
 
 KIND = torch.backends.cpu.get_cpu_capability().lower()
 LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
@@ -84,7 +84,7 @@ class Winograd:
         if not _pays(sides, self.dilation) or x.stride(1) != 1:
             if add_to is not None:
                 return add_convolution(add_to, x, self.own, self.own_bias, padding, self.dilation, slope)
-            return convolved(x, self.own, self.own_bias, 1, padding, self.dilation, slope)
+            return convolve(x, self.own, self.own_bias, 1, padding, self.dilation, slope)
         y = torch.empty((len(x), self.channels, *sides), memory_format=torch.channels_last)
         if add_to is not None:
             y = add_to.contiguous(memory_format=torch.channels_last)

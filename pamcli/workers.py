@@ -50,7 +50,7 @@ def run_in_processes(
                 yield waiting.pop(future), future.result()
     except BrokenProcessPool:
         raise DeviceError(
-            "a worker process was killed from outside, perhaps because memory ran out", "take fewer `workers`"
+            "a worker process was killed, perhaps for lack of memory", "use fewer `workers`"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

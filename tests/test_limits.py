@@ -25,7 +25,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for name in limits._COUNTS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(limits, "_started", lambda most: most)
+    monkeypatch.setattr(limits, "_count_threads", lambda most: most)
     environment: dict[str, str] = {}
     monkeypatch.setattr(os.environ, "update", environment.update)
     return environment
@@ -46,22 +46,22 @@ def test_no_more_threads_than_the_address_space_has_room_for(
 
 def test_no_more_threads_than_can_be_started(counts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_address_space", lambda: math.inf)
-    monkeypatch.setattr(limits, "_started", lambda most: OWN + 2 * KINDS + 1)
+    monkeypatch.setattr(limits, "_count_threads", lambda most: OWN + 2 * KINDS + 1)
     require_room("numpy")
     assert counts["OMP_NUM_THREADS"] == "2"
     counts.clear()
     monkeypatch.setattr(os, "cpu_count", lambda: 128)
-    monkeypatch.setattr(limits, "_started", lambda most: most)
+    monkeypatch.setattr(limits, "_count_threads", lambda most: most)
     require_room("numpy")
     assert not counts, "not every thread is tried on a large machine"
-    monkeypatch.setattr(limits, "_started", lambda most: OWN - 1)
-    with pytest.raises(DeviceError, match="allows no more threads"):
+    monkeypatch.setattr(limits, "_count_threads", lambda most: OWN - 1)
+    with pytest.raises(DeviceError, match="cannot start more threads"):
         require_room("numpy")
 
 
 def test_threads_are_counted_and_ended() -> None:
     before = threading.active_count()
-    assert limits._started(5) == 5
+    assert limits._count_threads(5) == 5
     assert threading.active_count() == before
 
 
@@ -110,4 +110,4 @@ def test_few_processes_are_one_line(tmp_path: Path, count: int) -> None:
     other = ["setpriv", "--reuid", "54322", "--inh-caps", keep, "--ambient-caps", keep]
     run = in_limits(tmp_path, "-u", count, *other)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (5, "", 1)
-    assert "the system allows no more threads" in run.stderr
+    assert "cannot start more threads" in run.stderr

@@ -13,10 +13,10 @@ from pamcli.onednn import (
     FUSED,
     add_convolution,
     add_matmul,
-    convolved,
+    convolve,
+    matmul,
     multiply_by_convolution,
     onednn_pays,
-    product,
 )
 
 has_choice = pytest.mark.skipif(
@@ -37,21 +37,21 @@ def test_a_product_has_the_precision_of_float32(pays: bool, monkeypatch: pytest.
     monkeypatch.setattr(onednn, "onednn_pays", lambda: pays)
     a, b = made()
     exact = a.double() @ b.double()
-    assert (product(a, b) - exact).abs().max() < 1e-5
+    assert (matmul(a, b) - exact).abs().max() < 1e-5
     total = torch.ones(3, 40, 60)[..., 10:50]  # a part of what is held
     add_matmul(total, a, b)
     assert (total - 1 - exact).abs().max() < 1e-5
     a, b = made(torch.bfloat16)
-    assert product(a, b).dtype == torch.bfloat16
+    assert matmul(a, b).dtype == torch.bfloat16
 
 
 @has_choice
 def test_what_multiplies_elsewhere_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onednn, "onednn_pays", lambda: True)
     before = torch.backends.mkldnn.matmul.fp32_precision
-    product(*made())
+    matmul(*made())
     with pytest.raises(RuntimeError):
-        product(torch.ones(2, 3), torch.ones(2, 3))
+        matmul(torch.ones(2, 3), torch.ones(2, 3))
     assert torch.backends.mkldnn.matmul.fp32_precision == before
 
 
@@ -83,7 +83,7 @@ def test_what_follows_a_convolution_is_the_same_fused_or_not(
     plain = F.conv2d(x, weight, bias, 1, padding)
     for slope in (None, 0.0, 0.1):
         expected = plain if slope is None else F.leaky_relu(plain, slope)
-        assert torch.allclose(convolved(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
+        assert torch.allclose(convolve(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
     if size == 1:
         total = torch.ones(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
         add_convolution(total, x, weight, bias)

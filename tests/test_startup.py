@@ -237,7 +237,9 @@ def test_a_package_that_is_not_installed_is_one_line(
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert (run.returncode, run.stdout) == (1, "")
     (line,) = run.stderr.splitlines()
-    assert line.startswith(f"pam: error: the package {package} is not installed (pip check lists")
+    assert line.startswith(
+        f"pam: error: the package {package} is not installed (list missing packages: pip check"
+    )
 
 
 def test_the_doctor_names_a_package_that_is_not_installed(folder: Path) -> None:

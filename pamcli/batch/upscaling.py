@@ -103,7 +103,7 @@ class _UpscaleProcessor(PairProcessor):
 
     def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
         views = {"left": [pair.left], "right": [pair.right]}.get(name, [pair.left, pair.right])
-        height, width = self.network.size_of(pair.height, pair.width)
+        height, width = self.network.upscaled_size(pair.height, pair.width)
         alpha = any(view.alpha is not None for view in views)
         if name == "packed":
             height, width = compute_packed_size(height, width, self.settings.packing)

@@ -134,10 +134,10 @@ def _examine_installation(console: Console) -> None:
 def _check_gpu(console: Console) -> None:
     with console.starting("the networks"):
         from pamcli.inference import gpu_check
-    if not gpu_check.gpus():
+    if not gpu_check.list_gpus():
         console.inform("PyTorch finds no GPU, so only the CPU is checked")
-    facts, rows = {"pam": __version__, **gpu_check.machine()}, [*gpu_check.check()]
-    sound = all(row.sound for row in rows)
+    facts, rows = {"pam": __version__, **gpu_check.describe_machine()}, [*gpu_check.check_networks()]
+    sound = all(row.is_ok for row in rows)
     titles = ["; ".join(f"{key} {fact}" for key, fact in facts.items()), ""]
     table = [gpu_check.HEADER, ("---",) * len(gpu_check.HEADER), *(row.cells for row in rows)]
     titles += [f"| {' | '.join(cells)} |" for cells in table]

@@ -1,4 +1,4 @@
-"""pam weights: which networks there are, what a file holds, importing, exporting, describing others."""
+"""pam weights: list, show, check, import, export and describe networks."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ from pamcli.settings.options import Settings, argument, flag, option
 from pamcli.settings.shared import WEIGHTS, Device, NewFile
 
 if TYPE_CHECKING:
-    from pamcli.inference.describing import Described
+    from pamcli.inference.describing import Findings
 
-app = group("List, show, check, import and export the networks' weights.")
+app = group("List, check, import and export weights; describe foreign networks.")
 
-ONE = argument(
-    "Name of `pam weights list`, a file, or an address on the Hugging Face Hub.", default=..., **WEIGHTS
-)
+ONE = argument("Name of `pam weights list`, a file, or hf:owner/repo/file.", default=..., **WEIGHTS)
 
 
-@command(app, "list", "List the networks that come with pam.")
+@command(app, "list", "List the shipped networks.")
 def list_weights(jsonl: bool = JSONL) -> None:
-    """Show the networks that come with pam.
+    """List the shipped networks.
 
     $ pam weights list
     $ pam weights list --jsonl
@@ -46,9 +44,9 @@ def list_weights(jsonl: bool = JSONL) -> None:
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
-@command(app, "info", "Show what a file says about itself.")
+@command(app, "info", "Show the facts in a weights file.")
 def info(weights: str = ONE, json: bool = JSON) -> None:
-    """Show what a weights file says about itself.
+    """Show the facts in a weights file: network, training, licence, checksum.
 
     $ pam weights info pasmnet2
     $ pam weights info passrnet2-x4 --json
@@ -65,14 +63,14 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     console.answer(values, *(f"{key.replace('_', ' '):14} {value}" for key, value in shown.items()))
 
 
-@command(app, "verify", "Check whether weights are whole.")
+@command(app, "verify", "Check that weights are complete.")
 def verify(
-    weights: list[str] | None = argument("Weights to check; by default all that come with pam.", **WEIGHTS),
+    weights: list[str] | None = argument("Weights to check; by default all shipped ones.", **WEIGHTS),
 ) -> None:
-    """Check that weights are whole.
+    """Check that weights are complete.
 
-    Weights that come with pam must have the recorded sha256, other files the tensors of their network; an
-    ONNX file must be as it was written, and ONNX Runtime must be able to load it.
+    Shipped weights must have the recorded sha256, other files the tensors of their network. ONNX files must
+    be unchanged and load in ONNX Runtime.
 
     $ pam weights verify
     $ pam weights verify passrnet-x2
@@ -93,31 +91,31 @@ def verify(
 
 
 class Imported(NewFile):
-    """The file that a checkpoint becomes, and what it says about itself."""
+    """The weights file to write, and its metadata."""
 
-    output: Path = option("The file to write.", "-o", default=..., metavar="FILE.safetensors")
+    output: Path = option("Write this file.", "-o", default=..., metavar="FILE.safetensors")
     max_disparity: int | None = option(
-        "Store the largest disparity that a matcher was trained with; its tensors cannot show it.",
+        "Store the maximum disparity of the training, px, which the tensors do not show.",
         metavar="N|none",
         parse=parsing.parse_number_or_none,
         show_default="none",
     )
-    training: str = option("Store in words what data and recipe the weights come from.", default="")
+    training: str = option("Store a text on the data and recipe of the training.", default="")
     licence: str = option("Store the licence of the weights.", default="unknown")
     version: str = option("Store the version of the weights.", default="")
-    half: bool = flag("Store half precision, in half the bytes.")
+    half: bool = flag("Store half precision, for half the file size.")
 
 
-@command(app, "import", "Convert checkpoints of the authors.")
+@command(app, "import", "Convert a checkpoint of the authors.")
 def import_checkpoint(
     given: Imported,
     checkpoint: Path = argument(
-        "A .pth or .pth.tar file in the authors' layout.", default=..., metavar="CHECKPOINT"
+        "Checkpoint of the authors, .pth or .pth.tar.", default=..., metavar="CHECKPOINT"
     ),
 ) -> None:
-    """Convert a checkpoint of the authors, or of PASMnet 2.
+    """Convert a checkpoint of the authors, or of PASMnet 2, to a safetensors file.
 
-    The result is a safetensors file. Nothing in the checkpoint is executed.
+    Code in the checkpoint is never executed.
 
     $ pam weights import PASMnet_KITTI2015.pth.tar -o pasmnet_kitti.safetensors
     $ pam weights import PASMnet_192.pth.tar -o pasmnet_192.safetensors --max-disparity 192
@@ -126,8 +124,8 @@ def import_checkpoint(
     from pamcli.registry.convert import read_checkpoint
     from pamcli.registry.load import save_network
 
-    about = {name: getattr(given, name) for name in ("max_disparity", "training", "licence", "version")}
-    found = read_checkpoint(checkpoint, **about)
+    facts = {name: getattr(given, name) for name in ("max_disparity", "training", "licence", "version")}
+    found = read_checkpoint(checkpoint, **facts)
     save_network(found.state, found.spec, given.output, half=given.half)
     scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
     console = Console()
@@ -136,26 +134,26 @@ def import_checkpoint(
 
 
 class Exported(NewFile):
-    """The ONNX file that a network becomes."""
+    """The ONNX file to write."""
 
-    output: Path = option("The file to write.", "-o", default=..., metavar="FILE.onnx")
+    output: Path = option("Write this file.", "-o", default=..., metavar="FILE.onnx")
     size: tuple[int, int] | None = option(
-        "Fix the size of the pictures, as in 1248x384; dynamic: leave both sides open.",
+        "Fix the size of the images, such as 1248x384; dynamic: any size.",
         metavar="WIDTHxHEIGHT|dynamic",
         show_default="dynamic",
         parse=parsing.parse_export_size,
     )
-    half: bool = flag("Store convolutions in half precision.")
+    half: bool = flag("Use half precision for convolutions.")
 
 
-@command(app, "export", "Write a network as ONNX, for other runtimes.")
+@command(app, "export", "Export a network to ONNX.")
 def export_network(given: Exported, messages: Messages, weights: str = ONE) -> None:
-    """Write a network as an ONNX file, which `--weights` takes too, and hold it against PyTorch.
+    """Export a network to an ONNX file, which `--weights` supports too, and compare it with PyTorch.
 
-    Whole attention maps bound the size of its pictures: pam guide onnx.
+    The file needs more memory than PyTorch for large images: pam guide onnx.
 
     $ pam weights export pasmnet2 -o net.onnx --size 1248x384
-    $ pam weights export passrnet-x2 -o larger.onnx
+    $ pam weights export passrnet-x2 -o upscaler.onnx
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console, path = messages.console(), locate(weights)
@@ -171,106 +169,109 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     write_atomically(given.output, made.data)
     quick, slow = made.seconds
     console.inform(
-        f"{made.size[1]} x {made.size[0]} pixels: {made.mean:.2g} {made.unit} from PyTorch in the mean, "
-        f"{made.largest:.2g} at most; {quick:.2f} s, PyTorch {slow:.2f} s"
+        f"difference from PyTorch at {made.size[1]}x{made.size[0]}: {made.mean:.2g} {made.unit} on average, "
+        f"{made.largest:.2g} {made.unit} at most; time {quick:.2f} s, PyTorch {slow:.2f} s"
     )
     console.path(given.output)
 
 
 class Written(NewFile):
-    """Where the description goes."""
+    """The description to write."""
 
     output: Path = option(
-        "The description to write; its picture goes beside it.", "-o", default=..., metavar="NET.toml"
+        "Write this description, and an image with the result next to it.",
+        "-o",
+        default=...,
+        metavar="NET.toml",
     )
 
 
 class Known(Settings, panel="Network"):
-    """What is known of the network."""
+    """Known facts about the network."""
 
     network_from: str | None = option(
-        "Describe the PyTorch network that this function makes; the module's code runs.",
+        "Describe the PyTorch network that this function returns; its code runs.",
         metavar="MODULE:FUNCTION",
     )
     settings: list[tuple[str, str]] | None = option(
-        "Set a value of the description, as in white=255, channels=BGR or sign=-1 (pam guide own-network).",
+        "Set a value of the description, such as white=255 or channels=BGR (pam guide own-network).",
         "--set",
         metavar="KEY=VALUE",
         parse=parsing.parse_setting,
     )
 
 
-@command(app, "describe", "Find out how any stereo network is fed and read.")
+@command(app, "describe", "Find the inputs and outputs of a foreign network.")
 def describe(
     to: Written,
     known: Known,
     compute: Device,
     messages: Messages,
     network: Path | None = argument(
-        "An ONNX file, or a description that is to be tried again.", metavar="NET.onnx", show_default=False
+        "An ONNX file, or a description to test again.", metavar="NET.onnx", show_default=False
     ),
 ) -> None:
-    """Find out how a network for stereo matching or super-resolution is fed and read, and write it down.
+    """Find the inputs and outputs of a foreign network and write them to a description file.
 
-    Networks of known families are recognised by their inputs and outputs. Of others, what shapes do not tell
-    is tried on the pair that comes with pam; what that does not tell either is asked for. Shows how far the
-    network is from the truth there, and writes a picture of it.
+    Known families are recognised by their inputs and outputs. For other networks, values that the shapes do
+    not show are tried on a sample pair with ground truth; if several remain possible, pam asks. Prints the
+    error on the sample pair and writes an image of the result.
 
     $ pam weights describe stereo.onnx -o stereo.toml
     $ pam weights describe stereo.onnx -o stereo.toml --set white=255 --set channels=BGR --overwrite
     """
     console = messages.console()
     if network is not None and network.suffix == ".onnx" and known.network_from:
-        raise UsageError("cannot use both NET.onnx and `network_from`", "give one of them")
+        raise UsageError("cannot use both NET.onnx and `network_from`", "omit one of them")
     if network is None and known.network_from is None:
-        raise UsageError("no network is named", "NET.onnx, or --network-from MODULE:FUNCTION")
+        raise UsageError("a network is required", "add NET.onnx, or --network-from MODULE:FUNCTION")
     if network is not None and network.suffix not in (".onnx", ".toml"):
         raise UsageError(
-            f"{network} is neither an .onnx file nor a description (.toml)",
-            "a PyTorch network is described by --network-from MODULE:FUNCTION: pam guide own-network",
+            f"{network} must be an .onnx file or a description (.toml)",
+            "for PyTorch networks: --network-from MODULE:FUNCTION (pam guide own-network)",
         )
-    picture = to.output.with_suffix(".png")
+    image = to.output.with_suffix(".png")
     check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
-    check_new_file(picture, ".png", overwrite=to.overwrite)
+    check_new_file(image, ".png", overwrite=to.overwrite)
     settings = dict(known.settings or ())
     read = [*list_network_files(network), settings.get("initial")]
-    check_network_files([picture], *read)
-    check_network_files([to.output], *(each for each in read if each != network))  # which may be written anew
+    check_network_files([image], *read)
+    check_network_files([to.output], *(each for each in read if each != network))  # may be overwritten
     with console.starting(str(network or known.network_from)):
         from pamcli.files.atomic import write_atomically
         from pamcli.imaging.images import write_image
-        from pamcli.inference import describing
+        from pamcli.inference.describing import Candidate
         from pamcli.registry.description import to_toml
 
-        asked = describing.opened(
+        candidate = Candidate.load(
             network, known.network_from, settings, device=compute.device, beside=to.output
         )
-    console.inform(asked.runner.says)
-    found = asked.describe(settings)
+    console.inform(candidate.runner.note)
+    found = candidate.describe(settings)
     if found.undecided and sys.stdin.isatty() and sys.stderr.isatty():
-        found = asked.describe({**settings, **_answers(found)})
-    describing.require_settled(found)
-    described = found.tried.description
-    name = described.family and f"recognised as {described.family} by its inputs and outputs"
-    console.inform("; ".join([name or "not of a known family", *found.settled]))
-    console.inform(f"sample pair: {found.tried}")
-    for line in found.doubts():
+        found = candidate.describe({**settings, **_ask(found)})
+    found.check()
+    description = found.result.description
+    family = description.family and f"recognised as {description.family} by its inputs and outputs"
+    console.inform("; ".join([family or "the family is unknown", *found.decided]))
+    console.inform(f"sample pair: {found.result}")
+    for line in found.warnings():
         console.warn(line)
-    write_image(picture, describing.picture_of(found.tried))
-    write_atomically(to.output, to_toml(described).encode())
+    write_image(image, found.render())
+    write_atomically(to.output, to_toml(description).encode())
     console.path(to.output)
-    console.path(picture)
+    console.path(image)
 
 
-def _answers(found: Described) -> dict[str, str]:
-    """Ask a person at a terminal what could not be told; stdout is for results. Raises UsageError."""
+def _ask(found: Findings) -> dict[str, str]:
+    """Ask for undecided values on stderr; raise UsageError at the end of the input."""
     settings: dict[str, str] = {}
     for question, choices in found.questions():
         known, answer = ", ".join(f"{number}: {choice}" for number, choice in enumerate(choices, 1)), ""
         while not (answer.isdecimal() and 1 <= int(answer) <= len(choices)):
             typer.echo(f"{question} ({known}): ", nl=False, err=True)
             if not (line := sys.stdin.readline()):
-                raise UsageError("no answer", "--set says it beforehand: pam guide own-network")
+                raise UsageError("a question was not answered", "answer with --set: pam guide own-network")
             answer = line.strip()
         settings |= list(choices.values())[int(answer) - 1]
     return settings

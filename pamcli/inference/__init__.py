@@ -1,25 +1,23 @@
-"""Arrays in, arrays out: how networks are run.
+"""Run networks: image arrays in, result arrays out.
 
-| to find | open |
+| task | module |
 | --- | --- |
-| a matcher, an upscaler | `matcher`, `upscaler` |
-| what a stereo model is; networks of pam as one | `model` |
-| a model of some weights | `loading` |
-| which device and precision, and how a module runs there | `device`, `runtime` |
-| the size at which a pair is matched | `match_size` |
-| how much memory there is | `memory` |
-| images that do not fit: bands and tiles | `tiles` |
-| agreement of the disparities of both images | `consistency` |
-| networks of others | `foreign`, `runners`, `providers` |
-| their description, and which one is right | `describing`, `trial` |
-| networks of pam as .onnx files | `onnx_file` |
-| checks of an installation | `examination`, `gpu_check` |
+| match or upscale a pair of arrays | `matcher`, `upscaler` |
+| load the network that settings or weights name | `loading`, `models` |
+| define what every stereo model offers; pam's own networks | `model` |
+| convert images, and choose the matching resolution | `images` |
+| choose device and precision, and run a PyTorch module there | `device`, `runtime` |
+| measure memory, and cut images that do not fit into it | `memory`, `tiles` |
+| run foreign networks | `foreign`, `runners`, `providers` |
+| find the description of a foreign network | `describing`, `trial` |
+| export pam's networks to ONNX and run the files | `onnx_file` |
+| check an installation | `system_checks`, `gpu_check` |
 """
 
 from collections.abc import Callable
 
 Progress = Callable[[float], None]
-"""Is told the share of some work that is done, ever more, up to 1."""
+"""Called repeatedly with the completed fraction of some work, up to 1."""
 
 PAIRS_AT_ONCE = 3
-"""Pairs of a batch that are in memory: one being loaded, one computed, one saved."""
+"""Pairs of a batch in memory: one is read, one computed, one written."""

@@ -23,7 +23,7 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Compute:
-    """A device with the precision of its convolutions (attention and disparity are always float32)."""
+    """A device with the precision of convolutions; attention and disparity are always float32."""
 
     device: torch.device
     precision: str
@@ -40,12 +40,14 @@ class Compute:
         lacks the precision.
         """
         if precision not in ("auto", *PRECISIONS):
-            raise UsageError(f"no precision {precision!r}", f"one of auto, {', '.join(PRECISIONS)}")
+            raise UsageError(
+                f"unknown precision {precision!r}, expected one of auto, {', '.join(PRECISIONS)}"
+            )
         chosen = _device(device)
         if precision == "fp16" and chosen.type == "cpu":
-            raise DeviceError("fp16 needs a GPU", "use `precision` fp32 or bf16 on the CPU")
+            raise DeviceError("fp16 requires a GPU", "use `precision` fp32 or bf16 on the CPU")
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
-            raise DeviceError(f"{chosen} cannot compute in bf16", "use `precision` fp16 or fp32")
+            raise DeviceError(f"{chosen} does not support bf16", "use `precision` fp16 or fp32")
         if precision == "auto":
             precision = hardware_precision(chosen) if reduce else "fp32"
         return cls(chosen, precision)
@@ -63,7 +65,7 @@ class Compute:
         """Data type of weights and feature maps."""
         return PRECISIONS[self.precision]
 
-    def exactly(self) -> AbstractContextManager[object]:
+    def full_precision(self) -> AbstractContextManager[object]:
         """Compute float32 in full precision: torch would use TF32 in GPU convolutions."""
         if self.device.type == "cuda":
             return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
@@ -72,22 +74,21 @@ class Compute:
     def autocast(self) -> AbstractContextManager[object]:
         """Run a network with float32 weights in this precision, for training."""
         if self.precision == "fp32":
-            return self.exactly()
+            return self.full_precision()
         return torch.autocast(self.device.type, self.dtype)
 
 
 def _processor_has(*features: str) -> bool:
-    """Return whether this CPU has any of the features, as far as this version of torch can tell."""
     return any(getattr(torch.cpu, f"_is_{each}_supported", lambda: False)() for each in features)
 
 
 def processor_has_bf16() -> bool:
-    """Return whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX) instead of slow emulation."""
+    """Return True if this CPU multiplies bf16 in hardware (AVX512-BF16, AMX) instead of slow emulation."""
     return _processor_has("avx512_bf16", "amx_tile")
 
 
-def processor_gains_by_bf16() -> bool:
-    """Return whether bf16 is faster than fp32 on this CPU: AMX, or AVX512-BF16 of other makers than Intel.
+def processor_is_faster_in_bf16() -> bool:
+    """Return True if bf16 is faster than fp32 on this CPU: AMX, or AVX512-BF16 of other makers than Intel.
 
     Intel's AVX512-BF16 has the throughput of fp32: convolutions take 1.5 times as long.
     """
@@ -99,7 +100,7 @@ def hardware_precision(device: torch.device) -> str:
     """Return the fastest precision, at least 16 bits, judged by the device's features and not by timing."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    return "bf16" if device.type == "cpu" and processor_gains_by_bf16() else "fp32"
+    return "bf16" if device.type == "cpu" and processor_is_faster_in_bf16() else "fp32"
 
 
 def _device(text: str) -> torch.device:
@@ -109,10 +110,12 @@ def _device(text: str) -> torch.device:
         try:
             return torch.device("cuda", torch.cuda.current_device())
         except RuntimeError as error:  # for example in use by another program
-            raise DeviceError(f"the GPU: {first_line(error)}", "use `device` cpu") from error
+            raise DeviceError(f"cannot use the GPU: {first_line(error)}", "use `device` cpu") from error
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
-        hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt, openvino and coreml run .onnx files alone"
-        raise UsageError(f"no device {text!r}", hint)
+        raise UsageError(
+            f"unknown device {text!r}, expected one of auto, cpu, cuda, cuda:N, mps",
+            "tensorrt, openvino and coreml are for .onnx files only",
+        )
     device = torch.device(text)
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -21,7 +21,7 @@ from pamcli.registry.catalog import locate
 from pamcli.registry.spec import read_header
 
 MATCHED = slice(100, 356), slice(100, 484)
-ENLARGED = slice(200, 264), slice(200, 296)
+UPSCALED = slice(200, 264), slice(200, 296)
 """Rows and columns of the sample pair to use, by task."""
 
 GPU_RUNS = 5
@@ -31,7 +31,7 @@ UNITS: dict[Task, str] = {"disparity": "px", "superres": "grey levels"}
 MOST: dict[Task, tuple[float, float]] = {"disparity": (0.01, 0.15), "superres": (0.05, 1.0)}
 """Maximum mean deviation of fp32 and of the 16-bit precisions, in `UNITS`."""
 
-HEADER = "network", "device", "precision", "ms", "mean off", "most off", "GPU memory", ""
+HEADER = "network", "device", "precision", "ms", "mean error", "largest error", "GPU memory", ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Row:
     device: str
     precision: str
     verdict: str
-    """ok; OFF: too far from fp32 on the CPU; FAILED or left out, with the reason."""
+    """ok; WRONG: too far from fp32 on the CPU; FAILED or skipped, with the reason."""
     milliseconds: float | None = None
     mean: float | None = None
     largest: float | None = None
@@ -52,9 +52,9 @@ class Row:
     """Peak GPU memory, bytes."""
 
     @property
-    def sound(self) -> bool:
+    def is_ok(self) -> bool:
         """True if the check passed."""
-        return not self.verdict.startswith(("OFF", "FAILED"))
+        return not self.verdict.startswith(("WRONG", "FAILED"))
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -67,13 +67,13 @@ class Row:
         return self.network, self.device, self.precision, *figures, self.verdict
 
 
-def gpus() -> list[str]:
+def list_gpus() -> list[str]:
     """Return the kinds of GPU that PyTorch can use here."""
     found = ["cuda"] if torch.cuda.is_available() else []
     return [*found, "mps"] if torch.backends.mps.is_available() else found
 
 
-def machine() -> dict[str, str]:
+def describe_machine() -> dict[str, str]:
     """Return the hardware and software of the measurements."""
     facts = {"torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"}
     facts["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
@@ -86,35 +86,34 @@ def machine() -> dict[str, str]:
     return facts
 
 
-def check() -> Iterator[Row]:
+def check_networks() -> Iterator[Row]:
     """Run every shipped network and yield one row each, starting with fp32 on the CPU."""
     for name in (name for row in ARCHITECTURES.values() for name in row.shipped):
         task = read_header(locate(name, check=False)).spec.row.task
         reference = None
-        for device in ("cpu", *gpus()):
+        for device in ("cpu", *list_gpus()):
             for precision in ("fp32", "bf16", "fp16"):
-                row, found = _measured(name, task, device, precision, reference)
+                row, found = _measure(name, task, device, precision, reference)
                 reference = found if reference is None else reference
                 yield row
 
 
-def _measured(
+def _measure(
     name: str, task: Task, device: str, precision: str, reference: NDArray[np.float32] | None
 ) -> tuple[Row, NDArray[np.float32] | None]:
     if device == "cpu" and (precision == "fp16" or (precision == "bf16" and not processor_has_bf16())):
-        why = "only GPUs compute in it" if precision == "fp16" else "this processor emulates it"
-        return Row(name, device, precision, f"left out: {why}"), None
+        reason = "it requires a GPU" if precision == "fp16" else "this processor emulates it"
+        return Row(name, device, precision, f"skipped: {reason}"), None
     try:
         found, seconds, memory = _run(name, task, device, precision)
     except (PamError, RuntimeError, MemoryError, TypeError) as error:
-        reason = first_line(error)
-        return Row(name, device, precision, f"FAILED: {reason}"), None
+        return Row(name, device, precision, f"FAILED: {first_line(error)}"), None
     apart = np.abs(found - (found if reference is None else reference))
     mean = float(apart.mean())
     exact, short = MOST[task]
     within = mean <= (exact if precision == "fp32" else short)  # False for NaN
     figures = 1000 * seconds, mean, float(apart.max()), UNITS[task], memory
-    return Row(name, device, precision, "ok" if within else "OFF", *figures), found
+    return Row(name, device, precision, "ok" if within else "WRONG", *figures), found
 
 
 def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np.float32], float, int | None]:
@@ -126,12 +125,12 @@ def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np
         views = pair.left[MATCHED], pair.right[MATCHED]
 
         def run() -> NDArray[np.float32]:
-            found: NDArray[np.float32] = network(*views, extras=()).disparity
-            return found
+            disparity: NDArray[np.float32] = network(*views).disparity
+            return disparity
 
     else:
         network = StereoUpscaler.load(name, device=device, precision=precision)
-        views = pair.left[ENLARGED], pair.right[ENLARGED]
+        views = pair.left[UPSCALED], pair.right[UPSCALED]
 
         def run() -> NDArray[np.float32]:
             return np.stack(network(*views)).astype(np.float32)

@@ -1,4 +1,11 @@
-"""Image arrays as networks read them, and results as image arrays."""
+"""Convert image arrays for networks and back, and choose the matching resolution.
+
+The finest attention of a matcher has a quarter of the image's rows and columns, so structures below four px
+can be lost to the background. Upscaled images lose less, in time proportional to their pixels. Images much
+larger than those in training give better results when downscaled.
+"""
+
+from typing import Literal
 
 import numpy as np
 import torch
@@ -6,7 +13,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.resize import resize_area
 
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
 """Largest value of the integer types; floating-point images are in [0, 1]."""
@@ -14,11 +22,30 @@ RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
 Pixels = NDArray[np.generic]
 """An image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
 
+MatchSize = float | Literal["auto"]
+"""Matching resolution: up to `MOST` a factor of the image sides; from `NARROWEST` on a width in px; auto: see
+`choose_matching_size`."""
+
+LEAST, MOST = 1 / 16, 4.0
+NARROWEST = 64
+
+AUTO_MOST = 2.0
+AUTO_PIXELS = 850_000
+"""Pixels to which `auto` upscales smaller images, at most twice per side. Chosen for the fewest errors on
+KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py measures other sizes."""
+
+AUTO_LARGEST = 3_000_000
+"""Pixels to which `auto` downscales larger images (scripts/measure_match_size.py)."""
+
+AUTO_LEAST = 1.1  # smaller factors, up or down, are not worth the interpolation
+
+SMALLEST_SIDE = 16  # px, at matching resolution
+
 
 def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
     """Raise InputError unless both are (H, W, 3) of one size, at least `smallest` px on each side."""
     for name, image in (("left", left), ("right", right)):
-        _check(image, name, smallest)
+        _check_image(image, name, smallest)
     if left.shape != right.shape:
         raise InputError(
             f"the left image is {left.shape[1]}x{left.shape[0]} but the right image is "
@@ -27,69 +54,15 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
         )
 
 
-def padding(
-    height: int, width: int, multiple: int = 1, size: tuple[int, int] | None = None
-) -> tuple[int, int]:
-    """Return rows to add at the top and columns at the right, until both sides are multiples of something.
-
-    `size`: rows and columns to pad to, in place of `multiple`. Raises InputError for images that are larger.
-    """
-    if size is None:
-        return -height % multiple, -width % multiple
-    above, beside = size[0] - height, size[1] - width
-    if min(above, beside) < 0:
-        raise InputError(
-            f"images of {width}x{height} are larger than {size[1]}x{size[0]}, the size that the network was "
-            "exported for",
-            "export it for their size, or for any: pam weights export",
-        )
-    return above, beside
-
-
-def plain_array(image: Pixels) -> NDArray[np.uint8 | np.float32]:
-    """Return the image as contiguous uint8, or as float32 in [0, 1]: what every device takes."""
-    kind = image.dtype.newbyteorder("=")
-    if kind == np.uint8:
-        return np.ascontiguousarray(image, np.uint8)  # torch takes no mirrored view
-    return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32)
-
-
-def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
-    """Convert (H, W, 3), of `plain_array`, to (1, 3, H + above, W + beside) float32 in [0, 1].
-
-    Edges are repeated at the top and at the right, as the authors do.
-    """
-    planes = image.permute(2, 0, 1)[None].float().contiguous()
-    if image.dtype == torch.uint8:
-        planes = planes / 255
-    return F.pad(planes, (0, beside, above, 0), mode="replicate") if above or beside else planes
-
-
-def to_pixels(image: Tensor, kind: np.dtype[np.generic]) -> Tensor:
-    """Convert (3, H, W) in about [0, 1], clamped, to (H, W, 3): bytes for uint8, else float32."""
-    pixels = image.clamp(0, 1).permute(1, 2, 0)
-    largest = RANGES.get(kind.newbyteorder("="))
-    if largest is not None:
-        pixels = (pixels * largest).round()
-    return (pixels.to(torch.uint8) if largest == 255 else pixels).contiguous()
-
-
-def moved(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels]:
-    """Widen both images (H, W, 3) by |pixels|, their edges repeated, so that disparities grow by `pixels`."""
-    sides = (pixels, 0) if pixels > 0 else (0, -pixels)
-    one, other = ((0, 0), sides, (0, 0)), ((0, 0), sides[::-1], (0, 0))
-    return np.pad(left, one, mode="edge"), np.pad(right, other, mode="edge")
-
-
-def _check(image: Pixels, name: str, smallest: int) -> None:
+def _check_image(image: Pixels, name: str, smallest: int) -> None:
     if not isinstance(image, np.ndarray | np.generic):
         raise InputError(
             f"the {name} image must be a NumPy array, got {type(image).__name__}",
             "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries",
         )
     if image.ndim != 3 or image.shape[2] != 3:
-        grey = "numpy.dstack([grey] * 3) makes one of a grey image" if image.ndim == 2 else None
-        raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", grey)
+        hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
+        raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
     if min(image.shape[:2]) < smallest:
         raise InputError(
             f"the {name} image is {image.shape[1]}x{image.shape[0]}: "
@@ -109,3 +82,100 @@ def _check(image: Pixels, name: str, smallest: int) -> None:
             f"the {name} image has values from {low:g} to {high:g}: floating-point images must be in [0, 1]",
             "divide it by its largest possible value",
         )
+
+
+def padding(
+    height: int, width: int, multiple: int = 1, size: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Return the rows to add at the top and the columns at the right, to multiples or to a `size`."""
+    if size is not None:
+        return size[0] - height, size[1] - width
+    return -height % multiple, -width % multiple
+
+
+def plain_array(image: Pixels) -> NDArray[np.uint8 | np.float32]:
+    """Return the image as contiguous uint8, or as float32 in [0, 1], which every device supports."""
+    kind = image.dtype.newbyteorder("=")
+    if kind == np.uint8:
+        return np.ascontiguousarray(image, np.uint8)  # torch has no negative strides
+    return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32)
+
+
+def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
+    """Convert (H, W, 3), of `plain_array`, to (1, 3, H + above, W + beside) float32 in [0, 1].
+
+    Edge pixels are repeated at the top and at the right, as in the authors' code.
+    """
+    planes = image.permute(2, 0, 1)[None].float().contiguous()
+    if image.dtype == torch.uint8:
+        planes = planes / 255
+    return F.pad(planes, (0, beside, above, 0), mode="replicate") if above or beside else planes
+
+
+def to_pixels(image: Tensor, kind: np.dtype[np.generic]) -> Tensor:
+    """Convert (3, H, W) in about [0, 1], clamped, to (H, W, 3): uint8 for uint8, else float32."""
+    pixels = image.clamp(0, 1).permute(1, 2, 0)
+    largest = RANGES.get(kind.newbyteorder("="))
+    if largest is not None:
+        pixels = (pixels * largest).round()
+    return (pixels.to(torch.uint8) if largest == 255 else pixels).contiguous()
+
+
+def shift_pair(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels]:
+    """Widen both images (H, W, 3) by |pixels| at their edges, so that disparities grow by `pixels`."""
+    sides = (pixels, 0) if pixels > 0 else (0, -pixels)
+    one, other = ((0, 0), sides, (0, 0)), ((0, 0), sides[::-1], (0, 0))
+    return np.pad(left, one, mode="edge"), np.pad(right, other, mode="edge")
+
+
+def check_match_size(size: MatchSize) -> MatchSize:
+    """Return a valid matching resolution; raise UsageError unless it is a factor, a width or auto."""
+    if size != "auto" and not (LEAST <= size <= MOST or NARROWEST <= size <= 65535):  # rejects NaN too
+        raise UsageError(
+            f"`match_size` must be auto, a factor from {LEAST:g} to {MOST:g}, or a width from {NARROWEST} px "
+            f"on, got {size:g}"
+        )
+    return size
+
+
+def choose_matching_size(
+    size: MatchSize, height: int, width: int, most: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Return height and width at which images of `height` x `width` px are matched.
+
+    auto: upscale small images to `AUTO_PIXELS`, within `most` (height, width), and downscale large ones to
+    `AUTO_LARGEST`. Raises UsageError: a width above `MOST` times the image's.
+    """
+    if size == "auto":
+        factor = max(1.0, min(AUTO_MOST, (AUTO_PIXELS / (height * width)) ** 0.5))
+        if most is not None:
+            factor = max(1.0, min(factor, most[0] / height, most[1] / width))
+        if height * width > AUTO_LARGEST:
+            factor = (AUTO_LARGEST / (height * width)) ** 0.5
+        if 1 / AUTO_LEAST < factor < AUTO_LEAST:
+            return height, width
+    else:
+        factor = size if size < NARROWEST else size / width
+        if factor > MOST:
+            raise UsageError(
+                f"`match_size` {size:g} px is more than {MOST:g} times the width of the images, {width} px"
+            )
+    return max(round(factor * height), SMALLEST_SIDE), max(round(factor * width), SMALLEST_SIDE)
+
+
+def resize_image(image: Pixels, height: int, width: int) -> Pixels:
+    """Resize an image (H, W, 3) to `height` x `width` px: bicubic for upscaling, else area average.
+
+    uint8 is preserved, and uint16 when downscaling; other types become float32.
+    """
+    kind = image.dtype.newbyteorder("=")
+    if height <= image.shape[0] and width <= image.shape[1]:
+        return resize_area(image.astype(kind if kind in RANGES else np.float32, copy=False), width, height)
+    if image.dtype != np.uint8:
+        image = image.astype(np.float32) / np.float32(RANGES.get(kind, 1))
+    channels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None]  # torch needs a writable copy
+    # antialias selects the usual cubic (a = -0.5) and has no other effect when upscaling.
+    upscaled = F.interpolate(channels, (height, width), mode="bicubic", antialias=True)
+    if image.dtype != np.uint8:
+        upscaled.clamp_(0, 1)
+    return upscaled[0].permute(1, 2, 0).numpy()

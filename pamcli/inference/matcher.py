@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
@@ -13,19 +14,21 @@ from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.levels import find_levels, stretch_levels
 from pamcli.imaging.resize import resize_nearest
 from pamcli.inference import Progress
-from pamcli.inference.consistency import agreement, seen_by_both
-from pamcli.inference.images import Pixels, check_pair, moved
-from pamcli.inference.match_size import (
+from pamcli.inference.images import (
     NARROWEST,
     SMALLEST_SIDE,
     MatchSize,
+    Pixels,
     check_match_size,
-    matched_size,
-    resized,
+    check_pair,
+    choose_matching_size,
+    resize_image,
+    shift_pair,
 )
-from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model, portions
-from pamcli.inference.tiles import MemoryBudget
+from pamcli.inference.model import MatchRequest, StereoModel
+from pamcli.inference.models import load_model
+from pamcli.inference.tiles import MemoryBudget, split_progress
+from pamcli.networks.parallax import find_consistent
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
@@ -35,8 +38,10 @@ pairs it was at least 38 %; for images of different scenes below DOUBTFUL in 35 
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """Optional outputs besides the left disparity."""
 
-BRINGING_BACK = 0.05
+UPSAMPLING = 0.05
 """Time to upsample a pixel to full size, relative to matching one."""
+
+ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
 _Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -66,7 +71,7 @@ class StereoResult:
         """True if so few pixels are confident that the images are probably not a stereo pair."""
         return self.confident_share < DOUBTFUL
 
-    def changed(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
+    def map_arrays(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
         """Apply a function to the arrays of each image, and a further one to disparities."""
         return StereoResult(
             disparity(left(self.disparity)),
@@ -118,13 +123,14 @@ class StereoMatcher:
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(
-                f"`max_disparity` {max_disparity} px leaves nothing to search from {min_disparity} px on",
-                "use a larger `max_disparity`, or leave it out",
+                f"`max_disparity` {max_disparity} px must be at least {max(1, min_disparity + 1)} px, as "
+                f"`min_disparity` is {min_disparity} px",
+                "use a larger `max_disparity`, or omit it",
             )
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self._asked_size = check_match_size(match_size)
+        self._requested_size = check_match_size(match_size)
         self.match_size = model.check_search(self.max_disparity, min_disparity, match_size)
         self._budget = MemoryBudget(model, max_memory)
 
@@ -148,13 +154,12 @@ class StereoMatcher:
                 hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path.
             device: auto, cpu, cuda, cuda:N or mps; for .onnx files also tensorrt, openvino or coreml.
             precision: auto, fp32, bf16 or fp16.
-            max_disparity: px, rounded up to a multiple of 16 (the attention searches slightly further if its
-                network
-                needs to); None = no limit; "stored" = the maximum of the training.
+            max_disparity: px, rounded up to a multiple of 16 (some networks search slightly further);
+                None = no limit; "stored" = the maximum of the training.
             max_memory: Bytes that the program may use on the device; None = a comfortable amount.
             match_size: Matching resolution: a factor from 1/16 to 4, a width in px, or "auto" (see
-                `match_size.matched_size`); None = the network's default: "auto" for pasmnet2, 1 for the
-                    paper's.
+                `images.choose_matching_size`); None = the network's default: "auto" for pasmnet2, 1 for the
+                paper's.
             min_disparity: Start of the search, px; below 0 for shifted or converging images.
             network_from: "module:function" that builds the PyTorch network described by `weights`; its code
                 runs.
@@ -165,28 +170,32 @@ class StereoMatcher:
         model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "disparity":
-            what = f"{weights} is a {spec.architecture}, which finds no disparity"
-            raise ModelError(what, f"use {DEFAULT_MATCHING}")
+            raise ModelError(
+                f"{weights} is a {spec.architecture}, which does not match images", f"use {DEFAULT_MATCHING}"
+            )
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         size = spec.row.match_size if match_size is None else match_size
         return cls(model, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity)
 
     def adaptation_note(self, height: int, width: int) -> str | None:
-        """Return a note on extra preprocessing of images of a size (px), if any.
-
-        Only models of a fixed size or search range need any.
-        """
+        """Return a note on the preprocessing for models of a fixed size or search range, if any."""
         views = height, width + abs(self.min_disparity)
-        rows, columns = self._matched_size(*views)
-        said = [self.model.adaptation_note(rows, columns)]
-        if self.model.fitting(*views) is None:
-            wanted = matched_size(self._for_wider(self._asked_size, views[1]), *views)
-            if (rows, columns) != wanted:
-                better = f"{wanted[1]}x{wanted[0]}"
-                said.insert(0, f"images of {width}x{height} are matched at {columns}x{rows}, not at {better}")
-                if self.model.size is not None:
-                    said.append(f"export the network for {better}, or for any size")
-        return "; ".join(each for each in said if each) or None
+        size = wanted = self._matching_size(*views)
+        if self.model.reduced_size(*views) is None:
+            wanted = choose_matching_size(self._widen(self._requested_size, views[1]), *views)
+        note = self.model.adaptation_note(*size)
+        if not note and size == wanted:
+            return None
+        steps = []
+        better = f"{wanted[1]}x{wanted[0]}"
+        if size != views or size != wanted:
+            steps.append(f"matched at {size[1]}x{size[0]}" + f" instead of {better}" * (size != wanted))
+        if note:
+            steps.append(note)
+        text = f"images of {width}x{height} are {' and '.join(steps)}"
+        if size != wanted and self.model.size is not None:
+            text += f"; export the network for {better}, or for any size"
+        return text
 
     def __call__(
         self,
@@ -215,19 +224,19 @@ class StereoMatcher:
         """
         if unknown := set(extras) - EXTRAS:
             raise UsageError(
-                f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
+                f"unknown output {sorted(unknown)[0]!r}, expected one of {', '.join(sorted(EXTRAS))}"
             )
         check_pair(left, right, SMALLEST_SIDE)
         levels = find_levels(left, right)
         left, right = stretch_levels(left, levels), stretch_levels(right, levels)
         least, limit = self.min_disparity, self.max_disparity
         if not least:
-            return self._found(left, right, extras, limit, progress)
+            return self._match(left, right, extras, limit, progress)
         width = left.shape[1]
         limit = None if limit is None else -(-(limit - least) // 16) * 16
-        found = self._found(*moved(left, right, -least), extras, limit, progress)
+        found = self._match(*shift_pair(left, right, -least), extras, limit, progress)
         sides = slice(max(-least, 0), max(-least, 0) + width), slice(max(least, 0), max(least, 0) + width)
-        result = found.changed(
+        result = found.map_arrays(
             lambda values: values[:, sides[0]].copy(),
             lambda values: values[:, sides[1]],
             disparity=lambda values: values + np.float32(least),
@@ -240,20 +249,20 @@ class StereoMatcher:
         rows, columns = result.matched_size  # of the widened images
         return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
 
-    def _matched_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return rows and columns of the matching resolution; for `auto`, foreign networks define it."""
-        fitting = self.model.fitting(height, width) if self.match_size == "auto" else None
-        return fitting or matched_size(
-            self._for_wider(self.match_size, width), height, width, self.model.size
+    def _matching_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width of the matching resolution; for `auto`, foreign networks define it."""
+        reduced = self.model.reduced_size(height, width) if self.match_size == "auto" else None
+        return reduced or choose_matching_size(
+            self._widen(self.match_size, width), height, width, self.model.size
         )
 
-    def _for_wider(self, size: MatchSize, width: int) -> MatchSize:
+    def _widen(self, size: MatchSize, width: int) -> MatchSize:
         """Scale a matching width to images that `min_disparity` has widened."""
         if size == "auto" or size < NARROWEST:
             return size
         return size * width / (width - abs(self.min_disparity))
 
-    def _found(
+    def _match(
         self,
         left: Pixels,
         right: Pixels,
@@ -263,86 +272,84 @@ class StereoMatcher:
     ) -> StereoResult:
         """Match images whose disparities are not negative."""
         height, width = left.shape[:2]
-        rows, columns = self._matched_size(height, width)
+        rows, columns = self._matching_size(height, width)
         views = left, right
         if (rows, columns) != (height, width):
-            views = resized(left, rows, columns), resized(right, rows, columns)
+            views = resize_image(left, rows, columns), resize_image(right, rows, columns)
             if max_disparity is not None:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
         if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else as trained
             max_disparity += self.spec.row.searched_beyond
-        passes = 2 if self._twice(extras) else 1
-        back = 1 + ("right_disparity" in extras) if columns < width else 0
-        work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back
-        told = portions(progress, work)
-        found = self._result(views, extras, max_disparity, (left, right), told[:passes])
+        passes = 2 if self._needs_right(extras) else 1
+        upsamplings = 1 + ("right_disparity" in extras) if columns < width else 0
+        work = [float(rows * columns)] * passes + [UPSAMPLING * height * width] * upsamplings
+        reports = split_progress(progress, work)
+        found = self._match_resized(views, extras, max_disparity, (left, right), reports[:passes])
         if views[0] is left:
             return found
         found = replace(found, matched_size=(rows, columns))
-        if back:
-            return _brought_back(found, views, (left, right), told[passes:])
+        if upsamplings:
+            return _upsample(found, views, (left, right), reports[passes:])
         pixels = np.float32(width / columns)
 
-        def reduced(values: NDArray[Any]) -> NDArray[Any]:
+        def downscale(values: NDArray[Any]) -> NDArray[Any]:
             # Sample the nearest pixel, because averages across an edge lie on neither side.
             return resize_nearest(values, width, height)
 
-        return found.changed(reduced, reduced, disparity=lambda values: values * pixels)
+        return found.map_arrays(downscale, downscale, disparity=lambda values: values * pixels)
 
-    def _result(
+    def _match_resized(
         self,
         views: tuple[Pixels, Pixels],
         extras: Collection[str],
         max_disparity: int | None,
         given: tuple[Pixels, Pixels],
-        told: Sequence[Progress],
+        reports: Sequence[Progress],
     ) -> StereoResult:
-        """Match images at their size. `given`: the images before resizing. `told`: progress of each pass."""
-        sure, twice, seen = "confidence" in extras, self._twice(extras), "visible" in extras
+        """Match images at their size; `given`: the images before resizing."""
+        twice = self._needs_right(extras)
+        with_confidence, with_visible = "confidence" in extras, "visible" in extras
         pixels = views[0][..., 0].size + (given[0][..., 0].size if given[0] is not views[0] else 0)
+        results = 4 * pixels * (1 + 2 * twice + 2 * with_confidence)
 
-        def run(left: Pixels, right: Pixels, progress: Progress, *, first: bool) -> dict[str, NDArray[Any]]:
+        def run(
+            left: Pixels, right: Pixels, report: Progress, request: MatchRequest
+        ) -> dict[str, NDArray[Any]]:
             def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, NDArray[Any]]:
-                found = self.model.match(
-                    left,
-                    right,
-                    max_disparity=max_disparity,
-                    confidence=first and sure,
-                    attended=first and seen,
-                    progress=progress,
-                )
+                found = self.model.match(left, right, request, progress)
                 return {name: value for name, value in vars(found).items() if value is not None}
 
-            results = 4 * pixels * (1 + 2 * twice + 2 * sure)
-            found = self._budget.run(compute, left, right, results=results, given=given, progress=progress)
-            progress(1)
+            found = self._budget.run(compute, left, right, results=results, given=given, progress=report)
+            report(1)
             return found
 
-        found = run(*views, told[0], first=True)
+        found = run(*views, reports[0], MatchRequest(max_disparity, with_confidence, with_visible))
         disparity, confidence = found["disparity"], found.get("confidence")
         right_disparity = visible = None
         if twice:
             right_disparity = found.get("right_disparity")
             if right_disparity is None:
-                mirrored = run(views[1][:, ::-1], views[0][:, ::-1], told[1], first=False)["disparity"]
-                right_disparity = np.ascontiguousarray(mirrored[:, ::-1])
-            if seen:
-                visible = seen_by_both(disparity, right_disparity, found.get("attended"))
-            if sure and confidence is None:
-                confidence = agreement(disparity, right_disparity)
+                mirrored = views[1][:, ::-1], views[0][:, ::-1]
+                mirror = run(*mirrored, reports[1], MatchRequest(max_disparity))["disparity"]
+                right_disparity = np.ascontiguousarray(mirror[:, ::-1])
+            if with_visible:
+                visible = find_visible(disparity, right_disparity, found.get("attended"))
+            if with_confidence and confidence is None:
+                confidence = measure_agreement(disparity, right_disparity)
         returned = right_disparity if "right_disparity" in extras else None
         return StereoResult(disparity, returned, visible, confidence)
 
-    def _twice(self, extras: Collection[str]) -> bool:
-        asked = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
-        return bool(asked & set(extras))
+    def _needs_right(self, extras: Collection[str]) -> bool:
+        """Return True if some of the outputs need the right disparity."""
+        needing = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
+        return bool(needing & set(extras))
 
 
-def _brought_back(
+def _upsample(
     found: StereoResult,
     reduced: tuple[Pixels, Pixels],
     views: tuple[Pixels, Pixels],
-    told: Sequence[Progress],
+    reports: Sequence[Progress],
 ) -> StereoResult:
     """Upsample the result of resized images to the size of `views`, in their px."""
     height, width = views[0].shape[:2]
@@ -350,17 +357,46 @@ def _brought_back(
     others = {"visible": found.visible, "confidence": found.confidence}
     maps = {name: values.astype(np.float32) for name, values in others.items() if values is not None}
 
-    def back(view: int, *small: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    def upsample(view: int, *small: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         disparity, *rest = upsample_along_edges(
-            small[0], small[1:], reduced[view], views[view], done=lambda row: told[view](row / height)
+            small[0], small[1:], reduced[view], views[view], done=lambda row: reports[view](row / height)
         )
         disparity *= pixels
         return [disparity, *rest]
 
-    disparity, *rest = back(0, found.disparity, *maps.values())
+    disparity, *rest = upsample(0, found.disparity, *maps.values())
     large: dict[str, Any] = dict(zip(maps, rest, strict=True))
     if "visible" in large:
         large["visible"] = large["visible"] >= 0.5
     if found.right_disparity is not None:
-        (large["right_disparity"],) = back(1, found.right_disparity)
+        (large["right_disparity"],) = upsample(1, found.right_disparity)
     return replace(found, disparity=disparity, **large)
+
+
+def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the agreement of both disparity maps (H, W), in [0, 1]: 1/2 where they differ by 1 px.
+
+    A difference of d px gives 2^(-d^2); matches outside the right image give 0. This replaces the confidence
+    of networks without one.
+    """
+    width = left.shape[1]
+    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
+    inside = (there >= 0) & (there <= width - 1)
+    place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
+    apart = left - np.take_along_axis(right, place, axis=1)
+    inside &= np.isfinite(apart)
+    return np.where(inside, np.exp2(-np.square(np.minimum(np.abs(apart), 10))), 0).astype(np.float32)
+
+
+def find_visible(
+    left: NDArray[np.float32], right: NDArray[np.float32], attended: NDArray[np.bool_] | None
+) -> NDArray[np.bool_]:
+    """Return where the disparities (H, W) of both images agree and the left pixel receives attention.
+
+    `attended`: (H, W), see `model.Match`; None for networks without attention.
+    """
+    visible = np.empty(left.shape, bool)
+    for first in range(0, len(left), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        visible[rows] = find_consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
+    return visible if attended is None else visible & attended

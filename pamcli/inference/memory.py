@@ -35,7 +35,7 @@ def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:
         if str(error).startswith("CUDA error") and not is_memory_error(error):
-            raise DeviceError(f"the GPU fails: {first_line(error)}", "try `device` cpu") from error
+            raise DeviceError(f"the GPU failed: {first_line(error)}", "try `device` cpu") from error
         if not is_memory_error(error):
             raise
         traceback.clear_frames(error.__traceback__)  # frames hold the network's tensors
@@ -168,7 +168,7 @@ def first_line(error: Exception) -> str:
 
 
 def is_memory_error(error: Exception) -> bool:
-    """Return whether an error means out of memory."""
+    """Return True if an error means out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     # The allocators of the CPU, CUDA's libraries and ONNX Runtime have no specific classes.

@@ -1,12 +1,9 @@
-"""A stereo model of some weights: networks of pam, exported files, and networks of others."""
+"""Load the stereo model of some weights: pam's own networks, exported files, and foreign networks."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from pamcli.errors import UsageError
-from pamcli.inference import Progress
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignModel
 from pamcli.inference.model import StereoModel, TorchModel
@@ -19,54 +16,31 @@ from pamcli.registry.load import load_network
 def load_model(
     weights: str | Path, device: str, precision: str, *, network_from: str | None = None
 ) -> StereoModel:
-    """Load what a `weights` value names.
+    """Load the network that a `weights` value names.
 
     Args:
-        weights: A registered name, a path (of .safetensors, .onnx or a description), or hf:owner/repo/file.
+        weights: A registered name, a path (.safetensors, .onnx or a description), or hf:owner/repo/file.
         device: auto, cpu, cuda, cuda:N, mps, or one of ONNX Runtime's.
-        precision: auto is the fastest that changes next to nothing.
-        network_from: "module:function" that makes the network which `weights` describes.
+        precision: fp32, bf16 or fp16; auto = the fastest that hardly changes the results.
+        network_from: "module:function" that builds the network which `weights` describes.
 
     Raises:
-        ModelError: The file is missing, damaged or of no known kind.
+        ModelError: The file is missing, damaged or not supported.
         DeviceError: The machine lacks the device or the precision.
-        UsageError: Values that do not exist or do not go together.
+        UsageError: Unknown or incompatible values.
     """
     path = locate(weights)
     if network_from is not None and path.suffix != description.SUFFIX:
         raise UsageError(
-            "`network_from` needs a description as `weights`",
-            "pam weights describe --network-from MODULE:FUNCTION -o NET.toml writes one",
+            "`network_from` requires a description as `weights`",
+            "write one: pam weights describe --network-from MODULE:FUNCTION -o NET.toml",
         )
     if path.suffix == SUFFIX and is_exported(path):
         return OnnxModel(path, device, precision)
     if path.suffix in (SUFFIX, description.SUFFIX):
         return ForeignModel.load(path, device, precision, network_from)
-    compute = Compute.choose(device, precision, reduce=True)  # first: a wrong device needs no weights
+    compute = Compute.choose(device, precision, reduce=True)  # before the weights: it may fail at once
     network, spec = load_network(path)
     if precision == "auto" and not spec.row.sixteen_bits:
         compute = replace(compute, precision="fp32")
     return TorchModel(network, spec, compute)
-
-
-def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
-    """Split the progress of several pieces of work, one after the other.
-
-    Args:
-        progress: Is told the share of all work that is done.
-        work: How long each piece takes, in any unit.
-
-    Returns:
-        For each piece what its share is told to.
-    """
-    tell = progress or (lambda share: None)
-    told: list[Progress] = []
-    begin = 0.0
-    for size in work:
-        told.append(partial(_tell_portion, tell, begin / sum(work), size / sum(work)))
-        begin += size
-    return told
-
-
-def _tell_portion(tell: Progress, begin: float, size: float, share: float) -> None:
-    tell(begin + share * size)

@@ -1,4 +1,4 @@
-"""Networks of pam as ONNX files: exported, compared with PyTorch, and run by ONNX Runtime."""
+"""Export pam's networks to ONNX, compare the files with PyTorch, and run them in ONNX Runtime."""
 
 import hashlib
 import logging
@@ -18,50 +18,45 @@ from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
-from pamcli.inference.images import Pixels, padding, plain_array, to_network, to_pixels
-from pamcli.inference.match_size import MatchSize
+from pamcli.inference.images import MatchSize, Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.memory import HINT, free_memory, readable
-from pamcli.inference.model import Match, predict_memory
-from pamcli.inference.providers import ON_CPU, library, open_session, running
-from pamcli.networks.blocks import convert, fold_batch_norms, upsample
-from pamcli.networks.parallax import valid_mask
+from pamcli.inference.model import Match, MatchRequest, StereoModel, crop_outputs, predict_memory, to_match
+from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
+from pamcli.networks.blocks import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec, reading
+from pamcli.registry.spec import ModelSpec, convert_read_errors
 
 SUFFIX = ".onnx"
-DYNAMIC = "dynamic"  # the size of a file that takes pictures of any
+DYNAMIC = "dynamic"  # metadata of a file that supports any size
 
 OPSET = 18
-LARGEST_SIDE = 8160  # pixels of a picture that a file of any size is made for; memory ends long before
+LARGEST_SIDE = 8160  # px, of files for any size; memory ends long before
 EXPORTED_MEMORY = 3
-"""Times the memory of PyTorch: ONNX Runtime holds whole maps, and more of them."""
-SHIFT = 12  # disparity of the pair that the check is made with, in pixels
+"""Memory relative to PyTorch: ONNX Runtime holds whole attention maps, and more of them."""
+SHIFT = 12  # disparity of the pair that the export is checked with, px
 
 MOST = {"fp32": {"px": 1e-3, "grey levels": 0.5}, "fp16": {"px": 0.1, "grey levels": 0.5}}
-"""Deviation from PyTorch's fp32 that is passed: the largest of fp32, the mean of fp16."""
-
+"""Maximum deviation from PyTorch's fp32: the largest one for fp32, the mean for fp16."""
 
 _SEAL = b"\x72\x4a\x0a\x06sealed\x12\x40"  # field 14 of 74 bytes: key of 6 and value of 64
 
 
-def sealed(data: bytes) -> bytes:
-    """An ONNX file with the sha256 of its bytes as one more of its metadata, which may stand last."""
+def seal(data: bytes) -> bytes:
+    """Append the sha256 of an ONNX file as another entry of its metadata."""
     return data + _SEAL + hashlib.sha256(data).hexdigest().encode()
 
 
-def require_as_sealed(path: Path) -> None:
-    """Check the seal of a file. Raises ModelError where it has one, and is not as it was then."""
+def check_seal(path: Path) -> None:
+    """Raise ModelError if a file was changed since its export; files of other programs have no seal."""
     data = path.read_bytes()
-    if _SEAL in data[-100:] and data != sealed(data[: data.rindex(_SEAL)]):
-        raise ModelError(
-            f"{path} is damaged, or another program has changed it since its export", "export it again"
-        )
+    if _SEAL in data[-100:] and data != seal(data[: data.rindex(_SEAL)]):
+        raise ModelError(f"{path} is damaged, or was changed by another program", "export it again")
 
 
 def is_exported(path: Path) -> bool:
-    """Whether a file seems to be of `export`; a missing or unreadable one, too: loading it says so.
+    """Return True for files of `export`, and for unreadable files, which fail when they are loaded.
 
     Raises ModelError: it is a pipe or a device.
     """
@@ -73,135 +68,117 @@ def is_exported(path: Path) -> bool:
         return True
 
 
-class OnnxModel:
-    """A network of `export`, as `model.StereoModel`."""
+class OnnxModel(StereoModel):
+    """An exported network in ONNX Runtime; it runs whole images."""
 
-    halo = 0  # it takes whole images, of its own size where it has one
-    has_confidence = has_fixed_search = True
-    says: str | None = None
+    has_fixed_search = True
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
-        """`model`: a file, or its bytes. `device`: auto, or one of ONNX Runtime's, see `providers`.
+        """Open a file, or its bytes.
 
-        `precision`: auto, or that of the file. Raises ModelError, DeviceError, UsageError.
+        `device`: auto, or one of ONNX Runtime's, see `providers`. `precision`: auto, or that of the file.
+        Raises ModelError, DeviceError, UsageError.
         """
         name = "the network" if isinstance(model, bytes) else str(model)
         if isinstance(model, Path):
-            with reading(model, "pam weights export makes one"):
+            with convert_read_errors(model, "create one: pam weights export"):
                 model = model.read_bytes()
         self.session, where = open_session(model, device, name=name)
         try:
-            self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{name} is no ONNX file, or is damaged: its notes are no text") from error
-        said = self.said
-        try:
-            self.spec = ModelSpec.from_metadata(said)
-            sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", said["size"])
-            if sides is None and said["size"] != DYNAMIC:
-                raise ValueError(said["size"])
-            self.size = None if sides is None else (int(sides[1]), int(sides[2]))
-            stored = said["precision"]
-        except (ModelError, KeyError, ValueError) as error:
+            self.metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+            spec, stored = ModelSpec.from_metadata(self.metadata), self.metadata["precision"]
+            self.size = _read_size(self.metadata)
+        except (ModelError, KeyError, ValueError) as error:  # also for metadata that are not UTF-8
             raise ModelError(
-                f"{name} does not say which network it holds", "pam weights export does"
+                f"{name} is damaged, or was not written by pam", "create one: pam weights export"
             ) from error
         if precision not in ("auto", stored):
-            said = f"{name} computes in {stored}, not in {precision}"
-            raise UsageError(said, "`precision` auto takes that of the file")
+            raise UsageError(f"{name} has the precision {stored}, not {precision}", "use `precision` auto")
+        self.spec: ModelSpec = spec
+        self.multiple = spec.row.multiple
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
-        self.multiple = self.spec.row.multiple
 
     def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
-        """Return the match size that is possible: the search is fixed in the file. Raises UsageError."""
         limit = self.spec.max_disparity
         if max_disparity != limit or (limit is not None and (min_disparity or size not in (1, "auto"))):
-            searched = (
-                "any disparity"
-                if limit is None
-                else f"disparities from 0 to {limit} px, at the images' own size,"
-            )
-            raise UsageError(f"the exported network searches {searched} alone", "export it again")
+            search = "any disparity" if limit is None else f"disparities from 0 to {limit} px at full size"
+            raise UsageError(f"the exported network can only search {search}", "export it again")
         return size if limit is None else 1.0
 
     def adaptation_note(self, height: int, width: int) -> str | None:
-        """Say that images are padded, see `model.StereoModel`."""
         if self.size in (None, (height, width)):
             return None
-        return f"images of {width}x{height} are padded to {self.size[1]}x{self.size[0]}, the exported size"
-
-    def fitting(self, height: int, width: int) -> tuple[int, int] | None:
-        """Return None: images are padded, not reduced."""
-        return None
+        return f"padded to {self.size[1]}x{self.size[0]}, the exported size"
 
     def memory(self, height: int, width: int) -> int:
-        """Predict the bytes that images take; that of a GPU is ONNX Runtime's affair."""
         if self.session.get_providers()[0] != ON_CPU:
             return 0
         above, beside = padding(height, width, self.multiple, self.size)
         return EXPORTED_MEMORY * predict_memory(self.spec, height + above, width + beside)
 
     def match(
-        self,
-        left: Pixels,
-        right: Pixels,
-        *,
-        max_disparity: int | None = None,
-        confidence: bool = False,
-        attended: bool = False,
-        progress: Progress | None = None,
+        self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
     ) -> Match:
-        """Match a pair, see `model.StereoModel`."""
-        above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
-        disparity, received, sure = self._run(left, right, above, beside)
-        inside = slice(above, None), slice(left.shape[1])
-        valid = None
-        if attended:
-            valid = valid_mask(received)[0].repeat_interleave(4, 0).repeat_interleave(4, 1)[inside].numpy()
-        shown = upsample(sure[None], 4)[0, 0][inside].contiguous().numpy() if confidence else None
-        return Match(disparity[0, 0][inside].contiguous().numpy(), shown, valid)
+        above, outputs = self._run(left, right)
+        cropped = crop_outputs(request, above, left.shape[1], *outputs)
+        return to_match(request, [each.contiguous().numpy() for each in cropped])
 
     def upscale(
         self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
     ) -> tuple[Pixels, ...]:
-        """Upscale a pair, see `model.StereoModel`."""
-        above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
         scale = self.spec.scale or 1
-        found = self._run(left, right, above, beside)[: 2 if both else 1]
-        images = zip(found, (left, right), strict=False)
+        above, outputs = self._run(left, right)
         inside = (..., slice(scale * above, None), slice(scale * left.shape[1]))
         return tuple(
             to_pixels(made[0][inside], image.dtype).numpy().astype(image.dtype, copy=False)
-            for made, image in images
+            for made, image in zip(outputs[: 2 if both else 1], (left, right), strict=False)
         )
 
-    def _run(self, left: Pixels, right: Pixels, above: int, beside: int) -> list[Tensor]:
+    def _run(self, left: Pixels, right: Pixels) -> tuple[int, list[Tensor]]:
+        """Return the number of padded rows, and the outputs."""
+        above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
         images = [to_network(torch.from_numpy(plain_array(each)), above, beside) for each in (left, right)]
-        return self.run_padded(*images)
+        return above, self.run_padded(*images)
 
     def run_padded(self, left: Tensor, right: Tensor) -> list[Tensor]:
-        """Run the network on padded images (1, 3, H, W) in [0, 1]. Raises ModelError."""
-        with running("the network", "export it again"):
+        """Run the network on padded images (1, 3, H, W) in [0, 1]; raise ModelError."""
+        with convert_runtime_errors("the network", "export it again"):
             found = self.session.run(None, {"left": left.numpy(), "right": right.numpy()})
         expected = [(self.spec.scale or 1) * side for side in left.shape[2:]]
         if list(found[0].shape[2:]) != expected:
-            raise ModelError("the network gives another size than its file says", "export it again")
+            raise ModelError(
+                f"the network outputs {found[0].shape[3]}x{found[0].shape[2]} px, expected "
+                f"{expected[1]}x{expected[0]} px",
+                "export it again",
+            )
         return [torch.from_numpy(each) for each in found]
+
+
+def _read_size(metadata: dict[str, str]) -> tuple[int, int] | None:
+    """Return the height and width of the images; raise KeyError or ValueError for damaged metadata."""
+    order = slice(None, None, -1) if "input_size" in metadata else slice(None)
+    text = metadata["input_size" if "input_size" in metadata else "size"]  # size, of pam 0.3: HEIGHTxWIDTH
+    if text == DYNAMIC:
+        return None
+    if (sides := re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)) is None:
+        raise ValueError(text)
+    height, width = map(int, sides.groups()[order])
+    return height, width
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A file, and what its check found."""
+    """A file, and its comparison with PyTorch."""
 
     data: bytes
     size: tuple[int, int]
-    """Rows and columns of the pictures that the check was made with."""
+    """Height and width of the images of the comparison."""
     largest: float
     mean: float
     """Deviation from PyTorch, in `unit`."""
     unit: str
     seconds: tuple[float, float]
-    """Seconds that ONNX Runtime and PyTorch take for equal whole maps on the CPU."""
+    """Time of ONNX Runtime and of PyTorch for the same whole maps on the CPU, s."""
 
 
 class _Matching(nn.Module):
@@ -211,12 +188,12 @@ class _Matching(nn.Module):
         self.mean, self.std = (torch.tensor(each).view(3, 1, 1) for each in (IMAGE_MEAN, IMAGE_STD))
 
     def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
-        views = [(view - self.mean) / self.std for view in (left, right)]
-        found = self.network(*views, self.max_disparity)
-        return found.disparity, found.received, found.confidence
+        images = [(image - self.mean) / self.std for image in (left, right)]
+        found = self.network(*images, self.max_disparity)
+        return found.disparity, found.attention_mass, found.confidence
 
 
-class _Enlarging(nn.Module):
+class _Upscaling(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
@@ -229,63 +206,69 @@ class _Enlarging(nn.Module):
 def export(
     network: Network, spec: ModelSpec, size: tuple[int, int] | None, *, half: bool, source: dict[str, str]
 ) -> Exported:
-    """A network as an ONNX file, of pictures of `size` (rows, columns), or of any with None.
+    """Convert a network to ONNX and compare it with PyTorch on a synthetic pair.
 
-    Sides are rounded up to what the network takes, and it is held against PyTorch with a pair of just `size`,
-    padded as the file says. `half`: convolutions in fp16. `source`: more of what the
-    file says about itself. Raises ModelError where ONNX Runtime does not find what PyTorch does, DeviceError
-    for too little memory, UsageError where libraries are missing.
+    Args:
+        network: In evaluation mode.
+        spec: Its description.
+        size: Height and width of the images, rounded up to multiples; None = any size.
+        half: Use fp16 for convolutions.
+        source: More metadata for the file.
+
+    Raises:
+        ModelError: The results of ONNX Runtime and PyTorch differ.
+        DeviceError: Not enough memory.
+        UsageError: A library is not installed.
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        library(name)
-    matching = spec.row.task == "disparity"
-    least = spec.row.multiple
+        import_library(name)
+    matching, multiple = spec.row.task == "disparity", spec.row.multiple
     shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
-    tried = tuple(-(-side // least) * least for side in shown)
-    needed = EXPORTED_MEMORY * predict_memory(spec, *tried)
-    free = free_memory(torch.device("cpu"))
+    above, beside = padding(*shown, multiple)
+    height, width = shown[0] + above, shown[1] + beside
+    needed, free = EXPORTED_MEMORY * predict_memory(spec, height, width), free_memory(torch.device("cpu"))
     if free is not None and needed > free:
-        side = f"{tried[0]}x{tried[1]}"
-        raise DeviceError(f"{side} needs {readable(needed)} of memory, {readable(free)} are free", HINT)
-    exact = fold_batch_norms(network)
-    plain = _wrapped(exact, spec)
-    module = _wrapped(_halved(fold_batch_norms(network), matching), spec) if half else plain
-    above, beside = (padded - side for padded, side in zip(tried, shown, strict=True))
+        raise DeviceError(
+            f"{width}x{height} needs {readable(needed)} of memory, but only {readable(free)} are free",
+            HINT,
+        )
+    plain = _wrap(fold_batch_norms(network), spec)
+    module = _wrap(_convert_to_half(fold_batch_norms(network), matching), spec) if half else plain
     left, right = (nn.functional.pad(view, (0, beside, above, 0), mode="replicate") for view in _pair(*shown))
     pair = left, right
     precision = "fp16" if half else "fp32"
-    names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
     metadata = spec.to_metadata() | source
     metadata |= {
-        "size": DYNAMIC if size is None else f"{tried[0]}x{tried[1]}",
+        "input_size": DYNAMIC if size is None else f"{width}x{height}",
         "precision": precision,
-        "inputs": "left, right: 1 x 3 x rows x columns, float32, RGB in [0, 1]",
-        "padding": f"edges repeated at the top and the right, to multiples of {least}",
+        "inputs": "left, right: 1 x 3 x height x width, float32, RGB in [0, 1]",
+        "padding": f"edges repeated at the top and the right, to multiples of {multiple}",
     }
-    data = _as_onnx(module, pair, least if size is None else None, names, metadata)
+    names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
+    data = _to_onnx(module, pair, multiple if size is None else None, names, metadata)
     runtime = OnnxModel(data, "cpu")
-    found, quick = _timed(lambda: runtime.run_padded(*pair))
+    found, quick = _measure(lambda: runtime.run_padded(*pair))
     with torch.inference_mode():
-        expected, slow = _timed(lambda: plain(*pair))
-    unit, per = ("px", 1.0) if matching else ("grey levels", 255.0)
+        expected, slow = _measure(lambda: plain(*pair))
+    unit, levels = ("px", 1.0) if matching else ("grey levels", 255.0)
     compared = list(zip(found, expected, strict=True))[: 1 if matching else 2]
-    apart = per * torch.stack([(one - other).abs() for one, other in compared])
+    apart = levels * torch.stack([(one - other).abs() for one, other in compared])
     largest, mean = apart.max().item(), apart.mean().item()
     if not (mean if half else largest) <= MOST[precision][unit]:
         raise ModelError(
-            f"ONNX Runtime's result is {mean:.2g} {unit} from PyTorch's in the mean, {largest:.2g} at most",
-            "this network cannot be exported so",
+            f"this network cannot be exported: the result of ONNX Runtime differs from PyTorch by {mean:.2g} "
+            f"{unit} on average, {largest:.2g} {unit} at most"
         )
     return Exported(data, shown, largest, mean, unit, (quick, slow))
 
 
-def _wrapped(network: Network, spec: ModelSpec) -> nn.Module:
-    whole = _Matching(network, spec.max_disparity) if spec.row.task == "disparity" else _Enlarging(network)
-    return whole.eval()
+def _wrap(network: Network, spec: ModelSpec) -> nn.Module:
+    matching = spec.row.task == "disparity"
+    return (_Matching(network, spec.max_disparity) if matching else _Upscaling(network)).eval()
 
 
-def _halved(network: Any, matching: bool) -> Any:
-    """Convolutions in fp16, whatever they are given; attention and results stay float32."""
+def _convert_to_half(network: Any, matching: bool) -> Any:
+    """Convert convolutions to fp16; attention and results stay float32."""
     network = convert(network, torch.float16) if matching else network.half()
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
@@ -293,12 +276,17 @@ def _halved(network: Any, matching: bool) -> Any:
     return network
 
 
-def _traced(
-    module: nn.Module, pair: tuple[Tensor, Tensor], multiple: int | None
-) -> torch.export.ExportedProgram:
-    """What a network computes, as a graph of PyTorch's.
+def _to_onnx(
+    module: nn.Module,
+    pair: tuple[Tensor, Tensor],
+    multiple: int | None,
+    names: list[str],
+    metadata: dict[str, str],
+) -> bytes:
+    """Return a sealed ONNX file for images of any size that is a `multiple`, or of the size of `pair`.
 
-    multiple: of both sides of pictures of any size; None: they have that of `pair`.
+    ONNX Runtime does the simplification that is left out here; the exporter's own takes twice the time of all
+    the rest and hardly finds more.
     """
     shapes = None
     if multiple is not None:
@@ -306,22 +294,8 @@ def _traced(
         if multiple > 1:
             steps = [torch.export.Dim(side, min=1, max=LARGEST_SIDE // multiple) * multiple for side in "hw"]
         shapes = {view: dict(zip((2, 3), steps, strict=True)) for view in ("left", "right")}
-    return torch.export.export(module, pair, dynamic_shapes=shapes, strict=False)
-
-
-def _as_onnx(
-    module: nn.Module,
-    pair: tuple[Tensor, Tensor],
-    multiple: int | None,
-    names: list[str],
-    metadata: dict[str, str],
-) -> bytes:
-    """A sealed ONNX file; multiple: as of `_traced`. ONNX Runtime does what is left out of simplifying it.
-
-    The library's own simplification takes twice the time of all the rest, and hardly finds more.
-    """
-    fold_constants = library("onnxscript.optimizer").fold_constants
-    passes = library("onnx_ir.passes.common")
+    fold_constants = import_library("onnxscript.optimizer").fold_constants
+    passes = import_library("onnx_ir.passes.common")
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -329,7 +303,7 @@ def _as_onnx(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the libraries, about each other
             program = torch.onnx.export(
-                _traced(module, pair, multiple),
+                torch.export.export(module, pair, dynamic_shapes=shapes, strict=False),
                 dynamo=True,
                 input_names=["left", "right"],
                 output_names=names,
@@ -347,17 +321,17 @@ def _as_onnx(
     finally:
         log.setLevel(level)
     program.model.metadata_props.update(metadata)
-    return sealed(program.model_proto.SerializeToString())
+    return seal(program.model_proto.SerializeToString())
 
 
 def _pair(height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Views (1, 3, H, W) in [0, 1] of a textured plane."""
+    """Return images (1, 3, H, W) in [0, 1] of a textured plane."""
     noise = torch.rand(1, 3, height, width + SHIFT, generator=torch.Generator().manual_seed(0))
     texture = nn.functional.avg_pool2d(noise, 3, 1, 1, count_include_pad=False)
     return texture[..., :width].contiguous(), texture[..., SHIFT:].contiguous()
 
 
-def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+def _measure(run: Callable[[], Any]) -> tuple[Any, float]:
     run()
     start = time.perf_counter()
     return run(), time.perf_counter() - start

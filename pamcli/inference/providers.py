@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
-from pamcli.inference.memory import HINT, is_memory_error
-from pamcli.registry.spec import reading
+from pamcli.inference.memory import HINT, first_line, is_memory_error
+from pamcli.registry.spec import convert_read_errors
 
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -24,11 +24,11 @@ PROVIDERS = {
 }
 """ONNX Runtime's provider names, by device."""
 ON_CPU = "CPUExecutionProvider"
-BROUGHT_BY = {
+INSTALL = {
     "cuda": "pip install onnxruntime-gpu",
     "tensorrt": "pip install onnxruntime-gpu",
     "openvino": "pip install onnxruntime-openvino",
-    "coreml": "macOS has it",
+    "coreml": "use macOS",
 }
 
 BUILDING = ("tensorrt", "openvino", "coreml")
@@ -37,7 +37,7 @@ BUILDING = ("tensorrt", "openvino", "coreml")
 Providers = list[tuple[str, dict[str, str]]]
 
 
-def library(name: str) -> Any:
+def import_library(name: str) -> Any:
     """Import an optional library; raise UsageError if it is missing."""
     try:
         return importlib.import_module(name)
@@ -56,58 +56,61 @@ def choose_providers(available: list[str], device: str, engines: Path | None = N
     if kind == "cpu":
         return [(ON_CPU, {})], kind
     if PROVIDERS.get(kind) not in available:
-        by = f", or {BROUGHT_BY[kind]}" if kind in BROUGHT_BY else ""
-        raise DeviceError(f"ONNX Runtime has no {kind} here", f"use `device` cpu{by}")
+        install = f", or {INSTALL[kind]}" if kind in INSTALL else ""
+        raise DeviceError(f"ONNX Runtime has no {kind} here", f"use `device` cpu{install}")
     names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]
     chosen = [(PROVIDERS[name], _options(name, number or "0", engines)) for name in names]
     return [*chosen, (ON_CPU, {})], kind if device == "auto" else device
 
 
 def _options(name: str, number: str, engines: Path | None) -> dict[str, str]:
-    kept = {}
-    if engines is not None:
-        kept = {
-            "tensorrt": {
-                "trt_engine_cache_enable": "True",
-                "trt_engine_cache_path": str(engines),
-                "trt_timing_cache_enable": "True",
-                "trt_timing_cache_path": str(engines),
-            },
-            "openvino": {"cache_dir": str(engines)},
-            "coreml": {"ModelFormat": "MLProgram", "ModelCacheDirectory": str(engines)},
-        }.get(name, {})
-    return {**({"device_id": number} if name in ("cuda", "tensorrt") else {}), **kept}
+    options = {"device_id": number} if name in ("cuda", "tensorrt") else {}
+    if engines is None:
+        return options
+    if name == "tensorrt":
+        for cache in ("engine", "timing"):
+            options |= {f"trt_{cache}_cache_enable": "True", f"trt_{cache}_cache_path": str(engines)}
+    elif name == "openvino":
+        options["cache_dir"] = str(engines)
+    elif name == "coreml":
+        options |= {"ModelFormat": "MLProgram", "ModelCacheDirectory": str(engines)}
+    return options
 
 
-def _content(model: Path) -> bytes:
-    """Return a cache key: file content plus the modification time of external weights."""
-    weights = model.with_name(f"{model.name}.data")
+def _cache_key(model: Path) -> bytes:
+    """Return the file's content plus size and modification time of external weights."""
     with suppress(OSError):
-        said = weights.stat()
-        return model.read_bytes() + f"{said.st_size} {said.st_mtime_ns}".encode()
+        weights = model.with_name(f"{model.name}.data").stat()
+        return model.read_bytes() + f"{weights.st_size} {weights.st_mtime_ns}".encode()
     return model.read_bytes()
 
 
-def engines_of(network: bytes) -> Path:
-    """Return the engine cache folder of a network, which depends on its content."""
+def engine_folder(network: bytes) -> Path:
+    """Return the cache folder for the engines of a network, named by the hash of its content."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base, "pam", "engines", hashlib.sha256(network).hexdigest()[:16])
 
 
 def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:
-    """Open an ONNX Runtime session of a file or its bytes, and return it with the device name.
+    """Open an ONNX Runtime session of a file or its bytes; return it with the name of the device.
 
-    Bytes cannot refer to other files. `device`: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N, openvino,
-    coreml.
-    `name`: of the bytes, in messages. Raises ModelError: missing or damaged file; DeviceError; UsageError:
-    the library is missing.
+    Args:
+        model: A file, or bytes, which cannot refer to other files.
+        device: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N, openvino or coreml.
+        name: Name of the bytes in messages.
+
+    Raises:
+        ModelError: The file is missing or damaged.
+        DeviceError: The machine lacks the device, or memory.
+        UsageError: ONNX Runtime is not installed.
     """
-    runtime = library("onnxruntime")
+    runtime = import_library("onnxruntime")
     name = name or str(model)
     engines = None
-    with reading(Path(name), "pam weights export makes one") if isinstance(model, Path) else nullcontext():
+    hint = "create one: pam weights export"
+    with convert_read_errors(model, hint) if isinstance(model, Path) else nullcontext():
         if device.partition(":")[0] in BUILDING:
-            engines = engines_of(model if isinstance(model, bytes) else _content(model))
+            engines = engine_folder(model if isinstance(model, bytes) else _cache_key(model))
         elif isinstance(model, Path):
             model.open("rb").close()
     providers, where = choose_providers(runtime.get_available_providers(), device, engines)
@@ -125,9 +128,9 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
         if is_memory_error(error):
             raise DeviceError(f"not enough memory for {name}", HINT) from error
         if re.search(r"external data|no such file|file_size", str(error), re.IGNORECASE):
-            hint = "copy that, too; mostly it is called like it, with .data behind"
-            raise ModelError(f"a file that {name} takes its weights from is missing", hint) from error
-        raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
+            hint = f"copy that file, too, usually {name}.data"
+            raise ModelError(f"the external weights of {name} are missing", hint) from error
+        raise ModelError(f"{name} is not an ONNX file, or is damaged", "export it again") from error
     if session.get_providers()[0] != providers[0][0]:
         raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
     session.disable_fallback()  # a fallback would change the device and print to stdout
@@ -135,12 +138,11 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
 
 
 @contextmanager
-def running(what: str, hint: str) -> Iterator[None]:
+def convert_runtime_errors(what: str, hint: str) -> Iterator[None]:
     """Convert ONNX Runtime's errors: MemoryError if out of memory, else ModelError."""
     try:
         yield
     except Exception as error:  # ONNX Runtime has its own classes
         if is_memory_error(error):
             raise MemoryError from error
-        reason = str(error).strip().partition("\n")[0]
-        raise ModelError(f"ONNX Runtime cannot run {what}: {reason}", hint) from error
+        raise ModelError(f"ONNX Runtime cannot run {what}: {first_line(error)}", hint) from error

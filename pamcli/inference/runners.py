@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import is_memory_error
-from pamcli.inference.providers import ON_CPU, PROVIDERS, open_session, running
+from pamcli.inference.memory import first_line, is_memory_error
+from pamcli.inference.providers import ON_CPU, PROVIDERS, convert_runtime_errors, open_session
 from pamcli.inference.runtime import Runtime
 from pamcli.registry.interface import Interface, Port
 
@@ -55,56 +55,54 @@ class Session:
         )
         for what, ports in (("input", inputs), ("output", outputs)):
             if not ports:
-                raise ModelError(f"{path} has no {what}", "export it with two views in and a result out")
+                raise ModelError(f"{path} has no {what}", "export it with two images as inputs and an output")
         for port in inputs:
             if math.prod(side or 1 for side in port.shape) > LARGEST_INPUT:
-                raise ModelError(f"{path}: its input {port} is larger than pictures are")
+                raise ModelError(f"{path}: input {port} is larger than any supported image")
             if port.type not in TYPES:
-                raise ModelError(f"{path}: its input {port.name} is a {port.type}, which no picture can be")
+                raise ModelError(f"{path}: input {port.name} has type {port.type}", f"use {', '.join(TYPES)}")
         half = any(port.type == "tensor(float16)" for port in inputs)
         compute = Compute(torch.device("cpu"), "fp16" if half else "fp32", f"onnxruntime {where}")
         if precision not in ("auto", compute.precision):
-            said = f"{path} takes {compute.precision}, not {precision}"
-            raise UsageError(said, "`precision` auto takes that of the file")
+            raise UsageError(
+                f"{path} has the precision {compute.precision}, not {precision}", "use `precision` auto"
+            )
         return cls(str(path), compute, Interface(inputs, outputs), session)
 
     @property
-    def says(self) -> str:
+    def note(self) -> str:
         """Runtime and device, for people."""
         used = [each for each in self.session.get_providers() if each != ON_CPU]
         kinds = {provider: kind for kind, provider in PROVIDERS.items()}
         first = self.compute.runtime.removeprefix("onnxruntime ")
         others = [kinds.get(each, each) for each in used[1:]]
-        rest = f", the CPU where {' and '.join([first, *others])} cannot" if used else ""
+        rest = f", on the CPU where {' and '.join([first, *others])} cannot" if used else ""
         return f"{self.name} runs in ONNX Runtime on {first}{rest}"
 
-    def probed(self) -> tuple[Interface, int]:
-        """Return the interface, with output shapes from a run on black images, and the scale.
-
-        The scale is the ratio of the first output to the first input. Raises ModelError.
-        """
-        given = {
+    def probe(self) -> tuple[Interface, int]:
+        """Run on black images; return the interface with output shapes, and the scale of the first output."""
+        inputs = {
             port.name: np.zeros([side or FREE_SIDE for side in port.shape[1:]], np.float32)[None]
             for port in self.interface.inputs
         }
-        found = self.run(given)
+        found = self.run(inputs)
         outputs = tuple(replace(port, shape=found[port.name].shape) for port in self.interface.outputs)
-        first = next(iter(given.values())), next(iter(found.values()))
-        larger = first[1].shape[-1] // first[0].shape[-1] if first[1].ndim else 0
-        return replace(self.interface, outputs=outputs), larger
+        given, made = next(iter(inputs.values())), next(iter(found.values()))
+        scale = made.shape[-1] // given.shape[-1] if made.ndim else 0
+        return replace(self.interface, outputs=outputs), scale
 
-    def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
+    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run the network; raise ModelError or MemoryError."""
         types = {port.name: TYPES[port.type] for port in self.interface.inputs}
         ready = {
             name: (values.round().clip(0, 255) if types[name] is np.uint8 else values).astype(types[name])
-            for name, values in given.items()
+            for name, values in inputs.items()
         }
         shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
-        with running(f"{self.name} on {shapes}", "pam guide own-network"):
+        with convert_runtime_errors(f"{self.name} on {shapes}", "pam guide own-network"):
             found = self.session.run(None, ready)
         if not all(isinstance(each, np.ndarray) for each in found):
-            raise ModelError(f"{self.name} gives something other than arrays", "pam guide own-network")
+            raise ModelError(f"{self.name} must output arrays only", "pam guide own-network")
         return dict(zip((port.name for port in self.interface.outputs), found, strict=True))
 
 
@@ -117,7 +115,7 @@ class Module:
     network: Any
     runtime: Runtime
     names: list[str] = field(default_factory=list)
-    """Names of its outputs, as the last run showed them."""
+    """Names of its outputs, from the last run."""
     interface: None = None
 
     @classmethod
@@ -129,24 +127,20 @@ class Module:
         compute = Compute.choose(device, precision)
         module, colon, function = source.partition(":")
         if not (module and colon and function):
-            raise UsageError(f"`network_from` {source!r} is no place of a network", "MODULE:FUNCTION")
+            raise UsageError(f"`network_from` must be MODULE:FUNCTION, got {source!r}")
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
         try:
-            home = importlib.import_module(module)
+            network = getattr(importlib.import_module(module), function)()
         except ModuleNotFoundError as error:
-            hint = "it is looked for in the current folder and among the installed packages"
+            hint = "it is searched in the current directory and among the installed packages"
             raise UsageError(f"`network_from` {source}: no module {error.name}", hint) from None
         except Exception as error:
-            raise ModelError(f"{source} fails: {type(error).__name__}: {error}") from error
-        if not hasattr(home, function):
-            raise UsageError(f"`network_from` {source}: {module} has no {function}")
-        try:
-            network = getattr(home, function)()
-        except Exception as error:
+            if module in sys.modules and not hasattr(sys.modules[module], function):
+                raise UsageError(f"`network_from` {source}: {module} has no {function}") from None
             raise ModelError(f"{source} fails: {type(error).__name__}: {error}") from error
         if not callable(network):
-            raise ModelError(f"{source} makes a {type(network).__name__}, no network that can be called")
+            raise ModelError(f"{source} must return a network, got a {type(network).__name__}")
         if isinstance(network, torch.nn.Module):
             network = network.to(compute.device).eval()
             if compute.device.type == "cuda":
@@ -154,31 +148,30 @@ class Module:
         return cls(source, compute, network, Runtime(compute))
 
     @property
-    def says(self) -> str:
+    def note(self) -> str:
         """Runtime and device, for people."""
         return f"{self.name} runs in PyTorch on {', '.join(self.compute.describe().values())}"
 
-    def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
+    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run the network; unnamed outputs are called 0, 1, ...; raise ModelError or MemoryError."""
 
         def program(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             with self.compute.autocast():
-                found = self.network(*tensors)
-            found = [found] if isinstance(found, torch.Tensor) else found
-            named = found.items() if isinstance(found, Mapping) else enumerate(found)
-            tensors_of = {str(name): each for name, each in named if isinstance(each, torch.Tensor)}
-            self.names[:] = tensors_of
-            return tuple(each.float() for each in tensors_of.values())
+                outputs = self.network(*tensors)
+            outputs = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+            items = outputs.items() if isinstance(outputs, Mapping) else enumerate(outputs)
+            named = {str(name): each for name, each in items if isinstance(each, torch.Tensor)}
+            self.names[:] = named
+            return tuple(each.float() for each in named.values())
 
         try:
-            arrays = self.runtime(program, self.name, *given.values(), verify=True)
+            arrays = self.runtime(program, self.name, *inputs.values(), verify=True)
         except Exception as error:
             if isinstance(error, MemoryError | RuntimeError) and is_memory_error(error):
                 raise
-            reason = str(error).strip().partition("\n")[0]
-            raise ModelError(f"{self.name} fails: {type(error).__name__}: {reason}") from error
+            raise ModelError(f"{self.name} fails: {type(error).__name__}: {first_line(error)}") from error
         if not arrays:
-            raise ModelError(f"{self.name} gives no tensor")
+            raise ModelError(f"{self.name} must return tensors")
         return dict(zip(self.names, arrays, strict=True))
 
 
@@ -188,18 +181,20 @@ Runner = Session | Module
 def open_runner(
     network: str | Path | None, network_from: str | None, device: str, precision: str, named_by: str | Path
 ) -> Runner:
-    """Open an ONNX file, or the network that "module:function" makes.
+    """Open an ONNX file, or the network that "module:function" builds.
 
     `named_by`: the description that names the file. Raises ModelError, DeviceError; UsageError: none or both
     given.
     """
     if network and network_from is not None:
-        said = f"{named_by} names a network, {network}, and `network_from` {network_from} makes another"
-        raise UsageError(said, "leave one of them out")
+        raise UsageError(
+            f"cannot use both `network_from` {network_from} and the network {network} of {named_by}",
+            "omit one of them",
+        )
     if network_from is not None:
         return Module.load(network_from, device, precision)
     if not network:
-        raise UsageError(f"{named_by} names no network", "`network_from` MODULE:FUNCTION makes it")
+        raise UsageError(f"{named_by} names no network", "add `network_from` MODULE:FUNCTION")
     return Session.load(Path(network), device, precision)
 
 

@@ -1,7 +1,7 @@
-"""How a PyTorch module is executed: the only place that knows about CUDA graphs, channels last and precision.
+"""Execute PyTorch programs on a device, with CUDA graphs where possible.
 
-On CUDA a program (a function of tensors) is recorded as one CUDA graph for each size of its inputs once it is
-run a second time at that size, and replayed from then on. Everywhere else it runs as it is written.
+On CUDA a program (a function of tensors) is recorded as a CUDA graph when it runs a second time with inputs
+of the same size, and replayed from then on. Other devices run it eagerly.
 """
 
 import logging
@@ -20,14 +20,14 @@ from pamcli.inference.memory import is_memory_error
 
 Array = NDArray[Any]
 Program = Callable[..., tuple[Tensor, ...]]
-"""Computes tensors from tensors; what it computes depends on shapes and values of the inputs alone."""
+"""Computes tensors from tensors, depending only on shapes and values of the inputs."""
 
 LOG = logging.getLogger("pamcli")
 
 MOST_GRAPHS = 8
-"""Sizes whose graphs are kept; the least recently used one goes first. They share one pool of memory."""
+"""Maximum number of cached graphs, which share one memory pool; the least recently used is dropped first."""
 
-WARM_UPS = 2  # runs on a stream of their own before a graph is recorded: libraries choose algorithms in them
+WARM_UPS = 2  # runs on a separate stream before recording, in which libraries choose algorithms
 
 
 @dataclass
@@ -45,21 +45,24 @@ class Runtime:
     def __init__(self, compute: Compute) -> None:
         self.compute = compute
         self._graphs: OrderedDict[Hashable, _Graph | None] = OrderedDict()
-        """Graphs by program and size; None: it ran once, or it cannot be recorded."""
-        self._refused: set[Hashable] = set()
+        """Graphs by program and size; None if it ran only once or cannot be recorded."""
+        self._unrecordable: set[Hashable] = set()
         self._pool: Any = None
 
     def __call__(self, program: Program, key: Hashable, *inputs: Array, verify: bool = False) -> list[Array]:
         """Run a program without gradients.
 
         Args:
-            program: What to compute.
-            key: Tells it from other programs of this runtime, and from itself with other settings.
-            inputs: Arrays, brought to the device.
-            verify: Hold the first replay of a graph against the plain run, for programs of other people.
+            program: The computation.
+            key: Identifies the program and its settings within this runtime.
+            inputs: Arrays, which are copied to the device.
+            verify: Compare the first replay of a graph with the eager run, for foreign programs.
+
+        Returns:
+            The outputs as arrays.
         """
         tensors = [torch.from_numpy(np.require(each, requirements=("C", "W"))) for each in inputs]
-        with torch.inference_mode(), self.compute.exactly():
+        with torch.inference_mode(), self.compute.full_precision():
             if self.compute.device.type != "cuda":
                 outputs = program(*(each.to(self.compute.device) for each in tensors))
                 return [np.array(each.cpu().numpy(), order="C") for each in outputs]
@@ -68,7 +71,7 @@ class Runtime:
                 return self._on_cuda(program, (key, sizes), tensors, verify)
 
     def forget(self) -> None:
-        """Free the memory of all graphs, before something large is tried again."""
+        """Free the memory of all graphs."""
         self._graphs.clear()
         self._pool = None
         if self.compute.device.type == "cuda":
@@ -79,7 +82,7 @@ class Runtime:
         if known is None:
             on_device = tuple(each.to(self.compute.device, non_blocking=True) for each in tensors)
             outputs = program(*on_device)
-            if key in self._graphs and key not in self._refused:
+            if key in self._graphs and key not in self._unrecordable:
                 known = self._record(program, key, on_device, outputs if verify else None)
             self._graphs[key] = known
         else:
@@ -95,7 +98,7 @@ class Runtime:
     def _record(
         self, program: Program, key: Hashable, inputs: tuple[Tensor, ...], expected: tuple[Tensor, ...] | None
     ) -> _Graph | None:
-        """Record a program; None where it cannot be, which is tried once."""
+        """Record a program; return None if that is not possible, which is tried only once."""
         try:
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
@@ -114,19 +117,19 @@ class Runtime:
                     torch.allclose(a.float(), b.float(), 1e-3, 1e-3, equal_nan=True)
                     for a, b in zip(outputs, expected, strict=True)
                 ):
-                    raise RuntimeError("the replay computes something else")
+                    raise RuntimeError("the replay has other results")
         except (RuntimeError, ValueError) as error:
             torch.cuda.synchronize()
             if is_memory_error(error):
                 raise
             LOG.debug("runs without a CUDA graph: %s", str(error).partition("\n")[0])
-            self._refused.add(key)
+            self._unrecordable.add(key)
             return None
         return _Graph(graph, inputs, outputs)
 
 
 def _to_arrays(tensors: tuple[Tensor, ...]) -> list[Array]:
-    """Bring tensors of a CUDA GPU to arrays, all at once, by way of memory that the GPU writes directly."""
+    """Copy tensors of a CUDA GPU to arrays, all at once, through pinned memory."""
     pinned = [torch.empty(each.shape, dtype=each.dtype, pin_memory=True) for each in tensors]
     for here, there in zip(pinned, tensors, strict=True):
         here.copy_(there, non_blocking=True)

@@ -35,6 +35,4 @@ def sample_pair() -> SamplePair:
             left.astype(np.uint8), right.astype(np.uint8), read_disparity(folder / "disparity.pfm")
         )
     except InputError as error:
-        raise InputError(
-            f"the sample pair of pam is missing or damaged: {error}", "install pam again"
-        ) from error
+        raise InputError(f"the sample pair of pam is missing or damaged: {error}", "reinstall pam") from error

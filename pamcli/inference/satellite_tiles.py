@@ -25,11 +25,12 @@ def match_tile(
     Raises InputError: the sizes differ.
     """
     if left.shape != right.shape or left.ndim != 2:
-        raise InputError(f"the tiles differ in size: left {left.shape[::-1]}, right {right.shape[::-1]}")
+        sizes = " and ".join("x".join(map(str, view.shape[::-1])) for view in (left, right))
+        raise InputError(f"both tiles must have the same size, got {sizes}")
     known = np.isfinite(left), np.isfinite(right)
     if not (known[0].any() and known[1].any()):
         return np.full(left.shape, np.nan, np.float32)
-    views = [np.repeat(stretched(filled(view))[..., None], 3, axis=2) for view in (left, right)]
+    views = [np.repeat(stretch(fill_gaps(view))[..., None], 3, axis=2) for view in (left, right)]
     extras = ({"confidence"} if min_confidence is not None else set()) | (set() if occluded else {"visible"})
     result = matcher(*views, extras=extras)
     found = result.disparity_where(visible=not occluded, min_confidence=min_confidence)
@@ -42,7 +43,7 @@ def match_tile(
     return np.where(known[0] & inside & known[1][rows, place], found, np.float32(np.nan)).astype(np.float32)
 
 
-def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:
+def fill_gaps(view: NDArray[np.float32]) -> NDArray[np.float32]:
     """Fill gaps with the nearest known pixel of the row, or of the nearest row with any."""
     known = np.isfinite(view)
     position = np.arange(view.shape[1])
@@ -55,7 +56,7 @@ def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:
     return result
 
 
-def stretched(view: NDArray[np.float32]) -> NDArray[np.float32]:
+def stretch(view: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale an image to [0, 1] by its `PERCENTILES`."""
     low, high = np.percentile(view, PERCENTILES)
     inside: NDArray[np.float32] = np.clip((view - np.float32(low)) / np.float32(max(high - low, 1e-9)), 0, 1)

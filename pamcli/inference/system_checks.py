@@ -26,9 +26,9 @@ SHIFT = 8  # px between the two images of the self-test
 def run_checks() -> dict[str, Any]:
     """Run all checks in `PARTS`; return texts, texts by name, or the PamError of a failed check."""
     found: dict[str, Any] = {}
-    for name, find in PARTS.items():
+    for name, check in PARTS.items():
         try:
-            found[name] = find()
+            found[name] = check()
         except PamError as error:
             found[name] = error
         except ImportError as error:
@@ -36,8 +36,7 @@ def run_checks() -> dict[str, Any]:
         except (RuntimeError, OSError, TypeError) as error:  # of a GPU that is in use or too old
             from pamcli.inference.memory import first_line
 
-            said = f"{type(error).__name__}: {first_line(error)}"
-            found[name] = DeviceError(said, "see whether `device` cpu works")
+            found[name] = DeviceError(f"{type(error).__name__}: {first_line(error)}", "try `device` cpu")
     return found
 
 
@@ -50,47 +49,46 @@ def format_checks(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def packages() -> dict[str, str]:
+def check_packages() -> dict[str, str]:
     """Return the versions of pam's dependencies."""
-
-    def found(name: str) -> str:
+    found = {}
+    for name in PACKAGES:
         try:
-            return version(name)
+            found[name] = version(name)
         except PackageNotFoundError:
-            return "not installed"
+            found[name] = "not installed"
+    return found
 
-    return {name: found(name) for name in PACKAGES}
 
-
-def weights() -> dict[str, str]:
+def check_weights() -> dict[str, str]:
     """Return the files of the shipped networks; raise ModelError if one is damaged."""
-    return {name: f"whole, {locate(name)}" for name in REGISTERED}
+    return {name: f"ok, {locate(name)}" for name in REGISTERED}
 
 
-def pictures() -> str:
+def check_formats() -> str:
     """Return the image formats after writing and reading each in memory; raise InputError on failure."""
     from pamcli.imaging.images import try_formats
 
     return ", ".join(try_formats())
 
 
-def processor() -> dict[str, str]:
+def check_processor() -> dict[str, str]:
     """Return the CPU features that pam uses."""
     import torch
 
     from pamcli import winograd
     from pamcli.inference.device import processor_has_bf16
+    from pamcli.workers import usable_cores
 
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),
         "bf16": "in hardware" if processor_has_bf16() else "emulated, slow",
-        "fp32": "Winograd's convolutions" if winograd.available() else "slower: winograd.c is not compiled",
-        "cores": f"{mine} of {os.cpu_count()}, {torch.get_num_threads()} used",
+        "fp32": "Winograd convolutions" if winograd.available() else "slower: winograd.c is not compiled",
+        "cores": f"{usable_cores()} of {os.cpu_count()}, {torch.get_num_threads()} used",
     }
 
 
-def devices() -> dict[str, str]:
+def check_devices() -> dict[str, str]:
     """Return the GPUs and the device that `auto` chooses."""
     import torch
 
@@ -104,7 +102,7 @@ def devices() -> dict[str, str]:
     return found
 
 
-def memory() -> str:
+def check_memory() -> str:
     """Return the free memory of the CPU, for people."""
     import torch
 
@@ -116,7 +114,7 @@ def memory() -> str:
     return f"{free / 1e9:.1f} GB free, within the container's limits"
 
 
-def self_test() -> str:
+def run_self_test() -> str:
     """Match a generated pair of known disparity with the shipped network; raise PamError if it is wrong."""
     from pamcli.inference.matcher import StereoMatcher
 
@@ -124,21 +122,21 @@ def self_test() -> str:
     coarse = np.random.default_rng(0).random((16, 32, 3)).repeat(4, 0).repeat(4, 1)
     texture = (255 * (coarse + np.roll(coarse, 1, 0) + np.roll(coarse, 1, 1)) / 3).astype(np.uint8)
     start = time.perf_counter()
-    found = matcher(texture[:, : 128 - SHIFT], texture[:, SHIFT:], extras=()).disparity
+    disparity = matcher(texture[:, : 128 - SHIFT], texture[:, SHIFT:]).disparity
     seconds = time.perf_counter() - start
-    off = float(np.median(np.abs(found[:, SHIFT:] - SHIFT)))
-    if not off < 1:
-        raise PamError(f"a pair {SHIFT} px apart is matched with {off:.2f} px of error, not below 1")
-    return f"a pair {SHIFT} px apart matched to {off:.2f} px in {seconds:.2f} s"
+    error = float(np.median(np.abs(disparity[:, SHIFT:] - SHIFT)))
+    if not error < 1:
+        raise PamError(f"a pair with {SHIFT} px of disparity is matched with an error of {error:.2f} px")
+    return f"a pair with {SHIFT} px of disparity matched to {error:.2f} px in {seconds:.2f} s"
 
 
 PARTS: dict[str, Callable[[], str | dict[str, str]]] = {
     "pam": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
-    "packages": packages,
-    "processor": processor,
-    "devices": devices,
-    "memory": memory,
-    "weights": weights,
-    "pictures": pictures,
-    "self-test": self_test,
+    "packages": check_packages,
+    "processor": check_processor,
+    "devices": check_devices,
+    "memory": check_memory,
+    "weights": check_weights,
+    "images": check_formats,
+    "self-test": run_self_test,
 }

@@ -1,20 +1,19 @@
-"""Images that do not fit into memory, or into a network: cut into parts, and their results joined.
+"""Cut images that do not fit into memory or into a network into parts, and join the results.
 
-A band has all columns of an image, for disparities run along rows, and a halo of rows above and below that
-its own rows depend on. Networks of others that take one size alone are given tiles of that size.
+A band has all columns of an image, as disparities run along rows, plus a halo of rows above and below.
+Foreign networks with a fixed input size get tiles of that size.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import DeviceError
+from pamcli.errors import DeviceError, InputError
 from pamcli.inference import PAIRS_AT_ONCE, Progress
 from pamcli.inference.images import Pixels
 from pamcli.inference.memory import (
@@ -33,17 +32,15 @@ LOG = logging.getLogger("pamcli")
 
 Array = NDArray[Any]
 RAMP = 0.25
-"""Share of an overlap in which one part gives way to the next."""
-
-
+"""Share of an overlap in which the weight passes from one part to the next."""
 COMFORTABLE = 0.7
-"""Share of the free memory that is taken without being asked for more."""
+"""Share of the free memory to use by default."""
 FEWEST = 64
-"""Rows of a band that count, at least: else nearly all work would be done twice."""
+"""Minimum number of rows of a band without its halo; otherwise nearly all work would be done twice."""
 LARGE = 4_000_000
-"""Pixels of images above which freed memory is given back to the system after each band."""
+"""Pixels of an image above which freed memory is returned to the system after each band."""
 GAPS = 1.15
-"""Times the predicted memory that is taken, for memory that is free may lie in pieces that are too small."""
+"""Factor on the predicted memory, as free memory may be fragmented."""
 
 
 @dataclass(frozen=True)
@@ -53,66 +50,75 @@ class Tile:
     rows: slice
     columns: slice
     weights: NDArray[np.float32]
-    """(rows, columns): what its result counts; over all tiles 1 at each pixel."""
+    """(rows, columns): weight of its result; over all tiles 1 at each pixel."""
 
 
-def spans(length: int, size: int, shared: int) -> list[tuple[int, int]]:
-    """Return begin and end of equal pieces of a side, evenly spaced, neighbours sharing at least `shared`."""
+def split_side(length: int, size: int, overlap: int) -> list[tuple[int, int]]:
+    """Return begin and end of equal pieces of a side, evenly spaced, that share at least `overlap`."""
     if length <= size:
         return [(0, length)]
-    count = -(-(length - shared) // (size - shared))
-    return [
-        (begin, begin + size)
-        for begin in (round(index * (length - size) / (count - 1)) for index in range(count))
-    ]
+    count = -(-(length - overlap) // (size - overlap))
+    begins = (round(index * (length - size) / (count - 1)) for index in range(count))
+    return [(begin, begin + size) for begin in begins]
 
 
-def shares(pieces: Sequence[tuple[int, int]], middle: float = 0.5) -> list[NDArray[np.float32]]:
-    """Return what each piece counts at each of its places, over all pieces 1.
+def blend_weights(pieces: Sequence[tuple[int, int]], middle: float = 0.5) -> list[NDArray[np.float32]]:
+    """Return the weight of each piece at each of its places; over all pieces 1.
 
-    Where two share places, the first gives way to the second around `middle` of them, counted from 0 to 1.
+    In an overlap the weight passes from the first piece to the second around `middle`, from 0 to 1.
     """
-    found = [np.ones(end - begin, np.float32) for begin, end in pieces]
+    weights = [np.ones(end - begin, np.float32) for begin, end in pieces]
     for index, (one, other) in enumerate(pairwise(pieces)):
-        shared = one[1] - other[0]
-        place = (np.arange(shared, dtype=np.float32) + 0.5) / shared
+        overlap = one[1] - other[0]
+        place = (np.arange(overlap, dtype=np.float32) + 0.5) / overlap
         second = np.clip((place - middle) / RAMP + 0.5, 0, 1)
-        found[index][len(found[index]) - shared :] *= 1 - second  # they may share nothing
-        found[index + 1][:shared] *= second
-    return found
+        weights[index][len(weights[index]) - overlap :] *= 1 - second  # the overlap may be empty
+        weights[index + 1][:overlap] *= second
+    return weights
 
 
-def tiles(
-    height: int, width: int, size: tuple[int, int], shared: tuple[int, int], middle: float
+def make_tiles(
+    height: int, width: int, size: tuple[int, int], overlap: tuple[int, int], middle: float
 ) -> Iterator[Tile]:
-    """Cut an image into tiles of `size` (rows, columns) where it has as many, row by row.
+    """Yield tiles of at most `size` (height, width) that cover an image, row by row.
 
-    `middle`: of the columns that two tiles share, as of `shares`; of rows it is the middle.
+    `middle`: see `blend_weights`, for columns; for rows it is 0.5.
     """
-    rows, columns = spans(height, size[0], shared[0]), spans(width, size[1], shared[1])
-    for down, weight in zip(rows, shares(rows), strict=True):
-        for across, beside in zip(columns, shares(columns, middle), strict=True):
+    rows, columns = split_side(height, size[0], overlap[0]), split_side(width, size[1], overlap[1])
+    for down, weight in zip(rows, blend_weights(rows), strict=True):
+        for across, beside in zip(columns, blend_weights(columns, middle), strict=True):
             yield Tile(slice(*down), slice(*across), weight[:, None] * beside)
 
 
-def bands(height: int, width: int, rows: int, halo: int, multiple: int = 1) -> list[Tile]:
-    """Cut an image into bands of at most `rows` rows, of which `halo` at each inner edge do not count.
+def make_bands(height: int, width: int, rows: int, halo: int, multiple: int = 1) -> list[Tile]:
+    """Cut an image into bands of at most `rows` rows, with `halo` rows of weight 0 at each inner edge.
 
-    Networks pad at the top, to a multiple: bands lie on the grid that the padded image has.
+    Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
     """
     if rows >= height:
         return [Tile(slice(0, height), slice(0, width), np.ones((height, width), np.float32))]
     above = -height % multiple
     units = (height + above) // multiple
-    pieces = spans(units, max(rows // multiple, 1), min(-(-2 * halo // multiple), rows // multiple - 1))
+    pieces = split_side(units, max(rows // multiple, 1), min(-(-2 * halo // multiple), rows // multiple - 1))
     lines = [(max(first * multiple - above, 0), last * multiple - above) for first, last in pieces]
     return [
         Tile(slice(*line), slice(0, width), np.broadcast_to(weight[:, None], (len(weight), width)))
-        for line, weight in zip(lines, shares(lines), strict=True)
+        for line, weight in zip(lines, blend_weights(lines), strict=True)
     ]
 
 
-def join(
+def split_progress(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
+    """Return a callback for each of several consecutive pieces of work; `work`: their relative durations."""
+    if progress is None:
+        return [lambda share: None] * len(work)
+    begins = [0.0, *accumulate(work)]
+    return [
+        lambda share, begin=begin, size=size: progress((begin + share * size) / begins[-1])  # type: ignore[misc]
+        for begin, size in zip(begins, work, strict=False)
+    ]
+
+
+def compute_parts(
     parts: Sequence[Tile],
     compute: Callable[[slice, slice, Progress], dict[str, Array]],
     *,
@@ -122,49 +128,44 @@ def join(
     """Compute every part and join the results.
 
     Args:
-        parts: What `tiles` or `bands` return: together they cover the image.
-        compute: From rows and columns of the image, and what is told of progress, to results by name,
-            (scale h, scale w) or with channels behind. Floating-point results are blended; of others the
-            part that counts most is taken.
-        scale: How many times larger results are than the image.
-        progress: Is told the share of the work that is done.
+        parts: Tiles or bands that cover the image.
+        compute: From rows, columns and a progress callback to results by name, (scale h, scale w) or with
+            channels last. Floating-point results are blended; others come from the part of largest weight.
+        scale: Factor from the size of the image to that of the results.
+        progress: Called with the completed fraction.
+
+    Returns:
+        The joined results by name.
     """
-    tell = progress or (lambda share: None)
+    reports = split_progress(progress, [1.0] * len(parts))
     if len(parts) == 1:
-        return compute(parts[0].rows, parts[0].columns, tell)
+        return compute(parts[0].rows, parts[0].columns, reports[0])
     height, width = parts[-1].rows.stop, parts[-1].columns.stop
     joined: dict[str, Array] = {}
-    for number, part in enumerate(parts):
+    for part, report in zip(parts, reports, strict=True):
         place = tuple(slice(scale * side.start, scale * side.stop) for side in (part.rows, part.columns))
         weights = part.weights.repeat(scale, 0).repeat(scale, 1) if scale > 1 else part.weights
-        begun = partial(_tell_part, tell, number, len(parts))
-        found = compute(part.rows, part.columns, begun)
-        for name, values in found.items():
+        for name, values in compute(part.rows, part.columns, report).items():
             if name not in joined:
                 joined[name] = np.zeros((scale * height, scale * width, *values.shape[2:]), values.dtype)
-            counts = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))
+            shares = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))
             if values.dtype.kind == "f":
-                joined[name][place] += counts.astype(values.dtype) * values
+                joined[name][place] += shares.astype(values.dtype) * values
             else:
-                np.copyto(joined[name][place], values, where=counts >= 0.5)
-        tell((number + 1) / len(parts))
+                np.copyto(joined[name][place], values, where=shares >= 0.5)
+        report(1)
     return joined
 
 
-def _tell_part(tell: Progress, number: int, count: int, share: float) -> None:
-    """Tell what the share of one part is of all."""
-    tell((number + share) / count)
-
-
 class MemoryBudget:
-    """The memory that a model may take, and how many rows of images fit into it."""
+    """The memory that a model may use, and the rows of an image that fit into it."""
 
     def __init__(self, model: StereoModel, max_memory: int | None) -> None:
-        """`max_memory`: bytes that the program may take in all; None: what is comfortable."""
+        """`max_memory`: bytes that the whole program may use; None = a comfortable amount."""
         self.model, self.max_memory = model, max_memory
         self._device = model.compute.device
         keep_freed_memory()
-        self._taken = used_memory(self._device)
+        self._used = used_memory(self._device)
 
     def run(
         self,
@@ -180,33 +181,34 @@ class MemoryBudget:
         """Compute results of a pair by name, whole or in bands that are joined.
 
         Args:
-            compute: From rows of both images, and what is told of progress, to results of the same rows,
-                `scale` times larger.
-            left: (H, W, 3), what the network is given.
-            right: The same of the right image.
-            scale: How many times larger results are.
-            results: Bytes of the results, and of what else is held meanwhile.
-            given: The images that these were made from, if they were resized.
-            progress: Is told the share of the work that is done.
+            compute: From rows of both images and a progress callback to results of the same rows.
+            left: (H, W, 3), input of the network.
+            right: Likewise.
+            scale: Factor from the size of the image to that of the results.
+            results: Bytes of the results and of all else that is in memory meanwhile.
+            given: The images before they were resized; None = they were not.
+            progress: Called with the completed fraction.
 
         Raises:
-            DeviceError: Not even the smallest band fits.
+            DeviceError: Not even the smallest band fits into memory.
+            InputError: The images are larger than the fixed size of the network.
         """
         height, width = left.shape[:2]
         given = given or (left, right)
+        self._check_size(height, width, *given[0].shape[:2])
         rows = self._rows(left, right, results, given)
 
-        def compute_rows(lines: slice, _: slice, told: Progress) -> dict[str, Array]:
-            found = compute(left[lines], right[lines], told)
+        def compute_rows(lines: slice, _: slice, report: Progress) -> dict[str, Array]:
+            found = compute(left[lines], right[lines], report)
             if given[0][..., 0].size > LARGE and self._device.type == "cpu":
-                give_back_freed_memory()  # else gaps between what is held add up
+                give_back_freed_memory()  # fragments between live blocks would add up
             return found
 
         is_reduced = False
         while True:
-            parts = bands(height, width, rows, self.model.halo, self.model.multiple)
+            parts = make_bands(height, width, rows, self.model.halo, self.model.multiple)
             try:
-                found = join(parts, compute_rows, scale=scale, progress=progress)
+                found = compute_parts(parts, compute_rows, scale=scale, progress=progress)
             except (MemoryError, RuntimeError) as error:
                 fewer = max(self._fewest(height), min(rows, height) // 2)
                 if not is_memory_error(error) or fewer >= min(rows, height):
@@ -214,12 +216,21 @@ class MemoryBudget:
                         raise
             else:
                 if is_reduced:
-                    said = "not enough memory for %dx%d at once: computed in bands of %d rows"
-                    LOG.warning(said, width, height, rows)
+                    note = "not enough memory for %dx%d at once: computed in bands of %d rows"
+                    LOG.warning(note, width, height, rows)
                 return found
             rows, is_reduced = fewer, True
-            if (runtime := getattr(self.model, "runtime", None)) is not None:
-                runtime.forget()
+            self.model.release_memory()
+
+    def _check_size(self, height: int, width: int, given_height: int, given_width: int) -> None:
+        size = self.model.size
+        if size is not None and (height > size[0] or width > size[1]):
+            is_resized = (height, width) != (given_height, given_width)
+            raise InputError(
+                f"images of {given_width}x{given_height}{f', matched at {width}x{height},' * is_resized} are "
+                f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
+                "export it for their size, or for any size: pam weights export",
+            )
 
     def _fewest(self, height: int) -> int:
         multiple = self.model.multiple
@@ -230,11 +241,11 @@ class MemoryBudget:
         return int(GAPS * self.model.memory(height, width))
 
     def _rows(self, left: Pixels, right: Pixels, results: int, given: tuple[Pixels, Pixels]) -> int:
-        """Return how many rows to compute at a time. Raises DeviceError."""
+        """Return how many rows to compute at a time; raise DeviceError if the fewest do not fit."""
         height, width = int(left.shape[0]), int(left.shape[1])
         free = free_memory(self._device)
         held = results + (0 if given[0] is left else left.nbytes + right.nbytes)
-        images = PAIRS_AT_ONCE * sum(image.nbytes for image in given)  # a batch holds several pairs
+        images = PAIRS_AT_ONCE * sum(image.nbytes for image in given)
         if self._device.type != "cpu":
             held = images = 0
         fewest = self._fewest(height)
@@ -242,21 +253,21 @@ class MemoryBudget:
         size = f"a pair of {given[0].shape[1]}x{given[0].shape[0]}"
         limits: list[int] = []
         if self.max_memory is not None:
-            allowed = self.max_memory - self._taken - images
+            allowed = self.max_memory - self._used - images
             if least > allowed:
                 raise DeviceError(
                     f"{size} does not fit into `max_memory` {readable(self.max_memory)}",
-                    f"`max_memory` {readable(self._taken + images + least)} is the least that would do",
+                    f"set `max_memory` to at least {readable(self._used + images + least)}",
                 )
             limits.append(allowed)
         if free is not None:
             if least > free:
                 raise DeviceError(
-                    f"{size} needs {readable(least)} of memory, {readable(free)} are free", HINT
+                    f"{size} needs {readable(least)} of memory, but only {readable(free)} are free", HINT
                 )
             limits.append(max(least, int(COMFORTABLE * free)))
         if not limits or held + self._need(height, width) <= min(limits):
             return height + self.model.multiple
         multiple = self.model.multiple
-        fitting = (min(limits) - held) * height // max(self._need(height, width), 1)  # it grows with the rows
-        return max(fewest, fitting // multiple * multiple)
+        rows = (min(limits) - held) * height // max(self._need(height, width), 1)
+        return max(fewest, rows // multiple * multiple)

@@ -1,4 +1,4 @@
-"""Try descriptions of a network on the sample pair and compare their errors."""
+"""Try descriptions of a foreign network on the sample pair and compare their errors."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from pamcli.registry.description import Description, as_setting
 
 FAR = 3.0
 """Error above which a pixel is wrong, px."""
-FOUND = 0.4
+WORKING = 0.4
 """Maximum share of wrong pixels for a network to work on the sample pair; with wrong input nearly every pixel
 is wrong."""
 CLEARLY = 0.7
@@ -51,11 +51,11 @@ SWAPPED = {"left": "right", "right": "left", "left/2": "right/2", "right/2": "le
 SWAPPED |= {"left+right": "right+left", "right+left": "left+right"}
 
 ASPECTS = {
-    "views": "which of the two inputs the left view is",
-    "range": "which numbers stand for black and white",
-    "channels": "the order of the colours",
-    "sign": "whether disparities are positive",
-    "unit": "in what the disparity is counted",
+    "views": "which input is the left image",
+    "range": "the values of black and white",
+    "channels": "the order of the channels",
+    "sign": "the sign of the disparity",
+    "unit": "the unit of the disparity",
 }
 """Aspects of a description that may be wrong, with their meanings."""
 
@@ -70,7 +70,7 @@ SET = {
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """A description and the network's result for the sample pair."""
 
     description: Description
@@ -78,13 +78,18 @@ class Tried:
     """Matching: mean error, px; super-resolution: root mean squared error, grey levels."""
     wrong: float
     """Matching: share of pixels with an error above `FAR`; super-resolution: `error` relative to bicubic."""
-    found: tuple[NDArray[Any], ...]
+    outputs: tuple[NDArray[Any], ...]
     """The disparity map, or both upscaled images."""
 
     @property
     def works(self) -> bool:
         """True if the result is useful."""
-        return self.wrong < (FOUND if self.description.task == "disparity" else 1.0)
+        return self.wrong < (WORKING if self.description.task == "disparity" else 1.0)
+
+    @property
+    def badness(self) -> tuple[float, float]:
+        """Key to sort results by, the best first."""
+        return self.error, self.wrong
 
     @property
     def figure(self) -> str:
@@ -95,7 +100,7 @@ class Tried:
 
     def __str__(self) -> str:
         if self.description.task == "disparity":
-            return f"{self.figure}, {100 * self.wrong:.1f} % of the pixels off by more than {FAR:g} px"
+            return f"{self.figure}, {100 * self.wrong:.1f} % of the pixels wrong by more than {FAR:g} px"
         return f"{self.figure}, bicubic interpolation {psnr(self.error / self.wrong):.2f} dB"
 
 
@@ -104,39 +109,35 @@ def psnr(error: float) -> float:
     return 20 * float(np.log10(255 / max(error, 1e-9)))
 
 
-def alternatives(described: Description, aspect: str) -> Iterator[Description]:
+def alternatives(description: Description, aspect: str) -> Iterator[Description]:
     """Yield the description with each other value of an aspect."""
     if aspect == "views":
-        swapped = {name: SWAPPED.get(given, given) for name, given in described.inputs.items()}
-        yield described.with_values(inputs=swapped)
-        return
-    if aspect == "channels" and described.channels == "grey":
-        return
-    for choice in CHOICES[aspect].values():
-        if (other := described.with_values(**choice)) != described:
-            yield other
+        swapped = {name: SWAPPED.get(content, content) for name, content in description.inputs.items()}
+        yield description.with_values(inputs=swapped)
+    elif aspect != "channels" or description.channels != "grey":
+        for choice in CHOICES[aspect].values():
+            if (other := description.with_values(**choice)) != description:
+                yield other
 
 
-def words(described: Description, aspect: str) -> str:
+def describe_aspect(description: Description, aspect: str) -> str:
     """Describe the value of an aspect for people."""
     if aspect == "views":
-        return f"inputs {', '.join(f'{name} is {given}' for name, given in described.inputs.items())}"
+        return f"inputs {', '.join(f'{name} is {content}' for name, content in description.inputs.items())}"
     if aspect == "range":
-        values = {key: getattr(described, key) for key in ("white", "mean", "deviation")}
+        values = {key: getattr(description, key) for key in ("white", "mean", "deviation")}
         named = [name for name, choice in RANGES.items() if choice == values]
-        return f"pictures {named[0]}" if named else f"white {described.white}, mean {described.mean}"
+        return f"images {named[0]}" if named else f"white {description.white}, mean {description.mean}"
     if aspect == "sign":
-        return "disparities positive" if described.sign == 1 else "disparities negative"
-    if aspect == "unit":
-        return f"disparity in {described.unit}"
-    return f"channels {described.channels}"
+        return "disparities positive" if description.sign == 1 else "disparities negative"
+    return f"disparity in {description.unit}" if aspect == "unit" else f"channels {description.channels}"
 
 
-def hardly_told(taken: Tried, other: Tried) -> str:
+def explain_tie(chosen: TrialResult, other: TrialResult) -> str:
     """Explain that two descriptions are equally accurate, and how to choose the other one."""
-    one, two = taken.description, other.description
-    said = [(words(one, each), words(two, each)) for each in ASPECTS]
-    apart = [(here, there) for here, there in said if here != there]
+    one, two = chosen.description, other.description
+    pairs = [(describe_aspect(one, each), describe_aspect(two, each)) for each in ASPECTS]
+    here, there = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
     values = {each.name: getattr(two, each.name) for each in fields(two)}  # type: ignore[arg-type]
     changes = [
         f"--set {shlex.quote(f'{name}={value if isinstance(value, str) else as_setting(value)}')}"
@@ -144,55 +145,34 @@ def hardly_told(taken: Tried, other: Tried) -> str:
         if value != getattr(one, name)
     ]
     return (
-        f"{', '.join(here for here, _ in apart)} ({taken.figure}) can hardly be told from "
-        f"{', '.join(there for _, there in apart)} ({other.figure}), which {' '.join(changes)} takes"
+        f"{', '.join(there)} ({other.figure}) is nearly as accurate as the chosen {', '.join(here)} "
+        f"({chosen.figure}); to choose it, add {' '.join(changes)}"
     )
 
 
-def _badness(tried: Tried) -> tuple[float, float]:
-    return tried.error, tried.wrong
-
-
-class Trial:
-    """A runner of descriptions on the sample pair, which runs each distinct input once."""
+class Trials:
+    """Runs descriptions of one network on the sample pair, each distinct input once."""
 
     def __init__(self, runner: Runner, initial: Session | None) -> None:
         self.runner, self.initial = runner, initial
         self.runs: dict[str, tuple[NDArray[Any], ...]] = {}
 
-    def best(self, candidates: Iterable[Description]) -> Tried:
-        """Return the result with the smallest error; raise ModelError if no description runs."""
-        return min(self._every(candidates), key=_badness)
-
-    def plainest(self, candidates: Iterable[Description], share: float) -> tuple[Tried, Tried | None]:
+    def find_plainest(
+        self, candidates: Iterable[Description], share: float
+    ) -> tuple[TrialResult, TrialResult | None]:
         """Return the first result within `share` of the smallest error, and an equally accurate one.
 
         `candidates`: plainest first. The second value is the best other result that is not clearly worse, or
         None. Raises ModelError: no description runs.
         """
-        tried = self._every(candidates)
-        least = min(tried, key=_badness)
-        near = [each for each in tried if each.works and least.error >= share * each.error]
+        results = self._run_all(candidates)
+        best = min(results, key=lambda result: result.badness)
+        near = [each for each in results if each.works and best.error >= share * each.error]
         if not near:
-            return least, None
-        return near[0], min(near[1:], key=_badness, default=None)
+            return best, None
+        return near[0], min(near[1:], key=lambda result: result.badness, default=None)
 
-    def _every(self, candidates: Iterable[Description]) -> list[Tried]:
-        tried, failure = [], None
-        for each in candidates:
-            try:
-                tried.append(self.tried(each))
-            except ModelError as error:
-                failure = error
-        if not tried:
-            assert failure is not None
-            raise failure
-        return tried
-
-    def tried(self, described: Description) -> Tried:
-        return self._matched(described) if described.task == "disparity" else self._enlarged(described)
-
-    def contradictions(self, best: Tried, decided: set[str]) -> Iterator[str]:
+    def find_contradictions(self, best: TrialResult, decided: set[str]) -> Iterator[str]:
         """Yield descriptions of values that would be clearly better than decided ones."""
         for aspect in (each for each in ASPECTS if each in decided):
             if best.description.task == "superres" and aspect in ("sign", "unit"):
@@ -201,58 +181,65 @@ class Trial:
             if aspect == "unit" and best.description.resolution == 1:
                 others = [each for each in others if each.unit != "output pixels"]
             try:
-                other = self.best(others) if others else None
+                other = min(self._run_all(others), key=lambda result: result.badness)
             except ModelError:
                 continue
             limit = SLIGHTLY if aspect == "channels" else CLEARLY
-            better = other is not None and other.works and other.error < limit * best.error
-            if aspect == "channels" and other is not None:
-                better &= other.wrong < best.wrong
-            if other is not None and better:
+            is_better = other.works and other.error < limit * best.error
+            if is_better and (aspect != "channels" or other.wrong < best.wrong):
                 yield (
-                    f"the sample pair says otherwise: {words(other.description, aspect)} instead of "
-                    f"{words(best.description, aspect)} has {other} ({SET[aspect]})"
+                    f"on the sample pair, {describe_aspect(other.description, aspect)} is better than "
+                    f"{describe_aspect(best.description, aspect)}: {other} ({SET[aspect]})"
                 )
 
-    def _run(self, described: Description) -> tuple[NDArray[Any], ...]:
-        plain = described.with_values(sign=1, unit="pixels", larger="tiles")
+    def _run_all(self, candidates: Iterable[Description]) -> list[TrialResult]:
+        results, failure = [], ModelError("the network cannot be run")
+        for each in candidates:
+            try:
+                is_matcher = each.task == "disparity"
+                results.append(self._try_matcher(each) if is_matcher else self._try_upscaler(each))
+            except ModelError as error:
+                failure = error
+        if not results:
+            raise failure
+        return results
+
+    def _run(self, description: Description) -> tuple[NDArray[Any], ...]:
+        plain = description.with_values(sign=1, unit="pixels", larger="tiles")
         if (key := repr(plain)) not in self.runs:
             network = ForeignModel(plain, self.runner, self.initial)
             network.signed = True
-            if described.task == "disparity":
+            if description.task == "disparity":
                 pair = sample_pair()
-                matcher = StereoMatcher(network, match_size="auto")
-                found = matcher(pair.left, pair.right, extras=())
-                self.runs[key] = (found.disparity,)
+                result = StereoMatcher(network, match_size="auto")(pair.left, pair.right)
+                self.runs[key] = (result.disparity,)
             else:
-                larger = StereoUpscaler(network)
-                self.runs[key] = larger(*reduced(described.scale or 1))
+                self.runs[key] = StereoUpscaler(network)(*_downscaled_pair(description.scale or 1))
         return self.runs[key]
 
-    def _matched(self, described: Description) -> Tried:
-        (values,) = self._run(described)
-        multiple, fixed = described.multiple, described.fixed_size
+    def _try_matcher(self, description: Description) -> TrialResult:
+        (values,) = self._run(description)
+        multiple, fixed = description.multiple, description.fixed_size
         columns = -(-values.shape[1] // multiple) * multiple if fixed is None else fixed[1]
-        unit = {"pixels": 1.0, "output pixels": 1 / described.resolution, "width": float(columns)}
-        disparity = values * np.float32(described.sign * unit[described.unit])
+        unit = {"pixels": 1.0, "output pixels": 1 / description.resolution, "width": float(columns)}
+        disparity = values * np.float32(description.sign * unit[description.unit])
         truth = sample_pair().truth
-        known = np.isfinite(truth) & (truth > 0)
-        apart = np.abs(disparity - truth)[known]
-        apart[~np.isfinite(apart)] = np.float32(1e6)
-        return Tried(described, float(apart.mean()), float((apart > FAR).mean()), (disparity,))
+        errors = np.abs(disparity - truth)[np.isfinite(truth) & (truth > 0)]
+        errors[~np.isfinite(errors)] = np.float32(1e6)
+        return TrialResult(description, float(errors.mean()), float((errors > FAR).mean()), (disparity,))
 
-    def _enlarged(self, described: Description) -> Tried:
-        found = self._run(described)
-        assert described.scale is not None
-        pair, small = sample_pair(), reduced(described.scale)
+    def _try_upscaler(self, description: Description) -> TrialResult:
+        made = self._run(description)
+        assert description.scale is not None
+        pair = sample_pair()
         truths = np.stack([view[CROP] for view in (pair.left, pair.right)]).astype(np.float64)
-        plain = tuple(imresize(view, described.scale) for view in small)
-        squares = (np.square(np.stack(views) - truths) for views in (found, plain))
+        bicubic = tuple(imresize(view, description.scale) for view in _downscaled_pair(description.scale))
+        squares = (np.square(np.stack(views) - truths) for views in (made, bicubic))
         error, simple = (float(np.sqrt(each.mean())) for each in squares)
-        return Tried(described, error, error / simple, found)
+        return TrialResult(description, error, error / simple, made)
 
 
-def reduced(scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _downscaled_pair(scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
     pair = sample_pair()
     left, right = (imresize(view[CROP], 1 / scale) for view in (pair.left, pair.right))
     return left, right

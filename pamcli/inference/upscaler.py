@@ -12,8 +12,8 @@ from pamcli.imaging.resize import imresize_to
 from pamcli.inference import Progress
 from pamcli.inference.images import Pixels, check_pair
 from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model, portions
-from pamcli.inference.tiles import MemoryBudget
+from pamcli.inference.models import load_model
+from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 SMALLEST_SIDE = 8
@@ -23,7 +23,7 @@ SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),
 }
-"""Data types that hold the sum of four images, and two more bits."""
+"""Data types that hold the sum of four images."""
 
 
 class StereoUpscaler:
@@ -43,30 +43,35 @@ class StereoUpscaler:
     ) -> None:
         """Use a model for super-resolution.
 
-        `max_memory`: as in `StereoMatcher.load`. `ensemble`: average over the flips of the pair, for four
-        times the work. `scale`: upscaling factor if smaller than the network's; results are downscaled to it
-        by the bicubic filter of the literature's low-resolution pairs (`imresize`). Raises UsageError: a
-        scale that is not above 1, or above the network's.
+        Args:
+            model: A model with a scale.
+            max_memory: As in `StereoMatcher.load`.
+            ensemble: Average over the flips of the pair, for four times the work.
+            scale: Upscaling factor if smaller than the network's; results are downscaled to it by the bicubic
+                filter of the literature's low-resolution pairs (`imresize`).
+
+        Raises:
+            UsageError: A scale that is not above 1, or above the network's.
         """
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self._budget = MemoryBudget(model, max_memory)
-        spec = model.spec
-        assert spec.scale is not None
-        self.ensemble, self.scale = ensemble, spec.scale if scale is None else scale
-        if not 1 < self.scale <= spec.scale:
+        assert model.spec.scale is not None
+        self._network_scale = model.spec.scale
+        self.ensemble, self.scale = ensemble, self._network_scale if scale is None else scale
+        if not 1 < self.scale <= self._network_scale:
             raise UsageError(
-                f"a network that enlarges {spec.scale} times cannot enlarge {self.scale:g} times",
-                f"a scale above 1, up to {spec.scale}",
+                f"a network that upscales by {self._network_scale} cannot upscale by {self.scale:g}",
+                f"use a scale above 1, up to {self._network_scale}",
             )
 
     def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on extra preprocessing of images of a size (px), if any."""
-        return self.model.adaptation_note(height, width)
+        note = self.model.adaptation_note(height, width)
+        return note and f"images of {width}x{height} are {note}"
 
-    def size_of(self, height: int, width: int) -> tuple[int, int]:
+    def upscaled_size(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width, px, of the upscaled image."""
-        larger = [math.ceil(round(self.scale * side, 6)) for side in (height, width)]
-        return larger[0], larger[1]
+        return math.ceil(round(self.scale * height, 6)), math.ceil(round(self.scale * width, 6))
 
     @classmethod
     def load(
@@ -85,7 +90,8 @@ class StereoUpscaler:
         spec = model.spec
         if spec.row.task != "superres":
             raise ModelError(
-                f"{weights} is a {spec.architecture}, which enlarges nothing", f"use {DEFAULT_UPSCALING[4]}"
+                f"{weights} is a {spec.architecture}, which does not upscale images",
+                f"use {DEFAULT_UPSCALING[4]}",
             )
         return cls(model, max_memory=max_memory, ensemble=ensemble, scale=scale)
 
@@ -106,33 +112,33 @@ class StereoUpscaler:
             InputError: The arrays are not such a pair.
             DeviceError: Not enough memory.
         """
-        enlarged = self._enlarged(left, right, progress, both=True)
-        return self._reduced(enlarged[0], left), self._reduced(enlarged[1], right)
+        upscaled = self._upscale(left, right, progress, both=True)
+        return self._resize(upscaled[0], left), self._resize(upscaled[1], right)
 
     def upscale_left(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
         """Upscale only the left image, in two thirds of the time for PASSRnet; otherwise as `__call__`."""
-        return self._reduced(self._enlarged(left, right, progress, both=False)[0], left)
+        return self._resize(self._upscale(left, right, progress, both=False)[0], left)
 
-    def _reduced(self, enlarged: Pixels, view: Pixels) -> Pixels:
-        height, width = self.size_of(*view.shape[:2])
-        if enlarged.shape[:2] == (height, width):
-            return enlarged
-        smaller = imresize_to(enlarged, width, height)
+    def _resize(self, upscaled: Pixels, view: Pixels) -> Pixels:
+        height, width = self.upscaled_size(*view.shape[:2])
+        if upscaled.shape[:2] == (height, width):
+            return upscaled
+        smaller = imresize_to(upscaled, width, height)
         return np.clip(smaller, 0, 1) if smaller.dtype.kind == "f" else smaller
 
-    def _enlarged(
-        self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
-    ) -> list[Pixels]:
-        told = portions(progress, [1.0] * (len(FLIPS) if self.ensemble else 1))
+    def _upscale(self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool) -> list[Pixels]:
+        """Upscale by the network's factor, averaged over all flips for an ensemble."""
+        reports = split_progress(progress, [1.0] * (len(FLIPS) if self.ensemble else 1))
         if not self.ensemble:
-            return self._enlarge(left, right, told[0], both=both)
+            return self._upscale_once(left, right, reports[0], both=both)
         sums: list[NDArray[Any]] = []
-        for (across, down), part in zip(FLIPS, told, strict=True):
+        for (across, down), report in zip(FLIPS, reports, strict=True):
             flip = slice(None, None, -1 if down else 1), slice(None, None, -1 if across else 1)
             views = left[flip], right[flip]
             # Mirroring exchanges the images, which keeps disparities positive.
             kept = sum(total.nbytes for total in sums)
-            made = self._enlarge(*(views[::-1] if across else views), part, both=both or across, kept=kept)
+            ordered = views[::-1] if across else views
+            made = self._upscale_once(*ordered, report, both=both or across, kept=kept)
             made = (made[::-1] if across else made)[: 2 if both else 1]
             if not sums:
                 sums = [view.astype(SUMS.get(view.dtype.newbyteorder("="), view.dtype)) for view in made]
@@ -144,20 +150,18 @@ class StereoUpscaler:
             for total, view in zip(sums, (left, right), strict=False)
         ]
 
-    def _enlarge(
-        self, left: Pixels, right: Pixels, told: Progress, *, both: bool, kept: int = 0
+    def _upscale_once(
+        self, left: Pixels, right: Pixels, report: Progress, *, both: bool, kept: int = 0
     ) -> list[Pixels]:
         check_pair(left, right, SMALLEST_SIDE)
-        scale = self.spec.scale
-        assert scale is not None
-        given = (left, right) if both else (left,)
-        times = scale**2 + (self.scale**2 if self.scale < scale else 0)  # of the bytes of an image
-        results = kept + int(sum(times * image.nbytes for image in given))
+        scale = self._network_scale
+        factor = scale**2 + (self.scale**2 if self.scale < scale else 0)
+        results = kept + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
 
         def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, Pixels]:
             made = self.model.upscale(left, right, both=both, progress=progress)
             return dict(zip(("left", "right"), made, strict=False))
 
-        found = self._budget.run(compute, left, right, scale=scale, results=results, progress=told)
-        told(1)
+        found = self._budget.run(compute, left, right, scale=scale, results=results, progress=report)
+        report(1)
         return list(found.values())

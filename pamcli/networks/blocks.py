@@ -1,6 +1,6 @@
-"""Building blocks of the matching networks: convolution units of an hourglass, and upsampling.
+"""Build the convolution units, upsampling and folding that the networks share.
 
-The attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
+Attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
 """
 
 import copy
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.onednn import add_convolution, convolved
+from pamcli.onednn import add_convolution, convolve
 from pamcli.winograd import winograd
 
 SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
@@ -20,11 +20,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 class Convolutions(nn.Sequential):
-    """Convolutions, each with the batch norm and the LeakyReLU that may follow it.
-
-    In inference a convolution and its LeakyReLU are one operation once the norms are folded
-    (`fold_batch_norms`).
-    """
+    """Convolutions with optional batch norms and LeakyReLUs; fused in inference once norms are folded."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute (B, C, H, W) to (B, C', H', W')."""
@@ -34,10 +30,10 @@ class Convolutions(nn.Sequential):
             return x
         layers = [layer for layer in self if not isinstance(layer, nn.Identity)]
         is_fused = False
-        for layer, behind in zip(layers, [*layers[1:], None], strict=True):
+        for layer, following in zip(layers, [*layers[1:], None], strict=True):
             if isinstance(layer, nn.Conv2d):
-                is_fused = isinstance(behind, nn.LeakyReLU)
-                x = convolve(x, layer, behind.negative_slope if isinstance(behind, nn.LeakyReLU) else None)
+                slope = following.negative_slope if isinstance(following, nn.LeakyReLU) else None
+                is_fused, x = slope is not None, convolve_layer(x, layer, slope)
             elif is_fused:
                 is_fused = False
             else:
@@ -68,34 +64,31 @@ def conv_unit(
 
 
 def is_inference() -> bool:
-    """Return True where no gradient is asked for and nothing is compiled or exported."""
+    """Return True without gradients and outside of compilation and export."""
     return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 def is_folded(unit: nn.Sequential) -> bool:
-    """Return True in inference with a unit whose batch norm has become part of its convolution."""
+    """Return True in inference with a unit whose batch norm is folded into its convolution."""
     return is_inference() and isinstance(unit[1], nn.Identity)
 
 
-def convolve(x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None) -> Tensor:
-    """Convolve (B, C, H, W) by the fastest way there is on the device, for inference.
+def convolve_layer(
+    x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None
+) -> Tensor:
+    """Convolve x (B, C, H, W) in the fastest way of the device, for inference.
 
-    Args:
-        x: What is convolved.
-        layer: The convolution; `prepare_winograd` says which take a quarter of the multiplications.
-        slope: Of a LeakyReLU behind it.
-        add_to: A map to which the convolution is added, in place, before the LeakyReLU.
+    `slope`: of a subsequent LeakyReLU. `add_to`: a map to which the convolution is added in place before it.
     """
     fast = vars(layer).get("winograd")
     padding, stride, dilation = layer.padding, layer.stride[0], layer.dilation[0]
     assert not isinstance(padding, str)
     sides = padding[0], padding[1]
     if fast is not None and x.dtype == torch.float32 and x.device.type == "cpu":
-        made: Tensor = fast(x, sides, slope, add_to)
-        return made
+        return fast(x, sides, slope, add_to)  # type: ignore[no-any-return]
     x = x.to(layer.weight.dtype)  # the first layer of a network in 16 bits is in float32
     if add_to is None:
-        return convolved(x, layer.weight, layer.bias, stride, sides, dilation, slope)
+        return convolve(x, layer.weight, layer.bias, stride, sides, dilation, slope)
     return add_convolution(add_to, x, layer.weight, layer.bias, sides, dilation, slope)
 
 
@@ -107,59 +100,53 @@ def pointwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def pointwise_dilation(x: Tensor) -> int:
-    """Return a dilation for a 1x1 convolution of x, which it does not change.
-
-    With one thread of a CPU, torch computes those without dilation itself, others by oneDNN: twice as fast.
-    """
+    """Return a dilation for a 1x1 convolution: on one CPU thread torch uses oneDNN only with a dilation."""
     return 2 if x.device.type == "cpu" and not torch.compiler.is_compiling() else 1
 
 
 def upsample(x: Tensor, factor: int = 2) -> Tensor:
     """Upsample bilinearly: (B, C, H, W) to (B, C, factor H, factor W)."""
-    if learns_on_cpu(x):
-        return enlarged_by_products(x, factor)
+    if needs_gradient_on_cpu(x):
+        return upsample_by_products(x, factor)
     return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
 
 
 def upsample_cost(cost: Tensor) -> Tensor:
     """Upsample trilinearly over rows and both images' columns: (B, h, w, v) to (B, 2h, 2w, 2v)."""
-    if learns_on_cpu(cost):
-        wide = enlarged_by_products(cost)
-        return first_enlarged(wide.flatten(2), 2).view(len(cost), -1, *wide.shape[2:])
+    if needs_gradient_on_cpu(cost):
+        wide = upsample_by_products(cost)
+        return upsample_first_axis(wide.flatten(2), 2).view(len(cost), -1, *wide.shape[2:])
     return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
 
 
-def learns_on_cpu(x: Tensor) -> bool:
-    """Return True where a gradient will be asked for on a CPU, where other ways are fast than elsewhere."""
+def needs_gradient_on_cpu(x: Tensor) -> bool:
+    """Return True for training on a CPU, where other implementations are fast than elsewhere."""
     return x.requires_grad and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def enlarged_by_products(x: Tensor, factor: int = 2) -> Tensor:
-    """Upsample the last two axes linearly, by products of matrices, in the precision of `x`.
-
-    With its gradient it takes a third of the time of `F.interpolate`, as long as the axes are short.
-    """
+def upsample_by_products(x: Tensor, factor: int = 2) -> Tensor:
+    """Upsample the last two axes linearly by matrix products, three times as fast as `F.interpolate`."""
     with torch.autocast(x.device.type, enabled=False):
-        wide = x @ enlarging(x.shape[-1], factor, x.dtype)
-    return first_enlarged(wide.flatten(0, 1), factor).view(*x.shape[:2], -1, wide.shape[-1])
+        wide = x @ upsampling_weights(x.shape[-1], factor, x.dtype)
+    return upsample_first_axis(wide.flatten(0, 1), factor).view(*x.shape[:2], -1, wide.shape[-1])
 
 
-def first_enlarged(x: Tensor, factor: int) -> Tensor:
-    """Upsample the first axis behind the batch linearly: (B, n, m) to (B, factor n, m)."""
-    weights = enlarging(x.shape[1], factor, x.dtype).T
+def upsample_first_axis(x: Tensor, factor: int) -> Tensor:
+    """Upsample the first axis after the batch linearly: (B, n, m) to (B, factor n, m)."""
+    weights = upsampling_weights(x.shape[1], factor, x.dtype).T
     with torch.autocast(x.device.type, enabled=False):
         return torch.bmm(weights.expand(len(x), -1, -1), x)
 
 
 @lru_cache(maxsize=64)
-def enlarging(size: int, factor: int, dtype: torch.dtype) -> Tensor:
+def upsampling_weights(size: int, factor: int, dtype: torch.dtype) -> Tensor:
     """Return the weights of linear upsampling (size, factor size)."""
-    alone = torch.eye(size, device="cpu")[None]
-    return F.interpolate(alone, scale_factor=factor, mode="linear", align_corners=False)[0].to(dtype)
+    identity = torch.eye(size, device="cpu")[None]
+    return F.interpolate(identity, scale_factor=factor, mode="linear", align_corners=False)[0].to(dtype)
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions whose result is added to what they read."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -179,7 +166,7 @@ class ResidualBlock(nn.Module):
         assert isinstance(first, nn.Conv2d)
         assert isinstance(second, nn.Conv2d)
         x = x.to(first.weight.dtype)
-        return convolve(convolve(x, first, SLOPE), second, SLOPE, add_to=x)
+        return convolve_layer(convolve_layer(x, first, SLOPE), second, SLOPE, add_to=x)
 
 
 class Encoder(nn.Module):
@@ -228,10 +215,10 @@ class ParallaxAttentionBlock(nn.Module):
 def upsample_and_join(
     unit: nn.Sequential, deeper: Tensor, skip: Tensor | None, *, skip_first: bool = False
 ) -> Tensor:
-    """Run a 1x1 convolution unit over the upsampled `deeper` (B, C, H/2, W/2) beside `skip` (B, C', H, W).
+    """Run a 1x1 convolution unit over upsampled `deeper` (B, C, H/2, W/2) joined with `skip` (B, C', H, W).
 
-    Upsampling and a 1x1 convolution may be exchanged, for the weights of upsampling sum to one, and a
-    convolution of a concatenation is a sum of convolutions: this takes a quarter of the products and no copy.
+    A 1x1 convolution commutes with upsampling, whose weights sum to one, and a convolution of a concatenation
+    is a sum of convolutions. So this takes a quarter of the products and no copy.
     """
     layer = unit[0]
     assert isinstance(layer, nn.Conv2d)
@@ -244,19 +231,16 @@ def upsample_and_join(
             deep, beside = beside, deep
         x = upsample(pointwise(deeper, deep, layer.bias))
         x = add_convolution(x, skip, beside) if is_inference() else x + pointwise(skip, beside)
-    for behind in list(unit)[1:]:
-        x = behind(x)
+    for following in list(unit)[1:]:
+        x = following(x)
     return x
 
 
 def fold_batch_norms(network: Network) -> Network:
-    """Copy a network for inference; batch norms that follow a convolution become part of it.
-
-    The copy must not be trained: its running statistics are gone. It is computed in float64.
-    """
+    """Copy a network for inference, with batch norms folded into the convolutions before them, in float64."""
     network = copy.deepcopy(network).eval().requires_grad_(False)
     for module in network.modules():
-        vars(module).pop("winograd", None)  # of a network that has run: the weights may be others now
+        vars(module).pop("winograd", None)  # prepared for weights that may have changed
         if isinstance(module, nn.LeakyReLU):
             module.inplace = True
         if not isinstance(module, nn.Sequential):
@@ -285,21 +269,20 @@ def _fold(layer: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
 
 
 def convert(network: Network, dtype: torch.dtype) -> Network:
-    """Convert convolutions to channels last and to `dtype`, in place, the first one to channels last alone.
+    """Convert convolutions to channels last and `dtype`, in place; the first one stays in float32.
 
-    The rounding of the images is almost half of what 16 bits cost, and the layer that reads them a hundredth
-    of the work.
+    Rounding the images causes almost half of the error of 16 bits; their layer is a hundredth of the work.
     """
-    kept = torch.float32
+    kind = torch.float32
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
-            layer.to(dtype=kept, memory_format=torch.channels_last)  # type: ignore[call-overload]
-            kept = dtype
+            layer.to(dtype=kind, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            kind = dtype
     return network
 
 
 def prepare_winograd(network: nn.Module) -> None:
-    """Have 3x3 convolutions of float32 on CPUs computed by `winograd.c`, where it was compiled."""
+    """Compute float32 3x3 convolutions on CPUs by `winograd.c`, if it was compiled."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             winograd(layer)

@@ -1,9 +1,9 @@
-"""Parallax attention (Section 3): every pixel attends along its epipolar line in the other view.
+"""Compute parallax attention (Section 3): every pixel attends along its epipolar line in the other view.
 
 Shapes: B batch, C channels, H rows, W columns of this view, V columns of the other view.
-A map M of shape (B, H, W, V) tells, for pixel (i, j) of this view, how much pixel (i, k) of the other
-view contributes to it; its rows sum to one. Disparity is positive: column j of the left view matches
-column j - d of the right view. No function here holds weights, and none copies to the host.
+M (B, H, W, V) holds, for pixel (i, j) of this view, the contribution of pixel (i, k) of the other view; rows
+sum to one. Disparity is positive: column j of the left view matches column j - d of the right view. Functions
+have no weights and do not copy to the host.
 """
 
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from torch import Tensor
 Towards = Literal["left", "right"]  # the view that an ordered map's rows are pixels of
 
 VALID_MASS = 0.1
-"""Threshold tau of Equation 4: a pixel that receives less attention than this is taken as occluded."""
+"""Threshold tau of Equation 4: pixels that receive less attention are occluded."""
 
 SMALLEST_INVALID_REGION = 20
 SMALLEST_VALID_HOLE = 10
 CLOSING_RADIUS = 3
-"""The mask clean-up: regions of fewer pixels than these are flipped, then gaps up to the radius close."""
+"""Mask clean-up: flip regions with fewer pixels, then close gaps up to the radius."""
 
 VISIBLE_THRESHOLD = 1.5
-"""Pixels by which the disparities of both views may differ where a point is seen in both."""
+"""Maximum difference of both views' disparities where a point is visible in both, px."""
 
 IMPOSSIBLE = -1e4
-"""Logarithm of the attention of columns that a pixel cannot match: attention is exactly 0."""
+"""Logarithm of the attention to columns that a pixel cannot match; their attention is exactly 0."""
 
 NEAR = 1.5  # attention counts as near an estimate within this many pixels of its scale
 
 FILL_DECAY = 1 + 1e-4
-"""The authors' partial convolution divides by this at every pixel that it steps away from a valid one."""
+"""Divisor per pixel of distance from a valid pixel, as in the authors' partial convolution."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ class ParallaxMaps:
     left_to_right: Tensor
     """M_left->right (B, H, V, W): rows are right pixels."""
     valid_left: Tensor
-    """(B, H, W) bool: left pixels that the right view sees too (Equation 4), cleaned up, detached."""
+    """(B, H, W) bool: left pixels visible in both images (Equation 4), cleaned up, detached."""
     valid_right: Tensor
     """(B, H, V) bool."""
 
 
 @dataclass(frozen=True)
 class RowAttention:
-    """Attention of one direction as cost less normaliser, log M = cost - normaliser: no second whole map."""
+    """Attention of one direction, log M = cost - normaliser, without a second whole map."""
 
     cost: Tensor
-    """(B, H, W, V), also of columns that cannot match."""
+    """(B, H, W, V), including columns that cannot match."""
     normaliser: Tensor
-    """(B, H, W): logarithm of the sum of exp(cost) over the columns that can match."""
+    """(B, H, W): log-sum-exp of the cost over the columns that can match."""
     towards: Towards
     max_disparity: int | None = None
 
@@ -83,10 +83,10 @@ class RowAttention:
 
 
 def matching_cost(query: Tensor, key: Tensor) -> Tensor:
-    """Similarity of every pixel with every pixel of its epipolar line (the product of Section 3.1).
+    """Compare every pixel with every pixel of its epipolar line (the product of Section 3.1).
 
-    `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V). Always computed in float32: the
-    softmax that follows turns an absolute error of the cost into a relative error of the attention.
+    `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V) in float32, as the softmax turns an absolute
+    error of the cost into a relative error of the attention.
     """
     q = query.permute(0, 2, 3, 1)  # (B, H, W, C)
     k = key.permute(0, 2, 1, 3)  # (B, H, C, V)
@@ -95,12 +95,16 @@ def matching_cost(query: Tensor, key: Tensor) -> Tensor:
 
 
 def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int | None = None) -> Tensor:
-    """Parallax-attention map: softmax of `cost` (B, H, W, V) over the epipolar line.
+    """Compute a parallax-attention map, the softmax of `cost` (B, H, W, V) over the epipolar line.
 
-    `towards="left"` (rows are left pixels) keeps only k <= j, `towards="right"` only k >= j, so that
-    disparities are never negative, as in the authors' code; None keeps the whole line, as in the paper.
-    `max_disparity` (in pixels of this scale) keeps only disparities below it. What is not kept is exactly
-    zero.
+    Args:
+        cost: (B, H, W, V).
+        towards: "left" (rows are left pixels) keeps only k <= j, "right" only k >= j, so that disparities are
+            not negative, as in the authors' code; None keeps the whole line, as in the paper.
+        max_disparity: Keep only disparities below it, px of this scale.
+
+    Returns:
+        (B, H, W, V), exactly 0 at other columns.
     """
     if towards is not None:
         j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
@@ -109,7 +113,7 @@ def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int |
 
 
 def out_of_order(j: Tensor, k: Tensor, towards: Towards, max_disparity: int | None) -> Tensor:
-    """Return True where no pixel of column j can match column k of the other image; shapes broadcast."""
+    """Return True where column j cannot match column k of the other image; shapes broadcast."""
     disparity = j - k if towards == "left" else k - j
     outside = disparity < 0
     return outside if max_disparity is None else outside | (disparity >= max_disparity)
@@ -123,10 +127,9 @@ def parallax_maps(
     max_disparity: int | None = None,
     pad_closing: bool = False,
 ) -> ParallaxMaps:
-    """Both attention maps and both valid masks from the two matching costs (Figure 7c).
+    """Compute both attention maps and both valid masks from the two matching costs (Figure 7c).
 
-    `ordered` says that disparities are not negative (stereo matching; super-resolution looks at the
-    whole line). `pad_closing`: see `clean_mask`.
+    `ordered`: disparities are not negative, as in stereo matching. `pad_closing`: see `clean_mask`.
     """
     right_to_left = attention(cost_right_to_left, "left" if ordered else None, max_disparity)
     left_to_right = attention(cost_left_to_right, "right" if ordered else None, max_disparity)
@@ -139,52 +142,51 @@ def parallax_maps(
 
 
 def received_mass(attention_map: Tensor) -> Tensor:
-    """Attention that each pixel of the OTHER view receives (Equation 4): (..., W, V) -> (..., V)."""
+    """Sum the attention that each pixel of the other view receives (Equation 4): (..., W, V) to (..., V)."""
     return attention_map.detach().sum(-2)
 
 
-def valid_mask(received: Tensor, pad_closing: bool = False) -> Tensor:
-    """V of Equation 4, cleaned up: pixels that receive enough of the other view's attention, (B, H, W)."""
-    return clean_mask(received > VALID_MASS, pad_closing)
+def valid_mask(attention_mass: Tensor, pad_closing: bool = False) -> Tensor:
+    """Return V of Equation 4, cleaned up: pixels that receive enough attention, (B, H, W)."""
+    return clean_mask(attention_mass > VALID_MASS, pad_closing)
 
 
 def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
-    """M (x) R of Equation 1, the geometry-aware product: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
+    """Warp features by M (x) R of Equation 1: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
     values = features.permute(0, 2, 3, 1)  # (B, H, V, C)
     return torch.matmul(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
 
 
 def cycle_map(there: Tensor, back: Tensor) -> Tensor:
-    """Cycle attention, M_left->right->left = M_right->left (x) M_left->right for instance (Equation 3).
+    """Compute cycle attention, such as M_left->right->left = M_right->left (x) M_left->right (Equation 3).
 
-    (B, H, W, V) and (B, H, V, W) give (B, H, W, W); the identity where both maps are right.
+    (B, H, W, V) and (B, H, V, W) give (B, H, W, W); the identity where both maps are correct.
     """
     return torch.matmul(there, back)
 
 
 def regress_disparity(right_to_left: Tensor) -> Tensor:
-    """Expected disparity (Equation 8), in pixels of its scale: (B, H, W, V) -> (B, H, W)."""
+    """Compute the expected disparity (Equation 8), px of its scale: (B, H, W, V) to (B, H, W)."""
     j, k = (
         torch.arange(size, device=right_to_left.device, dtype=right_to_left.dtype)
         for size in right_to_left.shape[-2:]
     )
-    with torch.autocast(right_to_left.device.type, enabled=False):  # columns beyond 256 are no bf16 numbers
+    with torch.autocast(right_to_left.device.type, enabled=False):  # bf16 cannot represent columns beyond 256
         return j - torch.matmul(right_to_left, k)
 
 
 def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
     """Replace invalid disparities by the nearest valid one to the left in the row, else to the right.
 
-    Both (B, H, W). Same result as the authors' partial convolution, which walks pixel by pixel and fades
-    the value by `FILL_DECAY` at each step; a row without any valid pixel keeps its values (theirs
-    becomes 0).
+    Both (B, H, W). Same result as the authors' partial convolution, which fades the value by `FILL_DECAY` at
+    each pixel; a row without valid pixels keeps its values (theirs become 0).
     """
     width = disparity.shape[-1]
     column = torch.arange(width, device=disparity.device).expand(valid.shape)
-    nth = valid.long().cumsum(-1)  # of the valid ones of the row, from 1 on
+    nth = valid.long().cumsum(-1)  # number of valid pixels so far
     where = torch.full((*valid.shape[:-1], width + 2), width, device=disparity.device)
     where = where.scatter(-1, torch.where(valid, nth, 0), column)
-    # The last valid one, else the next; `width` where the row has none.
+    # The last valid column, else the next; `width` in rows without any.
     source = where.gather(-1, torch.where(nth > 0, nth, 1))
     fading = FILL_DECAY ** -(column - source).abs().to(disparity.dtype)
     filled = disparity.gather(-1, source.clamp(max=width - 1)) * fading
@@ -192,11 +194,11 @@ def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
 
 
 def find_consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD) -> Tensor:
-    """Left pixels whose match in the right view points back at them: (..., H, W) bool.
+    """Find left pixels whose match in the right view points back at them: (..., H, W) bool.
 
-    `left`, `right` (..., H, W): disparities of both views in pixels, both positive. A match outside the right
-    view is not consistent. The paper has no such check of disparities: its left-right consistency (Section
-    3.2, Equation 1) holds between pictures, and is learned.
+    `left`, `right` (..., H, W): disparities of both views, px, both positive. Matches outside the right view
+    are not consistent. The paper has no such check: its left-right consistency (Section 3.2, Equation 1)
+    compares images and is learned.
     """
     width = left.shape[-1]
     position = (torch.arange(width, device=left.device) - left).nan_to_num(nan=-1)
@@ -208,7 +210,7 @@ def find_consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRE
 
 
 def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns `NEAR` the match of a disparity (..., H, W): (..., H, W, 4), and which of them count."""
+    """Return columns `NEAR` the match of a disparity (..., H, W): (..., H, W, 4), and which of them count."""
     width = disparity.shape[-1]
     target = (torch.arange(width, device=disparity.device) - disparity)[..., None]
     steps = torch.arange(int(2 * NEAR) + 1, device=disparity.device)
@@ -217,10 +219,10 @@ def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention) -> Tensor:
-    """Return the cycle attention that passes near a disparity and returns near: (B, H, W) in [0, 1].
+    """Return the cycle attention near a disparity (from Equation 3): (B, H, W) in [0, 1].
 
-    The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l) (of
-    Equation 3). It is one where both maps are sure and agree with the result.
+    The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l). It is
+    1 where both maps are certain and agree with the result.
 
     Args:
         disparity: (B, 1, 4 H, 4 W), full-size pixels.
@@ -244,10 +246,10 @@ def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention)
 def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:
     """Remove specks, fill holes and close gaps of the INVALID set of a mask (B, H, W) bool, image by image.
 
-    Invalid regions of fewer than 20 pixels become valid, valid holes of fewer than 10 pixels become
-    invalid (8-connected), then the invalid set is closed with a disc of radius 3. Outside the image counts
-    as valid for the dilation and as invalid for the erosion; with `pad_closing` (super-resolution) the
-    closing runs on the image with three valid rows and columns around it.
+    Invalid regions of fewer than 20 pixels become valid, valid holes of fewer than 10 pixels invalid
+    (8-connected), then the invalid set is closed with a disc of radius 3. The outside counts as valid for the
+    dilation and as invalid for the erosion; `pad_closing` (super-resolution) adds three valid rows and
+    columns.
     """
     invalid = ~valid
     invalid &= ~_in_small_region(invalid, SMALLEST_INVALID_REGION)
@@ -259,11 +261,11 @@ def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:
 
 
 def _in_small_region(mask: Tensor, size: int) -> Tensor:
-    """Pixels of `mask` (B, H, W) that lie in 8-connected regions of fewer than `size` pixels.
+    """Return pixels of `mask` (B, H, W) in 8-connected regions of fewer than `size` pixels.
 
-    A region that small is crossed in `size` - 2 steps, so after `size` - 1 rounds in which each pixel takes
-    the largest label around it, it bears one label; a larger region either does too, and counts to
-    `size`, or has neighbours of different labels. Fixed work, no loop over regions.
+    After `size` - 1 rounds in which each pixel takes the largest label around it, such a region has a single
+    label. A larger region either does, too, and has at least `size` pixels, or has neighbours of different
+    labels.
     """
     count, height, width = mask.shape
     exact = torch.float32 if height * width < 2**24 else torch.float64
@@ -282,8 +284,8 @@ def _in_small_region(mask: Tensor, size: int) -> Tensor:
 
 
 def _largest_around(values: Tensor) -> Tensor:
-    """Largest of the 3 x 3 values around each, (B, H, W): of three columns, then of three rows."""
-    if torch.compiler.is_compiling():  # one operation, slower here, where an exported graph would have many
+    """Return the largest of the 3 x 3 values around each, (B, H, W)."""
+    if torch.compiler.is_compiling():  # slower, but a single operation in an exported graph
         return F.max_pool2d(values, 3, 1, 1)
     for dim in (-1, -2):
         largest, size = values.clone(), values.shape[dim] - 1
@@ -295,7 +297,7 @@ def _largest_around(values: Tensor) -> Tensor:
 
 
 def _dilate(mask: Tensor) -> Tensor:
-    """Dilation of (B, H, W) bool with the disc x^2 + y^2 <= CLOSING_RADIUS^2; outside the image is empty."""
+    """Dilate (B, H, W) bool by the disc x^2 + y^2 <= CLOSING_RADIUS^2; the outside is empty."""
     offset = torch.arange(-CLOSING_RADIUS, CLOSING_RADIUS + 1, device=mask.device)
     disc = (offset[:, None] ** 2 + offset**2 <= CLOSING_RADIUS**2).float()
     with torch.autocast(mask.device.type, enabled=False):

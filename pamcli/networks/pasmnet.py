@@ -1,14 +1,15 @@
-"""PASMnet, the stereo matching network (Section 4.1, Figure 7), in training, inference and export.
+"""Define PASMnet, the stereo matching network (Section 4.1, Figure 7), for training, inference and export.
 
-Shapes: B batch, C channels, H rows, W columns (of the scale in question). `views` holds both images joined
-in the batch, left first: (2B, C, H, W). In training, batch norm therefore sees both images at once, where
-the authors ran one after the other. Attribute names are those of the authors' checkpoints.
+Shapes: B batch, C channels, H rows, W columns of a scale. `views` holds both images joined in the batch, left
+first: (2B, C, H, W), so in training batch norm sees both images at once, unlike in the authors' code.
+Attribute names are those of the authors' checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -45,9 +46,8 @@ SIZE_MULTIPLE = 32  # height and width of PASMnet's inputs are multiples of this
 
 STAGE_STRIDES = (16, 8, 4)  # pixels of the input per pixel of the three stages of the cascade
 
-
 BLOCK = 3_000_000
-"""Costs of a few rows that are looked at at a time on CPUs: they stay in the cache."""
+"""Number of costs to process at a time on CPUs, which stay in the cache."""
 
 Costs = Sequence[tuple[Tensor, Tensor]]
 """Right->left and left->right matching costs (B, H, W, W) of each stage."""
@@ -55,34 +55,61 @@ Costs = Sequence[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Matching:
-    """What PASMnet computes of a batch of pairs."""
+    """The outputs of PASMnet for a batch of pairs."""
 
     disparity: Tensor
-    """Refined disparity of the left image (B, 1, H, W), pixels, >= 0."""
+    """Refined disparity of the left image (B, 1, H, W), px, >= 0."""
     initial: Tensor
-    """Disparity from the attention of stage 3 (B, H/4, W/4), in its pixels, occlusions filled."""
+    """Disparity from the attention of stage 3 (B, H/4, W/4), px of that scale, occlusions filled."""
     maps: tuple[ParallaxMaps, ...]
-    """Attention and masks of the stages 1, 2, 3; empty where they were not asked for."""
+    """Attention and masks of stages 1, 2, 3; empty if not requested."""
     estimate: Tensor | None = None
-    """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`;
-    values below 0 count as 0 there."""
-    received: Tensor | None = None
+    """Estimate of the refinement (B, 1, H, W), px, before blending; may be below 0."""
+    attention_mass: Tensor | None = None
     """Attention that each left pixel receives (B, H/4, W/4), detached."""
     directions: tuple[RowAttention, RowAttention] | None = None
     """M_right->left and M_left->right of stage 3, for the confidence."""
     scales: tuple[()] = ()
     log_expected_error: None = None
-    """PASMnet has no updates and expects no error, as PASMnet 2 does."""
+    """Only PASMnet 2 has updates and an expected error."""
 
     @property
     def confidence(self) -> Tensor:
-        """(B, H/4, W/4) in [0, 1], see `cycle_confidence`. It must have been asked for."""
+        """(B, H/4, W/4) in [0, 1], see `cycle_confidence`; must have been requested."""
         assert self.directions is not None
         return cycle_confidence(self.disparity, *self.directions)
 
 
-class PASMnet(nn.Module):
-    """Disparity of the left image of a rectified pair, without a maximum."""
+class MatchingNetwork(nn.Module):
+    """A network that computes the disparity of the left image of a rectified pair.
+
+    `forward` takes a batch of pairs:
+
+    - left, right: (B, 3, H, W), RGB normalised with ImageNet's mean and deviation; sides are multiples of 32.
+    - max_disparity: The attention considers only disparities below it, px, a multiple of 16.
+    - all_stages: Return whole maps of all stages, which the losses need (Section 4.2.3).
+    - confidence: Make the confidence available, too.
+    """
+
+    HALO: int
+    """Rows above and below on which the result of a row depends noticeably (scripts/measure_memory.py)."""
+
+    def prepared(self, dtype: torch.dtype) -> Self:
+        """Return a copy for inference with convolutions in `dtype` and everything else in float32."""
+        network = fold_batch_norms(self)
+        network.merge_products()
+        if dtype == torch.float32:
+            prepare_winograd(network)
+        return convert(network, dtype)
+
+    def merge_products(self) -> None:
+        """Merge consecutive products of folded weights, in place, if there are any."""
+
+
+class PASMnet(MatchingNetwork):
+    """The published network; parts can be replaced (see `variants`)."""
+
+    HALO = 192
 
     def __init__(
         self,
@@ -90,21 +117,10 @@ class PASMnet(nn.Module):
         cas_pam: CascadedParallaxAttention | None = None,
         refine: Refinement | None = None,
     ) -> None:
-        """Make the published network; parts that are given take the place of its own (see `variants`)."""
         super().__init__()
-        self.hourglass = Hourglass() if hourglass is None else hourglass
-        self.cas_pam = CascadedParallaxAttention() if cas_pam is None else cas_pam
-        self.refine = Refinement() if refine is None else refine
-
-    HALO = 192
-    """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
-
-    def prepared(self, dtype: torch.dtype) -> PASMnet:
-        """Copy the network for inference, its convolutions in `dtype`, all else in float32."""
-        network = fold_batch_norms(self)
-        if dtype == torch.float32:
-            prepare_winograd(network)
-        return convert(network, dtype)
+        self.hourglass = hourglass or Hourglass()
+        self.cas_pam = cas_pam or CascadedParallaxAttention()
+        self.refine = refine or Refinement()
 
     def forward(
         self,
@@ -115,30 +131,19 @@ class PASMnet(nn.Module):
         all_stages: bool = False,
         confidence: bool = True,
     ) -> Matching:
-        """Match a batch of pairs.
-
-        Args:
-            left: (B, 3, H, W), RGB less ImageNet's mean, over its deviation; sides are multiples of 32.
-            right: The same of the right image.
-            max_disparity: A multiple of 16, pixels: the attention considers only disparities below it.
-            all_stages: Return whole maps of all three stages, which the losses need (Section 4.2.3).
-            confidence: Make the confidence available, too.
-        """
-        F1, F2, F3, F4, _ = self.hourglass(torch.cat((left, right)))
+        """Match a batch of pairs, see `MatchingNetwork`."""
+        F1, F2, F3, F4 = self.hourglass(torch.cat((left, right)))
         costs, _ = self.cas_pam(F1, F2, F3)
         there, back = costs[-1]
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[-1]
-        maps = stage_maps(costs, max_disparity) if all_stages else ()
-        directions = None
+        maps = compute_stage_maps(costs, max_disparity) if all_stages else ()
         if maps:
-            regressed, received = (
-                regress_disparity(maps[-1].right_to_left),
-                received_mass(maps[-1].left_to_right),
-            )
-            valid = maps[-1].valid_left
+            regressed = regress_disparity(maps[-1].right_to_left)
+            attention_mass, valid = received_mass(maps[-1].left_to_right), maps[-1].valid_left
         else:
-            regressed, received = _regress_and_receive(there, back, limit)
-            valid = valid_mask(received)
+            regressed, attention_mass = _regress_and_receive(there, back, limit)
+            valid = valid_mask(attention_mass)
+        directions = None
         if confidence:
             directions = (
                 RowAttention.from_cost(there, "left", limit),
@@ -146,11 +151,11 @@ class PASMnet(nn.Module):
             )
         initial = fill_occlusions(regressed, valid)
         disparity, estimate = self.refine(initial[:, None], F4[: len(left)])
-        return Matching(disparity, initial, maps, estimate, received, directions)
+        return Matching(disparity, initial, maps, estimate, attention_mass, directions)
 
 
-def stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
-    """Return the output modules of the last stages, one per cost; `max_disparity` in pixels of the input."""
+def compute_stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
+    """Compute the maps of the last stages, one per cost; `max_disparity` in px of the input."""
     strides = STAGE_STRIDES[-len(costs) :]
     limits = [None if max_disparity is None else max_disparity // stride for stride in strides]
     return tuple(
@@ -160,23 +165,39 @@ def stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, .
 
 
 def _regress_and_receive(there: Tensor, back: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
-    """Return the disparity by M_right->left and the attention received by M_left->right, (B, H, W) each.
+    """Compute the disparity from M_right->left and the attention mass from M_left->right, (B, H, W) each.
 
-    From the costs (B, H, W, W) of both directions. On CPUs a few rows at a time: rows do not depend on each
-    other, and whole maps are not needed.
+    From the costs (B, H, W, W) of both directions, on CPUs a few rows at a time.
     """
     height, width = there.shape[1:3]
     in_blocks = is_inference() and there.device.type == "cpu"
     step = max(1, BLOCK // width**2) if in_blocks else height
-    disparity, received = [], []
+    disparity, attention_mass = [], []
     for first in range(0, height, step):
         rows = slice(first, first + step)
         disparity.append(regress_disparity(attention(there[:, rows], "left", limit)))
-        received.append(received_mass(attention(back[:, rows], "right", limit)))
-    return torch.cat(disparity, 1), torch.cat(received, 1)
+        attention_mass.append(received_mass(attention(back[:, rows], "right", limit)))
+    return torch.cat(disparity, 1), torch.cat(attention_mass, 1)
 
 
-class Hourglass(nn.Module):
+class SkipDecoder(nn.Module):
+    """The decoder that both hourglasses share: from H/32 to H/4, with skip connections."""
+
+    def add_decoder(self) -> None:
+        """Add the layers; after those of the encoder, so that random weights do not change."""
+        self.D0 = Encoder(160, 160)
+        self.D1 = Decoder(160 + 128, 128)
+        self.D2 = Decoder(128 + 96, 96)
+        self.D3 = Decoder(96 + 64, 64)
+
+    def decode(self, deepest: Tensor, x3: Tensor, x2: Tensor, x1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return features at H/16 (128 channels), H/8 (96) and H/4 (64)."""
+        F1 = self.D1(self.D0(deepest), x3)
+        F2 = self.D2(F1, x2)
+        return F1, F2, self.D3(F2, x1)
+
+
+class Hourglass(SkipDecoder):
     """Features of both views, with shared weights (Figure 7a)."""
 
     def __init__(self) -> None:
@@ -186,30 +207,22 @@ class Hourglass(nn.Module):
         self.E2 = Encoder(64, 96, down=True)
         self.E3 = Encoder(96, 128, down=True)
         self.E4 = Encoder(128, 160, down=True)
-        self.D0 = Encoder(160, 160)
-        self.D1 = Decoder(160 + 128, 128)
-        self.D2 = Decoder(128 + 96, 96)
-        self.D3 = Decoder(96 + 64, 64)
+        self.add_decoder()
 
-    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """(2B, 3, H, W) to F1 (H/16, 128 channels), F2 (H/8, 96), F3, F4 (H/4, 64) and E0's (H/2, 32)."""
-        x0 = self.E0(views)  # H/2
-        x1 = self.E1(x0)  # H/4
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Compute (2B, 3, H, W) to F1 (H/16, 128 channels), F2 (H/8, 96), F3 and F4 (H/4, 64)."""
+        x1 = self.E1(self.E0(views))  # H/4
         x2 = self.E2(x1)  # H/8
         x3 = self.E3(x2)  # H/16
-        x4 = self.D0(self.E4(x3))  # H/32
-        F1 = self.D1(x4, x3)
-        F2 = self.D2(F1, x2)
-        F3 = self.D3(F2, x1)
-        return F1, F2, F3, x1, x0
+        return (*self.decode(self.E4(x3), x3, x2, x1), x1)
 
 
 class Stage(nn.Module):
     """Four parallax-attention blocks, `pab1` to `pab4`.
 
-    A block adds query * key / C to the cost of the one before it (Equations 5 to 7; dividing by C is the
-    authors' code's), and features never depend on the cost: so the four products are one product of the
-    concatenated queries and keys.
+    Each adds query * key / C to the cost of the previous one (Equations 5 to 7; the division by C is from the
+    authors' code). Features do not depend on the cost, so all products are one product of the concatenated
+    queries and keys.
     """
 
     def __init__(self, width: int, blocks: int = 4) -> None:
@@ -223,7 +236,7 @@ class Stage(nn.Module):
         return [block for block in self.children() if isinstance(block, ParallaxAttentionBlock)]
 
     def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(2B, C, H, W) to features (2B, C, H, W), and right->left and left->right cost (B, H, W, W)."""
+        """Compute (2B, C, H, W) to the same shape, and right->left and left->right cost (B, H, W, W)."""
         queries, keys = [], []
         for block in self.blocks:
             views, query, key = block(views)
@@ -242,7 +255,6 @@ class CascadedParallaxAttention(nn.Module):
     """Matching costs from coarse to fine (Figure 7b)."""
 
     def __init__(self, blocks: int = 4) -> None:
-        """`blocks`: of each stage."""
         super().__init__()
         self.stage1 = Stage(128, blocks)
         self.stage2 = Stage(96, blocks)
@@ -251,7 +263,7 @@ class CascadedParallaxAttention(nn.Module):
         self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
 
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
-        """Features of both views to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
+        """Compute features to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
         views, *cost1 = self.stage1(f1)
         views, *cost2 = self.stage2(upsample_and_join(self.b2, views, f2))
         cost2 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
@@ -260,8 +272,12 @@ class CascadedParallaxAttention(nn.Module):
         return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)], views
 
 
-class Refinement(nn.Module):
-    """Residual disparity and its blending weight from the initial disparity and the left features (4.1.4)."""
+class Refinement(SkipDecoder):
+    """Residual disparity and its blending weight from the initial disparity and the left features (4.1.4).
+
+    The attribute `confidence` has its name in the checkpoints; it blends two estimates and is not a
+    confidence.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,38 +285,31 @@ class Refinement(nn.Module):
         self.E1 = Encoder(64, 96, down=True)
         self.E2 = Encoder(96, 128, down=True)
         self.E3 = Encoder(128, 160, down=True)
-        self.D0 = Encoder(160, 160)
-        self.D1 = Decoder(160 + 128, 128)
-        self.D2 = Decoder(128 + 96, 96)
-        self.D3 = Decoder(96 + 64, 64)
+        self.add_decoder()
         self.D4 = Decoder(64, 32)
         self.D5 = Decoder(32, 16)
         self.confidence = Convolutions(*conv_unit(16, 16), conv(16, 1), nn.Sigmoid())
         self.disp = Convolutions(*conv_unit(16, 16), conv(16, 1))
 
     def forward(self, initial: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Refined disparity and the estimate that was blended into it, (B, 1, H, W) each, in pixels.
+        """Return the refined disparity and the estimate that was blended into it, (B, 1, H, W) each, px.
 
-        `initial` (B, 1, H/4, W/4) is in its own pixels, `features` (B, 64, H/4, W/4) F4.
-
-        The attribute `confidence` bears its name in the checkpoints; it blends two estimates and says
-        nothing about how sure the result is.
+        `initial` (B, 1, H/4, W/4) in its own pixels, `features` (B, 64, H/4, W/4) F4.
         """
         scaled = initial / 32
         x0 = self.E0(torch.cat((scaled.to(features.dtype), features), 1))  # H/4
         x1 = self.E1(x0)
         x2 = self.E2(x1)
-        x3 = self.D0(self.E3(x2))  # H/32
-        x = self.D3(self.D2(self.D1(x3, x2), x1), x0)  # H/4
+        *_, x = self.decode(self.E3(x2), x2, x1, x0)  # H/4
         x = self.D5(self.D4(x))  # H
         blend = self.confidence(x).float()
         estimate = self.disp(x).float()
-        return blended(upsample(scaled, 4), blend, estimate), estimate * 128
+        return blend_estimates(upsample(scaled, 4), blend, estimate), estimate * 128
 
 
-def blended(plain: Tensor, blend: Tensor, estimate: Tensor) -> Tensor:
-    """Equation 9, in pixels, of 128ths: `plain` the enlarged D_ini, `estimate` D_res, `blend` M_con.
+def blend_estimates(initial: Tensor, blend: Tensor, estimate: Tensor) -> Tensor:
+    """Compute Equation 9 in px, from 128ths: `initial` D_ini upsampled, `estimate` D_res, `blend` M_con.
 
-    An estimate below 0 counts as 0, as in the authors' code.
+    Estimates below 0 count as 0, as in the authors' code.
     """
-    return torch.lerp(plain, estimate.clamp(min=0), blend) * 128
+    return torch.lerp(initial, estimate.clamp(min=0), blend) * 128

@@ -1,16 +1,15 @@
-"""PASMnet 2: parallax attention and disparity from coarse to fine, in training, inference and export.
+"""Define PASMnet 2, which matches from coarse to fine, for training, inference and export.
 
-The coarsest scale decides about walls and occlusions, where 64 pixels of the images are four of its own;
-finer scales take its answer as one more candidate and correct the edges. At each scale one symmetric matching
-cost serves both directions of the attention (`symmetric_attention`). A first disparity is regressed in a
-window around the attention's peak and then updated: each pixel looks up how well the disparities near its own
-match; a hidden state, which that changes, gives weights for a mean of its neighbours' disparities and the
-coarser scale's, and a correction that is added (`updates.mix`). A convex mixture upsamples the last
-disparity (as in RAFT).
+The coarsest scale decides about large surfaces and occlusions; finer scales use its result as one more
+candidate and correct the edges. At each scale one symmetric matching cost serves both directions of the
+attention (`symmetric_attention`). An initial disparity is regressed in a window around the attention's peak
+and then updated: each pixel looks up the attention near its disparity and updates a hidden state, which gives
+weights for a mean of neighbouring disparities and those of the coarser scale, and a correction
+(`updates.mix`). A convex mixture upsamples the last disparity (as in RAFT).
 
-Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the images' size
-(H, W); `views` holds both images joined in the batch, left first: (2B, C, h, w). Columns of the left image
-are j, those of the right one k. Disparities are in pixels of their scale unless stated.
+Shapes: B batch, C channels, h rows, w columns of a scale, 1/16, 1/8 or 1/4 of the image size (H, W); `views`
+holds both images joined in the batch, left first: (2B, C, h, w). Columns of the left image are j, of the
+right one k. Disparities are in px of their scale unless stated.
 """
 
 from __future__ import annotations
@@ -31,29 +30,26 @@ from pamcli.networks.blocks import (
     ParallaxAttentionBlock,
     conv,
     conv_unit,
-    convert,
-    convolve,
-    fold_batch_norms,
+    convolve_layer,
     is_folded,
     is_inference,
     pointwise,
-    prepare_winograd,
     upsample,
     upsample_and_join,
 )
 from pamcli.networks.parallax import ParallaxMaps
-from pamcli.networks.pasmnet import STAGE_STRIDES
+from pamcli.networks.pasmnet import STAGE_STRIDES, MatchingNetwork
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     SURROUNDINGS,
     ErrorScale,
-    confidence_of,
+    average_surroundings,
     convex_upsample,
     mix,
     neighbours,
     repeat_edges,
     signed_log,
-    with_surroundings,
+    to_confidence,
 )
 from pamcli.onednn import add_convolution
 
@@ -61,21 +57,21 @@ WIDTH = 48  # channels of the context and of the hidden state of every scale
 
 UPDATES = 5, 2, 4  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
 
-REACH = 4  # an update looks up the attention at so many disparities to either side of its own
-NEAR_COARSER = 1  # and of the coarser scale's
+REACH = 4  # disparities to either side at which an update looks up the attention
+NEAR_COARSER = 1  # the same around the coarser scale's disparity
 
 LARGEST_RECEIVED = 2.0
 BORDER = 8
-"""Received attention is cut off at the first; the left border of the row shows within so many pixels."""
+"""Upper bound of the attention mass; distance within which an update sees the left border, px."""
 
 
 @dataclass(frozen=True)
 class ScaleResult:
-    """What is computed at one scale."""
+    """The result at one scale."""
 
     attention: SymmetricAttention
     updates: tuple[Tensor, ...]
-    """Disparity after each update (B, h, w); the finer scale takes up the last."""
+    """Disparity after each update (B, h, w); the finer scale uses the last."""
     hidden: Tensor
     """The last hidden state (B, 48, h, w)."""
 
@@ -87,28 +83,28 @@ class ScaleResult:
 
 @dataclass(frozen=True)
 class PASMnet2Matching:
-    """What PASMnet 2 computes of a batch of pairs."""
+    """The outputs of PASMnet 2 for a batch of pairs."""
 
     disparity: Tensor
     """Disparity of the left image (B, 1, H, W), pixels of the images, >= 0."""
     scales: tuple[ScaleResult, ...] = field(repr=False)
     """Results at 1/16, 1/8 and 1/4 of the size."""
     log_expected_error: Tensor | None
-    """Logarithm of the expected error (B, H/4, W/4), see `ErrorScale`; None where it was not asked for."""
+    """Logarithm of the expected error (B, H/4, W/4), see `ErrorScale`; None if not requested."""
 
     estimate: None = None
-    """It makes no estimate of its own, as PASMnet's refinement does."""
+    """Only PASMnet's refinement has an estimate."""
 
     @property
     def confidence(self) -> Tensor:
-        """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached. It must have been asked for."""
+        """(B, H/4, W/4) in [0, 1], see `to_confidence`; detached; must have been requested."""
         assert self.log_expected_error is not None
-        return confidence_of(self.log_expected_error.detach())
+        return to_confidence(self.log_expected_error.detach())
 
     @property
-    def received(self) -> Tensor:
+    def attention_mass(self) -> Tensor:
         """Attention that each left pixel receives at the finest scale (B, H/4, W/4), detached."""
-        return self.scales[-1].attention.received
+        return self.scales[-1].attention.attention_mass
 
     @property
     def initial(self) -> Tensor:
@@ -117,12 +113,14 @@ class PASMnet2Matching:
 
     @cached_property
     def maps(self) -> tuple[ParallaxMaps, ...]:
-        """Attention and masks of each scale, made when they are asked for."""
+        """Attention and masks of each scale, computed on demand."""
         return tuple(scale.attention.maps() for scale in self.scales)
 
 
-class PASMnet2(nn.Module):
-    """Disparity of the left image of a rectified pair, without a maximum."""
+class PASMnet2(MatchingNetwork):
+    """The network for matching with sharp edges."""
+
+    HALO = 160
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,20 +144,13 @@ class PASMnet2(nn.Module):
         self.x2 = conv_unit(32, 32, stride=2, slope=0)
         self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, 1, slope=0), conv(64, 9 * 16, 1, bias=True))
         self.error_scale = ErrorScale(WIDTH)
-        for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
+        for parameter in self.mask[1].parameters():  # start with the mean of the nine
             nn.init.zeros_(parameter)
 
-    HALO = 160
-    """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
-
-    def prepared(self, dtype: torch.dtype) -> PASMnet2:
-        """Copy the network for inference, its convolutions in `dtype`, all else in float32."""
-        network = fold_batch_norms(self)
-        for stage in (network.st1, network.st2, network.st3):
+    def merge_products(self) -> None:
+        """Merge the queries and keys of each stage, see `Stage.merge_products`."""
+        for stage in (self.st1, self.st2, self.st3):
             stage.merge_products()
-        if dtype == torch.float32:
-            prepare_winograd(network)
-        return convert(network, dtype)
 
     def forward(
         self,
@@ -170,20 +161,12 @@ class PASMnet2(nn.Module):
         all_stages: bool = True,
         confidence: bool = True,
     ) -> PASMnet2Matching:
-        """Match a batch of pairs.
-
-        Args:
-            left: (B, 3, H, W), RGB less ImageNet's mean and over its deviation; sides are multiples of 32.
-            right: The same of the right image.
-            max_disparity: A multiple of 16, pixels: the attention considers only disparities below it.
-            all_stages: Of no effect, every scale is returned; `PASMnet` needs it.
-            confidence: Compute the expected error, too.
-        """
+        """Match a batch of pairs, see `MatchingNetwork`; always returns all scales."""
         x0 = self.E0(torch.cat((left, right)))  # (2B, 32, H/2, W/2)
         if is_inference():
             x0 = x0.to(self.x2[0].weight.dtype)
         half, x1 = self.x2(x0[: len(left)]), self.E1(x0)  # 1/4
-        del x0  # what is not needed any more is half of the memory
+        del x0  # half of the peak memory
         x2 = self.E2(x1)  # 1/8
         x3 = self.E3(x2)  # 1/16
         F1 = self.D1(self.D0(self.E4(x3)), x3)
@@ -214,26 +197,26 @@ class PASMnet2(nn.Module):
         return PASMnet2Matching(disparity, (coarse, middle, fine), error_scale)
 
     def _expected_error(self, coarse: ScaleResult, middle: ScaleResult, fine: ScaleResult) -> Tensor:
-        """Return the logarithm of the expected error (B, H/4, W/4), which learns beside all else."""
+        """Return the logarithm of the expected error (B, H/4, W/4), trained without influence on the rest."""
         d = fine.disparity.detach()
         first, second = (scale.disparity.detach()[:, None] for scale in (coarse, middle))
         coarser = [2 * upsample(second)[:, 0], 4 * upsample(upsample(first))[:, 0]]
-        near = fine.attention.near(d).detach()
-        return with_surroundings(
+        near = fine.attention.mass_near(d).detach()
+        return average_surroundings(
             repeat_edges(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS)
         )
 
 
 def _first(count: int, *views: Tensor) -> list[Tensor]:
-    """Return features of the left images alone; in inference copies, which let go of the right ones."""
+    """Return features of the left images; copied in inference, so that the right ones are freed."""
     return [each[:count].clone() if is_inference() else each[:count] for each in views]
 
 
 class Stage(nn.Module):
-    """Blocks of one scale, and the features whose products are its cost, which is one for both directions.
+    """Blocks of one scale, and the features whose products are the cost of both directions.
 
     The cost of left column j and right column k is (q_l(j) k_r(k) + k_l(j) q_r(k)) / 2C, summed over the
-    blocks: one product of the queries and keys of both images, side by side.
+    blocks, in one product of concatenated queries and keys.
     """
 
     def __init__(self, width: int, blocks: int) -> None:
@@ -244,7 +227,7 @@ class Stage(nn.Module):
             nn.ModuleList(ParallaxAttentionBlock(width) for _ in range(blocks)),
         )
         self.products: Sequence[Tensor] | None = None
-        """Inference: weight and bias of each block's merged convolution, see `merge_products`."""
+        """In inference, weight and bias of each block's merged convolution, see `merge_products`."""
 
     def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute (2B, C, h, w) to features (2B, C, h, w), and left and right features of the cost."""
@@ -263,7 +246,7 @@ class Stage(nn.Module):
         return views, (torch.cat(lefts, 1), torch.cat(rights, 1))
 
     def merge_products(self) -> None:
-        """Replace queries and keys, whose norms are folded, by one convolution L of the left features.
+        """Replace queries and keys with folded norms by one convolution L of the left features.
 
         The cost of left features f and right ones f' is L f . (f', 1): with queries W f + w and keys V f + v
         it is (W f + w) . (V f' + v) + (V f + v) . (W f' + w), over 2C.
@@ -284,34 +267,36 @@ class Stage(nn.Module):
 
 
 class Scale(nn.Module):
-    """Disparity at one scale: that of its attention, then updates, with the coarser scale's as candidates."""
+    """Disparity at one scale, regressed from the attention and then updated."""
 
     def __init__(
-        self, described: int, *, updates: int, dilations: tuple[int, int, int], coarsest: bool = False
+        self, features: int, *, updates: int, dilations: tuple[int, int, int], coarsest: bool = False
     ) -> None:
-        """`described`: channels of its features. `dilations`: of the 3 x 3 neighbours that an update sees."""
+        """Make a scale; `features`: channels, `dilations`: of the 3 x 3 neighbours that an update sees."""
         super().__init__()
         self.updates, self.dilations, self.coarsest = updates, dilations, coarsest
-        self.ctx = conv_unit(described, WIDTH, 1, slope=0)
-        self.h0 = conv_unit(described + (0 if coarsest else WIDTH), WIDTH, 1, slope=0)
+        self.ctx = conv_unit(features, WIDTH, 1, slope=0)
+        self.h0 = conv_unit(features + (0 if coarsest else WIDTH), WIDTH, 1, slope=0)
         neighbours, own = 9 * len(dilations), 2 * REACH + 1
         seen = own + neighbours - len(dilations) + 3
         self.upd = Update(seen, neighbours) if coarsest else Update(seen + own + 9 + 3, neighbours + 9)
 
     def forward(
-        self, described: Tensor, attention: SymmetricAttention, coarser: ScaleResult | None = None
+        self, features: Tensor, attention: SymmetricAttention, coarser: ScaleResult | None = None
     ) -> ScaleResult:
-        """Compute the disparity; `described` (B, C, h, w): features of the left image."""
-        context = self.upd.context_part(self.ctx(described))
-        trust = torch.stack((attention.mass.detach(), attention.received.clamp(max=LARGEST_RECEIVED)), 1)
-        column = torch.arange(described.shape[-1], device=described.device)
+        """Compute the disparity; `features` (B, C, h, w) of the left image."""
+        context = self.upd.context_part(self.ctx(features))
+        trust = torch.stack(
+            (attention.mass.detach(), attention.attention_mass.clamp(max=LARGEST_RECEIVED)), 1
+        )
+        column = torch.arange(features.shape[-1], device=features.device)
         if coarser is None:
-            hidden = self.h0(described)
+            hidden = self.h0(features)
         else:
-            hidden = upsample_and_join(self.h0, coarser.hidden, described, skip_first=True)
+            hidden = upsample_and_join(self.h0, coarser.hidden, features, skip_first=True)
             upsampled = 2 * upsample(coarser.disparity[:, None])[:, 0]
-            theirs = neighbours(repeat_edges(upsampled, 1), 1, 1)  # the coarser scale's (B, 9, h, w)
-            match_of_theirs = attention.lookup(upsampled.detach(), NEAR_COARSER)
+            coarse = neighbours(repeat_edges(upsampled, 1), 1, 1)  # (B, 9, h, w)
+            coarse_match = attention.lookup(upsampled.detach(), NEAR_COARSER)
         d, updates, reach = attention.initial, [], max(self.dilations)
         for _ in range(self.updates):
             padded, around, others = repeat_edges(d, reach), [], []
@@ -324,13 +309,13 @@ class Scale(nn.Module):
                 attention.lookup(d.detach(), REACH),
                 signed_log(torch.cat(others, 1) - here),  # the shape of the disparity
                 trust,
-                ((column - here) / BORDER).clamp(-1, 1),  # beyond the left border nothing matches
+                ((column - here) / BORDER).clamp(-1, 1),  # no matches beyond the left border
             ]
             if coarser is not None:
                 half = F.avg_pool2d(here, 2)[:, 0] / 2
                 seen.append(upsample(coarser.attention.lookup(half, REACH)))
-                seen += [signed_log(theirs.detach() - here), match_of_theirs]
-                around.append(theirs)
+                seen += [signed_log(coarse.detach() - here), coarse_match]
+                around.append(coarse)
             hidden, mixing = self.upd(seen, context, hidden)
             d = mix(torch.cat(around, 1), mixing)
             updates.append(d)
@@ -338,7 +323,7 @@ class Scale(nn.Module):
 
 
 class Update(nn.Module):
-    """Hidden state, mixing weights and correction from what is seen; one serves all updates of a scale."""
+    """Hidden state, mixing weights and correction; all updates of a scale share the weights."""
 
     def __init__(self, seen: int, candidates: int) -> None:
         super().__init__()
@@ -348,46 +333,43 @@ class Update(nn.Module):
         norm = nn.BatchNorm2d(WIDTH)
         self.b = Convolutions(conv(WIDTH, WIDTH), norm)
         self.out = conv(WIDTH, candidates + 1, bias=True)
-        # Training begins with an update in which a pixel's own disparity, amid its 3 x 3, counts about half.
+        # Start with updates in which a pixel's own disparity has about half of the weight.
         for weight in (norm.weight, *self.out.parameters()):
             nn.init.zeros_(weight)
         assert self.out.bias is not None
         nn.init.constant_(self.out.bias[4:5], 3)
 
     def context_part(self, context: Tensor) -> Tensor:
-        """Return what the context (B, 48, h, w) adds to every update of a scale.
-
-        A convolution of a concatenation is the sum of its parts, of which this one stays the same.
-        """
+        """Return the part of the mixing convolution that depends on the context (B, 48, h, w) only."""
         layer = self.mix[0]
         assert isinstance(layer, nn.Conv2d)
         return pointwise(context, layer.weight[:, -2 * WIDTH : -WIDTH], layer.bias)
 
     def forward(self, seen: Sequence[Tensor], context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the new hidden state (B, 48, h, w) and the mixing weights, their last channel a correction.
+        """Compute the new hidden state (B, 48, h, w) and mixing weights with a correction as last channel.
 
-        `seen` (B, 36 or 57, h, w), in parts; `context`: of `context_part`.
+        `seen` (B, 36 or 57, h, w), in parts; `context`: from `context_part`.
         """
         layer, last = self.mix[0], self.b[0]
         assert isinstance(layer, nn.Conv2d) and isinstance(last, nn.Conv2d)  # noqa: PT018
-        of_seen, _, of_hidden = torch.split(layer.weight, [40, WIDTH, WIDTH], 1)
+        seen_weight, _, hidden_weight = torch.split(layer.weight, [40, WIDTH, WIDTH], 1)
         if not is_folded(self.mix):
             x = (
                 context
-                + pointwise(self.enc(torch.cat(list(seen), 1)), of_seen)
-                + pointwise(hidden, of_hidden)
+                + pointwise(self.enc(torch.cat(list(seen), 1)), seen_weight)
+                + pointwise(hidden, hidden_weight)
             )
             x = self.mix[2](self.mix[1](x))
             hidden = F.relu(x + self.b(self.a(x)))
             return hidden, self.out(hidden)
-        x = add_convolution(context.clone(), self.enc(join(seen, self.out.weight.dtype)), of_seen)
-        x = add_convolution(x, hidden, of_hidden, slope=0)
-        hidden = convolve(self.a(x), last, add_to=x, slope=0)
-        return hidden, convolve(hidden, self.out)
+        x = add_convolution(context.clone(), self.enc(join(seen, self.out.weight.dtype)), seen_weight)
+        x = add_convolution(x, hidden, hidden_weight, slope=0)
+        hidden = convolve_layer(self.a(x), last, add_to=x, slope=0)
+        return hidden, convolve_layer(hidden, self.out)
 
 
 def join(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """Join channels of several (B, C, h, w) in channels last, converted to `dtype`."""
+    """Concatenate the channels of several (B, C, h, w) in channels last and `dtype`."""
     count, _, height, width = parts[0].shape
     joined = parts[0].new_empty((count, height, width, sum(part.shape[1] for part in parts)), dtype=dtype)
     place = 0

@@ -1,8 +1,8 @@
-"""PASSRnet, the stereo super-resolution network (Section 5.1, Figure 13).
+"""Define PASSRnet, the stereo super-resolution network (Section 5.1, Figure 13).
 
-Shapes: B batch, C channels (64 throughout), H rows, W columns of the low-resolution images, V columns of the
-other image; `views` holds the features of both images joined in the batch, left first: (2B, C, H, W).
-Attribute names are those of the authors' checkpoints.
+Shapes: B batch, C channels (64), H rows, W columns of the low-resolution images, V columns of the other
+image; `views` holds the features of both images joined in the batch, left first: (2B, C, H, W). Attribute
+names are those of the authors' checkpoints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pamcli.networks.blocks import (
     SLOPE,
     Convolutions,
     conv,
-    convolve,
+    convolve_layer,
     fold_batch_norms,
     is_inference,
     prepare_winograd,
@@ -35,12 +35,12 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_convolution, convolved, product
+from pamcli.onednn import add_convolution, convolve, matmul
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)
 
-MAP_BYTES = 1_500_000  # of attention that is computed at a time in inference on CPUs: it stays in the cache
+MAP_BYTES = 1_500_000  # attention to compute at a time on CPUs, which stays in the cache
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,23 @@ class SuperResolution:
     left: Tensor
     """(B, 3, scale H, scale W), RGB, about [0, 1]."""
     right: Tensor | None
-    """The right image likewise, if it was asked for."""
+    """The right image likewise, if requested."""
     attention: Callable[[], ParallaxMaps] | None = None
-    """Computes `maps`; None for a variant without attention."""
+    """Computes `maps`; None for variants without attention."""
 
     @cached_property
     def maps(self) -> ParallaxMaps | None:
-        """Attention over whole rows and valid masks at low resolution, computed when it is asked for."""
+        """Attention over whole rows and valid masks at low resolution, computed on demand."""
         return None if self.attention is None else self.attention()
 
 
 class PASSRnet(nn.Module):
-    """Upscales the left image (and the right) of a rectified pair by `scale`, with detail from the other."""
+    """Upscales the left image, or both, of a rectified pair by `scale`, with detail from the other image."""
 
     def __init__(
         self, scale: int, pyramid: type[ResidualASPP] | None = None, pam: ParallaxAttention | None = None
     ) -> None:
-        """Make the published network; given parts take the place of its own (see `variants`)."""
+        """Make the published network; parts can be replaced (see `variants`)."""
         super().__init__()
         self.scale = scale
         pyramid = ResidualASPP if pyramid is None else pyramid
@@ -93,17 +93,17 @@ class PASSRnet(nn.Module):
 
     @property
     def HALO(self) -> int:  # noqa: N802
-        """Rows above and below a band that its result depends on: dilations, and the clean-up of masks."""
+        """Rows above and below on which the result of a row depends."""
         blocks = sum(2 for module in self.modules() if isinstance(module, ResidualBlock))
         pyramids = sum(3 * max(each.dilations) for each in self.modules() if isinstance(each, ResidualASPP))
         cleaning = SMALLEST_INVALID_REGION + SMALLEST_VALID_HOLE + 2 * CLOSING_RADIUS
-        return 1 + blocks + pyramids + cleaning + 2  # the first layer, and the last two of upscaled pixels
+        return 1 + blocks + pyramids + cleaning + 2  # the first layer and the last two
 
     def prepared(self, dtype: torch.dtype) -> PASSRnet:
         """Return a copy for inference whose features are in `dtype`; attention and results stay float32."""
-        network = fold_batch_norms(self)  # there are none: a copy for inference
+        network = fold_batch_norms(self)  # copies; the network has none
         *blocks, spread, shuffle, blend, last = network.upscale
-        network.upscale = Convolutions(*blocks, _joined_layers(spread, blend, self.scale), shuffle, last)
+        network.upscale = Convolutions(*blocks, _merge_layers(spread, blend, self.scale), shuffle, last)
         if dtype == torch.float32:
             prepare_winograd(network)
         for layer in network.modules():
@@ -115,30 +115,29 @@ class PASSRnet(nn.Module):
         """Upscale a batch of pairs.
 
         Args:
-            left: left images (B, 3, H, W), RGB in [0, 1], of any size.
-            right: right images of the same shape.
-            both: upscale the right images, too. They equal the left result of the exchanged pair.
+            left: (B, 3, H, W), RGB in [0, 1], of any size.
+            right: The same of the right image.
+            both: Upscale the right images, too; they equal the left result of the exchanged pair.
 
         Returns:
-            The upscaled images, and the attention that they were made with.
+            The upscaled images and their attention.
         """
-        views = self.init_feature(self._joined(left, right))  # (2B, C, H, W)
+        views = self.init_feature(self._join(left, right))  # (2B, C, H, W)
         fused, attention = self.pam(views, both=both)
         images = self.upscale(fused).float().chunk(2 if both else 1)
         return SuperResolution(images[0], images[1] if both else None, attention)
 
-    def _joined(self, *images: Tensor) -> Tensor:
+    def _join(self, *images: Tensor) -> Tensor:
         first = self.init_feature[0]
         assert isinstance(first, nn.Conv2d)
         return torch.cat(images).to(first.weight.dtype)
 
 
-def _joined_layers(spread: nn.Module, blend: nn.Module, scale: int) -> nn.Conv2d:
-    """Join the 1x1 convolution to `scale`^2 pixels of 64 channels and the 3x3 one behind it.
+def _merge_layers(spread: nn.Module, blend: nn.Module, scale: int) -> nn.Conv2d:
+    """Merge the 1x1 convolution to `scale`^2 pixels of 64 channels with the following 3x3 convolution.
 
-    Nothing stands between them, so they are one 3x3 convolution of the small pixels to `scale`^2 pixels of 3
-    channels, with a fifth of the work at x4. A neighbor of an upscaled pixel lies in the same small pixel or
-    in one beside it, whose weights get the product.
+    The result is one 3x3 convolution to `scale`^2 pixels of 3 channels, with a fifth of the work at x4. The
+    neighbours of an upscaled pixel lie in the same small pixel or in one next to it.
     """
     assert isinstance(spread, nn.Conv2d)
     assert isinstance(blend, nn.Conv2d)
@@ -154,7 +153,7 @@ def _joined_layers(spread: nn.Module, blend: nn.Module, scale: int) -> nn.Conv2d
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions whose result is added to what they read."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,26 +190,26 @@ class ResidualASPP(nn.Module):
         return out
 
     def group(self, x: Tensor, group: int) -> Tensor:
-        """Compute the three branches of a group, joined."""
+        """Compute the three branches of a group and join them."""
         branches = [getattr(self, f"conv{rank}_{group}")(x) for rank in (1, 2, 3)]
         return convolve_joined(getattr(self, f"b_{group}"), *branches)
 
 
 def convolve_joined(layer: nn.Conv2d, *parts: Tensor) -> Tensor:
-    """Convolve the concatenation of parts by a 1x1 layer: in inference as a sum, without a copy."""
+    """Convolve the concatenation of parts by a 1x1 layer, in inference as a sum without a copy."""
     if not is_inference() or torch.is_autocast_enabled(parts[0].device.type):
         joined: Tensor = layer(torch.cat(parts, 1))
         return joined
     sizes = [part.shape[1] for part in parts]
     weights = [weight.contiguous() for weight in torch.split(layer.weight, sizes, 1)]
-    total = convolved(parts[0], weights[0], layer.bias)
+    total = convolve(parts[0], weights[0], layer.bias)
     for part, weight in zip(parts[1:], weights[1:], strict=True):
         add_convolution(total, part, weight)
     return total
 
 
 class ParallaxAttention(nn.Module):
-    """Features of the other view, gathered by attention and fused with the own ones (Figure 13c)."""
+    """Gathers features of the other view by attention and fuses them (Figure 13c)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,20 +220,20 @@ class ParallaxAttention(nn.Module):
         self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
 
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
-        """Fuse features (2B, C, H, W) of the left view, or of both, and return what computes the maps."""
+        """Fuse features (2B, C, H, W) of the left view, or of both, and return a function for the maps."""
         adapted = self.rb(views)
         if is_inference():
-            queries, keys = convolve(adapted, self.b1), convolve(adapted, self.b2)
-            values = convolve(views, self.b3)
+            queries, keys = convolve_layer(adapted, self.b1), convolve_layer(adapted, self.b2)
+            values = convolve_layer(views, self.b3)
             with torch.autocast(views.device.type, enabled=False):
-                gathered, received = _gather(queries, keys, values, both=both)
-            valid = valid_mask(received[: len(gathered)], pad_closing=True)
+                gathered, attention_mass = _gather(queries, keys, values, both=both)
+            valid = valid_mask(attention_mass[: len(gathered)], pad_closing=True)
             return self._fuse(views, gathered, valid), partial(_parallax_maps, queries, keys)
         maps = _parallax_maps(self.b1(adapted), self.b2(adapted))
-        return self.fused(views, maps, both=both), lambda: maps
+        return self.fuse(views, maps, both=both), lambda: maps
 
-    def fused(self, views: Tensor, maps: ParallaxMaps, *, both: bool) -> Tensor:
-        """Fuse features of a view, or of both, with those that its attention gathers from the other."""
+    def fuse(self, views: Tensor, maps: ParallaxMaps, *, both: bool) -> Tensor:
+        """Fuse features with those that whole maps gather from the other view."""
         left, right = self.b3(views).chunk(2)
         gathered, valid = gather_features(maps.right_to_left, right), maps.valid_left  # Equation 1
         if both:
@@ -255,30 +254,28 @@ def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:
 
 
 def _gather(queries: Tensor, keys: Tensor, values: Tensor, *, both: bool) -> tuple[Tensor, Tensor]:
-    """Gather the other view's values by attention, without whole maps on CPUs, for inference.
+    """Gather the other view's values by attention, on CPUs a few rows at a time, for inference.
 
     Args:
-        queries: of both views (2B, C, H, W).
-        keys: of both views (2B, C, H, W).
-        values: of both views (2B, C, H, W).
-        both: gather for the right view, too.
+        queries, keys, values: Of both views (2B, C, H, W).
+        both: Gather for the right view, too.
 
     Returns:
-        Gathered values (B or 2B, C, H, W), and the attention that pixels of both views receive (2B, H, W).
+        Gathered values (B or 2B, C, H, W), and the attention mass of both views (2B, H, W).
     """
     (_, _, height, width), count = queries.shape, len(queries) // 2
     q, k, v = (each.permute(0, 2, 3, 1).chunk(2) for each in (queries, keys, values))  # (B, H, W, C)
     gathered = torch.empty_like(values if both else values[:count])
     places = gathered.permute(0, 2, 3, 1).chunk(2 if both else 1)
-    received = queries.new_empty((2 * count, height, width), dtype=torch.float32)
-    receivers = received.chunk(2)
+    mass = queries.new_empty((2 * count, height, width), dtype=torch.float32)
+    masses = mass.chunk(2)
     rows = max(1, MAP_BYTES // (4 * count * width**2)) if queries.device.type == "cpu" else height
     for first in range(0, height, rows):
         at = slice(first, first + rows)
         for view, other in ((0, 1), (1, 0)):
-            cost = product(q[view][:, at].float(), k[other][:, at].float().mT)
+            cost = matmul(q[view][:, at].float(), k[other][:, at].float().mT)
             attention = cost.softmax(-1)  # (B, rows, W, V)
-            receivers[other][:, at] = received_mass(attention)  # Equation 4
+            masses[other][:, at] = received_mass(attention)  # Equation 4
             if view == 0 or both:
-                places[view][:, at] = product(attention, v[other][:, at].float())  # Equation 1
-    return gathered, received
+                places[view][:, at] = matmul(attention, v[other][:, at].float())  # Equation 1
+    return gathered, mass

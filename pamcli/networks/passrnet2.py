@@ -1,4 +1,4 @@
-"""PASSRnet 2: the parallax attention of PASSRnet between gated blocks of today, at several depths.
+"""Define PASSRnet 2: PASSRnet's parallax attention at several depths between gated blocks.
 
 Shapes: B batch, C channels (`WIDTH`), H rows, W columns of the low-resolution images; `views` holds the
 features of both images joined in the batch, left first: (2B, C, H, W). Both images are upscaled in one pass,
@@ -13,7 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import conv, fold_batch_norms, is_inference, learns_on_cpu, pointwise_dilation
+from pamcli.networks.blocks import (
+    conv,
+    fold_batch_norms,
+    is_inference,
+    needs_gradient_on_cpu,
+    pointwise_dilation,
+)
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
@@ -23,26 +29,26 @@ from pamcli.networks.parallax import (
     received_mass,
 )
 from pamcli.networks.passrnet import SuperResolution
-from pamcli.networks.subpixel import Attended, SubpixelDetail, most_attended
-from pamcli.onednn import add_convolution, convolved, multiply_by_convolution, product
+from pamcli.networks.subpixel import Attended, SubpixelDetail, find_most_attended
+from pamcli.onednn import add_convolution, convolve, matmul, multiply_by_convolution
 
 WIDTH = 64
 BLOCKS = 16
-EXCHANGES = 4  # times that the views exchange features, behind equal numbers of blocks
+EXCHANGES = 4  # exchanges of features between the views, evenly spaced
 
 EPSILON = 1e-6  # of the variance that a norm divides by
 MEAN_SCALE = 2.0**-8
-"""Factor of the mean of the channels in a prepared network: it hardly counts in the length of a pixel."""
+"""Factor of the mean of the channels in a prepared network, so that it hardly affects a pixel's length."""
 
-MAP_BYTES = 1_500_000  # of the exponentials of costs that an exchange computes at a time on a CPU
+MAP_BYTES = 1_500_000  # exponentials of costs to compute at a time on CPUs
 SMALLEST_SUM = 1e-37
-"""Lower bound of a sum of exponentials: a pixel that fits nowhere gathers nothing, instead of NaN."""
+"""Lower bound of a sum of exponentials, which avoids NaN for pixels without a match."""
 
-CUBIC_REACH = 2  # rows and columns on each side that bicubic upscaling looks at
+CUBIC_REACH = 2  # rows and columns on each side in bicubic upscaling
 
 
 class PASSRnet2(nn.Module):
-    """Upscales both images of a rectified pair by `scale`: bicubic upscaling plus a learned difference."""
+    """Upscales both images of a rectified pair by `scale`: bicubic plus a learned difference."""
 
     def __init__(self, scale: int, blocks: int = BLOCKS) -> None:
         """Make a network of `blocks` blocks, a multiple of `EXCHANGES`."""
@@ -51,36 +57,36 @@ class PASSRnet2(nn.Module):
         self.first = conv(3, WIDTH, bias=True)
         self.blocks = nn.ModuleList(GatedBlock() for _ in range(blocks))
         self.exchange_behind = [blocks * (place + 1) // EXCHANGES - 1 for place in range(EXCHANGES)]
-        """Blocks, counted from 0, behind which the views exchange features."""
+        """Indices of the blocks after which the views exchange features."""
         self.detail_behind = self.exchange_behind[1]
-        """The exchange whose attention says where the other view's pixels lie between those of this one."""
+        """Index of the exchange whose attention gives the subpixel positions of the other view."""
         self.exchanges = nn.ModuleDict({str(depth): Exchange() for depth in self.exchange_behind})
         self.detail = SubpixelDetail(WIDTH)
         self.last = conv(WIDTH, 3 * scale**2, bias=True)
-        for parameter in self.last.parameters():  # it begins as bicubic upscaling
+        for parameter in self.last.parameters():  # start as bicubic upscaling
             nn.init.zeros_(parameter)
 
     @property
     def HALO(self) -> int:  # noqa: N802
-        """Rows above and below a band that its result depends on: one for each 3x3 convolution."""
+        """Rows above and below on which the result of a row depends: one for each 3x3 convolution."""
         return len(self.blocks) + 2
 
     def prepared(self, dtype: torch.dtype) -> "PASSRnet2":
         """Return a copy for inference whose features are in `dtype`: fp32, bf16 or fp16.
 
-        Norms, scales and means become part of the 1x1 convolutions beside them (`Stream`).
+        Norms, scales and means are folded into the adjacent 1x1 convolutions (`Stream`).
         """
-        network = fold_batch_norms(self)  # there are none: a copy for inference
+        network = fold_batch_norms(self)  # copies; the network has none
         stream = Stream()
-        stream.writes(network.first)
+        stream.fold_output(network.first)
         for block in network.blocks:
             assert isinstance(block, GatedBlock)
             block.fold(stream)
         for exchange in network.exchanges.values():
             assert isinstance(exchange, Exchange)
             exchange.fold(stream)
-        stream.writes(network.detail.join)
-        stream.reads(network.last)
+        stream.fold_output(network.detail.join)
+        stream.fold_input(network.last)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         for part in (network.blocks, network.exchanges, network.last):
             part.to(dtype)
@@ -90,27 +96,27 @@ class PASSRnet2(nn.Module):
         """Upscale a batch of pairs.
 
         Args:
-            left: left images (B, 3, H, W), RGB in [0, 1], of any size.
-            right: right images of the same shape.
-            both: return the right images, too. They are computed in any case.
+            left: (B, 3, H, W), RGB in [0, 1], of any size.
+            right: The same of the right image.
+            both: Return the right images, too; they are always computed.
 
         Returns:
-            The upscaled images, and the attention of the last exchange.
+            The upscaled images and the attention of the last exchange.
         """
         images = torch.cat((left, right))  # (2B, 3, H, W)
         views = self.first(images.to(self.first.weight.dtype))  # (2B, C, H, W)
-        if self.last.weight.dtype != self.first.weight.dtype:  # of a network prepared in 16 bits
+        if self.last.weight.dtype != self.first.weight.dtype:  # prepared in 16 bits
             views = views.to(self.last.weight.dtype)
         for depth, block in enumerate(self.blocks):
             views = block(views)
             if depth in self.exchange_behind:
                 exchange = self.exchanges[str(depth)]
-                views, described, attended = exchange(views, find_attended=depth == self.detail_behind)
+                views, pair, attended = exchange(views, find_attended=depth == self.detail_behind)
                 if attended is not None:
                     views = views + self.detail(images, attended).to(views.dtype)
         learned = self.last(views).float()  # (2B, 3 scale^2, H, W)
         left, right = upscale_bicubic(images.float(), self.scale, learned).chunk(2)
-        return SuperResolution(left, right if both else None, partial(_parallax_maps, *described))
+        return SuperResolution(left, right if both else None, partial(_parallax_maps, *pair))
 
 
 def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None) -> Tensor:
@@ -128,7 +134,7 @@ def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None
 
 
 def _bicubic_kernel(scale: int) -> Tensor:
-    """Compute the convolution (3 scale^2, 3, 5, 5) that upscales: what becomes of a single pixel says it."""
+    """Compute the upscaling convolution (3 scale^2, 3, 5, 5) from the result for a single pixel."""
     middle, size = 2 * CUBIC_REACH, 4 * CUBIC_REACH + 1
     impulse = torch.zeros(1, 1, size, size)
     impulse[..., middle, middle] = 1
@@ -139,10 +145,10 @@ def _bicubic_kernel(scale: int) -> Tensor:
 
 
 class Stream:
-    """The basis of the features that prepared blocks read and write, and the change of layers to it.
+    """The basis of the features between prepared blocks.
 
     An orthogonal matrix makes the first channel the mean of all channels, which is scaled down. A norm then
-    only divides a pixel by its length, for the layer behind it ignores the first channel.
+    only divides a pixel by its length, as the following layer ignores the first channel.
     """
 
     def __init__(self) -> None:
@@ -155,8 +161,8 @@ class Stream:
         centered = torch.eye(WIDTH, dtype=torch.float64) - 1 / WIDTH
         self.normal = centered @ self.back * WIDTH**0.5  # from a pixel of length 1 to one of variance 1
 
-    def reads(self, layer: nn.Conv2d, norm: "PixelNorm | None" = None) -> None:
-        """Have a convolution read the stream, or a `norm` of it that is then only a division."""
+    def fold_input(self, layer: nn.Conv2d, norm: "PixelNorm | None" = None) -> None:
+        """Make a convolution read the stream, or a `norm` of it, which then is only a division."""
         weight, inputs = layer.weight.double(), self.back
         if norm is not None:
             assert layer.bias is not None
@@ -165,8 +171,8 @@ class Stream:
             inputs = norm.weight.double()[:, None] * self.normal
         layer.weight = nn.Parameter(torch.einsum("oikl,ij->ojkl", weight, inputs).float(), False)
 
-    def writes(self, layer: nn.Conv2d, scale: Tensor | None = None) -> None:
-        """Have a convolution write the stream: what it made, times a `scale` (C, 1, 1)."""
+    def fold_output(self, layer: nn.Conv2d, scale: Tensor | None = None) -> None:
+        """Make a convolution write the stream, multiplied by a `scale` (C, 1, 1)."""
         assert layer.bias is not None
         outputs = self.into if scale is None else self.into * scale.double()[:, 0, 0]
         weight = torch.einsum("po,oikl->pikl", outputs, layer.weight.double())
@@ -189,11 +195,11 @@ class PixelNorm(nn.Module):
 
 
 class LengthNorm(nn.Module):
-    """What is left of a `PixelNorm` whose weights are folded: each pixel is divided by its length."""
+    """A `PixelNorm` with folded weights: divides each pixel by its length."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute (B, C, H, W) to the same shape."""
-        # On CPUs sums of 16-bit numbers are float32 anyway, and to ask for it takes a pass over x.
+        # CPUs sum 16-bit numbers in float32 anyway; requesting it costs a pass over x.
         dtype = None if x.device.type == "cpu" else torch.float32
         length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=dtype).float()
         factor: Tensor = length.square_().add_(WIDTH * EPSILON).rsqrt_().to(x.dtype)  # (B, 1, H, W)
@@ -201,7 +207,7 @@ class LengthNorm(nn.Module):
 
 
 class GatedBlock(nn.Module):
-    """The block of NAFNet without its channel attention, which would look at the whole image.
+    """The block of NAFNet without channel attention, which depends on the whole image.
 
     x + b conv1(gate(depthwise(conv1(norm x)))), then the same without the 3x3 convolution; a gate is the
     product of two halves of the channels.
@@ -220,17 +226,17 @@ class GatedBlock(nn.Module):
         self.scale2: Tensor | None = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
 
     def fold(self, stream: Stream) -> None:
-        """Make norms and scales part of the convolutions beside them, in place."""
+        """Fold norms and scales into the adjacent convolutions, in place."""
         assert isinstance(self.norm1, PixelNorm)
         assert isinstance(self.norm2, PixelNorm)
-        stream.reads(self.widen, self.norm1)
-        stream.reads(self.widen2, self.norm2)
-        stream.writes(self.narrow, self.scale1)
-        stream.writes(self.narrow2, self.scale2)
+        stream.fold_input(self.widen, self.norm1)
+        stream.fold_input(self.widen2, self.norm2)
+        stream.fold_output(self.narrow, self.scale1)
+        stream.fold_output(self.narrow2, self.scale2)
         self.norm1, self.norm2, self.scale1, self.scale2 = LengthNorm(), LengthNorm(), None, None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to the same shape; a prepared block in inference on a CPU in place."""
+        """Compute (B, C, H, W) to the same shape; in place for prepared blocks on a CPU."""
         if self.scale1 is None and is_inference() and x.device.type == "cpu":
             for view in x.chunk(len(x)):
                 self._run_in_place(view)
@@ -239,9 +245,9 @@ class GatedBlock(nn.Module):
         return pointwise(self.narrow2, self._gate(self.norm2(x), self.widen2), self.scale2).add_(x)
 
     def _gate(self, x: Tensor, widen: nn.Conv2d, mix: nn.Conv2d | None = None) -> Tensor:
-        """Compute the product (B, C, H, W) of two halves of what one or two layers make of x."""
-        # On a CPU that learns, each half lies by itself: a step takes a tenth less time.
-        parts = 2 if learns_on_cpu(x) else 1
+        """Multiply the two halves of the channels that one or two layers compute from x."""
+        # In training on a CPU, separate halves save a tenth of the time.
+        parts = 2 if needs_gradient_on_cpu(x) else 1
         made: list[Tensor] = []
         for part in range(parts):
             wide = pointwise(widen, x, part=part, parts=parts)
@@ -253,11 +259,11 @@ class GatedBlock(nn.Module):
         return one * other
 
     def _run_in_place(self, x: Tensor) -> None:
-        """Run a prepared block on x (1, C, H, W), each half of a gate by itself: more stays in the cache."""
+        """Run a prepared block on x (1, C, H, W), with separate halves of each gate for the cache."""
         normal = self.norm1(x)
         one, other = (
             F.conv2d(
-                convolved(normal, *_part(self.widen, part, 2)),
+                convolve(normal, *_part(self.widen, part, 2)),
                 *_part(self.mix, part, 2),
                 padding=1,
                 groups=WIDTH,
@@ -266,7 +272,7 @@ class GatedBlock(nn.Module):
         )
         add_convolution(x, one.mul_(other), self.narrow.weight, self.narrow.bias)
         normal = self.norm2(x)
-        one = convolved(normal, *_part(self.widen2, 0, 2))
+        one = convolve(normal, *_part(self.widen2, 0, 2))
         gate = multiply_by_convolution(one, normal, *_part(self.widen2, 1, 2))
         add_convolution(x, gate, self.narrow2.weight, self.narrow2.bias)
 
@@ -274,10 +280,10 @@ class GatedBlock(nn.Module):
 def pointwise(
     layer: nn.Conv2d, x: Tensor, scale: Tensor | None = None, part: int = 0, parts: int = 1
 ) -> Tensor:
-    """Convolve x by a 1x1 layer, and scale the result by (C, 1, 1): weights are scaled, which is less work.
+    """Convolve x by a 1x1 layer with weights multiplied by `scale` (C, 1, 1).
 
-    Of `parts` equal parts of the channels, only `part` is computed. In inference on GPUs a matrix product of
-    pixels takes fewer kernels.
+    Of `parts` equal parts of the output channels, compute only `part`. On GPUs a matrix product needs fewer
+    kernels.
     """
     weight, bias = _part(layer, part, parts)
     if scale is not None:
@@ -288,22 +294,21 @@ def pointwise(
 
 
 def _part(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of one of so many equal parts of the channels that a layer computes."""
+    """Return weight and bias of one of `parts` equal parts of a layer's output channels."""
     assert layer.bias is not None
     if parts == 1:
         return layer.weight, layer.bias
     return layer.weight.chunk(parts)[part], layer.bias.chunk(parts)[part]
 
 
-Described = tuple[Tensor, Tensor]
+QueriesKeys = tuple[Tensor, Tensor]
 """Queries of the left view and keys of the right one (B, C, H, W)."""
 
 
 class Exchange(nn.Module):
-    """Parallax attention in both directions: each view gathers features of the other along its row.
+    """Parallax attention in both directions, from one product of queries and keys.
 
-    One product of queries and keys serves both. The gathered features have a scale that begins at zero, so
-    that the network begins as two single ones.
+    The scale of the gathered features starts at 0, so that the network starts as two separate ones.
     """
 
     def __init__(self) -> None:
@@ -314,35 +319,35 @@ class Exchange(nn.Module):
         self.scale: Tensor | None = nn.Parameter(torch.zeros(WIDTH, 1, 1))
 
     def fold(self, stream: Stream) -> None:
-        """Make the norm and the scale part of the convolutions beside them, in place."""
+        """Fold the norm and the scale into the adjacent convolutions, in place."""
         assert isinstance(self.norm, PixelNorm)
-        stream.reads(self.describe, self.norm)
-        stream.reads(self.value)
-        stream.writes(self.value, self.scale)
+        stream.fold_input(self.describe, self.norm)
+        stream.fold_input(self.value)
+        stream.fold_output(self.value, self.scale)
         self.norm, self.scale = LengthNorm(), None
 
     def forward(
         self, views: Tensor, *, find_attended: bool = False
-    ) -> tuple[Tensor, Described, Sequence[Attended] | None]:
-        """Compute (2B, C, H, W) to the same shape, and what both views attend to most, if it is asked for."""
-        queries, keys = self.described(views)
+    ) -> tuple[Tensor, QueriesKeys, Sequence[Attended] | None]:
+        """Compute (2B, C, H, W) to the same shape, and optionally the most attended columns."""
+        queries, keys = self.project(views)
         values = pointwise(self.value, views, self.scale)  # (2B, C, H, W)
         if is_inference():
             with torch.autocast(views.device.type, enabled=False):
                 gathered, attended = _gather_both(queries, keys, values, find_attended=find_attended)
             return gathered.add_(views), (queries, keys), attended
-        maps, (left, right) = both_maps(queries, keys), values.chunk(2)
+        maps, (left, right) = compute_maps(queries, keys), values.chunk(2)
         gathered = torch.cat((gather_features(maps[0], right), gather_features(maps[1], left)))
-        found = [most_attended(each) for each in maps] if find_attended else None
+        found = [find_most_attended(each) for each in maps] if find_attended else None
         return views + gathered, (queries, keys), found
 
-    def described(self, views: Tensor) -> Described:
+    def project(self, views: Tensor) -> QueriesKeys:
         """Compute queries and keys of views (2B, C, H, W)."""
         left, right = pointwise(self.describe, self.norm(views)).chunk(2)
         return left * WIDTH**-0.5, right
 
 
-def both_maps(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def compute_maps(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the attention of both views: (B, H, W, V) and (B, H, V, W)."""
     cost = matching_cost(queries, keys)  # (B, H, W, V)
     return attention(cost), cost.softmax(2).transpose(2, 3)
@@ -351,9 +356,10 @@ def both_maps(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
 def _gather_both(
     queries: Tensor, keys: Tensor, values: Tensor, *, find_attended: bool
 ) -> tuple[Tensor, list[Attended] | None]:
-    """Gather the other view's values (2B, C, H, W) for both views, without whole maps on CPUs, for inference.
+    """Gather the other view's values (2B, C, H, W) for both views, on CPUs a few rows at a time, for
+    inference.
 
-    Both directions are the same exponentials, divided by their sums over rows and over columns.
+    Both directions are the same exponentials, divided by their sums over rows or columns.
     """
     count, _, height, width = queries.shape
     q, k = (each.permute(0, 2, 3, 1) for each in (queries, keys))  # (B, H, W, C)
@@ -365,7 +371,7 @@ def _gather_both(
     found: list[list[Attended]] = [[], []]
     for first in range(0, height, rows):
         at = slice(first, first + rows)
-        cost = product(q[:, at].float(), k[:, at].float().mT)  # (B, rows, W, V)
+        cost = matmul(q[:, at].float(), k[:, at].float().mT)  # (B, rows, W, V)
         weights = cost.sub_(cost.amax((2, 3), keepdim=True)).exp_()
         lowered = weights.to(kind)
         maps = (weights, lowered, weights.sum(3)), (weights.mT, lowered.mT, weights.sum(2))
@@ -373,9 +379,9 @@ def _gather_both(
             places, (right, left), maps, found, strict=True
         ):
             factor = total.clamp_(min=SMALLEST_SUM).reciprocal_()[..., None]
-            place[:, at] = product(low, value[:, at].to(kind)).mul_(factor.to(kind))
+            place[:, at] = matmul(low, value[:, at].to(kind)).mul_(factor.to(kind))
             if find_attended:
-                columns, near = most_attended(exact)
+                columns, near = find_most_attended(exact)
                 attended.append((columns, near.mul_(factor)))
     if not find_attended:
         return gathered, None
@@ -384,8 +390,8 @@ def _gather_both(
 
 
 def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:
-    """Compute maps, and masks of Equation 4 that are not cleaned up: the network does not use them."""
-    right_to_left, left_to_right = both_maps(queries, keys)
+    """Compute maps and masks of Equation 4, without the clean-up."""
+    right_to_left, left_to_right = compute_maps(queries, keys)
     return ParallaxMaps(
         right_to_left,
         left_to_right,

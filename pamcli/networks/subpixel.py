@@ -1,4 +1,4 @@
-"""Detail of the other image between the pixels of this one, for PASSRnet 2.
+"""Add detail of the other image between the pixels of this one, for PASSRnet 2.
 
 Shapes: B batch, C channels, H rows, W columns of the low-resolution images, V columns of the other image.
 """
@@ -11,19 +11,19 @@ from torch import Tensor, nn
 
 PHASES = 4  # positions between two pixels that `SubpixelDetail` distinguishes
 DETAIL_GAIN = 10.0
-"""Brings what colors in [0, 1] have beyond interpolation, which is little, to the size of features."""
+"""Factor from differences of colors in [0, 1] to the magnitude of features."""
 
 Attended = tuple[Tensor, Tensor]
 """Columns that pixels attend to most (B, H, W, 1); attention on these and on both neighbors (B, H, W, 3)."""
 
 
 class SubpixelDetail(nn.Module):
-    """What the other image shows between the pixels of this one, which upscaling lacks.
+    """Detail of the other image between the pixels of this one.
 
-    The pixel of the other image that is attended to most lies beside this pixel by a part of a pixel (its
-    phase), which follows from the attention on it and its neighbors. Its color less that of this image,
-    interpolated there, is what interpolation misses; it is sorted by phase, weighted by the attention that it
-    follows from, and joined to the features by a layer that begins at zero.
+    The most attended pixel of the other image has a subpixel offset (its phase), which follows from the
+    attention to it and its neighbours. The difference of its color and the interpolated color of this image
+    is the missing detail. It is sorted by phase, weighted by attention, and joined to the features by a layer
+    that starts at 0.
     """
 
     def __init__(self, width: int) -> None:
@@ -33,14 +33,14 @@ class SubpixelDetail(nn.Module):
         nn.init.zeros_(self.join.bias)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor, attended: Sequence[Attended]) -> Tensor:
-        """Compute features (2B, C, H, W) of images (2B, 3, H, W) and what both attend to most."""
+        """Compute features (2B, C, H, W) from images (2B, 3, H, W) and their most attended columns."""
         left, right = images.float().chunk(2)
         detail = torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
         return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
 
 
-def most_attended(attention_map: Tensor) -> Attended:
-    """Find what the pixels of a map (B, H, W, V) attend to most; it need not be normalized."""
+def find_most_attended(attention_map: Tensor) -> Attended:
+    """Find the most attended columns of a map (B, H, W, V), which need not be normalized."""
     width = attention_map.shape[-1]
     attention_map = attention_map.contiguous()
     attended = attention_map.argmax(-1, keepdim=True)

@@ -1,8 +1,8 @@
-"""Parallax attention whose matching cost serves both directions: PASMnet 2's, at one scale.
+"""Compute the parallax attention of PASMnet 2, in which one matching cost serves both directions.
 
-The cost c(j, k) of left column j and right column k is one number for both directions, of which
-M_right->left is the softmax over k and M_left->right the softmax over j. Of the maps, the cost and one
-normaliser per pixel are kept; all else follows from these. Shapes: B batch, h rows, w columns of the scale.
+M_right->left is the softmax of the cost c(j, k) of left column j and right column k over k, M_left->right the
+softmax over j. Only the cost and one normaliser per pixel are stored. Shapes: B batch, h rows, w columns of
+the scale.
 """
 
 from dataclasses import dataclass
@@ -22,40 +22,40 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_matmul, product
+from pamcli.onednn import add_matmul, matmul
 
-WINDOW = 2  # a scale's own disparity is the mean of the attention within so many columns of its peak
+WINDOW = 2  # columns on each side of the attention's peak over which the initial disparity is averaged
 
 SMALLEST_LOG = -16.0
 LOG_SCALE = 0.25
-"""Logarithms of attention are cut off at the first, and multiplied by the second for the convolutions."""
+"""Lower bound of the logarithm of attention, and its factor in the inputs of convolutions."""
 
-SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
+SMALLEST_TOTAL = 1e-30  # lower bound of the attention to a right column
 
 BEFORE, BEHIND = 12, 6
-"""Columns that are added to the cost in inference, so that what is looked up lies side by side."""
+"""Columns that pad the cost in inference, so that lookups read adjacent values."""
 
 BLOCK = 600_000
-"""Costs of a few rows that are computed at a time on CPUs: they stay in the cache."""
+"""Number of costs to compute at a time on CPUs, which stay in the cache."""
 
 
 @dataclass(frozen=True)
 class SymmetricAttention:
-    """Attention of both directions at one scale, and what it says of each left pixel."""
+    """Attention of both directions at one scale."""
 
     cost: Tensor
-    """c(j, k), (B, h, w, w): rows are left pixels j; also where k > j, which a finer scale upsamples."""
+    """c(j, k), (B, h, w, w): rows are left pixels j; also for k > j, which a finer scale upsamples."""
     normaliser: Tensor
-    """(B, h, w): logarithm of the sum of exp(c) over the columns k that pixel j can match."""
+    """(B, h, w): log-sum-exp of the cost over the columns k that pixel j can match."""
     initial: Tensor
     """Expected disparity in the window around the attention's peak (B, h, w), pixels of the scale."""
     mass: Tensor
     """Attention in that window (B, h, w)."""
-    received: Tensor
+    attention_mass: Tensor
     """Attention that each left pixel receives from the right image (B, h, w), detached (Equation 4)."""
     max_disparity: int | None = None
     padded: Tensor | None = None
-    """Inference: the cost with `BEFORE` columns before and `BEHIND` behind it that repeat the outermost."""
+    """In inference, the cost with `BEFORE` and `BEHIND` repeated columns on its sides."""
 
     @property
     def right_to_left(self) -> RowAttention:
@@ -69,14 +69,14 @@ class SymmetricAttention:
         return RowAttention(self.cost.transpose(-1, -2), normaliser, "right", self.max_disparity)
 
     def maps(self) -> ParallaxMaps:
-        """Return the whole maps, with their valid masks."""
+        """Compute the whole maps and their valid masks."""
         there, back = self.right_to_left.log_map().exp(), self.left_to_right.log_map().exp()
-        return ParallaxMaps(there, back, valid_mask(self.received), valid_mask(received_mass(there)))
+        return ParallaxMaps(there, back, valid_mask(self.attention_mass), valid_mask(received_mass(there)))
 
     def lookup(self, disparity: Tensor, reach: int) -> Tensor:
         """Return log M_right->left at d + `reach` ... d - `reach`, scaled: (B, 2 reach + 1, h, w).
 
-        Between columns it is interpolated; beyond the row its outermost column counts.
+        Interpolated between columns; the outermost columns are repeated.
         """
         width = disparity.shape[-1]
         position = torch.arange(width, device=disparity.device) - disparity
@@ -92,13 +92,13 @@ class SymmetricAttention:
         return between.permute(0, 3, 1, 2)
 
     def mask_columns(self) -> None:
-        """Inference: set the cost of columns that cannot match to -inf, which no finer scale needs."""
+        """In inference, set the cost of columns that cannot match to -inf, once no finer scale needs it."""
         if self.padded is not None:
             self.cost.add_(_mask(self.cost, self.max_disparity))
             _fill_edges(self.padded)
 
-    def near(self, disparity: Tensor) -> Tensor:
-        """Return the attention that goes near where a disparity (B, h, w) points: (B, h, w)."""
+    def mass_near(self, disparity: Tensor) -> Tensor:
+        """Return the attention near the match of a disparity (B, h, w): (B, h, w)."""
         k, counts = columns_near(disparity)
         found = self.right_to_left.log_at(k.clamp(0, disparity.shape[-1] - 1)).exp()
         return (found * counts).sum(-1)
@@ -114,10 +114,10 @@ def attend(
     """Compute the attention of a scale: c = left . right + upsampled `coarse`, in float32.
 
     Args:
-        features: Of the left and the right image, (B, C, h, w) each; their products are the cost.
+        features: Left and right features (B, C, h, w), whose products are the cost.
         coarse: The cost of the coarser scale (B, h/2, w/2, w/2).
-        max_disparity: In pixels of this scale; only disparities below it are kept.
-        finest: No finer scale needs the cost: in inference it is -inf where columns cannot match.
+        max_disparity: Keep only disparities below it, px of this scale.
+        finest: No finer scale needs the cost; in inference it may be -inf where columns cannot match.
     """
     left, right = features
     with torch.autocast(left.device.type, enabled=False):
@@ -133,7 +133,7 @@ def attend(
 def _attend_in_blocks(
     left: Tensor, right: Tensor, coarse: Tensor | None, max_disparity: int | None, *, finest: bool
 ) -> SymmetricAttention:
-    """Compute the same as `attend`, on CPUs a few rows at a time: rows do not depend on each other."""
+    """Compute `attend` for inference, on CPUs a few rows at a time."""
     count, _, height, width = left.shape
     padded = torch.empty(count, height, width, BEFORE + width + BEHIND, device=left.device)
     cost = padded[..., BEFORE:-BEHIND]
@@ -150,7 +150,7 @@ def _attend_in_blocks(
             rows = cost[image, first:last]
             one, other = lines_left[image, first:last], lines_right[image, first:last].mT
             if around is None:
-                rows.copy_(product(one, other))
+                rows.copy_(matmul(one, other))
             else:
                 _upsample_into(rows, around[first // 2 : last // 2 + 2])
                 add_matmul(rows, one, other)
@@ -159,25 +159,25 @@ def _attend_in_blocks(
                 values.copy_(new)
             if finest:
                 _fill_edges(padded[image, first:last])
-    normaliser, initial, mass, received = found
-    return SymmetricAttention(cost, normaliser, initial, mass, received, max_disparity, padded)
+    normaliser, initial, mass, attention_mass = found
+    return SymmetricAttention(cost, normaliser, initial, mass, attention_mass, max_disparity, padded)
 
 
 def _mask(cost: Tensor, max_disparity: int | None) -> Tensor:
-    """Return what is added to a cost: 0, or -inf at columns k that column j cannot match, (w, w)."""
+    """Return 0, or -inf at columns k that column j cannot match, (w, w)."""
     column = torch.arange(cost.shape[-1], device=cost.device)
     outside = out_of_order(column[:, None], column, "left", max_disparity)
     return torch.zeros(outside.shape, device=cost.device).masked_fill(outside, -torch.inf)
 
 
 def _fill_edges(padded: Tensor) -> None:
-    """Repeat the outermost columns of the cost, which is masked already."""
+    """Repeat the outermost columns of a masked cost."""
     padded[..., :BEFORE] = padded[..., BEFORE : BEFORE + 1]
     padded[..., -BEHIND:] = padded[..., -BEHIND - 1 : -BEHIND]
 
 
 def _windows(padded: Tensor, first: Tensor, count: int) -> Tensor:
-    """Return `count` values side by side of each pixel's costs, from column `first` (B, h, w) on."""
+    """Return `count` adjacent costs of each pixel, from column `first` (B, h, w) on."""
     columns = padded.shape[-1]
     pixel = torch.arange(0, padded.numel(), columns, device=padded.device).view(first.shape)
     at = (first + BEFORE).clamp_(0, columns - count).add_(pixel)
@@ -186,7 +186,7 @@ def _windows(padded: Tensor, first: Tensor, count: int) -> Tensor:
 
 
 def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return normaliser, initial disparity, mass, received attention (..., w) of costs (..., w, w)."""
+    """Return normaliser, initial disparity, mass, received attention mass (..., w) of costs (..., w, w)."""
     attention = cost.softmax(-1)
     largest, peak = attention.max(-1)
     normaliser = cost.gather(-1, peak[..., None])[..., 0] - largest.log()
@@ -200,20 +200,20 @@ def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     attention, total = attention.detach(), normaliser.detach()
     share = (total - total.amax(-1, keepdim=True)).exp()
     given = 1 / torch.matmul(share[..., None, :], attention).clamp(min=SMALLEST_TOTAL)
-    received = share * torch.matmul(given, attention.mT)[..., 0, :]  # this order is six times as fast
-    return normaliser, initial, mass, received
+    attention_mass = share * torch.matmul(given, attention.mT)[..., 0, :]  # six times as fast in this order
+    return normaliser, initial, mass, attention_mass
 
 
 def _upsample_into(cost: Tensor, around: Tensor) -> None:
-    """Upsample costs (n/2 + 2, w/2 + 2, w/2 + 2), of which the outermost are edges, by 2 into (n, w, w)."""
+    """Upsample costs (n/2 + 2, w/2 + 2, w/2 + 2), with one edge value per side, into (n, w, w)."""
     _rows, width, _ = cost.shape
-    wide = _doubled(around, 2, around.new_empty(*around.shape[:2], width))
-    wide = _doubled(wide, 1, around.new_empty(len(around), width, width))
-    _doubled(wide, 0, cost)
+    wide = _double(around, 2, around.new_empty(*around.shape[:2], width))
+    wide = _double(wide, 1, around.new_empty(len(around), width, width))
+    _double(wide, 0, cost)
 
 
-def _doubled(x: Tensor, dim: int, into: Tensor) -> Tensor:
-    """Upsample by 2, linearly, along a dimension, all but its ends: from n + 2 to 2n values."""
+def _double(x: Tensor, dim: int, into: Tensor) -> Tensor:
+    """Upsample linearly by 2 along a dimension, from n + 2 to 2n values."""
     size = x.shape[dim] - 2
     before, here, after = x.narrow(dim, 0, size), x.narrow(dim, 1, size), x.narrow(dim, 2, size)
     even, odd = torch.unflatten(into, dim, (size, 2)).unbind(dim + 1)

@@ -1,4 +1,4 @@
-"""How PASMnet 2 updates, upsamples and judges disparities: neighbours, mixtures, and the expected error.
+"""Update and upsample the disparities of PASMnet 2, and estimate their error.
 
 Shapes: B batch, h rows and w columns of a scale.
 """
@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import conv, is_inference
 
-ROWS = 8  # of a disparity map that are upsampled at a time on CPUs: the weights stay in the cache
+ROWS = 8  # rows to upsample at a time on CPUs, so that the weights stay in the cache
 
-RIGHT = 3.0
-"""Confidence is the probability that a disparity is off by less, in pixels of the pictures."""
+CORRECT = 3.0
+"""Confidence is the probability of an error below this, px of the images."""
 
 SURROUNDINGS = 6
-"""Pixels to each side, in those of the scale, whose errors tell something of a pixel's own."""
+"""Distance to each side over which expected errors are averaged, px of the scale."""
 
-SMALLEST_NEAR = 1e-7  # attention below it counts as this much
-LARGEST_LOG_SCALE = 5.0  # of an error's distribution
+SMALLEST_NEAR = 1e-7  # lower bound of attention
+LARGEST_LOG_SCALE = 5.0
 
 
 def repeat_edges(values: Tensor, reach: int) -> Tensor:
@@ -31,7 +31,7 @@ def repeat_edges(values: Tensor, reach: int) -> Tensor:
 def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
     """Return the 3 x 3 values around each, row by row: (B, h + 2 reach, w + 2 reach) to (B, 9, h, w)."""
     height, width = (side - 2 * reach for side in padded.shape[-2:])
-    beyond = reach - dilation  # the outermost values that this dilation does not reach
+    beyond = reach - dilation
     places = [beyond + step * dilation for step in range(3)]
     rows = [padded.narrow(1, place, height) for place in places]
     return torch.stack([row.narrow(2, place, width) for row in rows for place in places], 1)
@@ -39,7 +39,7 @@ def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
 
 def signed_log(x: Tensor) -> Tensor:
     """Return the logarithm of 1 + |x|, with the sign of x."""
-    if is_inference():  # fewer passes over memory, of operations that ONNX does not have
+    if is_inference():  # fewer passes over memory, with operations that ONNX lacks
         return x.abs().add_(1).log_().copysign_(x)
     return x.sign() * x.abs().log1p()
 
@@ -68,30 +68,20 @@ def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
     """
     around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]  # (B, h, w, 9, 1)
     weights = mixture.permute(0, 2, 3, 1)
-    step = ROWS if is_inference() and not mixture.is_cuda else None
+    step = ROWS if is_inference() and not mixture.is_cuda else weights.shape[1]
     parts = []
-    for some, near in zip(*(_blocks(each, step) for each in (weights, around)), strict=True):
+    for some, near in zip(*(torch.split(each, step, 1) for each in (weights, around)), strict=True):
         shares = some.float().unflatten(-1, (9, 16)).softmax(-2)
         pixels = (shares * near).sum(-2).unflatten(-1, (4, 4))
         parts.append(pixels.transpose(2, 3).flatten(3).flatten(1, 2))
     return torch.cat(parts, 1)[:, None]
 
 
-def _blocks(values: Tensor, rows: int | None) -> Sequence[Tensor]:
-    """`values` (B, h, ...) in blocks of `rows` rows, or whole."""
-    if rows is None:
-        return [values]
-    return [values[:, first : first + rows] for first in range(0, values.shape[1], rows)]
-
-
 class ErrorScale(nn.Module):
-    """How far off a disparity is likely to be: the scale of a Laplace distribution of its error.
-
-    It is learned beside the rest, which learns nothing of it.
-    """
+    """Expected error of a disparity, as the scale of a Laplace distribution."""
 
     def __init__(self, width: int) -> None:
-        """`width`: channels of the hidden state."""
+        """Make the layers for a hidden state of `width` channels."""
         super().__init__()
         self.see = conv(width + 3, width, 1, bias=True)
         self.out = conv(width, 1, 1, bias=True)
@@ -112,16 +102,16 @@ class ErrorScale(nn.Module):
         return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
 
 
-def with_surroundings(error_scale: Tensor) -> Tensor:
-    """Mean of a pixel's scale and of what is the mean around it: (B, h + 2 r, w + 2 r) to (B, h, w).
+def average_surroundings(error_scale: Tensor) -> Tensor:
+    """Average a pixel's scale with the mean around it, as logarithms: (B, h + 2 r, w + 2 r) to (B, h, w).
 
-    Logarithms both; r is `SURROUNDINGS`. Errors come in patches, in which a single pixel may look right.
+    r is `SURROUNDINGS`. Errors come in patches, in which a single pixel may look correct.
     """
     scale, r = error_scale.exp(), SURROUNDINGS
     around = F.avg_pool2d(scale[:, None], 2 * r + 1, stride=1)[:, 0]
     return ((scale[:, r:-r, r:-r] + around) / 2).log()
 
 
-def confidence_of(error_scale: Tensor) -> Tensor:
-    """Probability that an error is below `RIGHT` pixels, by the logarithm of its distribution's scale."""
-    return 1 - torch.exp(-RIGHT * torch.exp(-error_scale))
+def to_confidence(error_scale: Tensor) -> Tensor:
+    """Return the probability of an error below `CORRECT` px, from the logarithm of the scale."""
+    return 1 - torch.exp(-CORRECT * torch.exp(-error_scale))

@@ -1,6 +1,6 @@
-"""Parts of the paper's ablation studies that its final networks do not have (Tables 1, 2, 4, 10 and 11).
+"""Define the parts of the paper's ablation studies (Tables 1, 2, 4, 10 and 11).
 
-Each is a subclass of the part whose place it takes, and is called as that is. Shapes: as in `pasmnet` and
+Each is a subclass of the part that it replaces, with the same interface. Shapes: as in `pasmnet` and
 `passrnet`; D disparities of a cost volume, in pixels of its scale.
 """
 
@@ -33,48 +33,47 @@ from pamcli.networks.passrnet import (
 
 
 def build_pasmnet(features: str, scales: int, blocks: int, refinement: str, volume: int | str) -> PASMnet:
-    """A PASMnet of other parts; what they are is said by `registry.variants.PASMnetVariant`."""
+    """Build a PASMnet with the parts of a `registry.variants.PASMnetVariant`."""
     hourglass = Hourglass() if features == "hourglass" else Pyramid()
     if isinstance(volume, int):
         cascade: CascadedParallaxAttention = CostVolumes(volume)
     else:
         cascade = CascadedParallaxAttention(blocks) if scales == 3 else SingleScale(blocks)
-    return PASMnet(hourglass, cascade, Refinement() if refinement == "hourglass" else Unrefined())
+    return PASMnet(hourglass, cascade, Refinement() if refinement == "hourglass" else NoRefinement())
 
 
 def build_passrnet(
     scale: int, views: str, pyramid: str, matching: str, transition: str, volume: int | str
 ) -> PASSRnet:
-    """A PASSRnet of other parts; what they are is said by `registry.variants.PASSRnetVariant`."""
-    whole = {"both": PASSRnet, "left": SingleImage, "twice": SameImage}[views]
+    """Build a PASSRnet with the parts of a `registry.variants.PASSRnetVariant`."""
+    kind = {"both": PASSRnet, "left": SingleImage, "twice": SameImage}[views]
     groups = {"residual": ResidualASPP, "cascaded": CascadedASPP, "plain": PlainASPP}[pyramid]
     pam: ParallaxAttention | None = None
     if isinstance(volume, int):
         pam = CostVolume(volume)
     elif matching == "stacked":
-        pam = Stacked()
+        pam = StackedFeatures()
     elif transition == "none":
-        pam = Untransitioned()
-    made: PASSRnet = whole(scale, groups, pam)
+        pam = NoTransition()
+    made: PASSRnet = kind(scale, groups, pam)
     return made
 
 
 class Pyramid(Hourglass):
-    """Features of each scale as the encoder finds them: nothing comes back from coarser ones."""
+    """Encoder features of each scale, without information from coarser ones."""
 
     def __init__(self) -> None:
         super().__init__()
         del self.E4, self.D0, self.D1, self.D2, self.D3
 
-    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        x0 = self.E0(views)  # H/2
-        x1 = self.E1(x0)  # H/4
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x1 = self.E1(self.E0(views))  # H/4
         x2 = self.E2(x1)  # H/8
-        return self.E3(x2), x2, x1, x1, x0
+        return self.E3(x2), x2, x1, x1
 
 
 class SingleScale(CascadedParallaxAttention):
-    """Matching costs at a quarter of the size alone."""
+    """Matching costs at a quarter of the size only."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__(blocks)
@@ -85,19 +84,19 @@ class SingleScale(CascadedParallaxAttention):
         return [(cost[0], cost[1])], views
 
 
-class Unrefined(Refinement):
-    """The initial disparity, enlarged."""
+class NoRefinement(Refinement):
+    """The upsampled initial disparity."""
 
     def __init__(self) -> None:
         nn.Module.__init__(self)
 
     def forward(self, initial: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        enlarged = 4 * upsample(initial, 4)
-        return enlarged, enlarged
+        disparity = 4 * upsample(initial, 4)
+        return disparity, disparity
 
 
 class CostVolumes(CascadedParallaxAttention):
-    """Costs of a fixed range of disparities, from coarse to fine, by 3D convolutions."""
+    """Costs of a fixed disparity range by 3D convolutions, from coarse to fine."""
 
     def __init__(self, max_disparity: int) -> None:
         super().__init__(blocks=0)
@@ -114,10 +113,7 @@ class CostVolumes(CascadedParallaxAttention):
 
 
 class VolumeStage(Stage):
-    """Four 3D convolutions over both views' features side by side, for each disparity.
-
-    Their width makes the network about as large as the published one is.
-    """
+    """Four 3D convolutions over both views' features; their width keeps the size of the network."""
 
     def __init__(self, width: int, disparities: int) -> None:
         nn.Module.__init__(self)
@@ -130,9 +126,9 @@ class VolumeStage(Stage):
         self.body = nn.Sequential(*layers, _conv3d(inner, 1))
 
     def forward(self, views: Tensor) -> Tensor:  # type: ignore[override]
-        """(2B, C, H, W) to costs (B, D, H, W)."""
+        """Compute (2B, C, H, W) to costs (B, D, H, W)."""
         left, right = self.head(views).float().chunk(2)
-        slices = [torch.cat((left, _shifted(right, d)), 1) for d in range(self.disparities)]
+        slices = [torch.cat((left, _shift(right, d)), 1) for d in range(self.disparities)]
         costs: Tensor = self.body(torch.stack(slices, 2))[:, 0]  # of (B, 2C', D, H, W)
         return costs.float()
 
@@ -141,13 +137,13 @@ def _conv3d(inputs: int, outputs: int) -> nn.Conv3d:
     return nn.Conv3d(inputs, outputs, 3, padding=1, bias=False)
 
 
-def _shifted(right: Tensor, disparity: int) -> Tensor:
-    """What the right view shows at j - d, in column j: zero where that is outside."""
+def _shift(right: Tensor, disparity: int) -> Tensor:
+    """Move column j - d of the right view to column j, with zeros outside."""
     return F.pad(right, (disparity, 0))[..., : right.shape[-1]]
 
 
 def _volume_costs(volume: Tensor) -> tuple[Tensor, Tensor]:
-    """Costs (B, D, H, W) as right->left and left->right ones (B, H, W, W), -inf beyond the range."""
+    """Convert costs (B, D, H, W) to right->left and left->right (B, H, W, W), -inf beyond the range."""
     count, disparities, height, width = volume.shape
     column = torch.arange(width, device=volume.device)
     d = column[:, None] - column  # (W, V)
@@ -158,7 +154,7 @@ def _volume_costs(volume: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class CascadedASPP(ResidualASPP):
-    """Groups of dilated convolutions one behind the other, without residual connections."""
+    """Groups of dilated convolutions without residual connections."""
 
     def forward(self, x: Tensor) -> Tensor:
         for group in (1, 2, 3):
@@ -167,21 +163,21 @@ class CascadedASPP(ResidualASPP):
 
 
 class PlainASPP(ResidualASPP):
-    """Ordinary convolutions in place of dilated ones."""
+    """Convolutions without dilation."""
 
     dilations = (1, 1, 1)
 
 
-class Untransitioned(ParallaxAttention):
-    """Queries and keys of the same features that are fused."""
+class NoTransition(ParallaxAttention):
+    """Queries and keys from the fused features directly."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rb = nn.Identity()  # type: ignore[assignment]
 
 
-class Stacked(ParallaxAttention):
-    """Features of both views, fused as they stand."""
+class StackedFeatures(ParallaxAttention):
+    """Features of both views, fused without attention."""
 
     def __init__(self) -> None:
         nn.Module.__init__(self)
@@ -195,7 +191,7 @@ class Stacked(ParallaxAttention):
 
 
 class CostVolume(ParallaxAttention):
-    """Two 3D convolutions over the difference of the views at each disparity give the costs."""
+    """Costs by two 3D convolutions over the difference of the views at each disparity."""
 
     def __init__(self, disparities: int) -> None:
         nn.Module.__init__(self)
@@ -207,14 +203,14 @@ class CostVolume(ParallaxAttention):
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
         """Fuse as `ParallaxAttention` does; 3D convolutions and whole maps are float32."""
         left, right = views.float().chunk(2)
-        volume = torch.stack([left - _shifted(right, d) for d in range(self.disparities)], 2)
+        volume = torch.stack([left - _shift(right, d) for d in range(self.disparities)], 2)
         costs = _volume_costs(self.body(volume).float().mean(1))
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)
-        return self.fused(views, maps, both=both), lambda: maps
+        return self.fuse(views, maps, both=both), lambda: maps
 
 
 class SingleImage(PASSRnet):
-    """Upscales each image by itself."""
+    """Upscales each image separately."""
 
     def __init__(self, scale: int, pyramid: type[ResidualASPP], pam: ParallaxAttention | None) -> None:
         super().__init__(scale, pyramid, pam)
@@ -222,13 +218,13 @@ class SingleImage(PASSRnet):
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
         """Upscale a batch of pairs as `PASSRnet` does; there are no maps."""
-        features = self.init_feature(self._joined(left, right) if both else self._joined(left))
+        features = self.init_feature(self._join(left, right) if both else self._join(left))
         images = self.upscale(features).float().chunk(2 if both else 1)
         return SuperResolution(images[0], images[1] if both else None)
 
 
 class SameImage(PASSRnet):
-    """The published network, given the same image as both views."""
+    """The published network with the same image as both views."""
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
         """Upscale a batch of pairs as `PASSRnet` does; the maps are those of the left images."""

@@ -16,8 +16,8 @@ Task = Literal["disparity", "superres"]
 SCALES = (2, 3, 4, 8)
 """Upscaling factors of trainable super-resolution networks; shipped ones upscale by 2 and 4."""
 
-OF_PICTURES = "super_resolution", "charbonnier", "psnr"
-OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
+UPSCALING_TERMS = "super_resolution", "charbonnier", "psnr"
+MATCHING_TERMS = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
 """Loss terms that only networks of one task have."""
 
 IMAGE_MEAN = (0.485, 0.456, 0.406)
@@ -35,9 +35,9 @@ class Architecture:
     network: str
     """Class or factory, called with the scale for super-resolution and with the fields of the variant, if
     any. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it returns
-    `disparity`, `initial`, `maps`, `received` and `confidence`. Super-resolution: called with two images and
-    `both`, it returns a `passrnet.SuperResolution`. `prepared` makes it ready for inference; `HALO` is the
-    halo of `inference.model.StereoModel`."""
+    `disparity`, `initial`, `maps`, `attention_mass` and `confidence`. Super-resolution: called with two
+    images and `both`, it returns a `passrnet.SuperResolution`. `prepared` makes it ready for inference;
+    `HALO` is the halo of `inference.model.StereoModel`."""
     memory: tuple[float, float]
     """Peak memory, bytes: per pixel, and per pixel and column (scripts/measure_memory.py)."""
     parts: tuple[str, ...]
@@ -79,7 +79,7 @@ class Architecture:
     def build(self, scale: int | None, variant: Variant | None) -> Any:
         """Build the plain network with random weights."""
         scales = () if scale is None else (scale,)
-        return loaded(self.network)(*scales, **({} if variant is None else asdict(variant)))
+        return import_object(self.network)(*scales, **({} if variant is None else asdict(variant)))
 
     def part_of(self, key: str) -> str:
         """Return the part that a weight or module key belongs to; a part's own name is also a key."""
@@ -87,7 +87,7 @@ class Architecture:
         return self.members.get(first, first)
 
 
-def loaded(name: str) -> Any:
+def import_object(name: str) -> Any:
     """Import the object named by "module:attribute"."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
@@ -105,15 +105,15 @@ _ROWS = (
             **dict.fromkeys(("st1", "st2", "st3", "b2", "b3"), "stages"),
             **dict.fromkeys(("s1", "s2", "s3", "x2", "mask", "error_scale"), "head"),
         },
-        other_terms=("estimate", *OF_PICTURES),
+        other_terms=("estimate", *UPSCALING_TERMS),
         recipe="pasmnet2",
         signature=("st1.blocks.0.query.0.weight", "s1.upd.enc.0.weight"),
-        changed="before pam 0.3 it was another network: take the weights that come with pam, or train anew",
+        changed="pasmnet2 was another network before pam 0.3: use the shipped weights, or train again",
         normalised=True,
         multiple=32,
         match_size="auto",
         searched_beyond=32,
-        shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (the default)"},
+        shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (default)"},
         defaults={None: "pasmnet2"},
     ),
     Architecture(
@@ -122,7 +122,7 @@ _ROWS = (
         network="pamcli.networks.variants:build_pasmnet",
         memory=(950.0, 0.145),
         parts=("hourglass", "cas_pam", "refine"),
-        other_terms=("updates", "confidence", *OF_PICTURES),
+        other_terms=("updates", "confidence", *UPSCALING_TERMS),
         recipe="scenes",
         recipe_from_nothing="scratch",
         signature=("hourglass.E0.body.0.0.weight", "cas_pam.b2.0.weight"),
@@ -137,14 +137,14 @@ _ROWS = (
         network="pamcli.networks.passrnet2:PASSRnet2",
         memory=(5000.0, 0.0),
         parts=("first", "blocks", "exchanges", "detail", "last"),
-        other_terms=OF_MATCHING,
+        other_terms=MATCHING_TERMS,
         recipe="passrnet2",
         variants=PASSRnet2Variant,
         shipped={
-            "passrnet2-x2": "both views enlarged 2 times (the default)",
-            "passrnet2-x4": "both views enlarged 4 times (the default)",
-            "passrnet2-camera-x2": "both views enlarged 2 times, for noise and JPEG (the default of such)",
-            "passrnet2-camera-x4": "both views enlarged 4 times, for noise and JPEG (the default of such)",
+            "passrnet2-x2": "upscales both images by 2 (default)",
+            "passrnet2-x4": "upscales both images by 4 (default)",
+            "passrnet2-camera-x2": "upscales both images by 2, for noise and JPEG artifacts",
+            "passrnet2-camera-x4": "upscales both images by 4, for noise and JPEG artifacts",
         },
         defaults={2: "passrnet2-x2", 4: "passrnet2-x4"},
         camera_defaults={2: "passrnet2-camera-x2", 4: "passrnet2-camera-x4"},
@@ -155,15 +155,15 @@ _ROWS = (
         network="pamcli.networks.variants:build_passrnet",
         memory=(4912.0, 0.892),
         parts=("init_feature", "pam", "upscale"),
-        other_terms=OF_MATCHING,
+        other_terms=MATCHING_TERMS,
         recipe="superres",
         signature=("init_feature.0.weight", "pam.fusion.weight"),
         scale_key="upscale.4.weight",
         variants=PASSRnetVariant,
         sixteen_bits=False,
         shipped={
-            "passrnet-x2": "both views enlarged 2 times, the published network",
-            "passrnet-x4": "both views enlarged 4 times, the published network",
+            "passrnet-x2": "upscales both images by 2, the published network",
+            "passrnet-x4": "upscales both images by 4, the published network",
         },
     ),
 )
@@ -195,19 +195,19 @@ def parse_variant(architecture: str, text: str) -> Variant | None:
         return None if kind is None else kind()
     if kind is None:
         varied = ", ".join(name for name, one in ARCHITECTURES.items() if one.variants is not None)
-        raise UsageError(f"{architecture} has no variants", f"those of {varied} are known")
+        raise UsageError(f"{architecture} has no variants", f"use {varied}")
     known = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     values: dict[str, Any] = {}
     for part in text.split(","):
         key, equals, given = (each.strip() for each in part.partition("="))
         if not equals or key not in known:
             raise UsageError(
-                f"{part.strip()!r} is no part of a variant of {architecture}",
-                f"{did_you_mean(key, known)}KEY=VALUE,... with the keys {', '.join(known)}",
+                f"a variant of {architecture} must be KEY=VALUE,..., got {part.strip()!r}",
+                f"{did_you_mean(key, known)}keys: {', '.join(known)}",
             )
         chosen = [value for value in known[key] if str(value) == given]
         if not chosen:
-            values_known = ", ".join(map(str, known[key]))
-            raise UsageError(f"{key} of {architecture} cannot be {given!r}", f"one of {values_known}")
+            allowed = ", ".join(map(str, known[key]))
+            raise UsageError(f"{key} of {architecture} must be one of {allowed}, got {given!r}")
         values[key] = chosen[0]
     return kind(**values)

@@ -12,7 +12,7 @@ from pamcli.errors import ModelError, UsageError, did_you_mean
 from pamcli.files.outputs import check_extra_output
 from pamcli.files.paths import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, default_weights
-from pamcli.registry.spec import reading
+from pamcli.registry.spec import convert_read_errors
 
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
 """Descriptions of all registered weights, by name."""
@@ -40,8 +40,7 @@ def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
     for known, name in sorted(by_scale.items()):
         if wanted <= known:
             return name
-    most = max(by_scale)
-    raise UsageError(f"no network that comes with pam enlarges {wanted:g} times", f"at most {most} times")
+    raise UsageError(f"the scale of shipped networks must be at most {max(by_scale)}, got {wanted:g}")
 
 
 CHECKSUMS = "SHA256SUMS"
@@ -69,14 +68,14 @@ def locate(weights: str | Path, *, check: bool = True) -> Path:
     if weights in REGISTERED:
         path = weights_folder() / f"{weights}.safetensors"
         if not path.is_file():
-            raise ModelError(f"the weights of {weights} are missing: {path}", "install pam again")
+            raise ModelError(f"the weights of {weights} are missing: {path}", "reinstall pam")
         if check and sha256(path) != recorded_sha256(weights):
-            raise ModelError(f"{path} is not the file that was shipped (sha256 differs)", "install pam again")
+            raise ModelError(f"{path} was changed: its sha256 differs from the shipped file", "reinstall pam")
         return path
     path = Path(weights)
     if not path.suffix and path.name == weights:
-        hint = f"{did_you_mean(weights, REGISTERED)}known: {', '.join(REGISTERED)}; a path has a suffix"
-        raise ModelError(f"no network is called {weights!r}", hint)
+        hint = f"{did_you_mean(weights, REGISTERED)}known: {', '.join(REGISTERED)}; a path needs a suffix"
+        raise ModelError(f"unknown network {weights!r}", hint)
     check_regular(path, ModelError)
     return path
 
@@ -85,20 +84,20 @@ def recorded_sha256(name: str) -> str:
     """Return the recorded sha256 of a registered name; raise ModelError if it is missing."""
     record = weights_folder() / CHECKSUMS
     try:
-        with reading(record, "install pam again", "record of checksums"):
+        with convert_read_errors(record, "reinstall pam", "the list of checksums"):
             lines = record.read_text(encoding="utf-8").splitlines()
     except UnicodeError as error:
-        raise ModelError(f"{record} is damaged: it is no text", "install pam again") from error
+        raise ModelError(f"{record} is damaged", "reinstall pam") from error
     for line in lines:
         digest, _, file = line.partition("  ")
         if file == f"{name}.safetensors":
             return digest
-    raise ModelError(f"{record} has no checksum of {name}", "install pam again")
+    raise ModelError(f"{record} has no checksum of {name}", "reinstall pam")
 
 
 def sha256(path: Path) -> str:
     """Return the hexadecimal sha256 of a file; raise ModelError if it cannot be read."""
-    with reading(path), path.open("rb") as file:
+    with convert_read_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -17,7 +17,7 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.registry.architectures import ARCHITECTURES, SCALES
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import OTHERS, ModelSpec, read_header, reading
+from pamcli.registry.spec import OTHERS, ModelSpec, convert_read_errors, read_header
 
 # The authors' records store scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -53,14 +53,14 @@ def read_checkpoint(
     files of pam itself, which already have a description, and for an invalid `max_disparity`.
     """
     if max_disparity is not None and max_disparity % 16:
-        raise UsageError(f"`max_disparity` {max_disparity} is not a multiple of 16, as in checkpoints")
+        raise UsageError(f"`max_disparity` must be a multiple of 16 px, got {max_disparity} px")
     with suppress(ModelError):
         read_header(path)
-        raise UsageError(f"{path} is a weights file of pam already", "use it as it is")
+        raise UsageError(f"{path} is already a weights file of pam", "use it directly")
     state = _state_dict(_load(path), path)
     architecture, scale = _recognise(state, path)
     if max_disparity is not None and ARCHITECTURES[architecture].task != "disparity":
-        raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "leave it out")
+        raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "omit it")
     spec = ModelSpec(
         architecture=architecture,
         scale=scale,
@@ -77,7 +77,7 @@ def read_checkpoint(
 def _load(path: Path) -> Any:
     try:
         with (
-            reading(path, what="checkpoint"),
+            convert_read_errors(path, what="checkpoint"),
             torch.serialization.safe_globals(NUMPY_SCALARS),
             warnings.catch_warnings(),
         ):
@@ -87,8 +87,8 @@ def _load(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ModelError(
-            f"{path} is not a checkpoint of tensors alone",
-            "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
+            f"{path} is damaged, or holds Python objects, which pam never executes",
+            "save only its state dict",
         ) from error
     except (MemoryError, ModelError):
         raise
@@ -101,11 +101,10 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
     """Return the tensors of a state dict, or of a record with one, without the prefix `module.`."""
     state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ModelError(f"{path} holds no state dict", "pass a .pth or .pth.tar checkpoint of the authors")
+        raise ModelError(f"{path} has no state dict", "use a .pth or .pth.tar checkpoint of the authors")
     for key, value in state.items():
         if value.is_nested or value.is_meta or value.layout != torch.strided:
-            kind = "nested" if value.is_nested else "without values" if value.is_meta else value.layout
-            raise ModelError(f"{path}: {key} is no plain tensor, it is {kind}", "save it anew")
+            raise ModelError(f"{path}: {key} must be a dense tensor", "save the checkpoint again")
     return {str(key).removeprefix("module."): value for key, value in state.items()}
 
 

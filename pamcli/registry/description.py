@@ -5,6 +5,7 @@ Each description file is one `Description`; the guide's page own-network explain
 
 import json
 import math
+import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,14 +22,13 @@ SUFFIX = ".toml"
 FREE = "free"
 LARGEST_SIZE = 1 << 26  # maximum number of input pixels
 
-Given = Literal["left", "right", "left+right", "right+left", "left/2", "right/2", "flow/2"]
-"""Content of an input. left+right: both images, concatenated along channels. /2: at half size, interpolated.
+InputContent = Literal["left", "right", "left+right", "right+left", "left/2", "right/2", "flow/2"]
+"""Contents of an input. left+right: both images, concatenated along channels. /2: at half size, interpolated.
 flow/2: the result of the network `initial` on the halved images."""
-Held = Literal["disparity", "right disparity", "confidence", "left", "right", "left+right", "unused"]
+OutputContent = Literal["disparity", "right disparity", "confidence", "left", "right", "left+right", "unused"]
 """Content of an output. left, right: the upscaled images of super-resolution."""
 
 Three = tuple[float, float, float]
-Side = Annotated[int, Field(ge=0, le=65535)]
 
 
 @validate_fields
@@ -36,9 +36,9 @@ class Description:
     """The interface of a foreign network; raises UsageError for inconsistent values."""
 
     task: Task
-    inputs: dict[str, Given]
+    inputs: dict[str, InputContent]
     """Content of each input, by name."""
-    outputs: dict[str, Held]
+    outputs: dict[str, OutputContent]
     """Content of each output, by name."""
     network: Text = ""
     """File of the network, next to the description; empty = `network_from` builds it."""
@@ -54,15 +54,15 @@ class Description:
     deviation: Three = (1.0, 1.0, 1.0)
     """Divisor of the channels after subtraction."""
     size: Annotated[str, Field(pattern=r"^(free|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")] = FREE
-    """Input size as ROWSxCOLUMNS, as in 384x1248; free = any."""
+    """Input size as WIDTHxHEIGHT, as in 1248x384; free = any."""
     multiple: Annotated[int, Field(ge=1, le=1024)] = 1
     """Input sides must be multiples of this."""
     padding: Literal["top right", "centre", "bottom right"] = "top right"
     """Position of the padding of smaller images, which repeats their edge pixels."""
     larger: Literal["tiles", "reduce"] = "tiles"
     """Treatment of images larger than `size`."""
-    overlap: tuple[Side, Side] | None = None
-    """Minimum overlap of neighbouring tiles, rows and columns; None = half a tile, at most 128 and 512."""
+    overlap: Annotated[str, Field(pattern=r"^[0-9]{1,5}x[0-9]{1,5}$")] | None = None
+    """Minimum overlap of neighbouring tiles as WIDTHxHEIGHT; None = half a tile, at most 512x128."""
     resolution: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Matching: side of the output disparity relative to the image."""
     sign: Literal[1, -1] = 1
@@ -75,54 +75,56 @@ class Description:
     """File of the network that estimates the initial flow, for an input flow/2."""
 
     def __post_init__(self) -> None:
-        given: set[str] = {*self.inputs.values()}
-        held: list[str] = [*self.outputs.values()]
-        both = {"left+right"} & given or {"right+left"} & given or {"left", "right"} <= given
-        if not both:
-            raise UsageError("inputs must be given both views: left and right, or left+right")
-        if ("flow/2" in given) != bool(self.initial):
-            raise UsageError("an input flow/2 and the file initial that finds it belong together")
+        inputs: set[str] = {*self.inputs.values()}
+        outputs: list[str] = [*self.outputs.values()]
+        if not ({"left+right", "right+left"} & inputs or {"left", "right"} <= inputs):
+            raise UsageError("inputs must include both images: left and right, or left+right")
+        if ("flow/2" in inputs) != bool(self.initial):
+            raise UsageError("an input flow/2 requires the file `initial`, and the other way round")
         if self.task == "disparity":
-            wrong = "disparity" not in held
+            required, is_complete = "disparity", "disparity" in outputs
             known = {"disparity", "right disparity", "confidence", "unused"}
         else:
-            wrong = not ({"left", "right"} <= {*held} or "left+right" in held)
+            required = "left and right, or left+right"
+            is_complete = {"left", "right"} <= {*outputs} or "left+right" in outputs
             known = {"left", "right", "left+right", "unused"}
-        if wrong or not known >= {*held}:
-            what = "disparity" if self.task == "disparity" else "left and right, or left+right"
-            raise UsageError(f"outputs of {self.task} hold {what}, not {', '.join(held) or 'nothing'}")
-        if any(held.count(each) > 1 for each in known - {"unused"}):
-            raise UsageError("two of the outputs hold the same")
+        if not is_complete or not known >= {*outputs}:
+            listed = ", ".join(outputs) or "none"
+            raise UsageError(f"outputs of {self.task} must include {required}, got {listed}")
+        if any(outputs.count(each) > 1 for each in known - {"unused"}):
+            raise UsageError("two outputs must not have the same content")
         if self.task == "superres" and self.channels == "grey":
-            raise UsageError("channels grey is for matching: larger pictures have three")
+            raise UsageError("channels of superres must be RGB or BGR, got grey")
         if min(self.deviation) <= 0:
             raise UsageError("deviation must be above 0")
         if (self.task == "superres") != (self.scale is not None):
-            raise UsageError("a scale belongs to superres, and each of its networks has one")
-        if self.fixed_size is not None and any(side % self.multiple for side in self.fixed_size):
-            raise UsageError(f"size {self.size} is not a multiple of {self.multiple}")
-        if self.fixed_size is None and self.larger == "reduce":
-            raise UsageError("larger reduce needs a size")
-        if math.prod(self.fixed_size or ()) > LARGEST_SIZE:
+            raise UsageError("superres requires a scale; disparity must not have one")
+        size = self.fixed_size
+        if size is None:
+            if self.larger == "reduce":
+                raise UsageError("larger = reduce requires a fixed size")
+            return
+        if any(side % self.multiple for side in size):
+            raise UsageError(f"size {self.size} must be a multiple of {self.multiple}")
+        if math.prod(size) > LARGEST_SIZE:
             raise UsageError(f"size {self.size} has more than {LARGEST_SIZE:,} pixels")
-        if any(
-            2 * most > side for most, side in zip(self.overlap or (), self.fixed_size or (), strict=False)
-        ):
-            raise UsageError("overlap is more than half of size")
+        if any(2 * overlap > side for overlap, side in zip(self.tile_overlap, size, strict=True)):
+            raise UsageError(f"overlap {self.overlap} must be at most half of size {self.size}")
 
     @property
     def fixed_size(self) -> tuple[int, int] | None:
-        """Rows and columns of the input; None = any."""
-        if self.size == FREE:
-            return None
-        rows, columns = map(int, self.size.split("x"))
-        return rows, columns
+        """Height and width of the input; None = any."""
+        return None if self.size == FREE else _height_and_width(self.size)
 
     @property
-    def shared(self) -> tuple[int, int]:
+    def tile_overlap(self) -> tuple[int, int]:
         """Rows and columns that neighbouring tiles share."""
-        assert self.fixed_size is not None
-        return self.overlap or (min(128, self.fixed_size[0] // 2), min(512, self.fixed_size[1] // 2))
+        if self.fixed_size is None:
+            return 0, 0
+        height, width = self.fixed_size
+        if self.overlap is not None:
+            return _height_and_width(self.overlap)
+        return min(128, height // 2), min(512, width // 2)
 
     @property
     def architecture(self) -> str:
@@ -150,39 +152,42 @@ class Description:
         return replace(self, **values)  # type: ignore[type-var]
 
 
-EXPLAINED = {
-    "network": "beside this file",
+def _height_and_width(text: str) -> tuple[int, int]:
+    width, height = map(int, text.split("x"))
+    return height, width
+
+
+COMMENTS = {
+    "network": "next to this file",
     "family": "recognised by its inputs and outputs",
-    "inputs": "left, right, left+right (in the channels), left/2 (half the size), flow/2",
+    "inputs": "left, right, left+right (joined channels), left/2 (half the size), flow/2",
     "outputs": "disparity, right disparity, confidence; left, right, left+right; unused",
     "channels": "RGB, BGR or grey",
-    "white": "a white pixel is 1 or 255; mean and deviation are in the same units",
-    "size": "rows x columns, or free",
-    "multiple": "sides are multiples of this",
-    "padding": "top right, centre or bottom right: where smaller pictures grow",
-    "larger": "tiles or reduce: what happens to pictures that do not fit",
-    "overlap": "rows and columns that tiles share",
-    "resolution": "size of the disparity in parts of the pictures'",
-    "sign": "-1 where left x + value = right x",
-    "unit": "pixels, output pixels, or width (shares of it)",
+    "white": "value of a white pixel, 1 or 255; unit of mean and deviation",
+    "size": "WIDTHxHEIGHT, or free",
+    "multiple": "sides are padded to a multiple of this",
+    "padding": "top right, centre or bottom right",
+    "larger": "for images above size: tiles or reduce",
+    "overlap": "WIDTHxHEIGHT shared by tiles",
+    "resolution": "size of the disparity map relative to the image",
+    "sign": "-1 if left x + value = right x",
+    "unit": "pixels, output pixels, or width (fractions of it)",
 }
-"""Comments on each key in a description file."""
+"""Comments on the keys in a description file."""
 
 
-def to_toml(described: Description) -> str:
+def to_toml(description: Description) -> str:
     """Format a description as TOML, without the values that equal their defaults."""
-    lines = ["# How pam feeds and reads a network: pam disparity --weights THIS_FILE (pam guide own-network)"]
-    shown = {"task", "inputs", "outputs", "channels", "white", "size", "multiple"}
-    shown |= {"sign"} if described.task == "disparity" else set()
-    for each in ("network", *(each.name for each in fields(described))):  # type: ignore[arg-type]
-        value = getattr(described, each)
-        if each == "network" and lines[1:]:
-            continue
-        default = Description.__dataclass_fields__[each].default  # type: ignore[attr-defined]
-        if each in shown or value != default:
-            comment = f"  # {EXPLAINED[each]}" if each in EXPLAINED else ""
-            lines.append(f"{each} = {as_setting(value)}{comment}")
-    return "\n".join(line for line in lines if line != 'network = ""') + "\n"
+    lines = ["# Inputs and outputs of a network: pam disparity --weights THIS_FILE (pam guide own-network)"]
+    always = {"task", "inputs", "outputs", "channels", "white", "size", "multiple"}
+    always |= {"sign"} if description.task == "disparity" else set()
+    names = [each.name for each in fields(description)]  # type: ignore[arg-type]
+    for name in sorted(names, key=lambda name: name != "network"):
+        value = getattr(description, name)
+        if name in always or value != Description.__dataclass_fields__[name].default:  # type: ignore[attr-defined]
+            comment = f"  # {COMMENTS[name]}" if name in COMMENTS else ""
+            lines.append(f"{name} = {as_setting(value)}{comment}")
+    return "\n".join(lines) + "\n"
 
 
 def as_setting(value: Any) -> str:
@@ -200,37 +205,51 @@ def read_description(path: Path) -> Description:
 
     Raises ModelError: unreadable, not TOML, unknown keys, or invalid values.
     """
-    hint = "pam weights describe NET.onnx -o NET.toml writes one"
+    hint, guide = "create one: pam weights describe NET.onnx -o NET.toml", "pam guide own-network"
     text = read_text(path, LARGEST_SETTINGS, ModelError, hint)
     try:
-        made = parse_record(Description, json.dumps(parse_toml(text)))
+        table = parse_toml(text)
+        _check_order(table, text)
+        description = parse_record(Description, json.dumps(table))
     except ValidationError as error:
-        raise ModelError(
-            f"{path}: {describe_first_error(error, Description)}", "pam guide own-network"
-        ) from None
+        raise ModelError(f"{path}: {describe_first_error(error, Description)}", guide) from None
     except UsageError as error:
-        raise ModelError(f"{path}: {error.message}", "pam guide own-network") from None
+        raise ModelError(f"{path}: {error.message}", error.hint or guide) from None
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{path} is no description of a network: {error}", hint) from None
-    beside = {
-        key: str(path.parent / getattr(made, key)) for key in ("network", "initial") if getattr(made, key)
-    }
-    return made.with_values(**beside)
+        raise ModelError(f"{path} is not a description of a network: {error}", hint) from None
+    files = {key: getattr(description, key) for key in ("network", "initial")}
+    return description.with_values(**{key: str(path.parent / file) for key, file in files.items() if file})
 
 
-def with_settings(described: Description, settings: dict[str, str]) -> Description:
+def _check_order(table: dict[str, Any], text: str) -> None:
+    """Raise UsageError for sizes as rows and columns, which earlier versions of pam wrote."""
+    if re.search(r"^size\b.*# rows x columns", text, re.MULTILINE) and "x" in str(table.get("size")):
+        new = "x".join(str(table["size"]).split("x")[::-1])
+        raise UsageError(
+            f"size {table['size']} is HEIGHTxWIDTH: it must be WIDTHxHEIGHT", f'write size = "{new}"'
+        )
+    if isinstance(table.get("overlap"), list):
+        new = "x".join(map(str, table["overlap"][::-1]))
+        raise UsageError(
+            f"overlap {table['overlap']} must be WIDTHxHEIGHT, not rows and columns",
+            f'write overlap = "{new}"',
+        )
+
+
+def with_settings(description: Description, settings: dict[str, str]) -> Description:
     """Return a copy with values given as text, KEY and VALUE, as in a file.
 
     Quotation marks are optional. Raises UsageError: unknown key or invalid value.
     """
-    table = {**asdict(described), **{key: _value(text) for key, text in settings.items()}}  # type: ignore[call-overload]
+    values = {key: _parse_value(text) for key, text in settings.items()}
+    _check_order(values, "")
     try:
-        return parse_record(Description, json.dumps(table))
+        return parse_record(Description, json.dumps({**asdict(description), **values}))  # type: ignore[call-overload]
     except ValidationError as error:
         raise UsageError(describe_first_error(error, Description), "pam guide own-network") from None
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return parse_toml(f"value = {text}")["value"]
     except ValueError:

@@ -30,36 +30,44 @@ class Family:
     """Contents of the outputs, in order; further outputs are unused."""
 
 
-def _named(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
+def _has_names(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
     names = [{port.name for port in ports} for ports in (interface.inputs, interface.outputs)]
     return names == [inputs, outputs]
 
 
-def _views(interface: Interface) -> bool:
-    """Return whether there are two image inputs."""
+def _has_two_images(interface: Interface) -> bool:
+    """Return True if there are two image inputs."""
     return [port.channels for port in interface.inputs] == [3, 3]
 
 
+def _flow_of_two_images(interface: Interface) -> bool:
+    return _has_two_images(interface) and [port.channels for port in interface.outputs] == [2]
+
+
+def _left_right_to(output: str) -> Callable[[Interface], bool]:
+    return lambda i: _has_two_images(i) and _has_names(i, {"left", "right"}, {output})
+
+
 def _raft(interface: Interface) -> bool:
-    """Return whether the outputs are a two-channel flow at reduced size and a full-size disparity."""
-    if not _views(interface) or len(interface.outputs) != 2:
+    """Return True if the outputs are a two-channel flow at reduced size and a full-size disparity."""
+    if not _has_two_images(interface) or len(interface.outputs) != 2:
         return False
-    return interface.outputs[0].channels == 2 or _named(
+    return interface.outputs[0].channels == 2 or _has_names(
         interface, {"left", "right"}, {"disparity", "upscaled_disparity"}
     )
 
 
 def _igev(interface: Interface) -> bool:
-    """Return whether the outputs are an initial disparity at reduced size and a full-size disparity."""
-    if not _views(interface) or len(interface.outputs) != 2:
+    """Return True if the outputs are an initial disparity at reduced size and a full-size disparity."""
+    if not _has_two_images(interface) or len(interface.outputs) != 2:
         return False
     first, last = interface.outputs
-    quarter = first.picture and last.picture and 0 < 4 * first.sides[0] == last.sides[0]
+    quarter = first.image_shape and last.image_shape and 0 < 4 * first.sides[0] == last.sides[0]
     return "init" in first.name or bool(quarter and first.channels == last.channels == 1)
 
 
 def _side_by_side(interface: Interface) -> bool:
-    """Return whether one input and one output each hold two images in their channels."""
+    """Return True if one input and one output each hold two images in their channels."""
     channels = [[port.channels for port in ports] for ports in (interface.inputs, interface.outputs)]
     return channels == [[6], [6]]
 
@@ -90,18 +98,18 @@ FAMILIES = (
         CRESTEREO,
         inputs=("left", "right", "flow/2"),
     ),
-    Family("CREStereo", lambda i: _views(i) and [port.channels for port in i.outputs] == [2], CRESTEREO),
+    Family("CREStereo", _flow_of_two_images, CRESTEREO),
     Family("RAFT-Stereo", _raft, {**CENTRED, "sign": -1}, outputs=("unused", "disparity")),
     Family("IGEV", _igev, CENTRED, outputs=("unused", "disparity")),
     Family("HITNet", _hitnet(6), {"multiple": 64}, ("left+right",), ("disparity", "right disparity")),
     Family("HITNet", _hitnet(2), {"multiple": 64, "channels": "grey"}, ("left+right",), ("disparity",)),
     Family(
         "StereoNet",
-        lambda i: _views(i) and _named(i, {"input.1", "input.83"}, {i.outputs[0].name}),
+        lambda i: _has_two_images(i) and _has_names(i, {"input.1", "input.83"}, {i.outputs[0].name}),
         {"mean": IMAGE_MEAN, "deviation": IMAGE_STD, "multiple": 16, "padding": "bottom right"},
     ),
-    Family("FoundationStereo", lambda i: _views(i) and _named(i, {"left", "right"}, {"disp"}), CENTRED),
-    Family("Lite Any Stereo", lambda i: _views(i) and _named(i, {"left", "right"}, {"disparity"}), CENTRED),
+    Family("FoundationStereo", _left_right_to("disp"), CENTRED),
+    Family("Lite Any Stereo", _left_right_to("disparity"), CENTRED),
     Family("NAFSSR or CVHSSR", _side_by_side, {}, ("left+right",), ("left+right",)),
 )
 """The first matching family is used."""
@@ -124,13 +132,13 @@ def recognise(
         return None
     if "flow/2" in family.inputs and not initial:
         raise ModelError(
-            f"{network} needs an initial flow, which its first part finds",
+            f"{network} needs an initial flow, which another file computes",
             "pam weights describe NET.onnx --set initial=FIRST.onnx -o NET.toml, then --weights NET.toml",
         )
     names = [[port.name for port in ports] for ports in (interface.inputs, interface.outputs)]
     superres = "left+right" in family.outputs
     values = {
-        **shown_by(interface),
+        **read_layout(interface),
         **family.values,
         "task": "superres" if superres else "disparity",
         "network": network,
@@ -138,12 +146,14 @@ def recognise(
         "initial": initial if "flow/2" in family.inputs else "",
         "inputs": dict(zip(names[0], family.inputs, strict=True)),
         "outputs": {
-            name: held for name, held in zip(names[1], family.outputs, strict=False) if held != "unused"
+            name: content
+            for name, content in zip(names[1], family.outputs, strict=False)
+            if content != "unused"
         },
     }
     if superres:
-        given, made = interface.inputs[0].sides[0], interface.outputs[0].sides[0]
-        values["scale"] = scale or (given and made // given)
+        height, upscaled = interface.inputs[0].sides[0], interface.outputs[0].sides[0]
+        values["scale"] = scale or (height and upscaled // height)
         if not 2 <= values["scale"] <= 16:  # a side is free, or the output is not larger
             return None
     if values["size"] != "free":
@@ -151,13 +161,13 @@ def recognise(
     return Description(**values)
 
 
-def shown_by(interface: Interface) -> Values:
+def read_layout(interface: Interface) -> Values:
     """Return layout and size as shown by the shape of the largest input."""
-    pictures = [port for port in interface.inputs if port.picture is not None]
-    if not pictures:
+    images = [port for port in interface.inputs if port.image_shape is not None]
+    if not images:
         return {"size": "free"}
-    largest = max(pictures, key=lambda port: port.sides)
+    largest = max(images, key=lambda port: port.sides)
     return {
         "layout": "channels last" if largest.channels_last else "channels first",
-        "size": "{}x{}".format(*largest.sides) if all(largest.sides) else "free",
+        "size": "{1}x{0}".format(*largest.sides) if all(largest.sides) else "free",
     }

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from pamcli.errors import ModelError
-from pamcli.registry.families import shown_by
+from pamcli.registry.families import read_layout
 from pamcli.registry.interface import Interface, Port
 
 LEFT, RIGHT = re.compile(r"left|(^|[_.])l($|[_.0-9])|reference"), re.compile(r"right|(^|[_.])r($|[_.0-9])")
@@ -14,31 +14,31 @@ SAFE_MULTIPLE = 32
 """Multiple of input sides that suits most networks without a fixed size."""
 
 
-def guessed(interface: Interface, scale: int | None) -> dict[str, Any]:
+def guess_values(interface: Interface, scale: int | None) -> dict[str, Any]:
     """Guess description values: task, inputs, outputs, layout, size; omit what shapes do not show.
 
     `interface`: outputs have the shapes of a run. `scale`: ratio of first output to first input, if larger.
     Raises ModelError: the shapes are not those of a stereo network.
     """
-    values = shown_by(interface)
+    values = read_layout(interface)
     values["multiple"] = SAFE_MULTIPLE if values["size"] == "free" else 1
-    pictures = [port for port in interface.inputs if port.picture is not None]
-    channels = [port.channels for port in pictures]
+    images = [port for port in interface.inputs if port.image_shape is not None]
+    channels = [port.channels for port in images]
     if len(interface.inputs) == 1 and channels in ([6], [2]):
-        values["inputs"] = {pictures[0].name: "left+right"}
+        values["inputs"] = {images[0].name: "left+right"}
     elif len(interface.inputs) == 2 and channels in ([3, 3], [1, 1]):
-        values["inputs"] = dict(zip(_left_first(pictures), ("left", "right"), strict=True))
+        values["inputs"] = dict(zip(_left_first(images), ("left", "right"), strict=True))
     else:
         raise ModelError(
-            f"a stereo network takes two pictures, or both in the channels of one, this one {interface}",
-            "--set inputs='{NAME = \"left\", ...}' says what each is given: pam guide own-network",
+            f"the inputs must be two images, or one with both in its channels, got {interface}",
+            "specify the inputs: --set inputs='{NAME = \"left\", ...}' (pam guide own-network)",
         )
     if channels[0] in (1, 2):
         values["channels"] = "grey"
     made = [port for port in interface.outputs if math.prod(port.sides)]
     if not made:
         raise ModelError(
-            f"no output looks like a disparity or a picture: {interface}", "pam guide own-network"
+            f"an output must be a disparity map or an image, got {interface}", "pam guide own-network"
         )
     large = [port for port in made if port.channels in (3, 6)]
     if scale is not None and scale > 1 and large:

@@ -13,28 +13,26 @@ class Port:
     type: str = "tensor(float)"
 
     @property
-    def picture(self) -> tuple[int | None, int | None, int | None] | None:
-        """Channels, rows, columns of a 1 x C x H x W or 1 x H x W x C port, otherwise None.
+    def image_shape(self) -> tuple[int | None, int | None, int | None] | None:
+        """Channels, height, width of a 1 x C x H x W or 1 x H x W x C port, otherwise None.
 
         A port is channels last if only its last axis is short.
         """
         if len(self.shape) != 4:
             return None
-        _, first, rows, last = self.shape
-        if self.channels_last:
-            return last, first, rows
-        return first, rows, last
+        _, first, second, last = self.shape
+        return (last, first, second) if self.channels_last else (first, second, last)
 
     @property
     def channels(self) -> int | None:
         """Number of image channels; 1 for ports that are not images."""
-        return 1 if self.picture is None else self.picture[0]
+        return 1 if self.image_shape is None else self.image_shape[0]
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Rows and columns of an image or map; 0 where free or for other ports."""
+        """Height and width of an image or map; 0 where free or for other ports."""
         sides = self.shape[-2:] if len(self.shape) in (2, 3) else (0, 0)
-        rows, columns = sides if self.picture is None else self.picture[1:]
+        rows, columns = sides if self.image_shape is None else self.image_shape[1:]
         return rows or 0, columns or 0
 
     @property

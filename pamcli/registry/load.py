@@ -74,7 +74,7 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
     for value in state.values():
         low, high = value.aminmax()
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise ModelError(f"{name} holds values that are not finite", "its training diverged")
+            raise ModelError(f"{name} holds NaN or infinite values", "train again: the training diverged")
 
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:
@@ -83,12 +83,12 @@ def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half:
     `half`: store in half precision, except tensors beyond its range.
     """
     if half:
-        state = {key: halved(value) for key, value in state.items()}
+        state = {key: to_half(value) for key, value in state.items()}
     contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
     write_atomically(path, _with_sorted_header(safetensors.torch.save(contiguous, spec.to_metadata())))
 
 
-def halved(value: Tensor) -> Tensor:
+def to_half(value: Tensor) -> Tensor:
     """Convert to half precision, except integers and values beyond its range."""
     half = value.half() if value.is_floating_point() else value
     return half if half.isfinite().all() else value

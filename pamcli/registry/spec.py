@@ -15,8 +15,8 @@ from pamcli.files.paths import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, parse_variant
 from pamcli.registry.variants import PAPER
 
-OTHERS = "any other network: pam guide own-network"
-"""Hint for files with tensors of foreign networks."""
+OTHERS = "other networks: pam guide own-network"
+"""Hint for weights of foreign networks."""
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,22 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
-            raise ModelError(f"unknown architecture {self.architecture!r}", "a newer pam may know it")
+            raise ModelError(f"unknown architecture {self.architecture!r}", "update pam")
         try:
             parse_variant(self.architecture, self.variant)
         except UsageError as error:
             what = f"unknown variant {self.variant!r} of {self.architecture}"
-            raise ModelError(what, f"a newer pam may know it; {error}") from error
+            raise ModelError(what, f"update pam; {error}") from error
         if (self.row.task == "superres") != (self.scale is not None):
-            raise ModelError("a scale belongs to super-resolution, and each of its networks has one")
+            raise ModelError("networks for super-resolution must have a scale, others must not")
         if self.scale is not None and self.scale not in SCALES:
-            raise ModelError(f"scale {self.scale} is none that {self.architecture} can have")
+            known = ", ".join(map(str, SCALES))
+            raise ModelError(f"scale of {self.architecture} must be one of {known}, got {self.scale}")
         prior = self.max_disparity
         if prior is not None and (prior <= 0 or prior % 16):
-            raise ModelError(f"a maximum disparity of {prior} px is not a positive multiple of 16")
+            raise ModelError(f"the maximum disparity must be a positive multiple of 16 px, got {prior} px")
         if prior is not None and self.row.task != "disparity":
-            raise ModelError("a maximum disparity belongs to stereo matching only")
+            raise ModelError("only networks for matching can have a maximum disparity")
 
     @property
     def row(self) -> Architecture:
@@ -75,15 +76,17 @@ class ModelSpec:
     def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":
         """Parse the metadata of a file; raise ModelError if they are not pam's or not supported."""
         if metadata.get("pam_format") != "1":
-            what = "the file does not say which network it holds"
-            raise ModelError(what, f"the authors' checkpoints: pam weights import; {OTHERS}")
+            raise ModelError(
+                "the metadata do not name a network of pam",
+                f"checkpoints of the authors: pam weights import; {OTHERS}",
+            )
         try:
             values: dict[str, Any] = {"variant": str(json.loads(metadata["configuration"])["variant"])}
             for key in metadata.keys() & cls.__dataclass_fields__.keys() - {"variant"}:
                 values[key] = int(metadata[key]) if key in ("scale", "max_disparity") else metadata[key]
             return cls(**values)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"its metadata are damaged: {error!r}") from error
+            raise ModelError(f"the metadata are damaged: {error!r}") from error
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,13 @@ class WeightsFile:
 
 
 @contextmanager
-def reading(path: Path, hint: str | None = None, what: str = "weights file") -> Iterator[None]:
+def convert_read_errors(path: Path, hint: str | None = None, what: str = "weights file") -> Iterator[None]:
     """Convert operating system errors of a weights file into ModelError; `hint`: for missing files."""
     check_regular(path, ModelError)
     try:
         yield
     except FileNotFoundError:
-        raise ModelError(f"no {what} {path}", hint) from None
+        raise ModelError(f"{what} {path} does not exist", hint) from None
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -117,10 +120,10 @@ def read_header(path: Path) -> WeightsFile:
     Raises ModelError: missing, unreadable, not safetensors, or not written by pam.
     """
     try:
-        with reading(path, "pam weights list shows the names that exist"):
+        with convert_read_errors(path, "list the registered names: pam weights list"):
             size = path.stat().st_size
             if path.is_dir():
-                raise SafetensorError("a folder")
+                raise SafetensorError("it is a directory")
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
                 parameters, stored = 0, set()
@@ -132,7 +135,7 @@ def read_header(path: Path) -> WeightsFile:
     except SafetensorError as error:
         raise ModelError(
             f"{path} is not a safetensors file, or is damaged: {error}",
-            f"download it again; the authors' checkpoints: pam weights import; {OTHERS}",
+            f"download it again; checkpoints of the authors: pam weights import; {OTHERS}",
         ) from None
     try:
         spec = ModelSpec.from_metadata(metadata)

@@ -50,9 +50,9 @@ class PASMnetVariant(Variant):
 
     def __post_init__(self) -> None:
         if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
-            raise UsageError("a cost volume takes the place of all blocks of three scales", "leave these out")
+            raise UsageError("`volume` cannot be combined with `scales` or `blocks`", "omit these")
         if (self.features, self.scales) == ("pyramid", 1):
-            raise UsageError("of a pyramid, one scale would leave most of the encoder unused", "change one")
+            raise UsageError("`features` pyramid cannot be combined with `scales` 1", "change one of them")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class PASSRnetVariant(Variant):
     def __post_init__(self) -> None:
         others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
         if len({*self.changes} - others) > 1:
-            raise UsageError("views=left, matching, transition and volume exclude each other")
+            raise UsageError("views=left, matching, transition and volume cannot be combined", "use only one")
 
 
 @dataclass(frozen=True)

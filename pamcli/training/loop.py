@@ -161,7 +161,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate * group["factor"]
         # Use full float32 also in the backward pass, which runs outside of `autocast`.
-        exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
+        exact = self.compute.full_precision() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
         height, width = batch.left.shape[-2:]
         memory = memory_errors(

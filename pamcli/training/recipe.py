@@ -17,9 +17,9 @@ from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry.architectures import (
     ARCHITECTURES,
-    OF_PICTURES,
     SCALES,
     TRAINED,
+    UPSCALING_TERMS,
     Architecture,
     Task,
     list_architectures,
@@ -312,7 +312,7 @@ class Recipe:
     def has_unsupervised_terms(self) -> bool:
         """True if any loss term needs no ground truth."""
         return self.losses.uses_attention or any(
-            getattr(self.losses, n) for n in ("photometric", *OF_PICTURES)
+            getattr(self.losses, n) for n in ("photometric", *UPSCALING_TERMS)
         )
 
     def count_steps(self, pairs: int | None) -> int:

@@ -20,7 +20,7 @@ from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.spec import read_header
 from pamcli.settings.training import TrainSettings
 from pamcli.training.recipe import Recipe, format_size
-from pamcli.validation import describe_first_error, parse_record, unknown
+from pamcli.validation import describe_first_error, describe_unknown, parse_record
 
 MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run
 RENAMED = {
@@ -123,7 +123,7 @@ def change_recipe(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         for group in groups:
             place = place.get(group) if isinstance(place, dict) else None
         if not isinstance(place, dict) or (name not in place and groups != ["rates"]):
-            raise UsageError(unknown(key, known))
+            raise UsageError(describe_unknown(key, known))
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
     try:
         return parse_record(Recipe, json.dumps(values))

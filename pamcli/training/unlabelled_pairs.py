@@ -19,7 +19,7 @@ from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.matching import match_reliably, to_grey
 from pamcli.imaging.resize import resize_nearest
-from pamcli.inference.match_size import matched_size, resized
+from pamcli.inference.images import choose_matching_size, resize_image
 
 FEWEST = 5
 """Minimum number of pairs to hold some out."""
@@ -60,8 +60,8 @@ class UnlabelledPairs(Source):
     def views(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Load both images (H, W, 3); raise InputError on failure."""
         sample = self.source.load(self.indices[index])
-        size = matched_size("auto", *sample.left.shape[:2])
-        views = [resized(to_uint8(view), *size) for view in (sample.left, sample.right)]
+        size = choose_matching_size("auto", *sample.left.shape[:2])
+        views = [resize_image(to_uint8(view), *size) for view in (sample.left, sample.right)]
         return to_uint8(views[0]), to_uint8(views[1])
 
     def load(self, index: int) -> Sample:
@@ -151,6 +151,6 @@ def match_blocks(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[n
     height, width = left.shape[:2]
     times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)
     rows, columns = round(height / times), round(width / times)
-    one, other = (to_grey(to_uint8(resized(view, rows, columns))) for view in (left, right))
+    one, other = (to_grey(to_uint8(resize_image(view, rows, columns))) for view in (left, right))
     found = match_reliably(one, other, max(16, int(SEARCHED * columns)))
     return resize_nearest(found, width, height).astype(np.float32) * np.float32(width / columns)

@@ -25,7 +25,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.registry.load import empty_network, halved
+from pamcli.registry.load import empty_network, to_half
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.unlabelled_pairs import UnlabelledPairs
 
@@ -59,7 +59,7 @@ class ValidationResult:
 
 def round_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copy the weights in half precision, as in weights files; tensors beyond its range stay float32."""
-    return {key: halved(value).detach().clone() for key, value in state.items()}
+    return {key: to_half(value).detach().clone() for key, value in state.items()}
 
 
 LOOKED_AT = 100  # number of pairs to check per data set before a run

@@ -24,7 +24,7 @@ from pathlib import Path
 from pamcli.data.open import open_data, parse_data
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.protocols import get_default_protocol
-from pamcli.inference import match_size
+from pamcli.inference import images
 from pamcli.inference.matcher import StereoMatcher
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,13 +49,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("checkpoint", type=Path, help="a state dict of PASMnet 2, as torch stores it")
     parser.add_argument("--data", type=Path, required=True, help="folder of kitti2015 and middlebury")
-    parser.add_argument("--pixels", default=str(match_size.AUTO_PIXELS), help="N,...: tried in turn")
+    parser.add_argument("--pixels", default=str(images.AUTO_PIXELS), help="N,...: tried in turn")
     parser.add_argument("--as-version", help="put the weights in the shipped ones' place, as this version")
     parser.add_argument("--training", default="", help="what the file says of its data and recipe")
     given = parser.parse_args()
     tried = [int(number) for number in given.pixels.split(",")]
-    if given.as_version and tried != [match_size.AUTO_PIXELS]:
-        sys.exit("shipped is the size of pamcli/inference/match_size.py: set AUTO_PIXELS, leave out --pixels")
+    if given.as_version and tried != [images.AUTO_PIXELS]:
+        sys.exit("shipped is the size of pamcli/inference/images.py: set AUTO_PIXELS, leave out --pixels")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "pasmnet2.safetensors"
         stored = ["--half", "--max-disparity", "none", "--licence", "MIT"]
@@ -65,7 +65,7 @@ def main() -> None:
             check=True,
         )
         for pixels in tried:
-            match_size.AUTO_PIXELS = pixels
+            images.AUTO_PIXELS = pixels
             found = {name: measured(made, f"{kind}:{given.data / kind}") for name, kind in SETS.items()}
             for name, figures in found.items():
                 said = ", ".join(f"{key} {value:.3f}" for key, value in figures.items())

@@ -66,7 +66,7 @@ class StereoMatcher(Network):
 class StereoUpscaler(Network):
     scale = 2
 
-    def size_of(self, height: int, width: int) -> tuple[int, int]:
+    def upscaled_size(self, height: int, width: int) -> tuple[int, int]:
         return 2 * height, 2 * width
 
     def upscale_left(self, left: np.ndarray, right: np.ndarray, **options: Any) -> np.ndarray:

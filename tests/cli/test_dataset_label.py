@@ -194,7 +194,7 @@ def test_what_cannot_be_labelled_is_an_error(mine: Path, words: list[str], said:
 def test_a_network_that_enlarges_is_an_error(mine: Path) -> None:
     run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--weights", "passrnet2-x4")
     assert run.code == 4
-    assert "finds no disparity" in run.stderr
+    assert "does not match images" in run.stderr
     assert not Path("labelled").exists()
 
 

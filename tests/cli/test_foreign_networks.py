@@ -149,7 +149,7 @@ def test_a_picture_that_needs_tiles_has_no_seams(here: Path) -> None:
     made.block_matcher(Path("part.onnx"), (64, 96), reach=18)
     found = {}
     for name in ("whole", "part"):
-        size = "free" if name == "whole" else "64x96"
+        size = "free" if name == "whole" else "96x64"
         Path(f"{name}.toml").write_text(made.DESCRIBED.format(name=name, size=size))
         run = pam(*DISPARITY, "--weights", f"{name}.toml", "--output-right", "r.npy")
         assert run.code == 0, run.stderr
@@ -228,7 +228,7 @@ def test_information_and_examination_take_a_description(pair: Path) -> None:
     assert (found["task"], found["network"]) == ("disparity", "whole.onnx")
     assert pam("weights", "verify", "net.toml").lines[0].startswith("net.toml: ok")
     Path("whole.onnx").write_bytes(b"")
-    refuse(pam("weights", "verify", "net.toml"), 4, "whole.onnx is no ONNX file, or is damaged")
+    refuse(pam("weights", "verify", "net.toml"), 4, "whole.onnx is not an ONNX file, or is damaged")
 
 
 ONLY_ALONE = {"visible-precision", "visible-recall", "occluded-precision", "occluded-recall"}
@@ -286,12 +286,12 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
         refuse(pam(*DISPARITY, *options, source), code, said)
     refuse(pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml names no network", "--network-from")
     again = ["weights", "describe", "mine.toml", "-o", "again.toml"]
-    refuse(pam(*again), 2, "mine.toml names no network", "--network-from MODULE:FUNCTION makes it")
+    refuse(pam(*again), 2, "mine.toml names no network", "add --network-from MODULE:FUNCTION")
     run = pam(*again, "--network-from", "mynetwork:make")
     assert run.code == 0, run.stderr
     assert "white = 1" in Path("again.toml").read_text()
     Path("both.toml").write_text('network = "net.onnx"\n' + Path("mine.toml").read_text())
-    said = ("both.toml names a network, ", "--network-from mynetwork:make makes another", "leave one of them")
+    said = ("cannot use both --network-from mynetwork:make", "both.toml", "omit one of them")
     beside = ["--network-from", "mynetwork:make"]
     refuse(pam(*DISPARITY, "--weights", "both.toml", *beside), 2, *said)
     refuse(pam("weights", "describe", "both.toml", "-o", "both.toml", "--overwrite", *beside), 2, *said)

@@ -35,9 +35,9 @@ def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
         scale=2,
     )
     pair = np.random.default_rng(0).random((2, 3, 4, 5), np.float32)
-    given = network._in_its_numbers(pair)
+    given = network._normalise(pair)
     assert given.max() > 50
-    np.testing.assert_allclose(network._in_our_numbers(given[0]), pair[0], atol=1e-6)
+    np.testing.assert_allclose(network._denormalise(given[0]), pair[0], atol=1e-6)
     with pytest.raises(UsageError, match="grey"):
         network.spec.with_values(channels="grey")
 
@@ -46,24 +46,28 @@ def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
     ("was", "now", "said"),
     [
         ('task = "disparity"', "", "task is missing"),
-        ("white = 1", "white = 2", "white is 2"),
-        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white"),
-        ('"left", right', '"right", right', "must be given both views"),
-        ('"disparity" }', '"left" }', "outputs of disparity hold disparity, not left"),
-        ('"free"', '"100x100"\nmultiple = 32', "size 100x100 is not a multiple of 32"),
-        ('"free"', '"10"', "size is '10'"),
+        ("white = 1", "white = 2", "white must be 1 or 255, got 2"),
+        ("white = 1", "wite = 1", "unknown value 'wite' (did you mean white"),
+        ('"left", right', '"right", right', "must include both images"),
+        ('"disparity" }', '"left" }', "outputs of disparity must include disparity, got left"),
+        ('"free"', '"100x100"\nmultiple = 32', "size 100x100 must be a multiple of 32"),
+        ('"free"', '"10"', "size must "),
         ('"free"', '"65536x65536"', "has more than 67,108,864 pixels"),
-        ('"whole.onnx"', '"a\\u0000b.onnx"', "net.toml: network: it holds a NUL character"),
-        ('"whole.onnx"', '"whole.onnx"\ninitial = "\\u0000"', "net.toml: initial: it holds a NUL"),
-        ("white = 1", "white = " + "1" * 5000, "net.toml is no description of a network: a number has"),
-        ("white = 1", "a" + ".a" * 50_000 + " = 1", "net.toml is no description of a network: a line has"),
-        ("white = 1", "white = " + "[" * 5000, "net.toml is no description of a network"),
-        ('"free"', '"free"\nlarger = "reduce"', "reduce needs a size"),
-        ("white = 1", "white = ", "is no description of a network: "),
-        ("white = 1", "scale = 2", "belongs to superres"),
+        ('"whole.onnx"', '"a\\u0000b.onnx"', "net.toml: network: a path has at most 4096 characters"),
+        (
+            '"whole.onnx"',
+            '"whole.onnx"\ninitial = "\\u0000"',
+            "net.toml: initial: a path has at most 4096 characters",
+        ),
+        ("white = 1", "white = " + "1" * 5000, "net.toml is not a description of a network: a number has"),
+        ("white = 1", "a" + ".a" * 50_000 + " = 1", "net.toml is not a description of a network: a line has"),
+        ("white = 1", "white = " + "[" * 5000, "net.toml is not a description of a network"),
+        ('"free"', '"free"\nlarger = "reduce"', "requires a fixed size"),
+        ("white = 1", "white = ", "is not a description of a network: "),
+        ("white = 1", "scale = 2", "superres requires a scale"),
         ("white = 1", "deviation = [0, 1, 1]", "deviation must be above 0"),
         ("left =", "links =", "does not have the inputs and outputs of its description"),
-        ("whole.onnx", "gone.onnx", "no weights file gone.onnx"),
+        ("whole.onnx", "gone.onnx", "gone.onnx does not exist"),
     ],
 )
 def test_descriptions_that_cannot_be(pair: Path, was: str, now: str, said: str) -> None:
@@ -80,7 +84,7 @@ def test_a_map_of_another_size_than_described(pair: Path) -> None:
     Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free") + "resolution = 0.5")
     run = pam(*DISPARITY, "--weights", "net.toml")
     assert run.code == 4
-    assert "gives disparities as 1 x 1 x 64 x 96, not with 32 x 48 rows and columns" in run.stderr
+    assert "output disparities has the shape 1x1x64x96, expected 48x32 px" in run.stderr
 
 
 NO_MEMORY = [
@@ -118,15 +122,15 @@ def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
     made.two_views(Path("net.onnx"), None)
     made.two_views(Path("odd.onnx"), None, output="something")
     for network, options, code, *said in (
-        ("net.onnx", ["--max-disparity", "64"], 2, "no maximum disparity"),
-        ("net.onnx", ["--precision", "bf16"], 2, "takes fp32, not bf16"),
+        ("net.onnx", ["--max-disparity", "64"], 2, "no adjustable maximum disparity"),
+        ("net.onnx", ["--precision", "bf16"], 2, "has the precision fp32, not bf16"),
         ("net.onnx", ["--device", "openvino"], 5, "ONNX Runtime has no openvino", "onnxruntime-openvino"),
-        ("odd.onnx", [], 4, "of no family that pam knows", "pam weights describe"),
+        ("odd.onnx", [], 4, "is not of a known family", "pam weights describe"),
     ):
         with unchanged():
             refuse(pam(*DISPARITY, "--weights", network, *options), code, *said)
     with unchanged():
-        refuse(pam(*SUPERRES, "--weights", "net.onnx"), 4, "enlarges nothing")
+        refuse(pam(*SUPERRES, "--weights", "net.onnx"), 4, "does not upscale images")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +185,8 @@ def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None
     [
         ({"left": (1, 3, "h", "w"), "right": (1, 3, "h", "w")}, {}, "net.onnx has no output"),
         ({}, {"o": (1,)}, "net.onnx has no input"),
-        ({"left": (1, 3, 10**6, 10**6)}, {"o": (1, 3, 10**6, 10**6)}, "is larger than pictures are"),
-        ({"both": (1, 6, 64, 64)}, {"o": (1, 6, 64, 64)}, "of no family that pam knows"),
+        ({"left": (1, 3, 10**6, 10**6)}, {"o": (1, 3, 10**6, 10**6)}, "is larger than any supported image"),
+        ({"both": (1, 6, 64, 64)}, {"o": (1, 6, 64, 64)}, "is not of a known family"),
     ],
 )
 def test_onnx_files_that_are_no_networks(

@@ -29,13 +29,13 @@ def test_the_cpu_half_where_there_is_no_gpu(here: Path, monkeypatch: pytest.Monk
 def test_what_is_wrong_decides_the_exit_code(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [
         Row("pasmnet2", "cpu", "fp32", "ok", 100.0, 0.0, 0.0, "px"),
-        Row("pasmnet2", "cuda", "fp32", "OFF", 9.6, 0.5, 3.0, "px", 2 * 10**9),
+        Row("pasmnet2", "cuda", "fp32", "WRONG", 9.6, 0.5, 3.0, "px", 2 * 10**9),
     ]
-    monkeypatch.setattr(gpu_check, "check", lambda: iter(made))
-    monkeypatch.setattr(gpu_check, "gpus", lambda: ["cuda"])
+    monkeypatch.setattr(gpu_check, "check_networks", lambda: iter(made))
+    monkeypatch.setattr(gpu_check, "list_gpus", lambda: ["cuda"])
     run = pam("doctor", "--gpu-check")
     assert run.code == 5
-    assert run.lines[-1] == "| pasmnet2 | cuda | fp32 | 10 | 0.5 px | 3 px | 2.00 GB | OFF |"
+    assert run.lines[-1] == "| pasmnet2 | cuda | fp32 | 10 | 0.5 px | 3 px | 2.00 GB | WRONG |"
     assert run.stderr == ""
     (found,) = pam("doctor", "--gpu-check", "--json").records
     assert found["ok"] is False

@@ -28,7 +28,7 @@ def test_doctor_tells_what_is_there_and_tries_it() -> None:
     assert found["ok"] is True
     assert found["pam"].startswith(f"{pamcli.__version__}, Python 3.")
     assert found["packages"]["torch"][0].isdigit()
-    assert found["weights"]["pasmnet"].startswith("whole, ")
+    assert found["weights"]["pasmnet"].startswith("ok, ")
     assert ".webp" in found["pictures"]
     assert "a pair 8 px apart matched to 0." in found["self-test"]
     assert {"vectors", "bf16", "fp32", "cores"} == set(found["processor"])

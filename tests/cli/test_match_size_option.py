@@ -9,7 +9,7 @@ import pytest
 from pam_program import pam, refuse
 from PIL import Image
 
-from pamcli.inference import match_size
+from pamcli.inference import images
 
 pytestmark = pytest.mark.usefixtures("networks", "pair")
 
@@ -17,7 +17,7 @@ DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu", "-o", "d.n
 
 
 def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match_size, "AUTO_LARGEST", 48 * 32)
+    monkeypatch.setattr(images, "AUTO_LARGEST", 48 * 32)
     run = pam(*DISPARITY, "--jsonl")
     (said,) = run.complaints
     assert said.startswith("images of 96x64 px are matched at 48x32 px")
@@ -39,7 +39,7 @@ def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.M
 
 
 def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match_size, "AUTO_LARGEST", 48 * 32)
+    monkeypatch.setattr(images, "AUTO_LARGEST", 48 * 32)
     for side in ("left", "right"):
         Path(side).mkdir()
         view = Image.open(f"{side}.png")
@@ -65,9 +65,9 @@ def test_what_is_no_size(text: str) -> None:
 @pytest.mark.parametrize(
     ("size", "said"),
     [
-        ("0.01", "pictures cannot be matched at 0.01 (auto, a factor from 0.0625 to 4, or a width"),
-        ("17", "pictures cannot be matched at 17 (auto"),
-        ("inf", "pictures cannot be matched at inf (auto"),
+        ("0.01", "--match-size must be auto, a factor from 0.0625 to 4, or a width"),
+        ("17", "--match-size must be auto"),
+        ("inf", "--match-size must be auto"),
         ("400", "a width of 400 px is more than 4 times that of the pictures, 96 px"),
     ],
 )

@@ -55,9 +55,13 @@ def test_the_file_says_what_is_needed_to_run_it(matching: Path, halved: Path) ->
         said[path] = session.get_modelmeta().custom_metadata_map
     assert said[matching]["architecture"] == said[matching]["name"] == "pasmnet2"
     assert said[matching]["weights_sha256"] == recorded_sha256("pasmnet2")
-    assert (said[matching]["size"], said[matching]["precision"]) == ("dynamic", "fp32")
+    assert (said[matching]["input_size"], said[matching]["precision"]) == ("dynamic", "fp32")
     assert "multiples of 32" in said[matching]["padding"]
-    assert (said[halved]["scale"], said[halved]["size"], said[halved]["precision"]) == ("2", "32x48", "fp16")
+    assert (said[halved]["scale"], said[halved]["input_size"], said[halved]["precision"]) == (
+        "2",
+        "48x32",
+        "fp16",
+    )
 
 
 def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
@@ -74,7 +78,7 @@ def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
             assert not torch.equal(image[..., 24, :72], image[..., 25, :72])
         return run(self, *pair)
 
-    monkeypatch.setattr(onnx_file, "_as_onnx", lambda *arguments: matching.read_bytes())
+    monkeypatch.setattr(onnx_file, "_to_onnx", lambda *arguments: matching.read_bytes())
     monkeypatch.setattr(onnx_file.OnnxModel, "run_padded", recorded)
     made = pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "72x40")
     assert made.code == 0, made.stderr
@@ -85,7 +89,7 @@ def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
 def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> None:
     expected = {
         matching: ("pasmnet2", None, "dynamic", "fp32"),
-        halved: ("passrnet", 2, "32x48", "fp16"),
+        halved: ("passrnet", 2, "48x32", "fp16"),
     }
     for path, facts in expected.items():
         (found,) = pam("weights", "info", path, "--json").records
@@ -94,17 +98,17 @@ def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> Non
         assert pam("weights", "verify", path).lines == [f"{path}: ok, sha256 {found['sha256']}"]
     assert found["exported_from"] == "passrnet-x2"
     assert found["weights_sha256"] == recorded_sha256("passrnet-x2")
-    assert "size           32x48" in pam("weights", "info", halved).lines
+    assert "size           48x32" in pam("weights", "info", halved).lines
     Path("bad.onnx").write_bytes(halved.read_bytes()[:1000])
-    refuse(pam("weights", "info", "bad.onnx"), 4, "bad.onnx is no ONNX file, or is damaged")
-    refuse(pam("weights", "verify", "bad.onnx"), 4, "bad.onnx is no ONNX file, or is damaged")
+    refuse(pam("weights", "info", "bad.onnx"), 4, "bad.onnx is not an ONNX file, or is damaged")
+    refuse(pam("weights", "verify", "bad.onnx"), 4, "bad.onnx is not an ONNX file, or is damaged")
     flipped = bytearray(halved.read_bytes())
     for place in (len(flipped) // 2, len(flipped) - 1):
         flipped[place] ^= 1
         Path("bad.onnx").write_bytes(flipped)
         refuse(pam("weights", "verify", "bad.onnx"), 4, "bad.onnx is damaged")
         flipped[place] ^= 1
-    refuse(pam("weights", "info", "none.onnx"), 4, "no weights file none.onnx")
+    refuse(pam("weights", "info", "none.onnx"), 4, "none.onnx does not exist")
 
 
 @pytest.mark.parametrize("options", [[], ["--match-size", "1"], ["--min-disparity", "-8"]], ids=str)
@@ -140,7 +144,7 @@ def test_enlarging_in_half_precision_pads_what_is_smaller(
         assert size != (48, 32) or np.abs(one - other).max() <= 2
 
 
-def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: Path) -> None:
+def test_padding_to_the_exported_size_is_noted_once(pair: Path, here: Path) -> None:
     """The network itself matches pictures of 96 x 64 at twice their size."""
     assert pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "224x128").code == 0
     for name in ("a", "b"):
@@ -149,7 +153,8 @@ def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: P
             Path(f"{side}s/{name}.png").write_bytes(Path(f"{side}.png").read_bytes())
     batch = pam("disparity", "lefts", "rights", "-o", "out/", "--format", "npy", "--weights", "net.onnx")
     assert batch.code == 0, batch.stderr
-    assert batch.complaints == ["images of 192x128 are padded to 224x128, the exported size", "2 ok"]
+    note = "images of 96x64 are matched at 192x128 and padded to 224x128, the exported size"
+    assert batch.complaints == [note, "2 ok"]
     command = ["disparity", "left.png", "right.png", "--overwrite", "-o", "x.npy"]
     itself, plain = (
         np.load("x.npy") for more in ([], ["--match-size", "1"]) if pam(*command, *more).code == 0
@@ -161,7 +166,7 @@ def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: P
         Image.open(name).resize((192, 128)).save(name)
     run = pam(*command, "--weights", "net.onnx")
     assert run.complaints[0] == (
-        "images of 192x128 are matched at 192x128, not at 384x256; images of 192x128 are padded to 224x128, "
+        "images of 192x128 are matched at 192x128 instead of 384x256 and padded to 224x128, "
         "the exported size; export the network for 384x256, or for any size"
     )
 
@@ -173,7 +178,7 @@ def test_larger_pictures_do_not_fit(pair: Path, halved: Path) -> None:
 
 def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> None:
     for options, code, *said in (
-        (["--max-disparity", "64"], 2, "searches any disparity alone"),
+        (["--max-disparity", "64"], 2, "can only search any disparity"),
         (["--precision", "bf16"], 2, "computes in fp32, not in bf16"),
         (["--device", "mps"], 5, "ONNX Runtime has no mps", "use --device cpu"),
         (["--device", "tensorrt"], 5, "ONNX Runtime has no tensorrt"),
@@ -182,9 +187,9 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         with unchanged():
             refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)
     with unchanged():
-        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, "run .onnx files alone")
-        refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which finds no disparity")
-        refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which enlarges nothing")
+        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, ".onnx files only")
+        refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which does not match images")
+        refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which does not upscale images")
         refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "2 times cannot enlarge 4 times")
 
 
@@ -195,20 +200,20 @@ def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
     foreign = onnx.load_from_string(whole)
     del foreign.metadata_props[:]
     bad = {
-        "is no ONNX file, or is damaged": [b"", b"not ONNX", whole[: len(whole) // 2]],
-        "of no family that pam knows": [foreign.SerializeToString()],
+        "is not an ONNX file, or is damaged": [b"", b"not ONNX", whole[: len(whole) // 2]],
+        "is not of a known family": [foreign.SerializeToString()],
     }
     for said, contents in bad.items():
         for content in contents:
             Path("bad.onnx").write_bytes(content)
             with unchanged():
                 refuse(pam(*SUPERRES, "--weights", "bad.onnx"), 4, "bad.onnx", said)
-    refuse(pam(*SUPERRES, "--weights", "none.onnx"), 4, "no weights file none.onnx")
+    refuse(pam(*SUPERRES, "--weights", "none.onnx"), 4, "none.onnx does not exist")
 
 
 @pytest.mark.parametrize(
     ("size", "said"),
-    [("dynamic", "gives another size than its file says"), ("96", "does not say which network it holds")],
+    [("dynamic", "the network outputs "), ("96", "was not written by pam")],
 )
 def test_files_that_say_what_is_not_so(pair: Path, size: str, said: str) -> None:
     """A sum of both pictures that calls itself an enlargement."""
@@ -265,7 +270,7 @@ def test_more_than_the_memory_holds(here: Path) -> None:
 def test_a_file_that_does_not_do_what_pytorch_does(
     here: Path, halved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_file, "_as_onnx", lambda *arguments: halved.read_bytes())
+    monkeypatch.setattr(onnx_file, "_to_onnx", lambda *arguments: halved.read_bytes())
     monkeypatch.setattr(onnx_file, "MOST", {"fp32": {"grey levels": 1e-9}})
     with unchanged():
         run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "48x32")

@@ -115,8 +115,8 @@ def test_info_of_a_path(here: Path) -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
-        ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
+        ("pasmnett", ["unknown network 'pasmnett'", "did you mean pasmnet?"]),
+        ("none.safetensors", ["none.safetensors does not exist", "pam weights list"]),
         (".", ["is not a safetensors file, or is damaged: a folder"]),
         ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import", "pam guide own-network"]),
         ("empty.safetensors", ["empty.safetensors is not a safetensors file"]),
@@ -155,7 +155,7 @@ def test_verify_of_one_that_is_damaged() -> None:
     state["upscale.7.weight"] = torch.full((3, 3, 3, 3), torch.nan)
     save_network(state, ModelSpec("passrnet", scale=2), Path("nan.safetensors"))
     refuse(pam("weights", "verify", "nan.safetensors"), 4, "nan.safetensors", "values that are not finite")
-    refuse(pam("weights", "verify", "none.safetensors"), 4, "no weights file none.safetensors")
+    refuse(pam("weights", "verify", "none.safetensors"), 4, "none.safetensors does not exist")
     refuse(pam("weights", "verify", "hf:owner/net.pth"), 2, "is not a Hub address")
     damaged = pam("weights", "verify", "cut.safetensors").complaints
     assert damaged[0].count("cut.safetensors") == 1
@@ -180,7 +180,7 @@ def test_verify_sees_that_a_shipped_file_was_changed(here: Path, monkeypatch: py
     content[-2] ^= 1
     file.write_bytes(content)
     load_network(file)
-    refuse(pam("weights", "verify", "passrnet-x2"), 4, str(file), "sha256 differs", "install pam again")
+    refuse(pam("weights", "verify", "passrnet-x2"), 4, str(file), "sha256 differs", "reinstall pam")
     run = pam("weights", "verify")
     assert run.code == 4
     whole = [name for name in catalog.REGISTERED if name != "passrnet-x2"]
@@ -335,7 +335,7 @@ def test_the_description_of_a_pytorch_network_is_tried_again(
     text = foreign_networks.DESCRIBED.format(name="other", size="free").replace("disparities", "0")
     Path("own.toml").write_text(text.partition("\n")[2])
     again = ["weights", "describe", "own.toml", "-o", "own.toml", "--overwrite", "--device", "cpu"]
-    refuse(pam(*again), 2, "own.toml names no network", "--network-from MODULE:FUNCTION makes it")
+    refuse(pam(*again), 2, "own.toml names no network", "add --network-from MODULE:FUNCTION")
     run = pam(*again, "--network-from", "described:make")
     assert (run.code, run.lines) == (0, ["own.toml", "own.png"]), run.stderr
     again[2] = "other.onnx"

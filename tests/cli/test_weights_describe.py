@@ -18,7 +18,7 @@ import pytest
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
 
-from pamcli.inference.describing import opened
+from pamcli.inference.describing import Candidate
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
@@ -40,24 +40,25 @@ def test_what_shapes_do_not_tell_is_found_out(here: Path) -> None:
     code, said, found = describe()
     assert code == 0, said
     assert found["inputs"] == {"b": "left", "a": "right"}
-    assert (found["white"], found["sign"], found["size"]) == (255, -1, "160x224")
-    assert "not of a known family; " in said
-    assert "disparities negative; inputs a is right, b is left; pictures 0 to 255" in said
+    assert (found["white"], found["sign"], found["size"]) == (255, -1, "224x160")
+    assert "the family is unknown; " in said
+    for part in ("disparities negative", "images 0 to 255", "inputs b is left, a is right"):
+        assert part in said
     assert "sample pair: mean error " in said
     assert np.asarray(Image.open("net.png")).shape == (500, 3 * 741, 3)
     with unchanged():
         refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml"), 2, "net.toml already exists")
     tried = pam("weights", "describe", "net.toml", "-o", "net.toml", "--overwrite")
     assert tried.code == 0, tried.stderr
-    assert "otherwise" not in tried.stderr
+    assert "is better than" not in tried.stderr
 
 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("sign=1", "disparities negative instead of disparities positive"),
-        ("white=1", "pictures 0 to 255 instead of pictures 0 to 1"),
-        ('inputs={a = "left", b = "right"}', "inputs a is right, b is left instead of inputs a is left"),
+        ("sign=1", "disparities negative is better than disparities positive"),
+        ("white=1", "images 0 to 255 is better than images 0 to 1"),
+        ('inputs={a = "left", b = "right"}', "inputs a is right, b is left is better than inputs a is left"),
     ],
 )
 def test_a_wrong_description_is_caught(here: Path, setting: str, said: str) -> None:
@@ -69,7 +70,7 @@ def test_a_wrong_description_is_caught(here: Path, setting: str, said: str) -> N
     run = pam("weights", "describe", "net.onnx", "-o", "net.toml", "--device", "cpu", *options)
     assert run.code == 4, run.stderr
     (line,) = (each for each in run.complaints if each.startswith("error"))
-    assert f"the sample pair says otherwise: {said}" in line
+    assert f"on the sample pair, {said}" in line
     assert names(".") == ["net.onnx"]
 
 
@@ -78,7 +79,9 @@ def test_files_are_named_as_they_lie_from_the_description(here: Path) -> None:
     for name in ("first", "second"):
         made.block_matcher(Path(f"nets/{name}.onnx"), SIZE, reach=4)
     settings = {"initial": "nets/first.onnx"}
-    asked = opened(Path("nets/second.onnx"), None, settings, device="cpu", beside=Path("nets/net.toml"))
+    asked = Candidate.load(
+        Path("nets/second.onnx"), None, settings, device="cpu", beside=Path("nets/net.toml")
+    )
     assert (asked.network, asked.initial_name) == ("second.onnx", "first.onnx")
 
 
@@ -96,15 +99,15 @@ def test_of_what_is_about_as_good_the_plainest_is_taken(here: Path) -> None:
     assert found["white"] == 1
     assert "mean" not in found
     assert found["channels"] == "RGB"
-    ranges, colours = (line for line in said.splitlines() if "can hardly be told from" in line)
-    assert re.search(r"pictures 0 to 1 \(mean error \S+ px\) .* pictures -1 to 1 \(mean error", ranges)
-    assert re.search(r"channels RGB \(mean error (\S+) px\) .* channels BGR \(mean error \1 px\)", colours)
-    settings = shlex.split(ranges.partition(", which ")[2].removesuffix(" takes"))
+    ranges, colours = (line for line in said.splitlines() if "is nearly as accurate as" in line)
+    assert re.search(r"images -1 to 1 \(mean error \S+ px\) .* images 0 to 1 \(mean error", ranges)
+    assert re.search(r"channels BGR \(mean error (\S+) px\) .* channels RGB \(mean error \1 px\)", colours)
+    settings = shlex.split(ranges.partition("add ")[2])
     code, said, found = describe(*settings)
     assert code == 0, said
     assert (found["mean"], found["deviation"]) == ([0.5] * 3, [0.5] * 3)
-    assert "pictures" not in said
-    code, said, found = describe(*shlex.split(colours.partition(", which ")[2].removesuffix(" takes")))
+    assert "images" not in said
+    code, said, found = describe(*shlex.split(colours.partition("add ")[2]))
     assert (code, found["channels"]) == (0, "BGR")
 
 
@@ -116,7 +119,7 @@ def test_channels_in_the_other_order_are_caught(here: Path) -> None:
     other = "BGR" if found["channels"] == "RGB" else "RGB"
     code, said, _ = describe("--set", "white=1", "--set", f"channels={other}")
     assert code == 0, said
-    assert f"otherwise: channels {found['channels']} instead of channels {other} has mean error" in said
+    assert f"channels {found['channels']} is better than channels {other}: mean error" in said
 
 
 def test_what_cannot_be_told_is_asked_for(here: Path) -> None:
@@ -125,7 +128,7 @@ def test_what_cannot_be_told_is_asked_for(here: Path) -> None:
     code, said, _ = describe()
     assert code == 2
     for words in (
-        "which of the two inputs the left view is",
+        "which input is the left image",
         "--set white=1 or 255",
         "--set channels=RGB or BGR",
     ):
@@ -137,7 +140,7 @@ def test_what_cannot_be_told_is_asked_for(here: Path) -> None:
     )  # fmt: skip
     assert code == 0, said
     assert found["channels"] == "BGR"
-    assert "the network finds nothing so" in said
+    assert "the network does not work on the sample pair" in said
 
 
 def test_a_known_family_is_recognised_without_a_question(here: Path) -> None:
@@ -164,11 +167,11 @@ def test_what_is_no_stereo_network(here: Path) -> None:
     with unchanged():
         run = pam("weights", "describe", "net.onnx", "-o", "net.toml")
         assert run.code == 4
-        assert "a stereo network takes two pictures" in run.stderr
-        refuse(pam("weights", "describe", "-o", "net.toml"), 2, "no network is named")
+        assert "the inputs must be two images" in run.stderr
+        refuse(pam("weights", "describe", "-o", "net.toml"), 2, "a network is required")
         refuse(pam("weights", "describe", "net.onnx", "-o", "net.txt"), 2, "must end in .toml")
         run = pam("weights", "describe", "none.onnx", "-o", "net.toml")
-        assert (run.code, "no weights file none.onnx" in run.stderr) == (4, True)
+        assert (run.code, "none.onnx does not exist" in run.stderr) == (4, True)
         refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml", "--set", "white"), 2, "KEY=VALUE")
 
 
@@ -197,11 +200,11 @@ def test_a_terminal_is_asked(here: Path) -> None:
     """What is answered stands in the description; a number that is no choice is asked for again."""
     made.two_views(Path("net.onnx"), SIZE, names=("one", "two"), output="something")
     code, output = asked(
-        ("left view is (1: one, 2: two)", "2\n"),
+        ("left image (1: one, 2: two)", "2\n"),
         ("black and white (1: 0 to 1, 2: 0 to 255", "7\n"),
         ("black and white (1: 0 to 1, 2: 0 to 255", "2\n"),
-        ("order of the colours (1: RGB, 2: BGR)", "2\n"),
-        ("disparities are positive (1: positive, 2: negative)", "2\n"),
+        ("order of the channels (1: RGB, 2: BGR)", "2\n"),
+        ("the sign of the disparity (1: positive, 2: negative)", "2\n"),
     )
     assert (code, output) == (0, "net.toml\nnet.png\n")
     found = tomllib.loads(Path("net.toml").read_text())
@@ -211,5 +214,5 @@ def test_a_terminal_is_asked(here: Path) -> None:
 
 def test_a_terminal_that_does_not_answer(here: Path) -> None:
     made.two_views(Path("net.onnx"), SIZE, names=("one", "two"), output="something")
-    assert asked(("left view is (1: one, 2: two)", "\4")) == (2, "")
+    assert asked(("left image (1: one, 2: two)", "\4")) == (2, "")
     assert not {"net.toml", "net.png"} & {*names(".")}

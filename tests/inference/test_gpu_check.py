@@ -21,21 +21,21 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
         return np.full((2, 2), np.float32(5 + off.get((device, precision), 0))), 0.25, 10**9
 
     monkeypatch.setattr(gpu_check, "_run", run)
-    monkeypatch.setattr(gpu_check, "gpus", lambda: ["cuda"])
+    monkeypatch.setattr(gpu_check, "list_gpus", lambda: ["cuda"])
     monkeypatch.setattr(gpu_check, "processor_has_bf16", lambda: False)
     return off
 
 
 def test_a_row_for_every_network_device_and_precision(a_gpu: dict[tuple[str, str], float]) -> None:
     a_gpu["cuda", "fp16"] = 0.1
-    rows = list(gpu_check.check())
+    rows = list(gpu_check.check_networks())
     ways = {(row.network, row.device, row.precision) for row in rows}
     assert len(ways) == len(rows) == len(REGISTERED) * 2 * 3
     verdicts = {(row.device, row.precision): row.verdict for row in rows}
-    assert verdicts.pop(("cpu", "bf16")) == "left out: this processor emulates it"
-    assert verdicts.pop(("cpu", "fp16")) == "left out: only GPUs compute in it"
+    assert verdicts.pop(("cpu", "bf16")) == "skipped: this processor emulates it"
+    assert verdicts.pop(("cpu", "fp16")) == "skipped: only GPUs compute in it"
     assert {*verdicts.values()} == {"ok"}
-    assert all(row.sound for row in rows)
+    assert all(row.is_ok for row in rows)
     (half,) = (
         row for row in rows if (row.network, row.device, row.precision) == ("pasmnet2", "cuda", "fp16")
     )
@@ -47,7 +47,7 @@ def test_what_is_off_and_what_fails(a_gpu: dict[tuple[str, str], float]) -> None
     a_gpu["cuda", "fp32"] = 0.06  # too much of pixels and of grey levels
     a_gpu["cuda", "bf16"] = np.nan
     a_gpu["cuda", "fp16"] = np.inf
-    said = {(row.device, row.precision): (row.verdict, row.sound) for row in gpu_check.check()}
-    assert said["cuda", "fp32"] == said["cuda", "bf16"] == ("OFF", False)
+    said = {(row.device, row.precision): (row.verdict, row.is_ok) for row in gpu_check.check_networks()}
+    assert said["cuda", "fp32"] == said["cuda", "bf16"] == ("WRONG", False)
     assert said["cuda", "fp16"] == ("FAILED: out of memory (a hint)", False)
     assert said["cpu", "fp32"] == ("ok", True)

@@ -13,7 +13,7 @@ from pamcli.errors import UsageError
 from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.resize import resize_nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.match_size import AUTO_LARGEST, AUTO_PIXELS, matched_size, resized
+from pamcli.inference.images import AUTO_LARGEST, AUTO_PIXELS, choose_matching_size, resize_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.inference.onnx_file import OnnxModel
@@ -34,28 +34,28 @@ from pamcli.registry.load import load_network
     ],
 )
 def test_auto_brings_pictures_to_the_size_that_is_matched_best(height: int, width: int, times: float) -> None:
-    assert matched_size("auto", height, width) == (round(times * height), round(times * width))
+    assert choose_matching_size("auto", height, width) == (round(times * height), round(times * width))
 
 
 def test_auto_leaves_what_is_hardly_too_large() -> None:
     side = round(AUTO_LARGEST**0.5)
-    assert matched_size("auto", side + 50, side + 50) == (side + 50, side + 50)
-    assert matched_size("auto", side + 300, side + 300) == (side, side)
+    assert choose_matching_size("auto", side + 50, side + 50) == (side + 50, side + 50)
+    assert choose_matching_size("auto", side + 300, side + 300) == (side, side)
 
 
 def test_a_factor_and_a_width() -> None:
-    assert matched_size(3, 100, 150) == (300, 450)
-    assert matched_size(0.25, 400, 600) == (100, 150)
-    assert matched_size(300, 400, 600) == (200, 300)
-    assert matched_size(0.1, 40, 600) == (16, 60), "no side is too short to be matched"
+    assert choose_matching_size(3, 100, 150) == (300, 450)
+    assert choose_matching_size(0.25, 400, 600) == (100, 150)
+    assert choose_matching_size(300, 400, 600) == (200, 300)
+    assert choose_matching_size(0.1, 40, 600) == (16, 60), "no side is too short to be matched"
     with pytest.raises(UsageError, match="a width of 3000 px is more than 4 times"):
-        matched_size(3000, 400, 600)
+        choose_matching_size(3000, 400, 600)
 
 
 def test_auto_fits_into_a_network_of_one_size() -> None:
-    assert matched_size("auto", 240, 320, (480, 640)) == (480, 640)
-    assert matched_size("auto", 240, 320, (300, 640)) == (300, 400)
-    assert matched_size("auto", 240, 320, (240, 640)) == (240, 320)
+    assert choose_matching_size("auto", 240, 320, (480, 640)) == (480, 640)
+    assert choose_matching_size("auto", 240, 320, (300, 640)) == (300, 400)
+    assert choose_matching_size("auto", 240, 320, (240, 640)) == (240, 320)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
@@ -64,7 +64,7 @@ def test_a_ramp_of_another_size_is_a_ramp(kind: type[np.generic], times: float) 
     largest = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[kind]
     row = np.linspace(0.2, 0.8, 60)[:, None] * largest
     ramp = np.broadcast_to(row if kind is np.float32 else row.round(), (20, 60, 3)).astype(kind)
-    found = resized(ramp, round(20 * times), round(60 * times))
+    found = resize_image(ramp, round(20 * times), round(60 * times))
     kept = kind is np.uint8 or (kind is np.uint16 and times < 1)
     assert found.dtype == (kind if kept else np.float32)
     middle = np.interp((np.arange(60 * times) + 0.5) / times - 0.5, np.arange(60), np.linspace(0.2, 0.8, 60))
@@ -76,7 +76,7 @@ def test_the_order_of_bytes_makes_no_difference() -> None:
     view = np.random.default_rng(0).integers(0, 65536, (40, 60, 3), np.uint16)
     for times in (0.5, 2):
         size = round(40 * times), round(60 * times)
-        np.testing.assert_array_equal(resized(view.astype(">u2"), *size), resized(view, *size))
+        np.testing.assert_array_equal(resize_image(view.astype(">u2"), *size), resize_image(view, *size))
 
 
 @pytest.mark.parametrize("size", [0.05, 4.1, 63, 1e6, float("nan")])
@@ -91,7 +91,7 @@ def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
     cut = large[:96, :160]
     finer = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=1.5)
     found = finer(cut.left, cut.right, extras=EXTRAS)
-    plain = matcher(resized(cut.left, 144, 240), resized(cut.right, 144, 240), extras=EXTRAS)
+    plain = matcher(resize_image(cut.left, 144, 240), resize_image(cut.right, 144, 240), extras=EXTRAS)
     reduced = partial(resize_nearest, width=160, height=96)
     np.testing.assert_array_equal(found.disparity, reduced(plain.disparity) * np.float32(160 / 240))
     for name in ("visible", "confidence"):
@@ -104,7 +104,7 @@ def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> 
     cut = large[:64, :256]
     model = StereoMatcher.load("pasmnet", device="cpu", precision="fp32").model
     limited = StereoMatcher(model, 32, match_size=2)(cut.left, cut.right)
-    plain = StereoMatcher(model, 64)(resized(cut.left, 128, 512), resized(cut.right, 128, 512))
+    plain = StereoMatcher(model, 64)(resize_image(cut.left, 128, 512), resize_image(cut.right, 128, 512))
     np.testing.assert_array_equal(limited.disparity, resize_nearest(plain.disparity, 256, 64) / 2)
 
 
@@ -114,7 +114,7 @@ def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_view
     halved = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=200)
     found = halved(large.left, large.right, extras=EXTRAS)
     assert found.matched_size == (120, 200)
-    reduced = [resized(view, 120, 200) for view in (large.left, large.right)]
+    reduced = [resize_image(view, 120, 200) for view in (large.left, large.right)]
     plain = matcher(*reduced, extras=EXTRAS)
     assert plain.matched_size is None
     assert plain.right_disparity is not None
@@ -201,9 +201,9 @@ def test_weights_that_learned_with_a_maximum_search_what_they_learned_with() -> 
     searched = []
 
     class Seen(TorchModel):
-        def match(self, *images, max_disparity=None, **more):  # type: ignore[no-untyped-def]
-            searched.append(max_disparity)
-            return super().match(*images, max_disparity=max_disparity, **more)
+        def match(self, left, right, request, progress=None):  # type: ignore[no-untyped-def]
+            searched.append(request.max_disparity)
+            return super().match(left, right, request, progress)
 
     for stored, asked in ((192, 192), (192, 64), (None, 64), (None, None)):
         model = Seen(network, replace(spec, max_disparity=stored), Compute.choose("cpu"))

@@ -11,9 +11,8 @@ import pytest
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_image
-from pamcli.inference.consistency import agreement, seen_by_both
-from pamcli.inference.images import moved
-from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.images import shift_pair
+from pamcli.inference.matcher import EXTRAS, StereoMatcher, find_visible, measure_agreement
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 ROWS, COLUMNS = slice(150, 278), slice(250, 570)
@@ -61,7 +60,7 @@ def test_views_that_were_cut_apart_have_their_true_disparities(
 
 def test_it_is_what_the_moved_views_give(sample: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     left, right = (view[:48, :96] for view in sample[:2])
-    plain = matcher(0, 56)(*moved(left, right, 24), extras=EXTRAS)
+    plain = matcher(0, 56)(*shift_pair(left, right, 24), extras=EXTRAS)
     result = matcher(-24, 32)(left, right, extras=EXTRAS)
     np.testing.assert_array_equal(result.disparity, plain.disparity[:, 24:] - 24)
     np.testing.assert_array_equal(result.right_disparity, plain.right_disparity[:, :96] - 24)  # type: ignore[index]
@@ -76,16 +75,16 @@ def test_it_is_what_the_moved_views_give(sample: tuple[np.ndarray, np.ndarray, n
 
 def test_a_width_to_match_at_is_that_of_the_pictures() -> None:
     one = StereoMatcher.load("pasmnet", device="cpu", match_size=100, min_disparity=-50)
-    assert one._matched_size(60, 200 + 50) == (30, 125), "half of their size, the wider views, too"
-    assert StereoMatcher.load("pasmnet", device="cpu", match_size=0.5)._matched_size(60, 200) == (30, 100)
+    assert one._matching_size(60, 200 + 50) == (30, 125), "half of their size, the wider views, too"
+    assert StereoMatcher.load("pasmnet", device="cpu", match_size=0.5)._matching_size(60, 200) == (30, 100)
 
 
 def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
     left, right = np.full((2, 8), 2, np.float32), np.full((2, 8), 2, np.float32)
     left[0, 5] = right[1, 3] = np.nan
-    sure = agreement(left, right)
+    sure = measure_agreement(left, right)
     assert (sure[0, 5], sure[1, 5], sure[0, 4]) == (0, 0, 1)
-    seen = seen_by_both(left, right, None)
+    seen = find_visible(left, right, None)
     assert (seen[0, 5], seen[1, 5], seen[0, 4]) == (False, False, True)
 
 

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from pamcli.errors import DeviceError
 from pamcli.inference import tiles as tiling
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import MemoryBudget, Progress, bands, join, shares, spans, tiles
+from pamcli.inference.tiles import (
+    MemoryBudget,
+    Progress,
+    blend_weights,
+    compute_parts,
+    make_bands,
+    make_tiles,
+    split_side,
+)
 from pamcli.inference.upscaler import StereoUpscaler
 
 
@@ -22,24 +30,24 @@ def test_the_weights_of_tiles_add_up_to_one(
     side: tuple[int, int], shared: tuple[int, int], middle: float
 ) -> None:
     total = np.zeros(side, np.float32)
-    for tile in tiles(*side, (32, 64), shared, middle):
+    for tile in make_tiles(*side, (32, 64), shared, middle):
         total[tile.rows, tile.columns] += tile.weights
     np.testing.assert_allclose(total, 1, atol=1e-6)
 
 
 def test_one_part_gives_way_to_the_next_between_pixels() -> None:
     """The middle of what two parts share counts half of each: a ramp from pixel edges, not from centres."""
-    first, second = shares([(0, 12), (4, 16)])
+    first, second = blend_weights([(0, 12), (4, 16)])
     np.testing.assert_allclose(first[4:], [1, 1, 1, 0.75, 0.25, 0, 0, 0], atol=1e-6)
     np.testing.assert_allclose(second[:8], 1 - first[4:], atol=1e-6)
-    (odd, _) = shares([(0, 9), (4, 13)])
+    (odd, _) = blend_weights([(0, 9), (4, 13)])
     assert odd[6] == 0.5
 
 
 @pytest.mark.parametrize("height", [40, 101, 203, 640])
 @pytest.mark.parametrize(("halo", "multiple"), [(10, 1), (20, 32), (0, 8)])
 def test_bands_cover_an_image_on_the_grid_of_its_padding(height: int, halo: int, multiple: int) -> None:
-    cut = bands(height, 7, 128, halo, multiple)
+    cut = make_bands(height, 7, 128, halo, multiple)
     total = sum(np.pad(b.weights, ((b.rows.start, height - b.rows.stop), (0, 0))) for b in cut)
     np.testing.assert_allclose(total, 1, atol=1e-6)
     assert cut[0].rows.start == 0
@@ -59,7 +67,7 @@ def test_parts_are_blended_or_chosen_and_progress_rises() -> None:
         number = np.full((2 * (rows.stop - rows.start), 8), rows.start, np.float32)
         return {"blended": number, "chosen": (number[..., None] > 0).repeat(3, 2)}
 
-    found = join(bands(30, 4, 20, 5), compute, scale=2, progress=told.append)
+    found = compute_parts(make_bands(30, 4, 20, 5), compute, scale=2, progress=told.append)
     assert found["blended"].shape == (60, 8)
     assert found["chosen"].shape == (60, 8, 3)
     assert 0 < found["blended"][30, 0] < 10
@@ -70,8 +78,8 @@ def test_parts_are_blended_or_chosen_and_progress_rises() -> None:
 
 
 def test_spans_share_what_is_asked_for() -> None:
-    assert spans(10, 12, 3) == [(0, 10)]
-    for begin, end in (pieces := spans(100, 30, 11)):
+    assert split_side(10, 12, 3) == [(0, 10)]
+    for begin, end in (pieces := split_side(100, 30, 11)):
         assert end - begin == 30
     assert min(one[1] - other[0] for one, other in itertools.pairwise(pieces)) >= 11
 
@@ -127,12 +135,12 @@ def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tiling, "free_memory", lambda _: 10**12)
     need = matcher._budget._need
     for allowed in (10**12, 10**9, 6 * 10**8):
-        matcher._budget.max_memory = matcher._budget._taken + 3 * 2 * image.nbytes + allowed
+        matcher._budget.max_memory = matcher._budget._used + 3 * 2 * image.nbytes + allowed
         rows = matcher._budget._rows(image, image, 0, (image, image))
         assert (rows >= 2000) == (need(2000, 1000) <= allowed)
         assert rows >= 2000 or need(rows, 1000) <= allowed < need(rows + 64, 1000)
         assert rows % 32 == 0 or rows >= 2000
-    matcher._budget.max_memory = matcher._budget._taken + 6 * image.nbytes + 10**6
+    matcher._budget.max_memory = matcher._budget._used + 6 * image.nbytes + 10**6
     with pytest.raises(DeviceError, match="1000x2000 does not fit into `max_memory`") as caught:
         matcher._budget._rows(image, image, 0, (image, image))
-    assert "is the least that would do" in caught.value.hint
+    assert "set `max_memory` to at least" in caught.value.hint

@@ -15,12 +15,12 @@ from pamcli.networks.pasmnet2 import REACH, UPDATES, PASMnet2, Stage, join
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     ErrorScale,
-    confidence_of,
+    average_surroundings,
     convex_upsample,
     mix,
     neighbours,
     repeat_edges,
-    with_surroundings,
+    to_confidence,
 )
 
 STRIDES = (16, 8, 4)
@@ -65,7 +65,7 @@ def test_every_value_is_the_prototypes() -> None:
         assert (scale.attention.initial - g[f"initial_{stride}"]).abs().max() < 1e-3
         for update, expected in zip(scale.updates, g[f"updates_{stride}"], strict=True):
             assert (update - expected).abs().max() < 1e-3
-    assert (found.received - g["received"]).abs().max() < 1e-4
+    assert (found.attention_mass - g["received"]).abs().max() < 1e-4
     assert (found.disparity[:, 0] - g["disparity"]).abs().max() < 5e-3
 
 
@@ -85,7 +85,7 @@ def test_both_directions_are_the_softmax_of_one_cost(limit: int | None) -> None:
     assert torch.allclose(there, expected.softmax(-1), atol=1e-6)
     assert torch.allclose(back, expected.softmax(-2).mT, atol=1e-6)
     assert (there[:, :, ~possible] == 0).all()
-    assert torch.allclose(found.received, back.sum(-2), atol=1e-5)
+    assert torch.allclose(found.attention_mass, back.sum(-2), atol=1e-5)
 
 
 @pytest.mark.parametrize("limit", [None, 5])
@@ -108,8 +108,8 @@ def test_inference_a_few_rows_at_a_time_is_training(
         half = d[:, ::2, ::2] / 2
         found.append(
             [
-                *(fine.lookup(d, REACH), coarse.lookup(half, 1), fine.near(d), fine.normaliser),
-                *(fine.initial, fine.mass, fine.received, coarse.received),
+                *(fine.lookup(d, REACH), coarse.lookup(half, 1), fine.mass_near(d), fine.normaliser),
+                *(fine.initial, fine.mass, fine.attention_mass, coarse.attention_mass),
             ]
         )
     for one, other in zip(*found, strict=True):
@@ -145,7 +145,7 @@ def test_a_maximum_disparity_limits_the_attention_of_all_scales() -> None:
 def test_every_weight_learns_and_the_matching_learns_through_the_updates() -> None:
     network = disturbed().train()
     found = network(*pictures(small=True))
-    (found.disparity.sum() + found.error_scale.sum()).backward()
+    (found.disparity.sum() + found.log_expected_error.sum()).backward()
     still = [name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum()]
     # The bias before a batch norm has none.
     assert not [name for name in still if not name.endswith(".bias")]
@@ -247,7 +247,7 @@ def test_attention_near_a_disparity_is_that_of_columns_within_one_and_a_half(inf
     d = torch.rand(2, 2, 12, generator=torch.Generator().manual_seed(3)) * 12
     column = torch.arange(12)
     near = (column[:, None] - d[..., None] - column).abs() <= 1.5
-    assert torch.allclose(attention.near(d), (whole * near).sum(-1), atol=1e-6)
+    assert torch.allclose(attention.mass_near(d), (whole * near).sum(-1), atol=1e-6)
 
 
 @pytest.mark.parametrize("limit", [None, 64])
@@ -259,7 +259,7 @@ def test_the_prepared_network_is_the_network(limit: int | None) -> None:
         learning = pasmnet2()(*pictures(small=True), limit)
     for other in (found, learning):
         assert (other.disparity - expected.disparity).abs().max() < 1e-3
-        assert (other.received - expected.received).abs().max() < 1e-4
+        assert (other.attention_mass - expected.attention_mass).abs().max() < 1e-4
         assert (other.confidence - expected.confidence).abs().max() < 1e-4
     keys = pasmnet2().state_dict().keys()
     assert "st1.blocks.0.query.0.weight" in keys
@@ -268,20 +268,20 @@ def test_the_prepared_network_is_the_network(limit: int | None) -> None:
 
 def test_the_expected_error_is_computed_where_it_is_asked_for() -> None:
     with torch.inference_mode():
-        assert pasmnet2()(*pictures(small=True), confidence=False).error_scale is None
+        assert pasmnet2()(*pictures(small=True), confidence=False).log_expected_error is None
 
 
 def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels() -> None:
     scales = torch.tensor([0.1, 1.0, 4.0, 30.0])
     within = torch.distributions.Laplace(torch.zeros(4), scales)
     expected = within.cdf(torch.tensor(3.0)) - within.cdf(torch.tensor(-3.0))
-    assert torch.allclose(confidence_of(scales.log()), expected, atol=1e-6)
+    assert torch.allclose(to_confidence(scales.log()), expected, atol=1e-6)
 
 
 def test_half_of_the_error_that_is_expected_is_the_mean_of_what_is_expected_around() -> None:
     scales = torch.ones(1, 20, 20)
     scales[0, 8, 10] = 170.0
-    found = with_surroundings(scales.log()).exp()  # of rows and columns 6 to 13
+    found = average_surroundings(scales.log()).exp()  # of rows and columns 6 to 13
     assert found.shape == (1, 8, 8)
     expected = torch.full((8, 8), 1.5)  # 13 x 13 pixels around each, one of which is 170
     expected[2, 4] = (170 + 2) / 2
@@ -303,7 +303,7 @@ def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_noth
         assert (other != found).any(dim=0).all()
     assert torch.allclose(expecting(hidden, near, d + 2, [d + 2, d + 2]), found, atol=1e-5)
     network = disturbed().train()
-    network(*pictures(small=True)).error_scale.sum().backward()
+    network(*pictures(small=True)).log_expected_error.sum().backward()
     learned = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
     assert learned == {f"error_scale.{name}" for name, _ in network.error_scale.named_parameters()}
 

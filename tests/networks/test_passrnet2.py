@@ -14,10 +14,10 @@ from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.passrnet2 import (
     GatedBlock,
     PASSRnet2,
-    both_maps,
+    compute_maps,
     upscale_bicubic,
 )
-from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _between, most_attended
+from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _between, find_most_attended
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_attention_is_softmax_however_much_better_one_pixel_fits(largest: float)
     queries[0, 0, 0, 4], keys[0, 0, 0, 6] = largest / 8, 8.0
     found, attended = module._gather_both(queries, keys, values, find_attended=True)
     assert attended is not None
-    for view, map_ in enumerate(both_maps(queries, keys)):
+    for view, map_ in enumerate(compute_maps(queries, keys)):
         expected = (map_ @ values[1 - view].permute(1, 2, 0)).permute(0, 3, 1, 2)[0]
         torch.testing.assert_close(found[view], expected, atol=1e-4, rtol=1e-3)
-        for one, other in zip(attended[view], most_attended(map_), strict=True):
+        for one, other in zip(attended[view], find_most_attended(map_), strict=True):
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
 
 
@@ -179,7 +179,7 @@ def test_detail_is_what_the_other_view_has_beyond_interpolation_sorted_by_its_pl
     maps = torch.zeros(1, 1, 4, 4)
     maps[0, 0, 1] = torch.tensor([0, 0.2, 0.6, 0])  # its match is 1.75: pixel 2 lies 0.25 to its right
     maps[0, 0, [0, 2, 3], [0, 2, 3]] = 1  # exactly there
-    found = _between(own, other, *most_attended(maps))[0, :, 0]
+    found = _between(own, other, *find_most_attended(maps))[0, :, 0]
     weights, detail = found[:PHASES], found[PHASES:].view(3, PHASES, 4)
     torch.testing.assert_close(weights[:, 1], 0.8 * torch.tensor([0, 0, 0.5, 0.5]))  # centres 0.125 and 0.375
     torch.testing.assert_close(weights[:, 0], torch.tensor([0, 0.5, 0.5, 0]))

@@ -136,14 +136,14 @@ def test_a_safetensors_file_without_description_is_imported_too(tmp_path: Path) 
 
 def test_a_file_of_pam_is_not_imported_again() -> None:
     """Its description, the prior included, would be lost."""
-    with pytest.raises(UsageError, match=r"passrnet-x2.safetensors is a weights file of pam already"):
+    with pytest.raises(UsageError, match=r"passrnet-x2.safetensors is already a weights file of pam"):
         read_checkpoint(shipped(X2))
 
 
 def test_the_prior_is_recorded(tmp_path: Path) -> None:
     file = write(tmp_path / "PASMnet_192.pth.tar", {"state_dict": state_of("pasmnet")})
     assert read_checkpoint(file, max_disparity=192).spec.max_disparity == 192
-    with pytest.raises(UsageError, match="`max_disparity` 100 is not a multiple of 16"):
+    with pytest.raises(UsageError, match="`max_disparity` must be a multiple of 16 px, got 100"):
         read_checkpoint(file, max_disparity=100)
 
 
@@ -194,13 +194,13 @@ def test_code_in_a_bare_pickle_does_not_run(tmp_path: Path) -> None:
             {"layer1.0.weight": torch.zeros(2)},
             r"is neither a PASMnet nor a PASSRnet \(first keys: layer1.0.we",
         ),
-        ({}, "holds no state dict"),
-        ([torch.zeros(2)], "holds no state dict"),
-        (torch.zeros(2), "holds no state dict"),
-        ({"epoch": 80}, "holds no state dict"),
-        ({"state_dict": {}}, "holds no state dict"),
-        ({"state_dict": None}, "holds no state dict"),
-        ({"state_dict": {"epoch": 80}}, "holds no state dict"),
+        ({}, "has no state dict"),
+        ([torch.zeros(2)], "has no state dict"),
+        (torch.zeros(2), "has no state dict"),
+        ({"epoch": 80}, "has no state dict"),
+        ({"state_dict": {}}, "has no state dict"),
+        ({"state_dict": None}, "has no state dict"),
+        ({"state_dict": {"epoch": 80}}, "has no state dict"),
     ],
 )
 def test_what_is_neither_network_is_refused(content: object, words: str, tmp_path: Path) -> None:
@@ -235,12 +235,12 @@ def nested() -> Tensor:
         ({"refine.disp.3.weight": None}, "refine.disp.3.weight is missing"),
         ({"refine.more": torch.zeros(2)}, "refine.more is unknown"),
         ({"refine.disp.3.weight": torch.zeros(2, 16, 3, 3)}, r"is \[2, 16, 3, 3\], not \[1, 16, 3, 3\]"),
-        ({"refine.disp.3.weight": torch.full((1, 16, 3, 3), torch.nan)}, "values that are not finite"),
-        ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to_sparse()}, "torch.sparse_coo"),
-        ({"refine.disp.3.weight": torch.empty(1, 16, 3, 3, device="meta")}, "is without values"),
-        ({"refine.disp.3.weight": nested()}, "is nested"),
-        ({COUNT: torch.empty((), dtype=torch.int64, device="meta")}, "is without values"),
-        ({COUNT: nested()}, "is nested"),
+        ({"refine.disp.3.weight": torch.full((1, 16, 3, 3), torch.nan)}, "NaN or infinite values"),
+        ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to_sparse()}, "must be a dense tensor"),
+        ({"refine.disp.3.weight": torch.empty(1, 16, 3, 3, device="meta")}, "must be a dense tensor"),
+        ({"refine.disp.3.weight": nested()}, "must be a dense tensor"),
+        ({COUNT: torch.empty((), dtype=torch.int64, device="meta")}, "must be a dense tensor"),
+        ({COUNT: nested()}, "must be a dense tensor"),
         *(({COUNT: torch.zeros((), dtype=kind)}, f"{COUNT} is {kind}") for kind in ODD_COUNTS),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3, dtype=torch.int32)}, "is torch.int32"),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to(torch.float8_e4m3fn)}, "is torch.float8"),
@@ -260,7 +260,7 @@ def test_a_pasmnet_that_is_not_quite_one_is_refused(
 def test_what_is_no_checkpoint_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "c.pth"
     file.write_bytes(content)
-    with pytest.raises(ModelError, match=r"is not a (PyTorch checkpoint|checkpoint of tensors)") as caught:
+    with pytest.raises(ModelError, match=r"(is not a PyTorch checkpoint|is damaged)") as caught:
         read_checkpoint(file)
     assert str(file) in caught.value.message
     assert caught.value.hint
@@ -281,7 +281,7 @@ def test_damage_anywhere_is_a_model_error(legacy: bool, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no checkpoint .*none.pth$"):
+    with pytest.raises(ModelError, match=r"none.pth does not exist"):
         read_checkpoint(tmp_path / "none.pth")
     with pytest.raises(ModelError, match=f"cannot read {tmp_path}: Is a directory"):
         read_checkpoint(tmp_path)

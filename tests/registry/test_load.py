@@ -14,7 +14,7 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.load import check_state, empty_network, halved, load_network, save_network
+from pamcli.registry.load import check_state, empty_network, load_network, save_network, to_half
 from pamcli.registry.spec import ModelSpec, read_header
 
 X2 = ModelSpec("passrnet", scale=2)
@@ -66,15 +66,15 @@ def test_half_precision_leaves_what_is_beyond_its_range(tmp_path: Path) -> None:
 def test_half_precision_leaves_a_tensor_of_which_one_value_is_beyond_its_range() -> None:
     value = torch.ones(3, 3)
     value[1, 1] = 1e6
-    assert torch.equal(halved(value), value)
-    assert halved(value / 1e6).dtype == torch.float16
+    assert torch.equal(to_half(value), value)
+    assert to_half(value / 1e6).dtype == torch.float16
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 def test_a_single_value_that_is_not_finite_is_enough(value: float, tmp_path: Path) -> None:
     weights = torch.zeros(3, 3, 3, 3)
     weights[1, 2, 0, 1] = value
-    with pytest.raises(ModelError, match="holds values that are not finite"):
+    with pytest.raises(ModelError, match="holds NaN or infinite values"):
         load_network(saved(tmp_path, **{LAST: weights}))
 
 
@@ -106,9 +106,9 @@ def test_a_network_without_values_takes_no_memory() -> None:
         (torch.zeros(1, 3, 3, 3), r"upscale.7.weight is \[1, 3, 3, 3\]"),
         (torch.zeros(3, 3, 3, 3, dtype=torch.int64), "upscale.7.weight is torch.int64"),
         (torch.zeros(3, 3, 3, 3, dtype=torch.bool), "upscale.7.weight is torch.bool"),
-        (torch.full((3, 3, 3, 3), torch.nan), "holds values that are not finite .its training diverged"),
-        (torch.full((3, 3, 3, 3), torch.inf), "holds values that are not finite"),
-        (torch.full((3, 3, 3, 3), 1e300, dtype=torch.float64), "holds values that are not finite"),
+        (torch.full((3, 3, 3, 3), torch.nan), "holds NaN or infinite values .train again"),
+        (torch.full((3, 3, 3, 3), torch.inf), "holds NaN or infinite values"),
+        (torch.full((3, 3, 3, 3), 1e300, dtype=torch.float64), "holds NaN or infinite values"),
     ],
 )
 def test_tensors_that_do_not_fit_are_named_with_the_file(value: Tensor, words: str, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_file_that_names_another_network_is_refused(tmp_path: Path) -> None:
 def test_a_matcher_of_an_earlier_pam_is_told_from_a_damaged_one(tmp_path: Path) -> None:
     file = tmp_path / "earlier.safetensors"
     save_network(state_of("pasmnet"), ModelSpec("pasmnet2"), file)
-    with pytest.raises(ModelError, match=r"does not fit pasmnet2: .*\(before pam 0.3 .* train anew\)$"):
+    with pytest.raises(ModelError, match=r"does not fit pasmnet2: .*before pam 0.3"):
         load_network(file)
 
 
