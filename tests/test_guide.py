@@ -86,7 +86,7 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_
         if programs[0] in CHECKED_OTHERWISE:
             CHECKED_OTHERWISE[programs[0]]()
             continue
-        if command.startswith(". .venv/bin/activate"):
+        if command.startswith((". .venv/bin/activate", "pam weights push")):  # see test_downloads.py
             continue
         assert set(programs) <= PROGRAMS, f"no stand-in for: {command}"
         run = subprocess.run(

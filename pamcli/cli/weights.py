@@ -175,6 +175,40 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     console.path(given.output)
 
 
+class Published(Settings, panel="Output"):
+    """How weights are published."""
+
+    card: Path | None = option(
+        "Upload this model card [default: the .md file next to the weights, else one from their metadata].",
+        metavar="FILE.md",
+        show_default=False,
+    )
+    private: bool = flag("Create the repository as a private one.")
+
+
+@command(app, "push", "Publish trained weights on the Hugging Face Hub.")
+def push(
+    given: Published,
+    messages: Messages,
+    weights: Path = argument("Weights file to upload.", default=..., metavar="FILE.safetensors"),
+    repository: str = argument("Repository of the Hub.", default=..., metavar="hf:OWNER/REPO"),
+) -> None:
+    """Publish weights with a model card on the Hugging Face Hub, as run/best.safetensors of a training.
+
+    The repository is created if necessary. Log in first: hf auth login.
+
+    $ pam weights push mine.safetensors hf:owner/repo
+    $ pam weights push mine.safetensors hf:owner/repo --card card.md --private
+    """
+    console = messages.console()
+    with console.starting(str(weights)):
+        from pamcli.registry.downloads import publish
+
+        address = publish(weights, repository, card=given.card, private=given.private)
+    console.inform(f"published; use it with --weights {address}")
+    console.result(address)
+
+
 class Written(NewFile):
     """The description to write."""
 

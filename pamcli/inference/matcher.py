@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -292,10 +293,8 @@ class StereoMatcher:
             return _upsample(found, views, (left, right), reports[passes:])
         pixels = np.float32(width / columns)
 
-        def downscale(values: NDArray[Any]) -> NDArray[Any]:
-            # Sample the nearest pixel, because averages across an edge lie on neither side.
-            return resize_nearest(values, width, height)
-
+        # Sample the nearest pixel, because averages across an edge lie on neither side.
+        downscale = partial(resize_nearest, width=width, height=height)
         return found.map_arrays(downscale, downscale, disparity=lambda values: values * pixels)
 
     def _match_resized(
@@ -340,7 +339,6 @@ class StereoMatcher:
         return StereoResult(disparity, returned, visible, confidence)
 
     def _needs_right(self, extras: Collection[str]) -> bool:
-        """Return True if some of the outputs need the right disparity."""
         needing = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
         return bool(needing & set(extras))
 

@@ -241,7 +241,7 @@ class Network(Settings, panel="Network"):
 
     weights: Place | None = option(
         "Use these weights: a name from `pam weights list`, a file (.safetensors, .onnx, or .toml from `pam "
-        "weights describe`), or hf:owner/repo/file.safetensors[@revision].",
+        "weights describe`), hf:owner/repo/file.safetensors[@revision], or a URL.",
         parse=parsing.parse_name,
         **WEIGHTS,
     )

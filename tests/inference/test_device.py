@@ -106,7 +106,7 @@ def test_precisions(machine: Callable[..., None]) -> None:
     with pytest.raises(DeviceError, match="fp16 requires a GPU") as caught:
         Compute.choose("cpu", "fp16")
     assert caught.value.exit_code == 5
-    with pytest.raises(UsageError, match="unknown precision .half."):
+    with pytest.raises(UsageError, match=r"unknown precision .half."):
         Compute.choose("cpu", "half")
     machine(gpus=1, bf16=False)
     with pytest.raises(DeviceError, match="does not support bf16"):

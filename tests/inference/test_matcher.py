@@ -200,7 +200,7 @@ def test_what_was_not_asked_for_is_none(matcher: StereoMatcher, small: Cut) -> N
 
 
 def test_an_unknown_extra_is_refused(matcher: StereoMatcher, small: Cut) -> None:
-    with pytest.raises(UsageError, match=r"no result is called 'depth' .known: confidence, right_disparity"):
+    with pytest.raises(UsageError, match="unknown output 'depth', expected one of"):
         matcher(small.left, small.right, extras={"visible", "depth"})
 
 
@@ -247,7 +247,7 @@ def test_a_maximum_disparity_is_rounded_up(
 
 @pytest.mark.parametrize("given", [0, -16])
 def test_a_maximum_disparity_that_leaves_nothing_is_refused(matcher: StereoMatcher, given: int) -> None:
-    with pytest.raises(UsageError, match="leaves nothing to search"):
+    with pytest.raises(UsageError, match=r"`max_disparity` -?[0-9]+ px must be at least"):
         StereoMatcher(matcher.model, given)
 
 
@@ -279,7 +279,7 @@ def test_the_shipped_network_has_no_maximum(matcher: StereoMatcher) -> None:
 
 
 def test_a_network_of_the_other_kind_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"passrnet-x2 is a passrnet, which finds no disparity .use pasmnet"):
+    with pytest.raises(ModelError, match=r"passrnet-x2 is a passrnet, which does not match images"):
         StereoMatcher.load("passrnet-x2", device="cpu")
 
 
@@ -287,5 +287,5 @@ def test_a_path_is_a_path_even_when_its_name_is_registered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match="no weights file pasmnet"):
+    with pytest.raises(ModelError, match="pasmnet does not exist"):
         StereoMatcher.load(Path("pasmnet"), device="cpu")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 COMMIT = "c0ffee" + "0" * 34
+STALL = 3.0  # seconds without data in the answers for owner/stalling
+
+ranges: list[int] = []
+"""First byte of each request for a file."""
 
 REFUSALS = {
     # repository: status, the Hub's name for the error, and its words
@@ -40,6 +45,8 @@ def _handler(content: bytes) -> type[BaseHTTPRequestHandler]:
                 self._answer(status, {"X-Error-Code": code, "X-Error-Message": message})
             elif repository == "portal":
                 self._answer(200, {}, b"<html>Welcome to our hotel, please log in</html>")
+            elif repository == "stalling" and self.command == "GET":
+                time.sleep(STALL)
             elif repository == "broken" and self.command == "GET":
                 self._answer(418, {"X-Error-Message": "the disk is gone"})
             elif revision not in ("main", "v1", COMMIT):
@@ -48,7 +55,11 @@ def _handler(content: bytes) -> type[BaseHTTPRequestHandler]:
                 self._answer(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
             else:
                 headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{repository}"', "X-HF-Warning": "a; chatter"}
-                self._answer(200, headers, content)
+                begin = int((self.headers["Range"] or "bytes=0-").removeprefix("bytes=").rstrip("-"))
+                ranges.append(begin)
+                if begin:
+                    headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+                self._answer(206 if begin else 200, headers, content[begin:])
 
         def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
             self.send_response(status)
@@ -56,7 +67,9 @@ def _handler(content: bytes) -> type[BaseHTTPRequestHandler]:
                 if value:
                     self.send_header(name, value)
             self.end_headers()
-            if self.command == "GET":
+            if self.command == "GET" and "cut" in self.path and body and not self.headers["Range"]:
+                self.wfile.write(body[: len(body) // 2])  # the connection breaks off
+            elif self.command == "GET":
                 self.wfile.write(body)
 
     return Handler
