@@ -2,12 +2,12 @@
 
 | topic | module |
 | --- | --- |
-| assembly of a run | `run` |
+| start or resume a run; from Python | `run`; `train` |
 | the values that define it; named recipes | `recipe`; `recipes`, `recipes.toml` |
 | the initial network | `initialisation` |
 | one step; loss, average and optimizer | `loop`: `Trainer.take_step`; `tasks`, `muon` |
-| the example at a position | `examples`: `Examples.at`; `scene_cache`, `crops`, `augmentation` |
-| occluder augmentation, synthesized right views | `occluders`, `view_synthesis` |
+| the example at a position | `examples`: `Examples.at`; `scene_cache`, `augmentation` |
+| occluders, synthesized right views, faults of cameras | `occluders`, `view_synthesis`, `camera_faults` |
 | pseudo-labels for pairs without ground truth | `labels`; within a training run: `unlabelled_pairs` |
 | validation of the averaged weights | `validation` |
 | run folder, log and checkpoints | `journal`, `checkpoints` |
