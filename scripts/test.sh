@@ -15,7 +15,7 @@ cd "$root"
 
 "$python" -m ruff check
 "$python" -m ruff format --check
-"$python" .ci/check_texts.py pages commits
+"$python" .ci/check_texts.py
 if [ -n "$fast" ]; then
     # shellcheck disable=SC2086 # a list of words
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"

@@ -176,7 +176,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
 
 
 class Published(Settings, panel="Output"):
-    """How weights are published."""
+    """Options for publishing weights."""
 
     card: Path | None = option(
         "Upload this model card [default: the .md file next to the weights, else one from their metadata].",

@@ -30,7 +30,7 @@ from pamcli.registry.spec import ModelSpec
 
 @dataclass(frozen=True)
 class MatchRequest:
-    """What to compute for a pair besides the left disparity."""
+    """Results to compute for a pair besides the left disparity."""
 
     max_disparity: int | None = None
     """Search below this disparity, px, a multiple of 16; None = no limit."""

@@ -257,7 +257,9 @@ def _gather(queries: Tensor, keys: Tensor, values: Tensor, *, both: bool) -> tup
     """Gather the other view's values by attention, on CPUs a few rows at a time, for inference.
 
     Args:
-        queries, keys, values: Of both views (2B, C, H, W).
+        queries: Queries of both views (2B, C, H, W).
+        keys: Keys of both views (2B, C, H, W).
+        values: Values of both views (2B, C, H, W).
         both: Gather for the right view, too.
 
     Returns:

@@ -356,8 +356,7 @@ def compute_maps(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
 def _gather_both(
     queries: Tensor, keys: Tensor, values: Tensor, *, find_attended: bool
 ) -> tuple[Tensor, list[Attended] | None]:
-    """Gather the other view's values (2B, C, H, W) for both views, on CPUs a few rows at a time, for
-    inference.
+    """Gather the other view's values (2B, C, H, W) for inference, on CPUs a few rows at a time.
 
     Both directions are the same exponentials, divided by their sums over rows or columns.
     """

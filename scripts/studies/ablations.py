@@ -1,6 +1,6 @@
-"""Train, measure and print the paper's ablation tables, beside the published figures.
+r"""Train, measure and print the paper's ablation tables, beside the published figures.
 
-    python scripts/studies/ablations.py disparity --data procedural:photos/ \\
+    python scripts/studies/ablations.py disparity --data procedural:photos/ \
         --val 'procedural:photos/?first=20' --steps 300 -o studies [--tables 1,2] [options of pam train]
     python scripts/studies/ablations.py superres --data pairs:mine/ --val 'kitti2015:kitti?first=5' -o studies
     python scripts/studies/ablations.py counts
