@@ -86,9 +86,9 @@ def networks(
     """Keep networks loaded between tests, without a GPU, without bf16, and without upscaling first."""
     import torch
 
-    from pamcli.inference import device, match_size, models
+    from pamcli.inference import device, images, models
 
-    monkeypatch.setattr(match_size, "AUTO_MOST", 1.0)  # 4 times faster
+    monkeypatch.setattr(images, "AUTO_MOST", 1.0)  # 4 times faster
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     monkeypatch.setattr(models, "load_network", load_once)
     for kind in KINDS:
