@@ -31,7 +31,7 @@ class Result:
 
 
 class Network:
-    model = SimpleNamespace(says=None)
+    model = SimpleNamespace(runtime_note=None)
     compute = SimpleNamespace(
         device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
     )

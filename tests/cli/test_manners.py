@@ -29,7 +29,7 @@ def test_doctor_tells_what_is_there_and_tries_it() -> None:
     assert found["pam"].startswith(f"{pamcli.__version__}, Python 3.")
     assert found["packages"]["torch"][0].isdigit()
     assert found["weights"]["pasmnet"].startswith("ok, ")
-    assert ".webp" in found["pictures"]
+    assert ".webp" in found["images"]
     assert "a pair 8 px apart matched to 0." in found["self-test"]
     assert {"vectors", "bf16", "fp32", "cores"} == set(found["processor"])
     lines = pam("doctor").lines
@@ -45,7 +45,7 @@ def test_doctor_names_what_is_wrong_and_goes_on(monkeypatch: pytest.MonkeyPatch)
     assert run.code == 4
     (found,) = run.records
     assert (found["ok"], found["weights"]) == (False, "FAILED: pasmnet is damaged")
-    assert found["pictures"].startswith(".png")
+    assert found["images"].startswith(".png")
 
 
 @pytest.mark.parametrize("words", [[], ["disparity"], ["eval", "superres"], ["dataset"]], ids=" ".join)

@@ -68,7 +68,7 @@ def test_what_is_no_size(text: str) -> None:
         ("0.01", "--match-size must be auto, a factor from 0.0625 to 4, or a width"),
         ("17", "--match-size must be auto"),
         ("inf", "--match-size must be auto"),
-        ("400", "a width of 400 px is more than 4 times that of the pictures, 96 px"),
+        ("400", "--match-size 400 px is more than 4 times the width of the images, 96 px"),
     ],
 )
 def test_a_size_out_of_reach(size: str, said: str) -> None:

@@ -153,7 +153,7 @@ def test_a_device_that_this_machine_has_not(command: list[str]) -> None:
 def test_half_precision_on_the_cpu(command: list[str]) -> None:
     with unchanged():
         run = pam(*command, "--device", "cpu", "--precision", "fp16")
-        refuse(run, 5, "fp16 needs a GPU", "--precision fp32 or bf16")
+        refuse(run, 5, "fp16 requires a GPU", "--precision fp32 or bf16")
     run = pam(*command, "--device", "cpu", "--precision", "bf16", "--jsonl")
     assert run.code == 0
     assert (run.records[0]["device"], run.records[0]["precision"]) == ("cpu", "bf16")
@@ -198,7 +198,7 @@ def test_a_limit_of_memory_that_is_too_low_names_one_that_would_do(command: list
         said = refuse(
             run, 5, "left.png", "does not fit into --max-memory 20MB", "set --max-memory to at least"
         )
-    least = re.search(r"set --max-memory to at least (\S+)", said)
+    least = re.search(r"set --max-memory to at least ([0-9.]+[MG]B)", said)
     assert least is not None
     size, unit = float(least[1][:-2]), least[1][-2:]
     assert pam(*command, "--device", "cpu", "--max-memory", f"{2 * size}{unit}").code == 0

@@ -117,7 +117,7 @@ def test_info_of_a_path(here: Path) -> None:
     [
         ("pasmnett", ["unknown network 'pasmnett'", "did you mean pasmnet?"]),
         ("none.safetensors", ["none.safetensors does not exist", "pam weights list"]),
-        (".", ["is not a safetensors file, or is damaged: a folder"]),
+        (".", ["is not a safetensors file, or is damaged: it is a directory"]),
         ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import", "pam guide own-network"]),
         ("empty.safetensors", ["empty.safetensors is not a safetensors file"]),
     ],
@@ -154,7 +154,7 @@ def test_verify_of_one_that_is_damaged() -> None:
     state = load_file(shipped("passrnet-x2"))
     state["upscale.7.weight"] = torch.full((3, 3, 3, 3), torch.nan)
     save_network(state, ModelSpec("passrnet", scale=2), Path("nan.safetensors"))
-    refuse(pam("weights", "verify", "nan.safetensors"), 4, "nan.safetensors", "values that are not finite")
+    refuse(pam("weights", "verify", "nan.safetensors"), 4, "nan.safetensors", "NaN or infinite values")
     refuse(pam("weights", "verify", "none.safetensors"), 4, "none.safetensors does not exist")
     refuse(pam("weights", "verify", "hf:owner/net.pth"), 2, "is not a Hub address")
     damaged = pam("weights", "verify", "cut.safetensors").complaints
@@ -281,9 +281,9 @@ def test_import_refuses_what_it_cannot_write_to(checkpoint: str) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("100", "--max-disparity 100 is not a multiple of 16"),
-        ("0", "--max-disparity '0' is neither"),
-        ("-16", "--max-disparity '-16' is neither"),
+        ("100", "--max-disparity must be a multiple of 16 px, got 100"),
+        ("0", "--max-disparity must be a positive whole number or none, got '0'"),
+        ("-16", "--max-disparity must be a positive whole number or none, got '-16'"),
         ("many", "--max-disparity must be a positive whole number or none, got 'many'"),
     ],
 )
@@ -305,7 +305,7 @@ def test_import_refuses_what_is_no_checkpoint(here: Path) -> None:
     torch.save({"conv1.weight": torch.zeros(3)}, "other.pth")
     before = files(here)
     for name, said in (
-        ("none.pth", "no checkpoint none.pth"),
+        ("none.pth", "checkpoint none.pth does not exist"),
         (".", "cannot read .: Is a directory"),
         ("empty.pth", "empty.pth is not a PyTorch checkpoint, or is damaged"),
         ("text.pth", "text.pth is not a"),
@@ -324,7 +324,7 @@ def test_weights_of_other_networks_are_told_where_they_run(here: Path) -> None:
         for command in (["import", name, *OUTPUT], ["info", name]):
             refuse(pam("weights", *command), 4, name, "pam guide own-network")
         run = pam("weights", "describe", name, "-o", "net.toml")
-        refuse(run, 2, f"{name} is neither an .onnx file nor a description", "--network-from MODULE:FUNCTION")
+        refuse(run, 2, f"{name} must be an .onnx file or a description", "--network-from MODULE:FUNCTION")
 
 
 def test_the_description_of_a_pytorch_network_is_tried_again(
@@ -346,7 +346,7 @@ def test_import_refuses_what_was_imported(checkpoint: str) -> None:
     assert pam("weights", "import", checkpoint, *OUTPUT).code == 0
     with unchanged():
         run = pam("weights", "import", "new.safetensors", "-o", "again.safetensors")
-        refuse(run, 2, "new.safetensors is a weights file of pam already", "use it as it is")
+        refuse(run, 2, "new.safetensors is already a weights file of pam", "use it as it is")
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
