@@ -84,7 +84,7 @@ def test_weights_that_do_not_fit(command: list[str]) -> None:
         "is missing": {other: value for other, value in state.items() if other != key},
         "is unknown": {**state, "more": torch.zeros(1)},
         ", not [": {**state, key: torch.zeros(3)},
-        "not finite": {**state, key: torch.full_like(state[key], torch.nan)},
+        "NaN or infinite values": {**state, key: torch.full_like(state[key], torch.nan)},
     }
     for said, changed in changes.items():
         save_network(changed, spec, Path("odd.safetensors"))

@@ -249,13 +249,17 @@ def test_import_stores_what_it_is_told(here: Path) -> None:
 def test_import_does_not_replace_unless_told_to(checkpoint: str) -> None:
     Path("new.safetensors").write_bytes(b"precious")
     with unchanged():
-        refuse(pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors exists", "--overwrite")
+        refuse(
+            pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors already exists", "--overwrite"
+        )
     assert pam("weights", "import", checkpoint, *OUTPUT, "--overwrite").code == 0
     assert read_header(Path("new.safetensors")).spec.scale == 2
     os.remove("new.safetensors")
     os.symlink("nowhere", "new.safetensors")
     with unchanged():
-        refuse(pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors exists", "--overwrite")
+        refuse(
+            pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors already exists", "--overwrite"
+        )
 
 
 def test_import_refuses_what_it_cannot_write_to(checkpoint: str) -> None:
@@ -308,7 +312,7 @@ def test_import_refuses_what_is_no_checkpoint(here: Path) -> None:
         ("none.pth", "checkpoint none.pth does not exist"),
         (".", "cannot read .: Is a directory"),
         ("empty.pth", "empty.pth is not a PyTorch checkpoint, or is damaged"),
-        ("text.pth", "text.pth is not a"),
+        ("text.pth", "text.pth is damaged, or holds Python objects"),
         ("other.pth", "other.pth is neither a PASMnet nor a PASSRnet (first keys: conv1.weight)"),
     ):
         refuse(pam("weights", "import", name, *OUTPUT), 4, said)
@@ -346,7 +350,7 @@ def test_import_refuses_what_was_imported(checkpoint: str) -> None:
     assert pam("weights", "import", checkpoint, *OUTPUT).code == 0
     with unchanged():
         run = pam("weights", "import", "new.safetensors", "-o", "again.safetensors")
-        refuse(run, 2, "new.safetensors is already a weights file of pam", "use it as it is")
+        refuse(run, 2, "new.safetensors is already a weights file of pam", "use it directly")
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
