@@ -65,7 +65,7 @@ def test_records_of_a_batch(command: str) -> None:
     assert run.code == 6
     added: dict[str, object] = {"input": "clean", "input_shows": None}
     if command == "disparity":
-        added = {"matched_width": 192, "matched_height": 128}
+        added = {"matched_width": 96, "matched_height": 64}
     assert [list(record) for record in run.records] == [KEYS, [*KEYS[:10], *added, *KEYS[10:]], KEYS]
     seconds = [record.pop("seconds") for record in run.records]
     assert seconds[0] is None
