@@ -148,7 +148,7 @@ def test_padding_to_the_exported_size_is_noted_once(
     pair: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The network itself matches images of 96x64 px at twice their size."""
-    monkeypatch.setattr("pamcli.inference.match_size.AUTO_MOST", 2.0)
+    monkeypatch.setattr("pamcli.inference.images.AUTO_MOST", 2.0)
     assert pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "224x128").code == 0
     for name in ("a", "b"):
         for side in ("left", "right"):
