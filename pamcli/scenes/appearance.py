@@ -161,10 +161,7 @@ def random_paint(rng: Generator) -> Colours:
 def body(
     rng: Generator, colour: Colours, rows: int, columns: int, aspect: float = 1.0, wheel: float = 0.0
 ) -> Tensor:
-    """Return a car's side, front or rear: paint brighter above, a crease, a dark sill, optional wheels.
-
-    `aspect` is width over height; `wheel` is the radius in parts of the height.
-    """
+    """Return a car's side, front or rear; `aspect` is width over height, `wheel` a part of the height."""
     y = np.linspace(0, 1, rows)[:, None, None]
     x = np.linspace(0, 1, columns)[None, :, None]
     shade = 1 + rng.uniform(0, 0.5) * (0.5 - y) + rng.uniform(-0.1, 0.1) * (x - 0.5)

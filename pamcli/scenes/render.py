@@ -19,15 +19,12 @@ from pamcli.scenes.surfaces import Surface
 
 SOLID = 0.5  # smallest opacity at which a pixel belongs to the surface and has its disparity
 
-HIDES = 0.5
-"""Difference in disparity (px) at which a nearer surface hides another; a smaller one covers less than
-half a pixel of it."""
+HIDES = 0.5  # px of disparity by which a surface hides another; less covers below half a pixel of it
 
 COARSEST = 8  # textures are downscaled at most 2^8 times; beyond that they look uniform
 SHARPER = 0.75  # levels finer than a pixel at which textures are sampled, as a pixel has several points
 
-MOST_FORESHORTENED = 4.0
-"""A pixel longer than wide on a texture samples its mean side, but at least this part of its length."""
+MOST_FORESHORTENED = 4.0  # most pixel length, in sides, that a texture sample covers
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, px)
 
@@ -36,10 +33,8 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, 
 class Decal:
     """An image on top of a layer, such as a road mark or a shadow."""
 
-    texture: Tensor
-    """(4, h, w): colours times opacity, and opacity."""
-    homography: NDArray[np.float64]
-    """(3, 3) homography from left (x, y, 1) to texels; texel centres are whole numbers."""
+    texture: Tensor  # (4, h, w): colours times opacity, and opacity
+    homography: NDArray[np.float64]  # from left (x, y, 1) to texels; texel centres are whole numbers
     endless: bool = False
 
 
@@ -47,11 +42,9 @@ class Decal:
 class Reflection:
     """A mirror image on a layer, with its own disparity."""
 
-    texture: Tensor
-    """(4, h, w), opaque; repeated by mirroring beyond its borders."""
+    texture: Tensor  # (4, h, w), opaque; repeated by mirroring beyond its borders
     disparity: float
-    density: tuple[float, float]
-    """Texels per pixel, across and down."""
+    density: tuple[float, float]  # texels per pixel, across and down
     endless = True
 
 
@@ -63,20 +56,14 @@ class Layer:
     texture: Tensor
     """(4, h, w): colours times opacity, and opacity; or (5, h, w) with the share of the reflection times
     opacity."""
-    homography: NDArray[np.float64]
-    """(3, 3) homography from (x, y, 1) to texels, as in `Decal`."""
-    endless: bool = False
-    """If True, the opaque texture is repeated by mirroring beyond its borders."""
-    clips: tuple[tuple[float, float, float], ...] = ()
-    """The layer is limited to p x + q y + r > 0 in the left view, for each (p, q, r)."""
-    box: Box | None = None
-    """Bounding box, or None if unbounded."""
-    light: float = 1.0
-    """Factor of the colours."""
+    homography: NDArray[np.float64]  # (3, 3) homography from (x, y, 1) to texels, as in `Decal`
+    endless: bool = False  # if True, the opaque texture is repeated by mirroring beyond its borders
+    clips: tuple[tuple[float, float, float], ...] = ()  # limits p x + q y + r > 0 in the left view
+    box: Box | None = None  # bounding box, or None if unbounded
+    light: float = 1.0  # factor of the colours
     decals: tuple[Decal, ...] = ()
     reflection: Reflection | None = None
-    unseen: int | None = None
-    """View from which only the back is seen, so that the layer is invisible: 0 left, 1 right."""
+    unseen: int | None = None  # view that sees only the back: 0 left, 1 right
 
     @property
     def middle_disparity(self) -> float:
@@ -89,14 +76,11 @@ class Layer:
 class Views:
     """A rendered pair. Maps have shape (H, W), colours (3, H, W)."""
 
-    left: Tensor
-    """RGB, white is 1; mirrored light may be brighter."""
+    left: Tensor  # RGB, white is 1; mirrored light may be brighter
     right: Tensor
-    disparity: Tensor
-    """Exact disparity of the left view, px, >= 0."""
+    disparity: Tensor  # exact disparity of the left view, px, >= 0
     right_disparity: Tensor
-    visible: Tensor
-    """Boolean mask of left pixels visible in both views."""
+    visible: Tensor  # boolean mask of left pixels visible in both views
 
 
 def render(
@@ -108,15 +92,10 @@ def render(
     sharpness: float = 0.5,
     dtype: torch.dtype = torch.float32,
 ) -> Views:
-    """Render both views of `layers`, given in any order; together they must cover both views.
+    """Render both views of `layers`, in any order, which together must cover both.
 
-    Args:
-        layers: Surfaces of the scene.
-        height: Height of the views (px).
-        width: Width of the views (px).
-        drift: Rectification error (px): left row minus right row at x = 0, and its change over the width.
-        sharpness: Weight of a pixel's centre in its colour; the rest is the mean of its corners.
-        dtype: Type of the computation and of the result.
+    `drift`: left row minus right row (px) at x = 0, and its change over the width. `sharpness`: weight of a
+    pixel's centre in its colour; the rest is the mean of its corners.
     """
     like = torch.empty(0, dtype=dtype)
     sampled = cache(lambda part: Pyramid(part.texture.to(like), part.endless))
@@ -133,11 +112,9 @@ class _Place:
 
     rows: slice
     columns: slice
-    x: Tensor
-    """Columns of the left view."""
+    x: Tensor  # columns of the left view
     y: Tensor
-    disparity: Tensor
-    """-2 where the surface is clipped or behind the camera."""
+    disparity: Tensor  # -2 where the surface is clipped or behind the camera
 
 
 class _Canvas:

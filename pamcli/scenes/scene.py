@@ -32,23 +32,18 @@ class Scene:
     """The layers of a scene, and its rectification error."""
 
     layers: tuple[Layer, ...]
-    drift: tuple[float, float]
-    """Vertical shift (px) of the pair at x = 0, and its change over the width; see `render`."""
+    drift: tuple[float, float]  # vertical shift (px) at x = 0, and its change over the width
 
 
 @dataclass(frozen=True)
 class ScenePair:
     """The images of both cameras with exact ground truth."""
 
-    left: NDArray[np.uint8]
-    """(H, W, 3) RGB."""
+    left: NDArray[np.uint8]  # (H, W, 3) RGB
     right: NDArray[np.uint8]
-    disparity: NDArray[np.float32]
-    """(H, W) ground truth of the left image, px, >= 0, known everywhere."""
-    right_disparity: NDArray[np.float32]
-    """(H, W) ground truth of the right image, px, >= 0, known everywhere."""
-    visible: NDArray[np.bool_]
-    """(H, W) mask of left pixels visible in both images."""
+    disparity: NDArray[np.float32]  # (H, W) ground truth of the left image, px, >= 0, known everywhere
+    right_disparity: NDArray[np.float32]  # (H, W) ground truth of the right image, px, >= 0, known everywhere
+    visible: NDArray[np.bool_]  # (H, W) mask of left pixels visible in both images
 
 
 def scene_pair(

@@ -27,14 +27,10 @@ THINNEST = 1e-4  # smallest sine of the angle between a visible face and the lin
 
 @dataclass(frozen=True)
 class Camera:
-    focal: float
-    """px."""
-    centre: tuple[float, float]
-    """Column and row (px); may lie outside the image."""
-    height: float
-    """Height above the ground, in baselines."""
-    view: tuple[int, int]
-    """Width and height of the images (px)."""
+    focal: float  # px
+    centre: tuple[float, float]  # column and row (px); may lie outside the image
+    height: float  # height above the ground, in baselines
+    view: tuple[int, int]  # width and height of the images (px)
 
     def ground_at(self, x: float, disparity: float) -> Vector:
         """Return the point of the ground in column x at a disparity (px)."""
@@ -57,10 +53,9 @@ class Camera:
         return x0, y0, x1, y1
 
     def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface]:
-        """Return the homography and the surface of the plane through `origin` with two of its vectors.
+        """Return the homography and the surface of the plane through `origin`; raise ValueError if edge-on.
 
         The homography maps left (x, y, 1) to (s, t, 1), for the point origin + s across + t down.
-        Raises ValueError if the plane is seen edge-on or is not a valid `Surface`.
         """
         normal = np.cross(across, down)
         distance = float(normal @ origin)
@@ -78,10 +73,8 @@ class Camera:
 class Light:
     """Direct sunlight, which casts shadows, and ambient light of the sky."""
 
-    direction: Vector
-    """Direction of the rays; y > 0."""
-    ambient: float
-    """Share of ambient light."""
+    direction: Vector  # direction of the rays; y > 0
+    ambient: float  # share of ambient light
 
     def on(self, inward: Vector) -> float:
         """Return the light reflected by a face with this normal, which points into the solid."""
@@ -97,12 +90,10 @@ class Light:
 class Face:
     """A parallelogram, or a trapezoid in its place, seen from outside."""
 
-    origin: Vector
-    """Upper left corner."""
+    origin: Vector  # upper left corner
     across: Vector
     down: Vector
-    taper: float = 1.0
-    """Width of the upper edge in parts of the lower one."""
+    taper: float = 1.0  # width of the upper edge in parts of the lower one
 
 
 def face(
@@ -115,19 +106,10 @@ def face(
     reflection: Reflection | None = None,
     cutout: bool = False,
 ) -> Layer | None:
-    """Return a layer that shows a face, or None if no view sees it.
+    """Return a layer that shows a face, or None if no view sees it; raise ValueError as `Camera.frame`.
 
-    Args:
-        camera: Camera of the scene.
-        light: Light of the scene.
-        of: Face to show.
-        texture: Texture of the face.
-        texels: Texels across and down of a repeated texture; None: the texture fills the face.
-        reflection: Mirror image on the face.
-        cutout: If True, the texture has its own outline.
-
-    Raises:
-        ValueError: If the face is seen edge-on; see `Camera.frame`.
+    `texels`: texels across and down of a repeated texture; None: the texture fills the face. `cutout`: the
+    texture has its own outline.
     """
     corners = np.stack([of.origin + i * of.across + j * of.down for i in (0, 1) for j in (0, 1)])
     inward = np.cross(of.across, of.down)
@@ -156,18 +138,14 @@ def face(
 class Block:
     """An upright box whose top may be shorter or narrower than its base."""
 
-    foot: Vector
-    """Centre of the base."""
-    heading: float
-    """Direction of the length, in radians from z to x."""
+    foot: Vector  # centre of the base
+    heading: float  # direction of the length, in radians from z to x
     length: float
     width: float
     height: float
-    top_length: float = 1.0
-    """Parts of the base."""
+    top_length: float = 1.0  # parts of the base
     top_width: float = 1.0
-    top_shift: float = 0.0
-    """Shift of the top's centre ahead, in parts of the length."""
+    top_shift: float = 0.0  # shift of the top's centre ahead, in parts of the length
 
     @property
     def along(self) -> Vector:

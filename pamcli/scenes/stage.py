@@ -15,8 +15,7 @@ from pamcli.scenes.textures import TextureLibrary, cut
 
 MOST_STRETCHED = 1.5  # largest change of the aspect ratio of cut-outs
 
-CLOSEST = 1.2
-"""Largest disparity of walls, floors and ceilings in the view, relative to that of the nearest objects."""
+CLOSEST = 1.2  # largest disparity of walls and floors, relative to that of the nearest objects
 
 
 @dataclass
@@ -25,11 +24,9 @@ class Stage:
     library: TextureLibrary
     height: int
     width: int
-    largest: float
-    """Disparity of the nearest objects, px."""
+    largest: float  # disparity of the nearest objects, px
     camera: Camera
-    cases: frozenset[str] = frozenset()
-    """Names from `hard_cases.CASES` that the scene has."""
+    cases: frozenset[str] = frozenset()  # names from `hard_cases.CASES` that the scene has
     layers: list[Layer] = field(default_factory=list)
 
     def uniform(self, low: float, high: float) -> float:
@@ -52,11 +49,7 @@ class Stage:
         texels: Mapping[str, tuple[float, float]] | None = None,
         reflection: Reflection | None = None,
     ) -> bool:
-        """Add the faces of a block, or return False if it cannot be rendered.
-
-        `texture` returns the texture of a face for its name and its rows and columns (about one texel per
-        px).
-        """
+        """Add a block with textures by face name, rows and columns; return False if it cannot be rendered."""
         disparity = self.camera.focal / max(block.nearest(), 1.0)
         try:
             made = []
@@ -113,8 +106,7 @@ class Stage:
     ) -> None:
         """Add an object of about `size` (height, width) px around (x, y), unless it is too small to see.
 
-        `tilt` and `turn` are standard deviations (radians): about the vertical and horizontal axes; the line
-        of sight.
+        `tilt` and `turn` are standard deviations (radians) about the image axes and the line of sight.
         """
         if min(size) < 3 or size[0] * size[1] < 24:
             return

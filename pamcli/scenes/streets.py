@@ -22,14 +22,10 @@ MOST_SHADOWS = 12
 @dataclass
 class Street(Stage):
     light: Light = field(kw_only=True)
-    metre: float = field(kw_only=True)
-    """Baselines per metre."""
-    half_road: float = field(kw_only=True)
-    """Baselines from the axis of the road to its edge."""
-    darkness: float = field(kw_only=True)
-    """Opacity of shadows."""
-    reflection: Tensor = field(kw_only=True)
-    """Image mirrored in glass and paint."""
+    metre: float = field(kw_only=True)  # baselines per metre
+    half_road: float = field(kw_only=True)  # baselines from the axis of the road to its edge
+    darkness: float = field(kw_only=True)  # opacity of shadows
+    reflection: Tensor = field(kw_only=True)  # image mirrored in glass and paint
     shadows: list[Decal] = field(default_factory=list)
 
     def random_reflection(self, disparity: float) -> Reflection:

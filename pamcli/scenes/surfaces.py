@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-STEEPEST = 0.8
-"""Largest change of disparity per column; from 1 on, a surface shows its back to the right view."""
+STEEPEST = 0.8  # change of disparity per column; from 1 on, the right view sees the back
 
 NEWTON_STEPS = 6
 
@@ -30,10 +29,7 @@ class Wave:
 
 @dataclass(frozen=True)
 class Surface:
-    """The surface disparity(x, y) = a + b x + c y + waves. Raises ValueError if it is too steep to invert.
-
-    A plane steeper than that shows its back to the right view, in which its columns are reversed.
-    """
+    """The surface disparity(x, y) = a + b x + c y + waves; raises ValueError if it is too steep to invert."""
 
     a: float
     b: float = 0.0
@@ -91,11 +87,9 @@ class Surface:
         focal: float,
         centre: tuple[float, float],
     ) -> NDArray[np.float64]:
-        """Return the homography (3, 3) from (x, y, 1) to texels of a flat image that lies on the plane.
+        """Return the homography (3, 3) from (x, y, 1) to texels of a flat image on the plane.
 
-        Texel `texel` lies at the left pixel `anchor`. `density` (across, down) is the number of texels per
-        pixel there if the plane faced the camera, turned by `turn` radians. `focal` and `centre` (px)
-        describe the camera.
+        Texel `texel` lies at the pixel `anchor`, with `density` texels per pixel if facing the camera.
         """
         to_ray = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, focal]])
         normal = np.array([self.b, self.c, self.a]) @ np.linalg.inv(to_ray)  # normal . ray = disparity

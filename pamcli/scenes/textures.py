@@ -29,10 +29,7 @@ LEAST_TEXELS = 16  # images with a shorter side (icons, previews) are skipped
 
 
 def find_textures(folder: Path) -> "TextureLibrary":
-    """Return the images below a folder, following links but listing each file once.
-
-    Only headers are read. Raises InputError if there are no images, or if a file or folder cannot be read.
-    """
+    """Return the images below a folder, each file once; raise InputError for none or an unreadable one."""
     paths = [below / name for _, below, names in walk_folders(folder) for name in sorted(names)]
     found: dict[Path, Path] = {}
     for path in paths:
@@ -102,10 +99,7 @@ def _to_texture(pixels: Tensor) -> Tensor:
 
 
 def read_texture(path: Path) -> Tensor:
-    """Return an upright image (3 or 4, H, W), uint8, downscaled, cropped to its opaque part.
-
-    Raises InputError if the file is damaged or missing.
-    """
+    """Return an upright image (3 or 4, H, W), uint8, downscaled, cropped to its opaque part."""
     with _report_damage(path), Image.open(path) as file:
         if file.mode.startswith("I"):  # Pillow would clip 16-bit grey values at 255
             image = Image.fromarray((np.asarray(file, np.float64) / 257).round().astype(np.uint8))

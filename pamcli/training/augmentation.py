@@ -39,67 +39,37 @@ Views = tuple[NDArray[np.uint8], ...]
 @validate_fields
 @dataclass(frozen=True)
 class Augmentation:
-    """The strengths and probabilities of all augmentations, 0 by default, as plain JSON values.
+    """Strengths and probabilities, 0 = off; factors as the excess over 1: 0.25 = 1/1.25 to 1.25."""
 
-    Factors are given as the excess over 1: 0.25 means from 1/1.25 to 1.25, log-uniformly.
-    """
-
-    smallest: Positive = 1.0
-    """Lower limit of the random image scale, log-uniform up to `largest`."""
+    smallest: Positive = 1.0  # lower limit of the random image scale, log-uniform up to `largest`
     largest: Positive = 1.0
-    stretch: NonNegative = 0.0
-    """Factor between the scales of width and height."""
-    mirror: Share = 0.0
-    """Probability of mirroring, which exchanges the images; not for pairs with left ground truth only."""
-    upside_down: Share = 0.0
-    """Probability of flipping upside down."""
-    permute_colours: Share = 0.0
-    """Probability of another order of red, green and blue, the same in both images."""
-    brightness: NonNegative = 0.0
-    """Factor of brightness, the same in both images, like the next three."""
-    contrast: NonNegative = 0.0
-    """Factor of the distance from mid-grey."""
-    gamma: NonNegative = 0.0
-    """Factor of the exponent."""
-    colour: NonNegative = 0.0
-    """Factor of the brightness of each channel separately."""
-    view_brightness: NonNegative = 0.0
-    """Like `brightness`, for each image separately, like the next three."""
+    stretch: NonNegative = 0.0  # factor between the scales of width and height
+    mirror: Share = 0.0  # probability of exchanging the mirrored images, if right ground truth exists
+    upside_down: Share = 0.0  # probability of flipping upside down
+    permute_colours: Share = 0.0  # probability of another order of the channels, the same in both images
+    brightness: NonNegative = 0.0  # factor of brightness, the same in both images, like the next three
+    contrast: NonNegative = 0.0  # factor of the distance from mid-grey
+    gamma: NonNegative = 0.0  # factor of the exponent
+    colour: NonNegative = 0.0  # factor of the brightness of each channel separately
+    view_brightness: NonNegative = 0.0  # like `brightness`, for each image separately, like the next three
     view_contrast: NonNegative = 0.0
     view_gamma: NonNegative = 0.0
     view_colour: NonNegative = 0.0
-    noise: NonNegative = 0.0
-    """Maximum standard deviation of noise, for images in [0, 1], for each image separately."""
-    blur: NonNegative = 0.0
-    """Maximum standard deviation of a Gaussian blur, px, for each image separately."""
-    camera: Share = 0.0
-    """Super-resolution: probability of degrading both low-resolution images (`imaging.degrading`)."""
-    synthesize_right: Share = 0.0
-    """Disparity: probability of replacing the right image of a pair with left ground truth only by a
-    synthesized one, with ground truth at nearly every pixel (`view_synthesis`)."""
-    occluders: Share = 0.0
-    """Disparity: probability of occluder augmentation of a pair with left ground truth only: posts, wires,
-    fences, frames and shapes, each with ground truth (`occluders`)."""
-    erase: Share = 0.0
-    """Probability of erasing a rectangle of the right image; not for super-resolution."""
+    noise: NonNegative = 0.0  # maximum standard deviation of noise per image, for values in [0, 1]
+    blur: NonNegative = 0.0  # maximum standard deviation of a Gaussian blur, px, for each image separately
+    camera: Share = 0.0  # super-resolution: probability of degrading both low-resolution images
+    synthesize_right: Share = 0.0  # probability of `view_synthesis`, if only left ground truth exists
+    occluders: Share = 0.0  # probability of inserting `occluders`, if only left ground truth exists
+    erase: Share = 0.0  # probability of erasing a rectangle of the right image; not for super-resolution
 
-    camera_difference: Share = 0.0
-    """Disparity: probability that each camera has its own exposure (a factor up to 1.5) and white balance (up
-    to 1.2 per channel). This and the next seven settings are simulated by `camera_faults`."""
-    highlights: Share = 0.0
-    """Probability of specular highlights, whose disparity differs from that of their surface."""
-    flare: Share = 0.0
-    """Probability of lens flare: a veil and ghosts, at other places in the two images."""
-    vignetting: Share = 0.0
-    """Probability of darker corners, by up to a half, different in the two images."""
-    low_contrast: Share = 0.0
-    """Probability of compressing the levels of both images to 0.3 to 0.8 of their range, as fog does."""
-    sensor_noise: Share = 0.0
-    """Probability of noise as of small sensors: shot noise, read noise, and coarser colour noise."""
-    jpeg: Share = 0.0
-    """Probability of JPEG compression of both images, quality 40 to 95."""
-    row_shift: Annotated[float, Field(ge=0, le=0.7)] = 0.0
-    """Maximum vertical shift of the right image, px, uniform, as of inexact rectification."""
+    camera_difference: Share = 0.0  # disparity: probability of another exposure and white balance per camera
+    highlights: Share = 0.0  # probability of specular highlights, with a disparity of their own
+    flare: Share = 0.0  # probability of lens flare: a veil and ghosts, at other places in the two images
+    vignetting: Share = 0.0  # probability of darker corners, by up to a half, different in the two images
+    low_contrast: Share = 0.0  # probability of compressing the levels to 0.3 to 0.8 of their range, as fog
+    sensor_noise: Share = 0.0  # probability of shot noise, read noise, and coarser colour noise
+    jpeg: Share = 0.0  # probability of JPEG compression of both images, quality 40 to 95
+    row_shift: Annotated[float, Field(ge=0, le=0.7)] = 0.0  # maximum vertical shift of the right image, px
 
     @property
     def has_faults(self) -> bool:
@@ -131,17 +101,13 @@ class Example:
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
-    disparity: NDArray[np.float32]
-    """Left disparity; NaN = unknown."""
+    disparity: NDArray[np.float32]  # left disparity; NaN = unknown
     right_disparity: NDArray[np.float32]
-    visible: NDArray[np.bool_]
-    """Left pixels of known disparity that are visible in both images, within the crop."""
+    visible: NDArray[np.bool_]  # left pixels of known disparity, visible in both images
     right_visible: NDArray[np.bool_]
-    left_high: NDArray[np.uint8] | None = None
-    """Super-resolution: (sH, sW, 3), the images before downscaling."""
+    left_high: NDArray[np.uint8] | None = None  # super-resolution: (sH, sW, 3), the images before downscaling
     right_high: NDArray[np.uint8] | None = None
-    left_only: bool = False
-    """True if the data set has left ground truth only, as pseudo-labels are."""
+    left_only: bool = False  # true if the data set has left ground truth only, as pseudo-labels are
 
 
 @dataclass(frozen=True)
@@ -156,10 +122,7 @@ class Crop:
     scale_x: float = 1.0
 
     def widen(self, margin: int, height: int, width: int, grid: int) -> "Crop":
-        """Add a margin on each side, as far as an unscaled image of height x width has whole cells of `grid`.
-
-        Margin and window are multiples of `grid`.
-        """
+        """Add a margin on each side, in cells of `grid`, as far as an image of height x width has them."""
         bottom, right = self.top + self.height, self.left + self.width
         below = max(_scaled(height, self.scale_y) // grid * grid - bottom, 0)
         beyond = max(_scaled(width, self.scale_x) // grid * grid - right, 0)
@@ -206,10 +169,7 @@ def _scaled(side: int, scale: float) -> int:
 def choose_crop(
     rng: Generator, height: int, width: int, crop: tuple[int, int], augmentation: Augmentation, grid: int = 1
 ) -> Crop:
-    """Choose a random window of `crop` (height, width) px in an image of height x width.
-
-    It starts at multiples of `grid`, which divides the crop. Images smaller than the crop are upscaled to it.
-    """
+    """Choose a random window of (height, width) px at multiples of `grid`; upscale small images."""
     scale = math.exp(rng.uniform(math.log(augmentation.smallest), math.log(augmentation.largest)))
     stretch = _factor(rng, augmentation.stretch) ** 0.5
     scale_y, scale_x = scale / stretch, scale * stretch

@@ -84,10 +84,7 @@ def shift_rows(view: Light, rows: float) -> Light:
 
 
 def add_sensor_noise(rng: Generator, view: Light, level: float) -> Light:
-    """Add noise of a small sensor: shot noise that grows with brightness, and blotches of colour.
-
-    `level`: standard deviation at white.
-    """
+    """Add shot noise, of standard deviation `level` at white, and blotches of colour."""
     shot = rng.standard_normal(view.shape, np.float32) * np.sqrt(view.clip(0, 1) + 0.05)
     coarse = rng.standard_normal((view.shape[0] // 3 + 1, view.shape[1] // 3 + 1, 3), np.float32)
     return np.asarray(view + np.float32(level) * (shot + 0.5 * _upsample(coarse, view)))

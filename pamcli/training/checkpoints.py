@@ -34,19 +34,13 @@ class Checkpoint:
     network: dict[str, torch.Tensor]
     average: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
-    scaler: dict[str, Any]
-    """State of the gradient scaler; empty unless in fp16."""
-    random: dict[str, torch.Tensor]
-    """States of torch's random generators, by kind of device."""
-    pairs: int = 0
-    """Number of pairs processed so far."""
+    scaler: dict[str, Any]  # state of the gradient scaler; empty unless in fp16
+    random: dict[str, torch.Tensor]  # states of torch's random generators, by kind of device
+    pairs: int = 0  # number of pairs processed so far
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
-    """Write a checkpoint and, once it is safely on disk, remove all but the newest `keep`.
-
-    A kill at any time leaves every earlier checkpoint, or the new one, intact. Raises OutputError.
-    """
+    """Write a checkpoint, then remove all but the newest `keep`; a kill at any time leaves an intact one."""
     path = folder / _name(checkpoint.step)
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **vars(checkpoint)}, buffer)

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from pamcli.winograd import TOGETHER, Winograd, can_channels, can_run, weight_gradient
 
-SMALLEST = 4000
-"""Minimum number of map pixels in a batch: below, transforming the weights costs more than it saves."""
+SMALLEST = 4000  # minimum map pixels in a batch, below which transforming the weights takes longer
 
 
 def make_faster(network: nn.Module) -> None:

@@ -38,8 +38,7 @@ _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 _HOW_TO_START = "start several processes with torchrun, or one without these variables"
 
-Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
-"""Loss of a network and a batch: the scalar to differentiate, and detached values for the journal."""
+Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]  # of network and batch: total, values for the log
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,12 @@ class Processes:
     """The rank of this process among those that train together."""
 
     rank: int = 0
-    local_rank: int = 0
-    """Rank on this machine: the number of its GPU."""
-    world: int = 1
-    """Number of processes."""
+    local_rank: int = 0  # rank on this machine: the number of its GPU
+    world: int = 1  # number of processes
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Processes":
-        """Read the ranks from torchrun's RANK, LOCAL_RANK and WORLD_SIZE; one process if none is set.
-
-        Raises UsageError: missing, invalid or inconsistent numbers.
-        """
+        """Read torchrun's ranks; one process if none is set. Raise UsageError for invalid numbers."""
         given = [name for name in _NUMBERS if name in environment]
         if not given:
             return cls()
@@ -79,10 +73,7 @@ class Processes:
         return self.rank == 0
 
     def device(self, asked: str) -> str:
-        """Return the device of this process: with several processes, each uses its own GPU.
-
-        Raises UsageError: several processes on one GPU; DeviceError: fewer GPUs than processes.
-        """
+        """Return the device of this process; raise UsageError or DeviceError unless each has its own GPU."""
         if self.world == 1:
             return asked
         if asked == "auto":
@@ -217,11 +208,7 @@ def join_batch_norms(network: nn.Module) -> None:
 
 
 class JointBatchNorm2d(nn.BatchNorm2d):
-    """Batch norm that, in training, computes mean and variance over the batches of all processes.
-
-    With one process, and in evaluation mode, it is `nn.BatchNorm2d`. The gradients of weight and bias are
-    this process's share; DistributedDataParallel joins them. (torch's SyncBatchNorm supports only GPUs.)
-    """
+    """Batch norm over the batches of all processes in training; torch's SyncBatchNorm supports only GPUs."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (B, C, H, W) of any floating-point type; B may differ between processes, C may not."""
@@ -246,10 +233,9 @@ class JointBatchNorm2d(nn.BatchNorm2d):
 
 
 def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean (C,), variance (C,) and number of values per channel over all processes' x (B, C, H, W).
+    """Return mean (C,), variance (C,) and values per channel of all processes' x (B, C, H, W).
 
-    Each process sums squares about its own mean, then shifts them to the joint mean (Chan et al.), because
-    E[x^2] - E[x]^2 is inaccurate for small variances. All processes compute identical bits.
+    Squares are summed about each process's own mean, then shifted to the joint mean (Chan et al.).
     """
     exact = x.to(torch.float64, copy=True)
     own_mean = exact.mean((0, 2, 3))

@@ -59,16 +59,12 @@ _REACH = 2  # px of the reduced image around each pixel that `imresize` reads wh
 class StepBatch(NamedTuple):
     """The pairs of one step; images are uint8 until `to` makes them float32 in [0, 1]."""
 
-    left: Tensor
-    """(B, 3, H, W); low resolution for super-resolution."""
+    left: Tensor  # (B, 3, H, W); low resolution for super-resolution
     right: Tensor
-    left_high: Tensor | None = None
-    """(B, 3, sH, sW), super-resolution only."""
+    left_high: Tensor | None = None  # (B, 3, sH, sW), super-resolution only
     right_high: Tensor | None = None
-    truth: GroundTruth | None = None
-    """In px of `left`; pairs without labels are entirely unknown. None = no pair of the batch has labels."""
-    prepared: float = 0.0
-    """CPU time of its preparation, s."""
+    truth: GroundTruth | None = None  # unknown for pairs without labels; None = no pair has labels
+    prepared: float = 0.0  # CPU time of its preparation, s
 
     def parts(self, count: int) -> Iterator[StepBatch]:
         """Split the batch into up to `count` parts of nearly equal size."""
@@ -123,11 +119,10 @@ class Examples(Dataset[Example]):
         folder: Path | None = None,
         pace: float = 1.0,
     ) -> None:
-        """Prepare the examples of a run; raise UsageError if the seed is out of range.
+        """Prepare a run's examples.
 
-        `sources`: data sets, each with its relative sampling frequency. `crop`: height and width of the
-        network input. `folder`: scene cache. `pace`: crops of this size per position; below 1 if some steps
-        use fewer.
+        `sources`: data sets and sampling weights. `crop`: (height, width) of the network input. `folder`:
+        scene cache. `pace`: crops of this size per position; below 1 if some steps use fewer.
         """
         if not 0 <= seed <= LARGEST_SEED:
             raise UsageError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
@@ -251,8 +246,7 @@ def _crop_truths(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
     """Return disparities and visibility of both images at the crop's pixels first, first + step, ...
 
-    Disparities are those of the nearest pixel, times the scale. Visibility is computed on whole rows, because
-    occluders may lie outside the crop; then matches outside the crop are removed.
+    Visibility is computed on whole rows, because occluders may lie outside the crop.
     """
     rows, columns = crop.rows(first, step), crop.columns(first, step)
     shape = len(rows), len(columns)
@@ -312,12 +306,9 @@ def load_batches(
     world: int = 1,
     recipe: Recipe | None = None,
 ) -> abc.Generator[StepBatch, None, None]:
-    """Yield the batches of steps start, ..., steps - 1 for one of `world` processes.
+    """Yield the batches of steps start, ..., steps - 1 for one of `world` processes, `batch` pairs each.
 
-    Step s uses the positions from s * most * world on, where `most` is the largest number of pairs of any
-    step; `rank` uses its contiguous share of them. `batch`: pairs of this process at the examples' own crop.
-    `workers`: processes that prepare batches ahead; 0 prepares them in this process. `recipe`: has further
-    crop sizes. Raises PamError as `Examples` does, in order of the steps; DeviceError: a worker was killed.
+    Raises PamError as `Examples` does, in order of the steps; DeviceError: a worker was killed.
     """
     with _keep_sigchld_handler(), warnings.catch_warnings():
         # Suppress advice on the number of workers.

@@ -23,8 +23,7 @@ from pamcli.files.safe_reading import read_text
 if TYPE_CHECKING:
     from pamcli.training.validation import ValidationResult
 
-Entry = Mapping[str, Any]
-"""A log line: `step` and values. Training lines have `loss`, validation lines `figure`."""
+Entry = Mapping[str, Any]  # `step` and values; training lines have `loss`, validation lines `figure`
 
 
 class RunFolder:
@@ -32,19 +31,13 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.recipe = path / "recipe.json"
-        """The complete recipe, and the circumstances of the run."""
-        self.log = path / "log.jsonl"
-        """Training and validation values, one JSON object per line."""
+        self.recipe = path / "recipe.json"  # the complete recipe, and the circumstances of the run
+        self.log = path / "log.jsonl"  # training and validation values, one JSON object per line
         self.checkpoints = path / "checkpoints"
-        self.scenes = path / "scenes"
-        """The scene cache; removed when the run is finished."""
-        self.last = path / "last.safetensors"
-        """The weights of the newest checkpoint."""
-        self.best = path / "best.safetensors"
-        """The weights with the best validation."""
-        self.labels = path / "labels"
-        """Pseudo-labels of the user's own pairs, if the recipe computes them."""
+        self.scenes = path / "scenes"  # the scene cache; removed when the run is finished
+        self.last = path / "last.safetensors"  # the weights of the newest checkpoint
+        self.best = path / "best.safetensors"  # the weights with the best validation
+        self.labels = path / "labels"  # pseudo-labels of the user's own pairs, if the recipe computes them
 
     @property
     def weights(self) -> Path:
@@ -79,15 +72,11 @@ class Line:
     """The parts of a log line that must be valid for a run to resume."""
 
     step: Whole
-    figure: Number | None = None
-    """Validation value; None = missing or not finite."""
+    figure: Number | None = None  # validation value; None = missing or not finite
 
 
 def read_entries(log: Path) -> list[Entry]:
-    """Return every complete line of a log, oldest first; empty if there is no log.
-
-    An unterminated last line, left by a kill, is skipped. Raises InputError that names a damaged line.
-    """
+    """Return the complete lines of a log, oldest first; raise InputError that names a damaged line."""
     entries: list[Entry] = []
     for number, line in enumerate(read_text(log).split("\n")[:-1] if log.is_file() else (), start=1):
         name, hint = f"line {number} of {quote(log)}", "remove the line"
@@ -101,15 +90,11 @@ class Journal:
     """A writer of the log of a run, line by line."""
 
     def __init__(self, folder: RunFolder, step: int) -> None:
-        """Continue after `step` steps; later lines of a killed run are removed.
-
-        Raises InputError: a damaged line; OutputError.
-        """
+        """Continue after `step` steps, without later lines of a killed run. Raise InputError, OutputError."""
         from tensorboardX import SummaryWriter
 
         self.folder = folder
         self.entries = [entry for entry in read_entries(folder.log) if entry["step"] <= step]
-        """All lines so far."""
         write_atomically(folder.log, "".join(map(_line, self.entries)).encode())
         # The suffix distinguishes two starts within one second.
         suffix = f".{step:08d}-{time.time_ns() % 10**9}"

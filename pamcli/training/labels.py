@@ -60,18 +60,8 @@ def select_pairs_to_label(
 ) -> dict[str, tuple[int, bool]]:
     """Return the pairs to label with their source indices and mirroring; log how many exist already.
 
-    Args:
-        source: Data set to label.
-        folder: Folder of the labels.
-        mirrored: If True, also label each pair mirrored, with its images exchanged.
-        overwrite: If True, label pairs again that have labels.
-        networks: Files that networks are loaded from.
-        truths: Ground-truth files of the source.
-
-    Raises:
-        UsageError: Ground truth at every pixel, colliding names, pairs inside that folder, or images that
-            changed since labelling (some without `overwrite`, or all).
-        InputError: An image of a label cannot be read.
+    `networks`, `truths`: files that labels must not overwrite. Raises UsageError: pairs that cannot be
+    labelled there, or images that changed since labelling; InputError: an image of a label cannot be read.
     """
     if source.endless:
         raise UsageError(f"{source.label} has ground truth at every pixel", "label other pairs")
@@ -154,11 +144,7 @@ def label_pairs(
     *,
     second: StereoMatcher | None = None,
 ) -> Iterator[tuple[str, float | InputError]]:
-    """Label the `wanted` pairs of a source (`select_pairs_to_label`) and write them into a folder.
-
-    `second`: as in `find_labels`. Yields the name of each pair with its share of labelled pixels, or its
-    InputError; pairs below `LEAST` are not written.
-    """
+    """Label the pairs of `select_pairs_to_label`; yield each name with its share of labels or InputError."""
     for name, (index, mirrored) in wanted.items():
         try:
             whole = _views(source.load(index), mirrored)
@@ -191,10 +177,7 @@ def find_labels(
     right: NDArray[np.uint8],
     second: StereoMatcher | None = None,
 ) -> NDArray[np.float32]:
-    """Compute the pseudo-labels (H, W) of a pair (H, W, 3), px, NaN = none; raise as `StereoMatcher`.
-
-    `second`: another network instead of block matching. Sets `match_size` of the matchers.
-    """
+    """Compute pseudo-labels (H, W) of a pair (H, W, 3), px, NaN = none; sets `match_size` of the matchers."""
     found = _match_both_views(matcher, left, right)
     if second is not None:
         return combine_networks(found, _match_both_views(second, left, right))
@@ -212,20 +195,13 @@ def _match_both_views(
 
 
 def combine_networks(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the mean (H, W) of two networks' disparities, px, NaN where missing or inconsistent.
-
-    Fewer labels are wrong than with `agreed`: 1.5 % instead of 1.8 % on KITTI (D1), for 2 % fewer labels.
-    """
+    """Return the mean (H, W) of two networks' disparities, px, NaN where missing or inconsistent."""
     same = np.abs(first - second) <= CONTRADICTION  # False for NaN
     return np.where(same, (first + second) / 2, np.float32(np.nan)).astype(np.float32)
 
 
 def combine_with_blocks(network: NDArray[np.float32], blocks: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Combine network and block matching into labels (H, W), NaN = none.
-
-    Labels are the mean where both agree, and the network's where block matching has none. Pixels that only
-    block matching knows get no label: one in five (KITTI) or three (Middlebury) was wrong.
-    """
+    """Combine both into labels (H, W), px; NaN where they differ, or only block matching finds one."""
     label = np.where(np.isfinite(blocks), (network + blocks) / 2, network)
     contradicted = np.abs(network - blocks) > CONTRADICTION  # False for NaN
     return np.where(contradicted, np.float32(np.nan), label).astype(np.float32)

@@ -78,10 +78,8 @@ class RunEnd:
     """The end of a run."""
 
     step: int
-    stopped: Reason | None
-    """Reason for stopping; None = finished."""
-    gained: Gain | None = None
-    """Improvement; None unless finished and also measured before the first step."""
+    stopped: Reason | None  # reason for stopping; None = finished
+    gained: Gain | None = None  # improvement; None unless finished and also measured before the first step
 
 
 class Trainer:
@@ -99,11 +97,7 @@ class Trainer:
         *,
         measures: bool = False,
     ) -> None:
-        """Prepare the training of a network on its device.
-
-        `loss`: function of a batch only (`distributed.wrap`). `about`: recipe and data, for the training note
-        in the weights file. `measures`: validate on held-out pairs.
-        """
+        """Prepare training on the device of `network`; `about`: data and recipe, for the weights file."""
         self.measures = measures or bool(recipe.validation)
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
         self.compute, self.processes, self.about = compute, processes, about
@@ -153,10 +147,7 @@ class Trainer:
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
     def take_step(self, batch: StepBatch) -> tuple[dict[str, Tensor], Tensor]:
-        """Take one step; return this process's shares of the terms and the gradient norm, on the device.
-
-        Raises DeviceError: the batch does not fit into memory.
-        """
+        """Take one step; return this process's shares of the terms and the gradient norm, on the device."""
         self.rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate * group["factor"]
@@ -198,10 +189,7 @@ class Trainer:
         stop: Stop,
         observer: Observer,
     ) -> RunEnd:
-        """Take the remaining steps, one per batch. `journal`: only in the main process, which writes.
-
-        Raises PamError: loss or weights that are not finite, no memory, or a full disk.
-        """
+        """Take the remaining steps, one per batch. `journal`: only in the main process, which writes."""
         writer = _Writer(self, folder, journal, validator, stop, observer)
         writer.repair()
         if (self.step or self.recipe.pseudo_labels) and self._must_validate():
@@ -359,8 +347,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.pairs, self.waited, self.prepared, self._since = 0, 0.0, 0.0, time.monotonic()
-        self.figures: dict[int, Tensor] = {}
-        """Terms and gradient norm, by step."""
+        self.figures: dict[int, Tensor] = {}  # terms and gradient norm, by step
         self._names: list[str] = []
 
     @property

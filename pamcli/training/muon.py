@@ -14,19 +14,14 @@ import torch
 from torch import Tensor
 
 MOMENTUM = 0.95
-SMALLEST = 16
-"""Minimum rows and columns of a weight matrix; smaller ones, such as depthwise layers, use AdamW."""
-OF_ADAMW = 0.2
-"""Root mean square of AdamW's updates, in learning rates, so that one rate suits both."""
+SMALLEST = 16  # minimum rows and columns of a weight matrix; smaller ones use AdamW
+OF_ADAMW = 0.2  # root mean square of AdamW's updates, in learning rates, so that one rate suits both
 ITERATIONS = 5
 COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of the Newton-Schulz iteration, by Muon's authors
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, except that larger convolution weights (O, I, h, w), as matrices (O, I h w), move by Muon.
-
-    AdamW's betas do not affect the latter, and gradient clipping hardly does.
-    """
+    """AdamW, except that large convolution weights (O, I, h, w), as matrices (O, I h w), move by Muon."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -69,10 +64,7 @@ def is_matrix(weights: Tensor) -> bool:
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Compute approximately the nearest matrices (..., m, n) with equal singular values.
-
-    Singular values end between 0.7 and 1.2, unless they were below 1/500 of the norm.
-    """
+    """Compute approximately the nearest matrices (..., m, n) with equal singular values (0.7 to 1.2)."""
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
     given = matrices.mT if tall else matrices

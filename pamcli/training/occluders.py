@@ -20,8 +20,7 @@ from pamcli.training.view_synthesis import Rgb, Values, fill_gaps
 
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
-Views = tuple[View, View]
-"""The left and right view of an occluder."""
+Views = tuple[View, View]  # the left and right view of an occluder
 
 MOST = 4  # maximum number of occluders in a pair
 NEAREST = 0.4  # maximum disparity of an occluder, as a fraction of the image width
@@ -33,13 +32,10 @@ class Occluder(NamedTuple):
     """An occluder: texture (4, FINER h, FINER w), premultiplied RGB and opacity, with its position."""
 
     texture: Tensor
-    left: float
-    """Left edge, px; pixel 0 spans -0.5 to 0.5."""
+    left: float  # left edge, px; pixel 0 spans -0.5 to 0.5
     top: float
-    disparity: float
-    """At the top left corner, px."""
-    across: float
-    """Increase of the disparity per column."""
+    disparity: float  # at the top left corner, px
+    across: float  # increase of the disparity per column
     down: float
 
     def views(self, height: int, width: int) -> Views:
@@ -47,10 +43,7 @@ class Occluder(NamedTuple):
         return self.seen(height, width, from_right=False), self.seen(height, width, from_right=True)
 
     def seen(self, height: int, width: int, *, from_right: bool) -> View:
-        """Render premultiplied colours (H, W, 3), opacity and disparity (H, W) in an image of this size.
-
-        Every pixel averages FINER x FINER samples. The disparity is NaN outside the frame of the occluder.
-        """
+        """Render premultiplied colours (H, W, 3), opacity and disparity (H, W), NaN outside of its frame."""
         _, rows, texels = self.texture.shape
         corners = [self.disparity + a * texels / FINER + b * rows / FINER
                    for a in (0.0, self.across) for b in (0.0, self.down)]  # fmt: skip
@@ -84,10 +77,7 @@ def _window(first: float, last: float, side: int) -> slice:
 
 
 def insert_occluders(rng: Generator, example: Example) -> Example:
-    """Insert up to `MOST` occluders at random positions, each in front of what it covers.
-
-    The right ground truth, if any, grows. Pairs without known disparities are unchanged.
-    """
+    """Insert up to `MOST` occluders into a pair with known disparities, each in front of what it covers."""
     if not np.isfinite(example.disparity).any():
         return example
     image = example.left

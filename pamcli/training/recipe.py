@@ -55,7 +55,6 @@ def format_size(size: tuple[int, int]) -> str:
 
 
 Size = Annotated[tuple[int, int], BeforeValidator(_parse_size), PlainSerializer(format_size)]
-"""Height and width, px; "WIDTHxHEIGHT" in files and options."""
 
 
 @validate_fields
@@ -63,18 +62,16 @@ Size = Annotated[tuple[int, int], BeforeValidator(_parse_size), PlainSerializer(
 class Schedule:
     """A learning-rate schedule; positions are fractions of the run.
 
-    constant: the peak. step: times `factor` at each of `milestones`. cosine: down to `final` times the peak.
-    one-cycle: up from 1/25 of the peak during `warmup`, then cosine down to `final` times the peak.
+    step: times `factor` at each of `milestones`. cosine: down to `final` times the peak. one-cycle: up from
+    1/25 of the peak during `warmup`, then as cosine.
     """
 
     kind: Literal["constant", "step", "cosine", "one-cycle"] = "constant"
-    warmup: FractionFromZero = 0.0
-    """Fraction of the run with a linearly rising rate (one-cycle: half a cosine)."""
+    warmup: FractionFromZero = 0.0  # part of the run with a linearly rising rate (one-cycle: half a cosine)
     milestones: tuple[Fraction, ...] = ()
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     final: Share = 0.0
-    hold: FractionFromZero = 0.0
-    """Fraction of the run for which a cosine stays at the peak."""
+    hold: FractionFromZero = 0.0  # fraction of the run for which a cosine stays at the peak
 
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(self.milestones):
@@ -104,14 +101,10 @@ def _interpolate(start: float, end: float, part: float) -> float:
 @validate_fields
 @dataclass(frozen=True)
 class CropShare:
-    """A further crop size for some of the steps, with about as many pixels per step.
-
-    Many small crops teach features; wide crops have rows as long as those of real images.
-    """
+    """A further crop size for some of the steps, with about as many pixels per step."""
 
     crop: Size
-    shares: tuple[Share, ...]
-    """Shares of the steps, per phase of the run."""
+    shares: tuple[Share, ...]  # shares of the steps, per phase of the run
 
 
 @validate_fields
@@ -119,16 +112,11 @@ class CropShare:
 class SceneSettings:
     """Settings for rendering procedural scenes and cropping them."""
 
-    sizes: tuple[Size, ...] = ()
-    """Sizes of the scenes, in turn. If empty, render one scene per crop, at the size of the crop."""
-    uses: Count = 1
-    """Mean number of crops per scene, of the recipe's `crop` or of equal pixel count."""
-    pool: Count = 128
-    """Scenes in use at a time; new ones continuously replace the oldest."""
-    augmentation: Augmentation | None = None
-    """None = the recipe's, without what rendering does already."""
-    hard: HardCases = field(default_factory=HardCases)
-    """Hard cases in the scenes, unless the data set specifies them."""
+    sizes: tuple[Size, ...] = ()  # of the scenes, in turn; empty: one scene per crop, at its size
+    uses: Count = 1  # mean number of crops per scene, of the recipe's `crop` or of equal pixel count
+    pool: Count = 128  # scenes in use at a time; new ones continuously replace the oldest
+    augmentation: Augmentation | None = None  # none = the recipe's, without what rendering does already
+    hard: HardCases = field(default_factory=HardCases)  # unless the data set specifies them
 
 
 @validate_fields
@@ -138,78 +126,50 @@ class Recipe:
 
     name: str
     task: Task
-    batch: Annotated[int, Field(ge=1, le=65_536)]
-    """Pairs per step, over all processes."""
-    crop: Size
-    """Size of the network input; low resolution for super-resolution."""
+    batch: Annotated[int, Field(ge=1, le=65_536)]  # pairs per step, over all processes
+    crop: Size  # size of the network input; low resolution for super-resolution
     losses: LossWeights
-    learning_rate: Positive
-    """Peak of the schedule."""
-    network: str | None = None
-    """Network to train; None = the paper's, `registry.architectures.TRAINED`."""
-    variant: str = PAPER
-    """Variant of the network, as in its weights: see `registry.variants`."""
-    data: tuple[str, ...] = ()
-    """Data sets, in the notation of `DataSpec`."""
+    learning_rate: Positive  # peak of the schedule
+    network: str | None = None  # network to train; None = the paper's, `registry.architectures.TRAINED`
+    variant: str = PAPER  # variant of the network, as in its weights: see `registry.variants`
+    data: tuple[str, ...] = ()  # data sets, in the notation of `DataSpec`
     validation: tuple[str, ...] = ()
-    scale: int | None = None
-    """Upscaling factor of super-resolution."""
-    views: Literal["both", "left"] = "both"
-    """Super-resolution: upscaled images that the image loss covers."""
-    start: str | None = None
-    """Initial weights: a name, a path, or a Hub address."""
-    after: str | None = None
-    """Recipe that produces the initial weights."""
+    scale: int | None = None  # upscaling factor of super-resolution
+    views: Literal["both", "left"] = "both"  # super-resolution: upscaled images that the image loss covers
+    start: str | None = None  # initial weights: a name, a path, or a Hub address
+    after: str | None = None  # recipe that produces the initial weights
+    # random initialisation: PyTorch's, as the paper's PASSRnet, or PASSRnet as an interpolation
     initialisation: Literal["default", "xavier", "upscaler"] = "default"
-    """Initialisation without `start`: PyTorch's, as the paper's PASSRnet, or PASSRnet as an interpolation."""
-    only: str | None = None
-    """Comma-separated parts of the network, or modules inside them, to train exclusively."""
-    reinitialise: str | None = None
-    """Part of the network to initialise with random weights, despite `start`."""
+    only: str | None = None  # comma-separated parts of the network, or modules inside them, to train
+    reinitialise: str | None = None  # part of the network to initialise with random weights, despite `start`
+    # learning-rate factors by part or module ("cas_pam.stage3"); the most specific one applies, 0 freezes
     rates: dict[str, NonNegative] = field(default_factory=dict)
-    """Factors of the learning rate by part or module, such as "cas_pam.stage3"; the most specific one
-    applies, 1 by default. 0 freezes the part."""
-    max_disparity: Count | None = None
-    """Maximum disparity, px, a multiple of 16, for training and stored with the weights."""
+    max_disparity: Count | None = None  # px, a multiple of 16; stored with the weights
     steps: Count | None = None
-    epochs: Positive | None = None
-    """Passes over the data, instead of `steps`."""
-    accumulate: Count = 1
-    """Number of equal parts of a batch, processed in turn, whose gradients are averaged."""
-    sizes: tuple[CropShare, ...] = ()
-    """Further crop sizes and their shares of the steps."""
-    phases: tuple[Fraction, ...] = ()
-    """Fractions of the run at which the shares of the sizes change."""
+    epochs: Positive | None = None  # passes over the data, instead of `steps`
+    accumulate: Count = 1  # number of equal parts of a batch, processed in turn, whose gradients are averaged
+    sizes: tuple[CropShare, ...] = ()  # further crop sizes and their shares of the steps
+    phases: tuple[Fraction, ...] = ()  # fractions of the run at which the shares of the sizes change
     scenes: SceneSettings = field(default_factory=SceneSettings)
-    optimizer: Literal["adam", "adamw", "muon"] = "adam"
-    """muon: move weight matrices equally in all directions, without `betas`; use adamw for other weights."""
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"  # muon: on weight matrices, adamw on others
     betas: tuple[FractionFromZero, FractionFromZero] = (0.9, 0.999)
     weight_decay: NonNegative = 0.0
     schedule: Schedule = field(default_factory=Schedule)
-    clip: Positive | None = None
-    """Maximum gradient norm over all weights."""
-    ema: Fraction | None = None
-    """Decay of the moving average to validate and save; None = use the weights themselves."""
-    average_from: Fraction | None = None
-    """Fraction of the run from which the moving average is a plain mean."""
-    pseudo_labels: bool = False
-    """Train on pairs without ground truth, with pseudo-labels computed first: see `unlabelled_pairs`."""
-    held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    """Share of held-out pairs for validation, with `pseudo_labels` and without `validation`."""
-    freeze_batch_norm: bool = False
-    """Keep the initial running statistics, and normalise by them."""
-    freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the run from which batch norm's statistics are frozen and used for normalisation."""
-    batch_norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Weight of a step in the running statistics."""
+    clip: Positive | None = None  # maximum gradient norm over all weights
+    ema: Fraction | None = None  # decay of the moving average to validate and save
+    average_from: Fraction | None = None  # fraction of the run from which the moving average is a plain mean
+    pseudo_labels: bool = False  # train on pairs without ground truth, with pseudo-labels computed first
+    held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.0  # share for validation, with `pseudo_labels`
+    freeze_batch_norm: bool = False  # keep the initial running statistics, and normalise by them
+    freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0  # part of the run with trained batch norm
+    batch_norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.1  # of the running statistics
     augmentation: Augmentation = field(default_factory=Augmentation)
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     log_every: Count = 20
     validate_every: Count = 1000
     checkpoint_every: Count = 500
-    keep: Count = 3
-    """Number of checkpoints to keep."""
+    keep: Count = 3  # number of checkpoints to keep
 
     def __post_init__(self) -> None:
         if self.architecture not in list_architectures(self.task):
@@ -316,10 +276,7 @@ class Recipe:
         )
 
     def count_steps(self, pairs: int | None) -> int:
-        """Return the number of steps. `pairs`: length of a pass over the data, None if endless.
-
-        Raises UsageError: epochs of endless data, or too many.
-        """
+        """Return the number of steps for `pairs` per pass over the data, None if endless."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None

@@ -40,8 +40,7 @@ RENAMED = {
 class MadeWith:
     """The parts of the record beside a recipe that must be valid for a run to resume."""
 
-    data: list[Text] | None = None
-    """Fingerprints of the data sets."""
+    data: list[Text] | None = None  # fingerprints of the data sets
     precision: Text | None = None
 
 
@@ -85,10 +84,7 @@ def _to_values(recipe: Recipe) -> dict[str, Any]:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe written by `recipe_json` or by hand; missing values have their defaults.
-
-    Raises InputError: unreadable, not JSON, unknown keys, wrong types, or values out of range.
-    """
+    """Read a recipe of `recipe_json` or written by hand; missing values have their defaults."""
     values = _read_json(path)
     if isinstance(values, dict):
         _upgrade(values, recorded=values.pop(MADE_WITH, None) is not None)
@@ -109,10 +105,7 @@ def read_made_with(path: Path) -> dict[str, Any]:
 
 
 def change_recipe(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """Return the recipe with changed values by key, as {"batch": "2", "augmentation.noise": "0.02"}.
-
-    The text "none" removes a value. Raises UsageError: unknown key, invalid or inconsistent values.
-    """
+    """Return the recipe with changed values by key ("augmentation.noise": "0.02"; "none" removes a value)."""
     values = _to_values(recipe)
     known = [*_keys(values)]
     for key, text in settings.items():
@@ -133,10 +126,9 @@ def change_recipe(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
 
 
 def make_recipe(settings: TrainSettings) -> Recipe:
-    """Return the requested recipe, or the default one, changed by the options.
+    """Return the requested or default recipe, changed by the options, with the form of the initial weights.
 
-    Network, variant, maximum disparity and scale default to those of the initial weights. Raises UsageError;
-    InputError: the recipe file; ModelError: the initial weights.
+    Raises UsageError; InputError: the recipe file; ModelError: the initial weights.
     """
     task, name = settings.task, settings.recipe
     unsupervised = getattr(settings, "unsupervised", False)
@@ -213,11 +205,7 @@ def _parse_value(text: str, switch: bool) -> Any:
 
 
 def _upgrade(values: dict[str, Any], *, recorded: bool) -> None:
-    """Convert the values of earlier versions.
-
-    `recorded`: written by a run, whose sizes were [rows, columns]. In files written by hand they may be meant
-    either way, so they are rejected later.
-    """
+    """Convert values of earlier versions; runs (`recorded`) wrote sizes as [rows, columns]."""
     for old, new in RENAMED.items():
         *groups, name = old.split(".")
         place: Any = values

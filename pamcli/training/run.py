@@ -61,9 +61,7 @@ def run(
 ) -> RunEnd:
     """Start a run in a new folder, or resume it from its newest intact checkpoint if `recipe` is None.
 
-    A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule. Raises
-    UsageError: the folder has contents, or a resumed run has another task or more steps; InputError: the
-    folder has no run; and other PamErrors as the parts of a run do.
+    A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule.
     """
     processes, resumed = Processes.from_environment(), recipe is None
     if recipe is None:
@@ -240,10 +238,7 @@ def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
 
 
 def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Unlabelled]:
-    """Return the examples of a recipe, a description of the data, and the pairs that need labels.
-
-    Raises UsageError: no data, or pairs without ground truth for losses that need it.
-    """
+    """Return the examples of a recipe, a description of the data, and the pairs that need labels."""
     if not recipe.data:
         raise UsageError("no training data", "set `data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]

@@ -30,12 +30,9 @@ class SceneCache:
     source: Source
     drawing: SceneSettings
     seed: int
-    pace: float
-    """New scenes per position of the run."""
-    folder: Path | None
-    """Cache folder; None renders a scene for each request."""
-    prefix: str = ""
-    """File name prefix, unique per source in the folder."""
+    pace: float  # new scenes per position of the run
+    folder: Path | None  # cache folder; None renders a scene for each request
+    prefix: str = ""  # file name prefix, unique per source in the folder
 
     def number(self, position: int) -> int:
         """Choose the scene number for a position at random among the newest `kept`."""

@@ -83,10 +83,7 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
 
 
 def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
-    """Set training mode, except batch norm whose statistics or weights the recipe freezes.
-
-    `done`: the completed fraction of the run, in [0, 1].
-    """
+    """Set training mode, except frozen batch norm; `done` is the completed fraction of the run."""
     network.train()
     frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
     for module in network.modules():
@@ -110,11 +107,10 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
 def make_average(
     network: nn.Module, decay: float | None, remembers_from: float = math.inf
 ) -> AveragedModel | None:
-    """Return a moving average of all tensors of a network, including batch norm's running statistics.
+    """Return a moving average of all tensors, with a decay per step of min(decay, (1 + n) / (10 + n)).
 
-    `decay`: per step, below 1; None = no average. It grows with the steps, min(decay, (1 + n) / (10 + n)), so
-    the start is soon forgotten. From the step `remembers_from` on, all steps weigh the same, and the average
-    so far as much as 1 / (1 - decay) steps. Counters are copied.
+    From the step `remembers_from` on, all steps weigh the same, and the average so far as much as
+    1 / (1 - decay) steps. Counters are copied.
     """
     if decay is None:
         return None

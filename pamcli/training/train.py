@@ -52,10 +52,7 @@ def _train(settings: TrainSettings) -> Path:
 
 
 def plan_run(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
-    """Return the folder of a run and its recipe (None to resume), without loading PyTorch.
-
-    Raises UsageError, InputError, ModelError.
-    """
+    """Return the folder of a run and its recipe (None to resume), without loading PyTorch."""
     for text in [*(settings.data or ()), *(settings.validation or ())]:
         parse_data(text)
     folder = RunFolder(Path(settings.output or settings.resume or ""))

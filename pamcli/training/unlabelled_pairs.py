@@ -21,24 +21,17 @@ from pamcli.imaging.matching import match_reliably, to_grey
 from pamcli.imaging.resize import resize_nearest
 from pamcli.inference.images import choose_matching_size, resize_image
 
-FEWEST = 5
-"""Minimum number of pairs to hold some out."""
+FEWEST = 5  # minimum number of pairs to hold some out
 
-MOST_HELD_OUT, MOST_LEARNED = 16, 100
-"""Maximum numbers of held-out and of training pairs, which bound the time for labelling and validation."""
+MOST_HELD_OUT, MOST_LEARNED = 16, 100  # bound the time for labelling and validation
 
 SEARCHED = 0.25  # search range of block matching, as a fraction of the width
-BLOCK_PIXELS = 1_000_000
-"""Maximum number of pixels for block matching alone, which then uses up to 2 GB of memory."""
+BLOCK_PIXELS = 1_000_000  # for block matching, which needs four bytes per pixel and disparity
 
 REMARK = " held out, against block matching"
 
+# minimum relative decrease of D1 that counts as better; differences of less than 1/17 are noise
 CLEARLY = 0.1
-"""Minimum relative decrease of D1 on the held-out pairs for new weights to count as better.
-
-Against block matching, four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on ten KITTI pairs; against
-ground truth 5.4, 6.8, 9.7 and 20.3 %. The uncertainty of a small difference was 0.2 points, or 1/17.
-"""
 
 
 class UnlabelledPairs(Source):
@@ -81,10 +74,9 @@ class UnlabelledPairs(Source):
 
 
 def split_pairs(source: Source, share: float, folder: Path) -> tuple[UnlabelledPairs, UnlabelledPairs | None]:
-    """Split the pairs into those for training and evenly spaced held-out ones, None if there are too few.
+    """Split pairs into those to train on and evenly spaced held-out ones, None if too few.
 
-    If there are more pairs than needed, neighbours of held-out pairs are dropped first, because adjacent
-    video frames are nearly equal. `folder`: the place for the labels of both.
+    Neighbours of held-out pairs are dropped first, because adjacent video frames are nearly equal.
     """
     count = len(source)
     held_out: list[int] = []
@@ -124,17 +116,12 @@ def has_labels(pairs: UnlabelledPairs) -> bool:
 
 
 Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
-"""Computes the disparity map (H, W) of two images (H, W, 3), NaN = unknown."""
 
 
 def write_labels(
     pairs: UnlabelledPairs, find: Find, indices: Iterable[int], may_continue: Callable[[], bool]
 ) -> bool:
-    """Compute the disparity maps of the pairs that have none yet.
-
-    `may_continue`: called before every pair; if it returns False, stop and return False. Raises InputError,
-    OutputError, DeviceError.
-    """
+    """Compute the disparity maps that are missing; stop and return False once `may_continue` does."""
     for index in indices:
         if not may_continue():
             return False
@@ -144,10 +131,7 @@ def write_labels(
 
 
 def match_blocks(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return the disparity map (H, W) of a pair (H, W, 3) where block matching is confident, px; else NaN.
-
-    Images are reduced to `BLOCK_PIXELS`, as block matching needs four bytes per pixel and disparity.
-    """
+    """Return disparities (H, W), px, of a pair (H, W, 3) where block matching is confident; else NaN."""
     height, width = left.shape[:2]
     times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)
     rows, columns = round(height / times), round(width / times)

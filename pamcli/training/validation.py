@@ -37,14 +37,11 @@ CROP = (160, 240)  # height and width of saved super-resolution crops, at high r
 class ValidationResult:
     """The accuracy of weights on the validation sets."""
 
-    figure: float
-    """The value that selects the best weights: the mean over the data sets."""
+    figure: float  # the value that selects the best weights: the mean over the data sets
+    # by data set label: D1 and EPE; or PSNR, that of bicubic, and the gain from the second image, dB
     figures: dict[str, dict[str, float]]
-    """Metrics by data set label: pooled D1 and end-point error; or, in dB for the left image, PSNR, that of
-    bicubic, and the gain from the second image."""
+    # (H, W, 3) by name: left image above the coloured disparity map; or a bicubic crop beside the network's
     images: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
-    """Images (H, W, 3) by name. Disparity: left image above the coloured disparity map. Super-resolution:
-    crop of the left image, bicubic beside the network's."""
 
     def lines(self) -> list[str]:
         """Return one line per data set, for people."""
@@ -76,10 +73,7 @@ class Validator:
         remark: str = "",
         clearly: float = 0.0,
     ) -> None:
-        """Use these data sets, for disparity if `scale` is None.
-
-        `remark`: suffix of set names. `clearly`: relative decrease of D1 that counts as better.
-        """
+        """Use these sets; `remark`: suffix of their names, `clearly`: decrease of D1 that counts."""
         self.sets, self.scale, self.remark, self.clearly = sets, scale, remark, clearly
 
     @classmethod
@@ -110,10 +104,7 @@ class Validator:
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
     ) -> ValidationResult:
-        """Measure weights from `round_weights`, in float32. `advance`: called after each pair.
-
-        Raises DeviceError: a pair does not fit into memory; InputError as the data does.
-        """
+        """Measure weights of `round_weights`, in float32; call `advance` after each pair."""
         network = empty_network(spec)
         exact = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
         network.load_state_dict(exact, assign=True)
@@ -141,12 +132,9 @@ class Validator:
 class Gain:
     """The improvement of a run over its initial weights."""
 
-    before: float
-    """D1, percent."""
-    after: float
-    """Lowest D1 since, percent."""
-    step: int
-    """Number of steps at that D1."""
+    before: float  # D1, percent
+    after: float  # lowest D1 since, percent
+    step: int  # number of steps at that D1
     better: bool
 
     def describe(self, best: Path, last: Path) -> str:
@@ -163,10 +151,7 @@ class Gain:
 
 
 def measure_gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | None:
-    """Return the improvement shown by the log of a disparity run.
-
-    Returns None without measurements both before and after the first step.
-    """
+    """Return the improvement in a log, None without measurements before and after the first step."""
     figures = read_figures(entries)
     before = figures.pop(0, None)
     if before is None or not figures:

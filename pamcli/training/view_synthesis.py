@@ -26,11 +26,10 @@ _STEP = 1.0  # maximum disparity step within a surface, px
 def synthesize_right_view(
     rng: Generator, left: Rgb, right: Rgb, disparity: Values
 ) -> tuple[Rgb, Values, Values, NDArray[np.bool_]]:
-    """Synthesize another right image, with a baseline changed by a factor up to `NEARER`.
+    """Synthesize a right image (H, W, 3) for a baseline changed by a factor up to `NEARER`.
 
-    `left`, `right`: (H, W, 3) RGB. `disparity`: (H, W) of the left image, px, NaN = unknown, not everywhere.
-    Returns the right image, the disparities of both images, and the left pixels visible in both. NaN marks
-    gaps of the left disparity that are too wide, and right pixels that are occluded in the left image.
+    Returns it with the disparities of both images (H, W), px, and the left pixels visible in both. NaN marks
+    left gaps that are too wide, and right pixels that are occluded in the left image.
     """
     factor = float(math.exp(rng.uniform(-1, 1) * math.log(NEARER)))
     disparity, learned = fill_gaps(disparity)
@@ -65,10 +64,9 @@ def _sample(view: Rgb, columns: NDArray[np.floating]) -> Values:
 
 
 def fill_gaps(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
-    """Fill unknown disparities (NaN) with the farther one of their neighbours in the row.
+    """Fill unknown disparities (NaN) with the farther neighbour in the row.
 
-    Also returns the pixels (bool) to learn from: known ones, and gaps in front of a nearer object, or at the
-    left border, that are not wider than the occlusion.
+    Also returns the pixels to learn from: known ones, and gaps not wider than the occlusion beside them.
     """
     unknown = np.isnan(disparity)
     before, after = _carry_forward(disparity), _carry_forward(disparity[:, ::-1])[:, ::-1]
@@ -93,10 +91,7 @@ def _carry_forward(values: Values) -> Values:
 
 
 def _project_to_right(disparity: Values) -> Values:
-    """Return the disparity of each sample (H, 2 W) of the right image; NaN where occluded in the left one.
-
-    The nearest of all surfaces that project to a sample is visible.
-    """
+    """Return the disparity of each sample (H, 2 W) of the right image; NaN where occluded in the left one."""
     height, width = disparity.shape
     columns = ((np.arange(_FROM * width, dtype=np.float32) + 0.5) / _FROM - 0.5).clip(0, width - 1)
     before = np.minimum(columns.astype(np.intp), width - 2)
