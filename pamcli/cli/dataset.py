@@ -35,10 +35,7 @@ _PATCHES = 1000  # patches to measure by default; they overlap nearly sevenfold
 
 
 @command(app, "list", "List the data sets that can be read.")
-def list_sources(
-    name: str | None = one_or_all("the data set", "data sets"),
-    jsonl: bool = JSONL,
-) -> None:
+def list_sources(name: str | None = one_or_all("the data set", "data sets"), jsonl: bool = JSONL) -> None:
     """List the supported data sets: names, splits, keys and expected files.
 
     $ pam dataset list
@@ -106,12 +103,7 @@ class Sheet(NewFile):
     """The contact sheet."""
 
     output: Path = option("Image to write: .png, .jpg, .webp or .tif.", "-o", default=..., metavar="FILE")
-    count: int = option(
-        "Show N samples, spread evenly over the data set.",
-        default=8,
-        min=1,
-        max=_MOST_ROWS,
-    )
+    count: int = option("Show N samples, spread evenly over the data set.", default=8, min=1, max=_MOST_ROWS)
 
 
 @command(app, "preview", "Show pairs of a data set in one image.")

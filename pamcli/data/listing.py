@@ -30,15 +30,12 @@ from pamcli.imaging.resize import resize_area, resize_nearest
 class Part(NamedTuple):
     """A kind of file that a data set has for each pair, such as ground truth or calibration."""
 
-    name: str
-    """Key in `Files.parts`; also a field of `Sample` if the file is read."""
-    title: str = ""
-    """Name in reports of missing files, as "ground truth (disp0GT.pfm)"; "" = not reported."""
+    name: str  # key in `Files.parts`; also a field of `Sample` if the file is read
+    title: str = ""  # name in reports of missing files, as "ground truth (disp0GT.pfm)"; "" = not reported
     read: Callable[[Path], Any] | None = None
     """Function at module level (so that a source can be pickled) that reads the file, or None. It returns
     the value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
-    file: str = ""
-    """Pattern of the file in `Patterns`."""
+    file: str = ""  # pattern of the file in `Patterns`
 
 
 def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
@@ -286,16 +283,12 @@ class Patterns:
     right: str
     parts: tuple[Part, ...] = ()
     """In a file pattern, `{0}`, `{1}` ... are the texts of the pair; "|" separates alternatives."""
-    tops: tuple[str, ...] = ()
-    """Folders that archives unpack into; one of them may be the top folder."""
-    labelled: str = ""
-    """The split with ground truth; "" = every split."""
-    calibration: Calibration | None = None
-    """Calibration of all pairs, if no file contains one."""
+    tops: tuple[str, ...] = ()  # folders that archives unpack into; one of them may be the top folder
+    labelled: str = ""  # the split with ground truth; "" = every split
+    calibration: Calibration | None = None  # calibration of all pairs, if no file contains one
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Downscaling factor of the images for each value of the key "size"."""
-    name: str = "{}"
-    """Template of a pair's name; the braces are replaced by its texts."""
+    name: str = "{}"  # template of a pair's name; the braces are replaced by its texts
 
     def row(
         self,

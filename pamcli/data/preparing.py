@@ -23,8 +23,7 @@ from pamcli.settings.data import PrepareSettings
 from pamcli.settings.options import takes
 from pamcli.workers import default_workers
 
-Output = tuple[dict[str, Any], Sequence[str]]
-"""A result as JSON values and as lines for people."""
+Output = tuple[dict[str, Any], Sequence[str]]  # a result as JSON values and as lines for people
 
 
 class DamagedError(InputError):

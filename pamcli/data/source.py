@@ -34,8 +34,7 @@ class Sample:
 
     name: str
     """Unique name within its source, without suffix; "/" separates folders. Predictions use the same name."""
-    left: NDArray[np.generic]
-    """(H, W, 3) RGB, uint8 or uint16."""
+    left: NDArray[np.generic]  # (H, W, 3) RGB, uint8 or uint16
     right: NDArray[np.generic]
     disparity: NDArray[np.float32] | None = None
     """(H, W) ground truth of the left image, px, NaN = unknown; includes occluded pixels if the source has
@@ -44,8 +43,7 @@ class Sample:
     """(H, W) ground truth of the right image, px, also positive, NaN = unknown."""
     visible: NDArray[np.bool_] | None = None
     """(H, W) left pixels visible in both images (non-occluded); None = unknown."""
-    foreground: NDArray[np.bool_] | None = None
-    """(H, W) object map of KITTI: pixels of cars; None = unknown."""
+    foreground: NDArray[np.bool_] | None = None  # (H, W) object map of KITTI: pixels of cars; None = unknown
     calibration: Calibration | None = None
     low_left: NDArray[np.uint8] | None = None
     """(H / s, W / s, 3) RGB: the left image downscaled by a whole number s, if stored, as in sets of
@@ -68,31 +66,22 @@ class Files(NamedTuple):
     name: str
     left: Path
     right: Path
-    parts: Mapping[str, Path] = {}
-    """Further files by part name: "disparity", "noc", "calibration" ..."""
+    parts: Mapping[str, Path] = {}  # further files by part name: "disparity", "noc", "calibration" ...
 
 
 class Source(ABC):
     """A data set. Opening it lists the samples; only `load` reads images. Can be pickled."""
 
-    names: tuple[str, ...] = ()
-    """Names of the samples, in a stable natural order."""
-    unpaired: tuple[str, ...] = ()
-    """Images without a counterpart, a line each."""
-    checks_itself = False
-    """True if `check` finds more than `verify` does by warping with the ground truth."""
-    spec: DataSpec | None = None
-    """The parsed specification; set by `open_data`."""
+    names: tuple[str, ...] = ()  # names of the samples, in a stable natural order
+    unpaired: tuple[str, ...] = ()  # images without a counterpart, a line each
+    checks_itself = False  # True if `check` finds more than `verify` does by warping with the ground truth
+    spec: DataSpec | None = None  # the parsed specification; set by `open_data`
     endless = False
     """True if training renders new samples without end (`render`) instead of iterating over a list."""
-    has_image_files = False
-    """True if every sample is two image files."""
-    downscaling = 1
-    """Downscaling factor of the images; their ground truth keeps its full size."""
-    full_size = False
-    """True if the images have the size that the benchmark is measured at."""
-    has_patches = False
-    """True if every sample is a window of an image."""
+    has_image_files = False  # True if every sample is two image files
+    downscaling = 1  # downscaling factor of the images; their ground truth keeps its full size
+    full_size = False  # True if the images have the size that the benchmark is measured at
+    has_patches = False  # True if every sample is a window of an image
 
     def __len__(self) -> int:
         return len(self.names)
@@ -178,10 +167,8 @@ class Key:
 
     name: str
     meaning: str
-    choices: tuple[str, ...]
-    """Allowed values; () = any text."""
-    default: str | None = None
-    """None = determined by the files."""
+    choices: tuple[str, ...]  # allowed values; () = any text
+    default: str | None = None  # None = determined by the files
 
 
 @dataclass(frozen=True)
@@ -190,20 +177,17 @@ class SourceInfo:
 
     name: str
     about: str
-    splits: tuple[str, ...]
-    """The first one is the default."""
+    splits: tuple[str, ...]  # the first one is the default
     tree: tuple[str, ...]
     """Files of one sample as the published archives unpack; left and right image come first."""
     open: Callable[[Any, str, Mapping[str, str]], Source]
     """Function that lists the samples for a folder (None only if none is needed), split and keys. It
     returns an empty source if the layout is not recognised. Raises InputError, UsageError."""
     keys: tuple[Key, ...] = ()
-    unverified: str = ""
-    """Facts that were not checked against the publisher's own documentation; "" = none."""
+    unverified: str = ""  # facts that were not checked against the publisher's own documentation; "" = none
     scene: str = FRAMES
     """Pattern of sample names whose first group is the scene; a name that does not match is its own scene."""
-    needs_folder: bool = True
-    """False if NAME alone, without a path, is valid too."""
+    needs_folder: bool = True  # False if NAME alone, without a path, is valid too
 
     def describe(self, width: int) -> list[str]:
         """Return lines of at most `width` characters about the options and the expected layout."""
@@ -238,14 +222,11 @@ def _wrap(word: str, text: str, width: int) -> list[str]:
 class DataSpec:
     """A specification checked against the table of data sets, but not yet against the disk."""
 
-    text: str
-    """The specification as the user wrote it."""
+    text: str  # the specification as the user wrote it
     info: SourceInfo
     split: str
-    path: Path | None
-    """Folder of the data set; None for a data set without one, such as procedural scenes."""
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the source itself, without defaults."""
+    path: Path | None  # folder of the data set; None for a data set without one, such as procedural scenes
+    keys: Mapping[str, str] = field(default_factory=dict)  # keys of the source itself, without defaults
     first: int | None = None
     weight: float = 1.0
 

@@ -32,20 +32,15 @@ class PairFigures:
 
     name: str
     pixels: int
-    sharpness: float
-    """Mean gradient length of the left image, in 8-bit grey levels per pixel."""
+    sharpness: float  # mean gradient length of the left image, in 8-bit grey levels per pixel
     entropy: float
     """Shannon entropy (bits) of the left image's histogram of grey levels, as MATLAB's `entropy`."""
     smallest_disparity: float
     """Estimate: 1st percentile of block matches that agree in both directions, px; NaN = too few."""
-    largest_disparity: float
-    """Estimate: 99th percentile, px."""
-    same_views: bool
-    """True if left and right image have the same pixels."""
-    checksum: str
-    """SHA-256 of the left image's pixels."""
-    look: int
-    """Perceptual hash of 256 bits; resizing and compression hardly change it."""
+    largest_disparity: float  # estimate: 99th percentile, px
+    same_views: bool  # True if left and right image have the same pixels
+    checksum: str  # SHA-256 of the left image's pixels
+    look: int  # perceptual hash of 256 bits; resizing and compression hardly change it
 
 
 @dataclass(frozen=True)
@@ -53,12 +48,9 @@ class SetFigures:
     """Statistics of a set of pairs."""
 
     pairs: tuple[PairFigures, ...]
-    damaged: tuple[tuple[str, str], ...]
-    """Samples that cannot be read, with the reason."""
-    copies: tuple[tuple[str, str], ...]
-    """Pairs whose left images are identical."""
-    near_copies: tuple[tuple[str, str], ...]
-    """Pairs whose left images look alike."""
+    damaged: tuple[tuple[str, str], ...]  # samples that cannot be read, with the reason
+    copies: tuple[tuple[str, str], ...]  # pairs whose left images are identical
+    near_copies: tuple[tuple[str, str], ...]  # pairs whose left images look alike
 
     @property
     def same_views(self) -> list[str]:

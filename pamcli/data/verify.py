@@ -36,13 +36,11 @@ _CLEARLY = 0.9  # another reading is reported if its error is below this part of
 class Finding:
     """One problem found in a data set."""
 
-    sample: str
-    """Name of the sample; "" = the whole set."""
+    sample: str  # name of the sample; "" = the whole set
     severity: Literal["damage", "incomplete"]
     """damage: results on this sample would be wrong or cannot be computed. incomplete: something is
     missing, but the rest can be used."""
-    message: str
-    """A single line."""
+    message: str  # a single line
 
     def __str__(self) -> str:
         sample = f"{self.sample}: " if self.sample else ""
@@ -74,10 +72,8 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
 class Fit:
     """Fit of one reading of the ground truth to the images."""
 
-    reading: str
-    """"" = unchanged, else a description of the change."""
-    error: float
-    """Mean difference of high-passed grey values in standard deviations, clipped at three."""
+    reading: str  # "" = unchanged, else a description of the change
+    error: float  # mean difference of high-passed grey values in standard deviations, clipped at three
     chance: float
     """Mean difference a few pixels to the left and right of the match; a correct reading has a smaller
     error."""

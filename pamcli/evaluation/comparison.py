@@ -31,23 +31,20 @@ from pamcli.evaluation.results import (
 from pamcli.evaluation.run import MeasuredSet
 from pamcli.files.paths import pluralize
 
-FIGURES = ("d1", "epe", "bad-2")
-"""Metrics to compare after those that the protocol states."""
+FIGURES = ("d1", "epe", "bad-2")  # metrics to compare after those that the protocol states
 
 DISTANCES = (0.0, 16.0, 32.0, 64.0, 128.0, math.inf)
 """Edges of the ground-truth ranges, px, for which errors are listed, far to near."""
 
 DRAWS = 2000
-LEAST_SCENES = 5
-"""Minimum number of scenes for an interval."""
+LEAST_SCENES = 5  # minimum number of scenes for an interval
 
 
 class Difference(NamedTuple):
     """The mean difference over images between the metric of one method and that of another."""
 
     mean: float
-    low: float
-    """Lower end of the 95 % interval; NaN if there are too few scenes."""
+    low: float  # lower end of the 95 % interval; NaN if there are too few scenes
     high: float
     images: int
     scenes: int
@@ -59,9 +56,7 @@ class Difference(NamedTuple):
 
 
 def compute_interval(
-    values: NDArray[np.floating],
-    scenes: Sequence[object],
-    weights: NDArray[np.floating] | None = None,
+    values: NDArray[np.floating], scenes: Sequence[object], weights: NDArray[np.floating] | None = None
 ) -> tuple[float, float]:
     """Compute the 95 % interval of a weighted mean by resampling scenes.
 

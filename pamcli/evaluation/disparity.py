@@ -61,8 +61,7 @@ UNITS = {
     **dict.fromkeys(("ause-epe", "ause-bad-2"), ("", 3)),
 }
 """Units and decimals of metrics; the others are in percent with two decimals."""
-CAPITALS = {"epe", "d1", *SPREAD}
-"""Metrics whose titles are written in capitals."""
+CAPITALS = {"epe", "d1", *SPREAD}  # metrics whose titles are written in capitals
 
 
 def _column(key: str) -> Column:
@@ -149,12 +148,10 @@ class Disparity(Task):
     Raises UsageError: unknown study, unknown or repeated protocol, or `max_gt` below 1 px or with a protocol.
     """
 
-    max_gt: float | None = None
-    """Count only pixels with ground truth below this, px."""
+    max_gt: float | None = None  # count only pixels with ground truth below this, px
     resize: tuple[int, int] | None = None
     """Width and height to resize images and ground truth to before matching."""
-    study: str | None = None
-    """One of `studies.STUDIES`, measured in addition."""
+    study: str | None = None  # one of `studies.STUDIES`, measured in addition
     comparing: bool = False
     """Compare several methods: paired differences with intervals, and more image regions."""
     protocols: tuple[str, ...] = ()

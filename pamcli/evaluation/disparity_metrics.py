@@ -46,8 +46,7 @@ BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D
 0.5, 1, 2 and 4, Booster 2, 4, 6 and 8."""
 
-_SHARES = (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1", "d1-1")
-"""Metrics that are shares of wrong pixels."""
+_SHARES = (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1", "d1-1")  # metrics that are shares of wrong pixels
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
@@ -78,22 +77,16 @@ METRICS = {
 class Estimate:
     """The result of a method for one sample."""
 
-    disparity: NDArray[np.floating]
-    """(H, W), px; NaN or inf = no estimate (KITTI: also below 0)."""
+    disparity: NDArray[np.floating]  # (H, W), px; NaN or inf = no estimate (KITTI: also below 0)
     visible: Mask | None = None
     """(H, W), True where the pixel is visible in both images; measured if the ground truth has occlusions."""
-    confidence: NDArray[np.floating] | None = None
-    """(H, W), in [0, 1]."""
-    seconds: float | None = None
-    """Run time of the method, s."""
-    memory: int | None = None
-    """Peak memory of the method beyond what was in use before, bytes."""
-    again: Callable[..., Any] | None = None
-    """Runs the network on the same pair again, for further outputs."""
+    confidence: NDArray[np.floating] | None = None  # (H, W), in [0, 1]
+    seconds: float | None = None  # run time of the method, s
+    memory: int | None = None  # peak memory of the method beyond what was in use before, bytes
+    again: Callable[..., Any] | None = None  # runs the network on the same pair again, for further outputs
     of_network: bool = False
     """True for a network of this package, which cannot confuse units: the unit is not checked."""
-    units: float | None = None
-    """Units per pixel with which a result file was read."""
+    units: float | None = None  # units per pixel with which a result file was read
 
 
 class DisparityMeter(Meter):

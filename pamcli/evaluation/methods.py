@@ -110,8 +110,7 @@ class NetworkMethod(Method):
 
     network: Any
     name: str = "network"
-    weights: Path | None = None
-    """The weights file, whose sha256 is reported."""
+    weights: Path | None = None  # the weights file, whose sha256 is reported
     right_view: Literal["both", "right", "left"] = "right"
     """Right input of super-resolution. "left" repeats the left image; "both" runs the right image and then
     the left image again, which measures the gain from the second image."""
@@ -190,16 +189,11 @@ class FilesMethod(Method):
     """Result files in a folder, named like the samples."""
 
     folder: Path
-    scale: float | None = None
-    """Units per pixel of disparity in the files; None = as their formats define."""
-    allow_missing: bool = False
-    """Skip samples without a file, with a note."""
-    seconds: float | None = None
-    """Run time of the program per pair, s."""
-    name: str = ""
-    """Name in tables; the folder's by default."""
-    warnings: dict[str, None] = field(default_factory=dict, init=False)
-    """Warnings about the files."""
+    scale: float | None = None  # units per pixel of disparity in the files; None = as their formats define
+    allow_missing: bool = False  # skip samples without a file, with a note
+    seconds: float | None = None  # run time of the program per pair, s
+    name: str = ""  # name in tables; the folder's by default
+    warnings: dict[str, None] = field(default_factory=dict, init=False)  # warnings about the files
 
     @property
     def row(self) -> str:

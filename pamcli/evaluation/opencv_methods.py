@@ -34,14 +34,11 @@ SETTINGS = {
 }
 """StereoSGBM settings with the fewest errors on KITTI among those tried, in mode SGBM_3WAY."""
 
-DISPARITIES = 192
-"""Number of disparities to search, px, unless a calibration or the user sets it."""
+DISPARITIES = 192  # number of disparities to search, px, unless a calibration or the user sets it
 
-LEAST_STRENGTH = 3.0
-"""Minimum denoising strength, grey levels: best for JPEG artefacts alone."""
+LEAST_STRENGTH = 3.0  # minimum denoising strength, grey levels: best for JPEG artefacts alone
 
-WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}
-"""WLS filter settings: smoothness and colour tolerance."""
+WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}  # WLS filter settings: smoothness and colour tolerance
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,7 @@ class SemiGlobalMethod(Method):
     """
 
     name: str = "opencv"
-    wls: bool = False
-    """Smooth the result with the weighted-least-squares filter of opencv-contrib."""
+    wls: bool = False  # smooth the result with the weighted-least-squares filter of opencv-contrib
     max_disparity: int | None = None
     """Disparities to search, px, rounded up to a multiple of 16; None = the calibration's ndisp, else 192."""
 

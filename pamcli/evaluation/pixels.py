@@ -42,8 +42,7 @@ REGIONS = {
     "textureless": "mean squared horizontal grey-level difference below 4 in 3 x 3 pixels",
 }
 
-RANGES = ("0-100", "100-200", ">200", ">192")
-"""Regions by size of the ground truth."""
+RANGES = ("0-100", "100-200", ">200", ">192")  # regions by size of the ground truth
 
 COMPUTED_REGIONS = ("edges", "textureless")
 """Regions computed from ground truth and image, not given by the data."""
@@ -285,11 +284,9 @@ class SparsificationCurve(NamedTuple):
     """Errors after removing each of `FRACTIONS`: the least confident pixels, or (oracle) the worst ones."""
 
     pixels: int
-    epe: NDArray[np.float64]
-    """End-point error, px."""
+    epe: NDArray[np.float64]  # end-point error, px
     epe_oracle: NDArray[np.float64]
-    bad_2: NDArray[np.float64]
-    """Bad pixels, percent."""
+    bad_2: NDArray[np.float64]  # bad pixels, percent
     bad_2_oracle: NDArray[np.float64]
 
     def areas(self) -> dict[str, float]:

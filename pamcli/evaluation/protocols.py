@@ -24,12 +24,9 @@ POOLED, MEANS = "pooled", "mean of images"
 class Stated:
     """A metric that a paper or a benchmark reports."""
 
-    called: str
-    """Its original name: "D1", "bad 2.0", "Avg"."""
-    region: str
-    """A key of `regions.REGIONS`, or a range of the protocol."""
-    metric: str
-    """A key of `disparity_metrics.METRICS`."""
+    called: str  # its original name: "D1", "bad 2.0", "Avg"
+    region: str  # a key of `regions.REGIONS`, or a range of the protocol
+    metric: str  # a key of `disparity_metrics.METRICS`
     average: str = POOLED
 
 
@@ -37,27 +34,20 @@ class Stated:
 class DisparityProtocol:
     """The rules by which a data set is measured: those of its benchmark plus the user's options."""
 
-    fill: bool = False
-    """Fill holes as KITTI does, by `interpolate_background`."""
-    clip: bool = False
-    """Clip estimates to [0, ndisp] if the calibration has ndisp, as Middlebury does."""
+    fill: bool = False  # fill holes as KITTI does, by `interpolate_background`
+    clip: bool = False  # clip estimates to [0, ndisp] if the calibration has ndisp, as Middlebury does
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights of images in the means, by the last component of their names; 1 if absent."""
-    wrong_from: float = 2.0
-    """Error, px, from which the benchmark counts a pixel as wrong."""
+    wrong_from: float = 2.0  # error, px, from which the benchmark counts a pixel as wrong
     max_gt: float | None = None
     """Count only ground truth below this, px (the paper: 192); flatters methods with a limited search range.
     """
     resize: tuple[int, int] | None = None
     """Width and height to which images and ground truth were resized before."""
-    ranges: tuple[float, ...] = ()
-    """Edges of ground-truth ranges, px, to measure separately in addition."""
-    any_truth: bool = False
-    """Count all known ground truth, not only values above 0."""
-    skip_holes: bool = False
-    """Exclude pixels without an estimate from the shares of bad pixels too."""
-    within_width: bool = False
-    """Treat estimates larger than the image width as missing."""
+    ranges: tuple[float, ...] = ()  # edges of ground-truth ranges, px, to measure separately in addition
+    any_truth: bool = False  # count all known ground truth, not only values above 0
+    skip_holes: bool = False  # exclude pixels without an estimate from the shares of bad pixels too
+    within_width: bool = False  # treat estimates larger than the image width as missing
     floor_quantiles: bool = False
     """Take the error at index floor(q * n) in float32 as quantile q of n errors, instead of the smallest
     error that at least q of all do not exceed."""
@@ -66,10 +56,8 @@ class DisparityProtocol:
     nearest: compare each estimate with the nearest ground truth within its pixel."""
     corner: tuple[int, int] | None = None
     """Count only pixels within this width and height at the bottom right."""
-    parts: bool = False
-    """Also measure edges and textureless regions."""
-    stated: tuple[Stated, ...] = ()
-    """The metrics that papers with these rules report, in order."""
+    parts: bool = False  # also measure edges and textureless regions
+    stated: tuple[Stated, ...] = ()  # the metrics that papers with these rules report, in order
 
     def counts(self, truth: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Return the mask of counted pixels, given the ground truth: (H, W), px, NaN = unknown."""
@@ -114,12 +102,9 @@ class DisparityProtocol:
 class Protocol:
     """A named protocol."""
 
-    about: str
-    """Description, one clause."""
-    source: str
-    """Source of the rules."""
-    rules: DisparityProtocol
-    """Rules for data sets that are not in `by_data`."""
+    about: str  # description, one clause
+    source: str  # source of the rules
+    rules: DisparityProtocol  # rules for data sets that are not in `by_data`
     by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)
     """Rules of particular data sets, by source name."""
 

@@ -37,19 +37,13 @@ SETS = (
 class PublishedRow:
     """A published result of one method on one data set."""
 
-    method: str
-    """Name, with the number of parameters if published: "PASSRnet (1.42M)"."""
-    data: str
-    """Source name of the data set: "kitti2015", "middlebury", ..."""
-    subset: str
-    """The subset of its images."""
-    figures: Figures
-    """Metrics by region or protocol -> metric -> value, rates in percent."""
-    protocol: str
-    """Training and evaluation protocol."""
+    method: str  # name, with the number of parameters if published: "PASSRnet (1.42M)"
+    data: str  # source name of the data set: "kitti2015", "middlebury", ...
+    subset: str  # the subset of its images
+    figures: Figures  # metrics by region or protocol -> metric -> value, rates in percent
+    protocol: str  # training and evaluation protocol
     source: str
-    scale: int | None = None
-    """Upscaling factor; None for disparity."""
+    scale: int | None = None  # upscaling factor; None for disparity
 
 
 def list_published_rows(data: str, scale: int | None = None) -> tuple[PublishedRow, ...]:

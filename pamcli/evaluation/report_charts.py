@@ -19,13 +19,10 @@ class Histogram:
     """A histogram of errors."""
 
     title: str
-    edges: tuple[float, ...]
-    """Edges, px, rising, one more than counts; the last may be inf."""
+    edges: tuple[float, ...]  # edges, px, rising, one more than counts; the last may be inf
     counts: tuple[int, ...]
-    wrong_from: float = math.inf
-    """Errors from this edge on count as wrong and have another colour."""
-    without: int = 0
-    """Number of pixels with ground truth but no estimate, shown as a separate bar if not 0."""
+    wrong_from: float = math.inf  # errors from this edge on count as wrong and have another colour
+    without: int = 0  # number of pixels with ground truth but no estimate, shown as a separate bar if not 0
     caption: str = ""
 
     def drawn(self) -> dict[str, Any]:
@@ -61,8 +58,7 @@ class CurveChart:
 
     title: str
     x: Sequence[float]
-    curves: Mapping[str, Sequence[float]]
-    """The y values of each line, by name; NaN = unknown."""
+    curves: Mapping[str, Sequence[float]]  # the y values of each line, by name; NaN = unknown
     x_title: str
     y_title: str
     caption: str = ""

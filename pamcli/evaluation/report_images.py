@@ -27,8 +27,7 @@ class Panel:
     """An image with its title."""
 
     title: str
-    pixels: NDArray[np.generic]
-    """(H, W, 3) RGB, uint8 or uint16."""
+    pixels: NDArray[np.generic]  # (H, W, 3) RGB, uint8 or uint16
     kind: PanelKind = "photo"
     """photo: downscaled by averaging. map: colour-coded numbers, black = unknown, never blended. errors: a
     map in KITTI's error colours. crop: a cut-out in which single pixels must stay visible."""
@@ -39,8 +38,7 @@ class DrawnPair:
     """The panels that show one pair in the report."""
 
     name: str
-    caption: str
-    """Metrics in words: "D1 31.2 %, end-point error 4.10 px"."""
+    caption: str  # metrics in words: "D1 31.2 %, end-point error 4.10 px"
     panels: tuple[Panel, ...]
 
 

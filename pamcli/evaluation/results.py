@@ -25,19 +25,15 @@ Figures = Mapping[str, Mapping[str, float]]
 """Metrics: region ("noc", "both") -> metric ("d1", "psnr") -> value. Regions without pixels are absent; NaN
 marks a value that could not be computed."""
 
-Value = str | int | float | np.integer | np.floating | None
-"""The values that a cell can hold."""
+Value = str | int | float | np.integer | np.floating | None  # the values that a cell can hold
 
-Plain = str | int | float | None
-"""The value of a cell in JSON."""
+Plain = str | int | float | None  # the value of a cell in JSON
 
 Row = Mapping[str, Value]
 
-Fact = tuple[str, str]
-"""Name and value."""
+Fact = tuple[str, str]  # name and value
 
-WORST = 5
-"""Number of pairs that a report shows."""
+WORST = 5  # number of pairs that a report shows
 
 
 class ImageFigures(NamedTuple):
@@ -45,10 +41,8 @@ class ImageFigures(NamedTuple):
 
     name: str
     figures: Figures
-    seconds: float | None = None
-    """Run time of the method, s, if known."""
-    memory: int | None = None
-    """Peak memory of the method beyond what was in use before, bytes, if known."""
+    seconds: float | None = None  # run time of the method, s, if known
+    memory: int | None = None  # peak memory of the method beyond what was in use before, bytes, if known
 
 
 class Meter(ABC):
@@ -118,18 +112,12 @@ def flatten(figures: Figures) -> dict[str, float]:
 class Column:
     """A table column and the format of its values."""
 
-    key: str
-    """Key in rows, CSV and JSON: stable, for programs."""
-    title: str
-    """Heading for people."""
-    unit: str = ""
-    """"px", "%", "dB" or "s"; empty for plain numbers and text."""
-    decimals: int = 2
-    """Decimals shown to people; files for programs have full precision."""
-    text: bool = False
-    """Contains words, aligned left."""
-    note: str = ""
-    """Definition of the metric, one sentence."""
+    key: str  # key in rows, CSV and JSON: stable, for programs
+    title: str  # heading for people
+    unit: str = ""  # "px", "%", "dB" or "s"; empty for plain numbers and text
+    decimals: int = 2  # decimals shown to people; files for programs have full precision
+    text: bool = False  # contains words, aligned left
+    note: str = ""  # definition of the metric, one sentence
 
     @property
     def heading(self) -> str:
@@ -149,8 +137,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     title: str = ""
-    note: str = ""
-    """Description of the contents, one sentence."""
+    note: str = ""  # description of the contents, one sentence
 
     def texts(self, column: Column) -> list[str]:
         """Return the heading and every cell of a column, for people."""
@@ -279,26 +266,20 @@ class Evaluation:
     title: str
     facts: tuple[Fact, ...]
     """Names and values: network, sha256 of the weights, device, precision, data, date, ..."""
-    summary: Table
-    """All metrics, one row per data set, region or method, and average."""
-    images: Table
-    """One row per pair."""
-    notes: tuple[str, ...] = ()
-    """Caveats: missing parts of the data, options that change the metrics."""
+    summary: Table  # all metrics, one row per data set, region or method, and average
+    images: Table  # one row per pair
+    notes: tuple[str, ...] = ()  # caveats: missing parts of the data, options that change the metrics
     key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()
     """The most important metrics of each data set, as name and text."""
-    headline: tuple[Table, ...] = ()
-    """Excerpt of the summary for terminals; empty = the whole summary."""
+    headline: tuple[Table, ...] = ()  # excerpt of the summary for terminals; empty = the whole summary
     sections: tuple[Table, ...] = ()
     """Requested tables: named protocols, method comparison. A terminal shows only these."""
     studies: tuple[Table, ...] = ()
     published: Mapping[str, Table] = field(default_factory=dict)
     """Rows from papers and benchmark pages by data set, below a row of this evaluation."""
     charts: tuple[Histogram | CurveChart, ...] = ()
-    worst_pairs: tuple[DrawnPair, ...] = ()
-    """The pairs with the largest errors, worst first."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    """JSON content besides facts and notes."""
+    worst_pairs: tuple[DrawnPair, ...] = ()  # the pairs with the largest errors, worst first
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # JSON content besides facts and notes
 
     def json(self) -> dict[str, Any]:
         """Return an object for `json.dumps(..., allow_nan=False)`."""

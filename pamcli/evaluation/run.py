@@ -50,15 +50,11 @@ class MeasuredSet:
 
     source: Source
     label: str
-    methods: Mapping[str, Any]
-    """Meters by method name, the method under test last."""
-    variants: Mapping[float, Any]
-    """Meters of modified runs of the method under test, for a study."""
+    methods: Mapping[str, Any]  # meters by method name, the method under test last
+    variants: Mapping[float, Any]  # meters of modified runs of the method under test, for a study
     notes: tuple[str, ...]
-    left_out: tuple[str, ...]
-    """Samples without a result of one method; they are measured for no method."""
-    worst: tuple[Callable[[], DrawnPair], ...]
-    """Functions that draw the worst pairs, worst first."""
+    left_out: tuple[str, ...]  # samples without a result of one method; they are measured for no method
+    worst: tuple[Callable[[], DrawnPair], ...]  # functions that draw the worst pairs, worst first
 
     @property
     def last(self) -> Any:
@@ -74,22 +70,14 @@ class Task(ABC):
     """
 
     title: str
-    scale: int | None = None
-    """Upscaling factor."""
-    columns: Mapping[str, Column]
-    """Columns of all metrics by name, in table order."""
-    key_figures: tuple[str, ...]
-    """The metrics to show first."""
-    average = ""
-    """Name of the average of the key metrics, if there are several."""
-    row_columns: tuple[Column, ...]
-    """Leading columns of summary rows after data set and method."""
-    headline: tuple[Sequence[str], ...]
-    """Metrics of the terminal tables, most important first."""
-    baseline: Mapping[str, None] = {}
-    """Name of the baseline that accompanies every method, if any."""
-    timed: str
-    """Scope of the measured run time of a network."""
+    scale: int | None = None  # upscaling factor
+    columns: Mapping[str, Column]  # columns of all metrics by name, in table order
+    key_figures: tuple[str, ...]  # the metrics to show first
+    average = ""  # name of the average of the key metrics, if there are several
+    row_columns: tuple[Column, ...]  # leading columns of summary rows after data set and method
+    headline: tuple[Sequence[str], ...]  # metrics of the terminal tables, most important first
+    baseline: Mapping[str, None] = {}  # name of the baseline that accompanies every method, if any
+    timed: str  # scope of the measured run time of a network
 
     @abstractmethod
     def make_case(self, sample: Sample) -> Any:

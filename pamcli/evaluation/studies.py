@@ -26,14 +26,11 @@ STUDIES = ("resolution", "range")
 """resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by ground-truth range and
 with fixed maximum disparities."""
 
-RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)
-"""Scale factors of the input images."""
+RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)  # scale factors of the input images
 
-RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)
-"""Edges, px, of the ground-truth ranges."""
+RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)  # edges, px, of the ground-truth ranges
 
-LIMITS = (192, 96)
-"""Maximum disparities, px, of the additional runs."""
+LIMITS = (192, 96)  # maximum disparities, px, of the additional runs
 
 FIGURES = ("d1", "epe", "bad-2", "bad-3")
 

@@ -59,8 +59,7 @@ class Submission(NamedTuple):
 class Rules:
     """The file rules of one benchmark; `submissions.toml` explains the other fields."""
 
-    kind: str
-    """One of `KINDS`."""
+    kind: str  # one of `KINDS`
     training: tuple[str, ...]
     test: tuple[str, ...]
     disparity: str
@@ -68,8 +67,7 @@ class Rules:
     seconds_before: str = ""
     holes: bool = True
     notes: tuple[str, ...] = ()
-    size: str = "H"
-    """Size of Middlebury's images: F, H or Q."""
+    size: str = "H"  # size of Middlebury's images: F, H or Q
 
 
 @functools.cache

@@ -23,8 +23,7 @@ from pamcli.errors import InputError
 from pamcli.evaluation.results import Figures, ImageFigures, Meter, format_size
 from pamcli.imaging.resize import imresize
 
-LEFT_MARGIN = 64
-"""Number of high-resolution columns that the "left" protocol skips, at every scale."""
+LEFT_MARGIN = 64  # number of high-resolution columns that the "left" protocol skips, at every scale
 
 PROTOCOLS = {
     "left": "left image without its 64 leftmost columns",
@@ -44,10 +43,8 @@ _K1, _K2 = 0.01, 0.03
 
 _YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
 """Luma and two chroma weights of red, green and blue."""
-_HAAR_SIZES = 2, 4, 8
-"""Sides of the wavelets, px; the last one weights the positions."""
-_HAAR_C, _HAAR_ALPHA = 30.0, 4.2
-"""C and alpha of the paper, fitted to human judgements."""
+_HAAR_SIZES = 2, 4, 8  # sides of the wavelets, px; the last one weights the positions
+_HAAR_C, _HAAR_ALPHA = 30.0, 4.2  # C and alpha of the paper, fitted to human judgements
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,7 @@ class Upscaled:
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
-    seconds: float | None = None
-    """Run time of the network, s."""
+    seconds: float | None = None  # run time of the network, s
     alone: NDArray[np.uint8] | None = None
     """The left image upscaled from the left image alone; None = not measured."""
 

@@ -54,8 +54,7 @@ def smooth_l1(
     return Quotient((torch.where(known, error, 0) * counts).sum(), known.sum().float())
 
 
-LARGEST_ERROR = 64.0
-"""Errors are clamped to this in the likelihood, px, so that outliers do not dominate."""
+LARGEST_ERROR = 64.0  # errors are clamped to this in the likelihood, px, so that outliers do not dominate
 
 
 def error_likelihood(error_scale: Tensor, disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:

@@ -26,8 +26,7 @@ _C1, _C2 = 0.01**2, 0.03**2
 class Quotient:
     """An undivided mean, so that several processes can sum both parts before the division."""
 
-    total: Tensor
-    """Scalar, differentiable."""
+    total: Tensor  # scalar, differentiable
     count: Tensor
     """Scalar float, detached: the paper's N. Zero for an empty mask, and then `total` is zero too."""
 
