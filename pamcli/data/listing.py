@@ -5,10 +5,8 @@ The file of a source declares which files belong together (`Patterns` or `pair_f
 """
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +16,9 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.geometry import Calibration
-from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
+from pamcli.data.source import Files, Sample, Source
 from pamcli.errors import InputError
-from pamcli.files.paths import join_names, list_entries, natural_key, quote, walk_folders
+from pamcli.files.paths import join_names, list_entries, natural_key, quote
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
@@ -51,11 +49,6 @@ def read_mask(path: Path, white: int = 1) -> NDArray[np.bool_]:
     return np.asarray(read_levels(path) >= white)
 
 
-def read_known_pixels(path: Path) -> NDArray[np.bool_]:
-    """Return a mask (H, W) of the pixels with a known disparity."""
-    return np.asarray(np.isfinite(read_disparity(path)))
-
-
 def read_scaled_disparity(path: Path, levels_per_pixel: float) -> NDArray[np.float32]:
     """Return the disparity map (H, W), px, of a grey image; level 0 becomes NaN (unknown)."""
     levels = read_levels(path).astype(np.float32)
@@ -78,12 +71,6 @@ def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = Non
     if rectified is None:
         raise InputError(f"{quote(path)} does not contain the calibration of a rectified pair")
     return rectified
-
-
-def make_truth_parts(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
-    """Return the parts for left ground truth and, unless `right` is "", for right ground truth."""
-    parts = (Part("disparity", f"ground truth ({left})", read, left),)
-    return (*parts, Part("right_disparity", f"right ground truth ({right})", read, right)) if right else parts
 
 
 class Listed(Source):
@@ -268,100 +255,6 @@ def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending:
             if actual.lower() == suffix and stem.endswith(ending) and key:
                 found[key] = folder / name
     return found
-
-
-@dataclass(frozen=True)
-class Patterns:
-    """A data set whose files match path patterns below its top folder.
-
-    Between "/", a pattern is a regular expression, except that a dot is literal, `*` matches any text and
-    `**` up to three levels of folders. `{split}` and `{key}` are replaced by the chosen values, "all" by any
-    value. Files with equal texts for `*`, `**`, such keys and groups form a pair.
-    """
-
-    left: str
-    right: str
-    parts: tuple[Part, ...] = ()
-    """In a file pattern, `{0}`, `{1}` ... are the texts of the pair; "|" separates alternatives."""
-    tops: tuple[str, ...] = ()  # folders that archives unpack into; one of them may be the top folder
-    labelled: str = ""  # the split with ground truth; "" = every split
-    calibration: Calibration | None = None  # calibration of all pairs, if no file contains one
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """Downscaling factor of the images for each value of the key "size"."""
-    name: str = "{}"  # template of a pair's name; the braces are replaced by its texts
-
-    def row(
-        self,
-        name: str,
-        about: str,
-        splits: tuple[str, ...],
-        tree: tuple[str, ...],
-        keys: tuple[Key, ...] = (),
-        unverified: str = "",
-        scene: str = FRAMES,
-    ) -> SourceInfo:
-        """Return the row of this data set for the table of data sets."""
-        return SourceInfo(name, about, splits, tree, partial(self.open, keys), keys, unverified, scene)
-
-    def open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-        """Return the pairs below a folder, for the chosen values `keys` of the `known` keys."""
-        chosen = {"split": split}
-        sets = {}
-        for key in known:
-            chosen[key.name] = value = keys.get(key.name, key.default or "")
-            if key.choices[0] == "all":
-                sets[key.name] = key.choices[1:] if value == "all" else (value,)
-        filled = chosen.copy()
-        for name, values in sets.items():
-            filled[name] = f"({'|'.join(values)})"
-        left, right = self.left.format(**filled), self.right.format(**filled)
-        home = root
-        for top in (root, *map(root.joinpath, self.tops)):
-            if any(_match_entries({(): top}, left.partition("/")[0])):
-                home = top
-                break
-        lefts, rights = match_pattern(home, left), match_pattern(home, right)
-        parts = [part for part in self.parts if self.labelled in ("", split) or part.name == "calibration"]
-        places: dict[str, dict[str, Path]] = {}
-        by_name: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
-        for texts in {**lefts, **rights}:
-            name = self.name.format("/".join(filter(None, texts)))
-            for paths, found in zip(by_name, (lefts, rights), strict=True):
-                if texts in found:
-                    paths[name] = found[texts]
-            for part in parts:
-                files = map(home.joinpath, part.file.format(*texts, **chosen).split("|"))
-                places.setdefault(part.name, {})[name] = next(filter(Path.is_file, files), home)
-        absent = []
-        for name, values in sets.items():
-            if self.left.startswith(f"{{{name}}}"):
-                absent += [f"no {name} {value}" for value in values if not (home / value).is_dir()]
-        source = pair_files(*by_name, parts, places, absent, self.calibration)
-        source.downscaling = self.sizes.get(chosen.get("size", ""), 1)
-        source.full_size = bool(self.sizes) and source.downscaling == 1
-        return source
-
-
-def match_pattern(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
-    """Return the paths that match a pattern, by the texts of its groups; see `Patterns`."""
-    found: dict[tuple[str, ...], Path] = {(): home}
-    for part in pattern.split("/"):
-        found = dict(_match_entries(found, part))
-    return found
-
-
-def _match_entries(
-    found: Mapping[tuple[str, ...], Path], part: str
-) -> Iterator[tuple[tuple[str, ...], Path]]:
-    """Yield the entries of some folders that match one part of a pattern, sorted by name."""
-    rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
-    for texts, folder in found.items():
-        if part == "**":
-            yield from (((*texts, below), path) for below, path, _ in walk_folders(folder, 3))
-            continue
-        for name, _ in sorted(list_entries(folder)):
-            if match := rule.fullmatch(name):
-                yield (*texts, *match.groups()), folder / name
 
 
 def find_root(root: Path, *below: str, holds: Sequence[str]) -> Path:

@@ -9,9 +9,11 @@ import copy
 import hashlib
 import re
 import textwrap
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,6 +218,30 @@ def _wrap(word: str, text: str, width: int) -> list[str]:
     """Wrap a text into lines that are indented below the word."""
     lines = textwrap.wrap(text, width - 14, break_on_hyphens=False)
     return [f"  {'' if index else word:12}{line}" for index, line in enumerate(lines)]
+
+
+_TEXT = resources.files("pamcli.data").joinpath("data_sets.toml").read_text(encoding="utf-8")
+DATA_SETS: Mapping[str, dict[str, Any]] = tomllib.loads(_TEXT)
+
+
+def make_info(name: str, open: Callable[[Any, str, Mapping[str, str]], Source], *keys: Key) -> SourceInfo:
+    """Return the row of a data set, with its texts in `data_sets.toml` and further keys."""
+    row = DATA_SETS[name]
+    stored = [
+        Key(key, meaning, tuple(choices.split()), *default)
+        for key, (meaning, choices, *default) in row.get("keys", {}).items()
+    ]
+    return SourceInfo(
+        name,
+        row["about"],
+        tuple(row["splits"]),
+        tuple(row["tree"].split("\n")),
+        open,
+        (*stored, *keys),
+        row.get("unverified", ""),
+        row.get("scene", FRAMES),
+        row.get("needs_folder", True),
+    )
 
 
 @dataclass(frozen=True)

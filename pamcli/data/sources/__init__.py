@@ -1,16 +1,15 @@
-"""Read the supported data sets; each module declares its readers and rows of the table of data sets.
+"""Read the supported data sets; `data_sets.toml` has their texts, and the file patterns of most.
 
-To add a data set, add a row to `photographed` or `rendered`, or a module with a `SourceInfo`.
+To add a data set, add a table to `data_sets.toml`, and a reader to `patterned` or a module of its own.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 
 from pamcli.data.source import Key, SourceInfo
+from pamcli.data.sources import drivingstereo, flickr1024, middlebury, pairs, patterned, procedural, sceneflow
 
-_MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-_ROWS = [row for module in _MODULES for row in vars(module).values() if isinstance(row, SourceInfo)]
+_MODULES = drivingstereo, flickr1024, middlebury, pairs, procedural, sceneflow
+_ROWS = [*patterned.ROWS.values(), *(module.INFO for module in _MODULES)]
 
 SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_ROWS, key=lambda row: row.name)}
 """Rows of all data sets by name."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.listing import Listed, Part, find_root, pair_files, read_scaled_disparity
-from pamcli.data.source import Key, SourceInfo
+from pamcli.data.source import make_info
 from pamcli.files.paths import walk_folders
 
 _WRAPPER = re.compile(r"(?:left-image|right-image|disparity-map)-(half|full)-size$")
@@ -50,18 +50,4 @@ def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
     return found
 
 
-INFO = SourceInfo(
-    "drivingstereo",
-    "DrivingStereo",
-    ("train", "test", "sunny", "cloudy", "foggy", "rainy"),
-    (
-        "train-left-image/2018-07-09-16-11-56/FRAME.jpg",
-        "train-right-image/2018-07-09-16-11-56/FRAME.jpg",
-        "train-disparity-map/2018-07-09-16-11-56/FRAME.png",
-        "test-left-image/left-image-half-size/FRAME.jpg",
-        "sunny/left-image-half-size/FRAME.jpg",
-    ),
-    open_source,
-    (Key("size", "half or full resolution", ("half", "full"), "half"),),
-    unverified="the whole layout",
-)
+INFO = make_info("drivingstereo", open_source)

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 
 from pamcli.data.listing import find_root, list_by_stem, pair_files
-from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
+from pamcli.data.source import Files, Sample, Source, make_info
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import list_folders, natural_key, quote
 from pamcli.flickr1024 import stores
@@ -202,20 +202,4 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     return PatchFolders(paths, names)
 
 
-INFO = SourceInfo(
-    "flickr1024",
-    "Flickr1024, or patches cut from it, by pam or by PASSRnet's and iPASSR's authors; no ground truth",
-    tuple(_SPLITS),
-    (
-        "Train/0001_L.png  (Validation, Test; or all in one folder)",
-        "Train/0001_R.png",
-        "patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png  (patches)",
-        "x4/pixels.npy, index.json, manifest.csv  (patches of `pam dataset prepare-flickr1024`)",
-    ),
-    open_source,
-    (
-        Key("scale", "upscaling factor of the patches", ("2", "4")),
-        Key("view", "patches, or the images they are cut from (packed stores only)", _VIEWS, "patches"),
-    ),
-    unverified="the names of the images",
-)
+INFO = make_info("flickr1024", open_source)

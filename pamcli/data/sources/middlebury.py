@@ -37,7 +37,7 @@ from pamcli.data.listing import (
     read_rectified_calibration,
     read_scaled_disparity,
 )
-from pamcli.data.source import Key, SourceInfo
+from pamcli.data.source import make_info
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import list_folders, pluralize, quote, walk_folders
 from pamcli.imaging.disparity_files import read_disparity
@@ -190,22 +190,4 @@ def _size(path: Path, full_height: int, sizes: str) -> str:
     raise InputError(message, "add ?size= to the path: F (full), H (half), T (a third) or Q (a quarter)")
 
 
-INFO = SourceInfo(
-    "middlebury",
-    "Middlebury 2001, 2003, 2005, 2006, 2014, 2021, and the version 3 evaluation (MiddEval3)",
-    ("training", "test"),
-    (
-        "MiddEval3/trainingQ/Adirondack/im0.png",
-        "MiddEval3/trainingQ/Adirondack/im1.png",
-        "MiddEval3/trainingQ/Adirondack/disp0GT.pfm, disp1GT.pfm, mask0nocc.png, calib.txt",
-        "Adirondack-perfect/im0.png, im1.png, disp0.pfm, disp1.pfm, calib.txt  (2014, 2021)",
-        "Art/view1.png, view5.png, disp1.png, disp5.png  (2005, 2006)",
-        "cones/im2.png, im6.png, disp2.png, disp6.png  (2003)",
-        "venus/im2.ppm, im6.ppm, disp2.pgm, disp6.pgm  (2001)",
-    ),
-    open_source,
-    (Key("size", "full, half, third (2005, 2006), quarter", ("F", "H", "T", "Q")),),
-    # Lighting, exposure and repeated takes of one room are one scene: PianoL, chess1, Adirondack-perfect.
-    scene=r"(?:.+/)?([A-Za-z]+?)(?:[0-9]+|[ELP])?(?:-.*)?",
-    unverified="all layouts except that of 2003, and the scale of the ground truth of 2001, 2005 and 2006",
-)
+INFO = make_info("middlebury", open_source)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.data.listing import Listed, Part, list_by_stem, pair_files
-from pamcli.data.source import Key, SourceInfo
+from pamcli.data.source import make_info
 from pamcli.errors import UsageError
 from pamcli.files.pairing import read_pair_list
 from pamcli.files.paths import list_images_by_stem, match_template, quote
@@ -70,25 +70,4 @@ def _match_files(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Pa
     return match_template(str(root / template))
 
 
-_EXAMPLE = "left={}_L.png&right={}_R.png; {} is the same text in all"
-
-INFO = SourceInfo(
-    "pairs",
-    "your own pairs, matched by file name without suffix",
-    ("all",),
-    (
-        "left/NAME.png",
-        "right/NAME.png",
-        "disparity/NAME.pfm  (optional; .png, .npy, .tif; ?scale=)",
-        "or a file with lines left<TAB>right[<TAB>disparity]",
-        "named by the path of the left image; pam disparity --root / writes results with such names",
-    ),
-    open_source,
-    keys=(
-        *(
-            Key(name, f"template of the {what} below PATH ({_EXAMPLE})", ())
-            for name, what in (("left", "left image"), ("right", "right image"), ("disparity", "disparity"))
-        ),
-        Key("scale", "units per pixel of disparity; default: 256 in .png, 16 in signed integers, else 1", ()),
-    ),
-)
+INFO = make_info("pairs", open_source)

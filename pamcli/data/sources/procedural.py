@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pamcli.data.source import LARGEST_SEED, Files, Key, Sample, Source, SourceInfo, digest
+from pamcli.data.source import LARGEST_SEED, Files, Key, Sample, Source, digest, make_info
 from pamcli.errors import InputError, UsageError
 from pamcli.scenes.hard_cases import CASES, NONE, HardCases
 
@@ -123,19 +123,5 @@ def _share(name: str, text: str) -> float:
     return share
 
 
-INFO = SourceInfo(
-    "procedural",
-    "procedural scenes with exact ground truth; without a folder, textures are generated",
-    ("all",),
-    (
-        "ANY/NAME.jpg  (photographs, anywhere below the folder: textures of backgrounds and objects)",
-        "ANY/NAME.png  (cut-outs, images with an alpha channel: objects)",
-    ),
-    open_source,
-    (
-        Key("size", "size of the images", ("512x256", "960x512", "1280x384"), "512x256"),
-        Key(ALL, "share of the scenes with each of the following hard cases", (), "0"),
-        *(Key(name, f"share with {what}", (), "0") for name, what in CASES.items()),
-    ),
-    needs_folder=False,
-)
+_SHARES = (Key(name, f"share with {what}", (), "0") for name, what in CASES.items())
+INFO = make_info("procedural", open_source, *_SHARES)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.listing import Listed, Part, list_by_stem, pair_files, read_positive_disparity
-from pamcli.data.source import Key, SourceInfo
+from pamcli.data.source import make_info
 from pamcli.errors import InputError
 from pamcli.files.paths import list_folders, quote, walk_folders
 
@@ -55,22 +55,4 @@ def _is_chosen(below: str, split: str, part: str) -> bool:
     return part in ("all", which) and split == "train"  # Driving and Monkaa have no test split
 
 
-INFO = SourceInfo(
-    "sceneflow",
-    "Scene Flow: FlyingThings3D, Driving, Monkaa, one of them or all side by side",
-    ("train", "test"),
-    (
-        "frames_finalpass/TRAIN/A/0000/left/0006.png  (FlyingThings3D; TEST/... for the split test)",
-        "frames_finalpass/TRAIN/A/0000/right/0006.png",
-        "disparity/TRAIN/A/0000/left/0006.pfm, .../right/0006.pfm",
-        "frames_finalpass/15mm_focallength/scene_backwards/fast/left/0001.png  (Driving)",
-        "frames_finalpass/a_rain_of_stones_x2/left/0000.png  (Monkaa)",
-        "FlyingThings3D/frames_finalpass/...  (several sets in one folder)",
-    ),
-    open_source,
-    (
-        Key("pass", "rendered without or with blur and haze", ("clean", "final"), "final"),
-        Key("part", "one of the three sets", ("all", "flyingthings3d", "driving", "monkaa"), "all"),
-    ),
-    unverified="the folders of Driving and Monkaa",
-)
+INFO = make_info("sceneflow", open_source)
