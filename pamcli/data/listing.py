@@ -1,8 +1,4 @@
-"""List and read the files of a data set: the base of all data sources.
-
-The file of a source declares which files belong together (`Patterns` or `pair_files`) and how each is read
-(`Part`). Order, lazy loading, size checks, missing files and `first` are handled here.
-"""
+"""List and read the files of a data set: order, lazy loading, size checks and missing files."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,10 +52,7 @@ def read_scaled_disparity(path: Path, levels_per_pixel: float) -> NDArray[np.flo
 
 
 def read_positive_disparity(path: Path) -> NDArray[np.float32]:
-    """Return a disparity map (H, W) in px, NaN = unknown, negated if all its values are negative.
-
-    The sign differs between releases of some data sets. A map of both signs is damaged and stays as it is.
-    """
+    """Return a disparity map (H, W), px, NaN = unknown; its sign differs between releases of a data set."""
     disparity = read_disparity(path)
     known = disparity[np.isfinite(disparity)]
     return -disparity if known.size and known.max() <= 0 else disparity
@@ -87,15 +80,7 @@ class Listed(Source):
         unpaired: Iterable[str] = (),
         calibration: Calibration | None = None,
     ) -> None:
-        """List files as samples. Raises InputError if two of them have the same name.
-
-        Args:
-            files: Files of each sample.
-            parts: Parts besides the images.
-            absent: Missing parts of the published tree, a line each.
-            unpaired: Images without a counterpart, a line each.
-            calibration: Calibration of all pairs, if no file contains one.
-        """
+        """List files as samples; `parts` besides the images. Raises InputError if two have one name."""
         by_name: dict[str, Files] = {}
         for each in files:
             if each.name in by_name:
@@ -168,11 +153,7 @@ def _check_shape(
 def resize_sample(
     sample: Sample, width: int, height: int, resize: Callable[[NDArray[Any], int, int], NDArray[Any]]
 ) -> Sample:
-    """Return a sample with images of `width` x `height` px, made by `resize`, without `fine`.
-
-    Disparities and masks take the nearest pixel, never a mean across an edge. Disparities and the calibration
-    are scaled by the ratio of the widths. Raises ValueError if a side is below 1.
-    """
+    """Return a sample of this size (px) without `fine`; ground truth and masks take the nearest pixel."""
     ratio = width / sample.left.shape[1]
 
     def pick(values: NDArray[Any] | None, factor: float | None = None) -> Any:
@@ -197,11 +178,7 @@ def resize_sample(
 
 
 def downscale_sample(sample: Sample, times: int) -> Sample:
-    """Downscale the images of a sample by area means; see `resize_sample`.
-
-    Ground truth and masks take the pixel in the middle of each area, with disparities in new pixels. The
-    full-size ground truth becomes `fine`. Raises InputError if a side is not a multiple of `times`.
-    """
+    """Downscale a sample by area means; its full-size ground truth becomes `fine`. Raises InputError."""
     height, width = sample.left.shape[:2]
     if height % times or width % times:
         raise InputError(f"{sample.name}: both sides must be multiples of {times} px, got {width}x{height}")
@@ -220,10 +197,7 @@ def pair_files(
     absent: Iterable[str] = (),
     calibration: Calibration | None = None,
 ) -> Listed:
-    """Return a source of the pairs (by name) whose left and right file both exist; see `Listed`.
-
-    `places`: the files of each part, by part and pair; files that do not exist are skipped.
-    """
+    """Return a source of the pairs (by name) whose files exist. `places`: their files by part and name."""
     files, unpaired = [], []
     for name in lefts.keys() | rights.keys():
         left, right = lefts.get(name, Path()), rights.get(name, Path())
@@ -242,11 +216,7 @@ def pair_files(
 
 
 def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:
-    """Return the files of a folder by stem; empty if the folder does not exist.
-
-    Of several files with one stem, the earliest in `suffixes` wins. Stems must end in `ending` (as "_L"),
-    which is removed from the key. Raises InputError if the folder cannot be read.
-    """
+    """Return the files of a folder by stem without `ending`; of equal stems, the earliest suffix wins."""
     found: dict[str, Path] = {}
     for suffix in reversed(suffixes):
         for name, _ in list_entries(folder):
@@ -258,10 +228,7 @@ def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending:
 
 
 def find_root(root: Path, *below: str, holds: Sequence[str]) -> Path:
-    """Return the folder that contains one of `holds`: `root`, one of `below` in it, else `root`.
-
-    Archives unpack with or without their top folder, so both layouts are accepted.
-    """
+    """Return the folder that contains one of `holds`: `root`, one of `below` in it, else `root`."""
     for candidate in (root, *(root / name for name in below)):
         if any((candidate / name).is_dir() for name in holds):
             return candidate

@@ -1,7 +1,4 @@
-"""Parse and open data set specifications: NAME[/SPLIT]:PATH[?key=value&...].
-
-A data set that needs no folder is NAME[?key=value&...].
-"""
+"""Parse and open data set specifications: NAME[/SPLIT]:PATH[?key=value&...], or NAME[?key=value&...]."""
 
 import math
 import os
@@ -16,11 +13,7 @@ from pamcli.files.paths import quote
 
 
 def parse_data(text: str) -> DataSpec:
-    """Parse NAME[/SPLIT]:PATH[?key=value&...].
-
-    The first colon ends the name; later ones belong to the path. Keys begin at the last "?" that no "/"
-    follows. A leading "~" is the home folder. Raises UsageError if a name, split, key or value is unknown.
-    """
+    """Parse NAME[/SPLIT]:PATH[?key=value&...]. Raises UsageError if any part of it is unknown."""
     head, colon, rest = text.partition(":")
     alone, _, query = text.partition("?")
     name, slash, split = head.partition("/")
@@ -62,12 +55,7 @@ def parse_data(text: str) -> DataSpec:
 
 
 def open_data(data: str | DataSpec) -> Source:
-    """Open a data set; its samples are listed, but no image is read.
-
-    Raises:
-        UsageError: If the specification is invalid; see `parse_data`.
-        InputError: If the folder does not exist or its layout is not recognised.
-    """
+    """Open a data set without reading images. Raises UsageError, and InputError for an unknown layout."""
     spec = parse_data(data) if isinstance(data, str) else data
     may_be_file = spec.info.name == "pairs" and spec.path is not None and spec.path.is_file()
     if spec.path is not None and not spec.path.is_dir() and not may_be_file:

@@ -123,17 +123,14 @@ def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Ou
 
 
 def list_pairs(place: str, split: str = "train", source: str = "flickr1024") -> Pairs:
-    """Return the pairs of a data set (NAME:PATH), or of a published folder or archive.
-
-    Raises UsageError if the data set is unknown or has no image files; InputError if files cannot be read.
-    """
+    """Return the pairs of a data set (NAME:PATH), or of a published folder or archive."""
     if not is_data_spec(place) or Path(place).exists():
         return find_published_pairs(Path(os.path.expanduser(place)), split, source)
     return list_data_pairs(place)
 
 
 def list_data_pairs(data: str) -> Pairs:
-    """Return the pairs of a data set, NAME:PATH. Raises the errors of `list_pairs`."""
+    """Return the pairs of a data set, NAME:PATH. Raises UsageError if it has no image files."""
     spec = parse_data(data)
     source, name = open_data(spec), spec.info.name
     if not source.has_image_files:  # packed patches, procedural scenes

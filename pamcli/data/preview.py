@@ -16,17 +16,11 @@ _OCCLUDED, _UNKNOWN = 0, 96
 
 
 def render_contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArray[np.uint8]:
-    """Return the contact sheet as (H, W, 3) uint8 RGB: a name and a row of four cells per sample.
+    """Return the contact sheet as (H, W, 3) uint8 RGB: for each of `count` samples, a name and four cells.
 
     Disparities are coloured between their own 1st and 99th percentile, which the text states. The last cell
     is white for pixels visible in both images, black for occluded ones, grey for unknown ones. Without ground
-    truth, the third cell is a red-cyan anaglyph and the last one is dark. Raises InputError for unreadable
-    samples.
-
-    Args:
-        source: Data set to show.
-        count: Largest number of samples, spread evenly.
-        cell_width: Width of a cell (px); cells have the aspect ratio of the images.
+    truth, the third cell is a red-cyan anaglyph and the last one is dark.
     """
     rows = [_render_row(source.load(index), cell_width) for index in source.spread(count)]
     gap = np.full((_GAP, 4 * cell_width + 5 * _GAP, 3), _DARK, np.uint8)

@@ -1,7 +1,4 @@
-"""Define a data set: its row in the table, its interface once it is opened, and its samples.
-
-Neither numpy nor any reader is imported here, so that the table loads quickly.
-"""
+"""Define a data set: its row in the table, its interface once it is opened, and its samples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Compute statistics of a set of pairs: sizes, disparity range, sharpness, entropy and duplicates.
-
-The pairs and the pixels per image are those of the paper's table of data sets (`tab4`). Its CNNIQA and
-SR-metric columns come from trained models whose weights the paper does not contain.
-"""
+"""Compute statistics of a set of pairs: sizes, disparity range, sharpness, entropy and duplicates."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -125,11 +121,7 @@ def measure_pair(sample: Sample) -> PairFigures:
 
 
 def estimate_disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tuple[float, float]:
-    """Return the 1st and 99th percentile (px) of the disparities of a pair (H, W, 3); NaN = too few matches.
-
-    The images are matched at 256 columns. A match counts if the row has texture and both directions agree.
-    The result is accurate to about a pixel of the downscaled image.
-    """
+    """Return the 1st and 99th percentile (px) of a pair's disparities, matched at 256 columns; or NaN."""
     import cv2
 
     factor = choose_downscaling(left.shape, left.shape[0] * left.shape[1], _REDUCED)

@@ -48,12 +48,7 @@ class Finding:
 
 
 def verify(source: Source, progress: Callable[[int], None] | None = None) -> list[Finding]:
-    """Read every sample of a source and return the problems, first of the set, then of the samples.
-
-    Damage: an image without a counterpart, an unreadable file, different sizes, or ground truth that does not
-    warp the right image onto the left one. Incomplete: missing parts of the published tree. `progress` is
-    called with the number of finished samples.
-    """
+    """Read every sample and return the problems, those of the set first; `progress` gets the count."""
     findings = [Finding("", "incomplete", line) for line in source.absent]
     findings += [Finding("", "damage", line) for line in source.unpaired]
     for index, name in enumerate(source.names):
@@ -158,10 +153,7 @@ def _high_pass(picture: NDArray[np.generic]) -> Values:
 
 
 def _error(to: Values, source: Values, disparity: Values) -> float:
-    """Return the mean clipped difference between `to` (y, x) and `source` (y, x - disparity).
-
-    Matches outside the image count as the clipping limit, so that no reading gains by leaving it.
-    """
+    """Return the mean clipped difference of `to` (y, x) and `source` (y, x - disparity)."""
     rows, columns = np.nonzero(np.isfinite(disparity))
     step = max(1, len(rows) // _MOST_PIXELS)
     rows, columns = rows[::step], columns[::step]

@@ -58,16 +58,7 @@ class Difference(NamedTuple):
 def compute_interval(
     values: NDArray[np.floating], scenes: Sequence[object], weights: NDArray[np.floating] | None = None
 ) -> tuple[float, float]:
-    """Compute the 95 % interval of a weighted mean by resampling scenes.
-
-    Args:
-        values: (N,).
-        scenes: The scene of each value, length N.
-        weights: (N,), all 1 by default.
-
-    Returns:
-        Both ends of the interval; NaN with fewer than `LEAST_SCENES` scenes.
-    """
+    """Compute the 95 % interval of a weighted mean of (N,) by resampling scenes; NaN if there are too few."""
     places, which = np.unique(np.asarray([str(scene) for scene in scenes]), return_inverse=True)
     count = len(places)
     if count < LEAST_SCENES:

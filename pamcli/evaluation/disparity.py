@@ -124,10 +124,7 @@ def load_method(settings: DisparityMaps, listener: Reporter, name: str = "", **f
 def _make_method(
     name: str, what: str, settings: EvaluateDisparitySettings, built: list[str], listener: Reporter
 ) -> Method:
-    """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights; raise UsageError.
-
-    `name`: the name of the method in tables. `built`: descriptions of networks that `network_from` builds.
-    """
+    """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights (some in `built`)."""
     if what.startswith("files:"):
         folder = Path(what.removeprefix("files:"))
         return FilesMethod(folder, settings.scale, settings.allow_missing, name=name)
@@ -143,10 +140,7 @@ def _make_method(
 
 @dataclass(frozen=True)
 class Disparity(Task):
-    """The disparity task, measured by each data set's own protocol or by named protocols.
-
-    Raises UsageError: unknown study, unknown or repeated protocol, or `max_gt` below 1 px or with a protocol.
-    """
+    """The disparity task, measured by each data set's own protocol or by named protocols."""
 
     max_gt: float | None = None  # count only pixels with ground truth below this, px
     resize: tuple[int, int] | None = None

@@ -1,13 +1,8 @@
 """Compute disparity errors as KITTI and Middlebury define them, per image and per data set.
 
-`DisparityProtocol.counts` selects the counted pixels: by default those with known ground truth above 0.
-`compute_pixel_errors` computes D1's outliers. Metrics have names (`METRICS`) and are reported per image
-region (`REGIONS`). A data set has two averages: pooled over all pixels of all images, as KITTI 2015 ranks and
-as pam's documentation reports; and the mean of the per-image metrics, as KITTI 2012 and Middlebury rank
-(Middlebury weights images, see `protocols`).
-
-KITTI fills holes of a result first (`interpolate_background`) and reports the density before. Elsewhere holes
-remain: they fail every threshold and are excluded from means and quantiles.
+A data set has two averages: pooled over all pixels, as KITTI 2015 ranks and pam's documentation reports; and
+the mean of the images, as KITTI 2012 and Middlebury rank. KITTI fills holes of a result first and reports the
+density before. Elsewhere holes fail every threshold and are excluded from means and quantiles.
 """
 
 from collections import Counter
@@ -99,13 +94,7 @@ class DisparityMeter(Meter):
         *,
         full_size: bool = False,
     ) -> None:
-        """Create an empty meter.
-
-        Args:
-            protocol: The rules of measurement.
-            beside: Further protocols, by name, under which the same estimates are measured.
-            full_size: The images have the size at which the benchmark measures.
-        """
+        """Create an empty meter. `beside`: further protocols for the same estimates, by name."""
         super().__init__()
         self.protocol = protocol or DisparityProtocol()
         self.weights = self.protocol.weights
@@ -121,10 +110,7 @@ class DisparityMeter(Meter):
         self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
-        """Measure one estimate; samples without a counted pixel add nothing.
-
-        Raises InputError: no ground truth, a different size, or a confidence outside [0, 1].
-        """
+        """Measure one estimate; samples without a counted pixel add nothing. Raises InputError."""
         _check_estimate(case, answer)
         for meter in self.beside.values():
             meter.add(case, answer)

@@ -1,8 +1,6 @@
 """Define the methods to measure: loaded networks, and result files of any program.
 
-The result of sample "a/b" is the file `a/b` plus `.pfm`, `.png`, `.npy`, `.tif` or `.tiff` for a disparity
-map, or `a/b_left.png` and `a/b_right.png` (or another image suffix) for an upscaled pair. pam names its own
-results this way.
+The result of sample "a/b" is the file `a/b.pfm` (or another suffix), or `a/b_left.png` and `a/b_right.png`.
 """
 
 import ctypes
@@ -44,11 +42,7 @@ Watch = Callable[[int], Callable[[float], None]]
 
 
 def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
-    """Run a function and return its result and its peak memory, bytes beyond what was in use before.
-
-    `gpu`: a torch.device whose memory is measured instead of the memory of this process. The memory is None
-    if the operating system does not report it (only Linux does).
-    """
+    """Run a function; return its result and peak memory, bytes beyond that before, None if unknown."""
     from pamcli.inference.memory import measure_gpu_peak, remember_peak
 
     if gpu is not None:
@@ -92,15 +86,11 @@ class Method(ABC):
         return []
 
     def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
-        """Prepare to match a data set.
-
-        `extras`: also return confidence, unless it costs a second run, and visibility if the ground truth has
-        it. Raises UsageError: the method estimates no disparity; files raise as `find_files`.
-        """
+        """Prepare to match a data set. `extras`: also return confidence and visibility if useful."""
         raise UsageError(f"{self.row} does not estimate disparity")
 
     def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
-        """Prepare to upscale a data set; raise UsageError if not supported; files raise as `find_files`."""
+        """Prepare to upscale a data set."""
         raise UsageError(f"{self.row} does not upscale images")
 
 
@@ -232,12 +222,7 @@ class FilesMethod(Method):
 def find_files(
     folder: Path, names: Sequence[str], *, views: bool = False, allow_missing: bool = False
 ) -> dict[str, list[Path]]:
-    """Find the files of each sample by name, without decoding them.
-
-    `views`: find both upscaled images, left and right, instead of the disparity map. `allow_missing`: skip
-    samples without files. Raises UsageError: the folder does not exist, two files have one name, or files
-    are missing (with `allow_missing`: all of them); InputError: the folder cannot be read.
-    """
+    """Find the files of each sample by name; `views`: both upscaled images. Raises UsageError, InputError."""
     if not folder.is_dir():
         raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
     endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
@@ -272,11 +257,7 @@ def find_files(
 def load_disparity(
     path: Path, name: str, shape: tuple[int, ...], scale: float | None = None
 ) -> DisparityFile:
-    """Read the disparity map of one sample: px of the left image, NaN = unknown.
-
-    `shape`: the required (H, W). `scale`: units per pixel in the file, as in `read_disparity`. Raises
-    InputError: the file cannot be read or has a different size.
-    """
+    """Read the disparity map of one sample: `shape` (H, W), px, NaN = unknown; `scale`: units per px."""
     found = read_disparity_file(path, scale=scale)
     if found.disparity.shape != tuple(shape[:2]):
         raise InputError(
@@ -288,11 +269,7 @@ def load_disparity(
 
 
 def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read both upscaled images of one sample: (H, W, 3) RGB uint8.
-
-    `shape`: the required (H, W). Raises InputError: a file cannot be read, has 16 bits per channel, or has a
-    different size.
-    """
+    """Read both upscaled images of one sample: (H, W, 3) RGB uint8 of this `shape`."""
     views = {path: read_image(path).pixels for path in paths}
     for path, pixels in views.items():
         if pixels.dtype != np.uint8:

@@ -43,10 +43,7 @@ WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}  # WLS filter settings: smoothness a
 
 @dataclass(frozen=True)
 class SemiGlobalMethod(Method):
-    """StereoSGBM on grey images, padded on the left so that the left border is matched too.
-
-    Raises UsageError: `wls` is set but OpenCV was built without the filter.
-    """
+    """StereoSGBM on grey images, padded on the left so that the left border is matched too."""
 
     name: str = "opencv"
     wls: bool = False  # smooth the result with the weighted-least-squares filter of opencv-contrib
@@ -115,10 +112,7 @@ class SemiGlobalMethod(Method):
 
 @dataclass(frozen=True)
 class DenoisedBicubic(Method):
-    """Both images denoised by OpenCV's non-local means, then upscaled by bicubic.
-
-    The method knows the noise level, which no program knows for camera images.
-    """
+    """Non-local means denoising by OpenCV, which gets the true noise level, then bicubic upscaling."""
 
     degradation: Degradation
 

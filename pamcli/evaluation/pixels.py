@@ -1,7 +1,6 @@
 """Compute per-pixel errors, the image regions that metrics are reported for, and error distributions.
 
-A region is a mask of the counted pixels. Most come with the data. Edges and textureless regions are computed
-as in Scharstein and Szeliski's evaluation (IJCV 2002, Section 5.1), when methods are compared.
+Edges and textureless regions follow Scharstein and Szeliski (IJCV 2002, Section 5.1).
 """
 
 import itertools
@@ -61,16 +60,10 @@ _BINS = int(np.array(np.inf, np.float32).view(np.uint32)) >> _DROPPED_BITS
 
 
 def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Fill unknown pixels as `interpolateBackground` of the KITTI kit does (io_disp.h).
+    """Fill unknown pixels of (H, W), px, as `interpolateBackground` of the KITTI kit does (io_disp.h).
 
     In each row a gap gets the smaller of its two neighbours; the ends get the nearest known value. Rows above
     the first and below the last row with known pixels copy that row. Unknown rows in between stay unknown.
-
-    Args:
-        disparity: (H, W), px; NaN, inf or below 0 = unknown.
-
-    Returns:
-        (H, W), NaN = unknown.
     """
     known = np.isfinite(disparity) & (disparity >= 0)
     width = disparity.shape[1]
@@ -95,10 +88,7 @@ def repeat_pixels(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:
 
 
 def use_fine_grid(sample: Sample) -> tuple[Sample, int]:
-    """Bring the ground truth and masks of a sample to its finer grid; images are unchanged.
-
-    Returns the sample with ground truth and ndisp in fine pixels, and the factor; or the same sample and 1.
-    """
+    """Return a sample with ground truth and masks on its finer grid, in fine px, and the factor."""
     if sample.fine is None:
         return sample, 1
     times = sample.fine.shape[0] // sample.left.shape[0]
@@ -123,19 +113,10 @@ def use_fine_grid(sample: Sample) -> tuple[Sample, int]:
 def compute_pixel_errors(
     estimate: NDArray[np.floating], sample: Sample, *, nearest: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.float64], tuple[Mask, Mask]]:
-    """Compute per-pixel ground truth, errors and D1 outliers of an estimate.
+    """Return ground truth, px; error, px, inf without an estimate; and D1 outliers above 3 px and above 1 px.
 
-    Outliers are computed in float32 as in KITTI's kit, where exactly 5 % slightly exceeds 0.05.
-
-    Args:
-        estimate: (H, W), px; not finite = no estimate.
-        sample: The pair with its ground truth.
-        nearest: On a finer grid, compare with the nearest ground truth within the pixel. The returned ground
-            truth is then their mean, NaN if any of them is unknown.
-
-    Returns:
-        (H, W) each: ground truth, px, NaN = unknown; error, px, inf without an estimate; and two masks, error
-        above 3 px and 5 % of the (largest) ground truth, and above 1 px and 5 %.
+    Outliers are computed in float32 as in KITTI's kit, where exactly 5 % slightly exceeds 0.05. `nearest`: on
+    a finer grid, compare with the nearest ground truth within the pixel; the returned one is then their mean.
     """
     assert sample.disparity is not None
     truth = at = longest = sample.disparity
@@ -159,11 +140,7 @@ def compute_pixel_errors(
 def make_region_masks(
     sample: Sample, truth: NDArray[np.float32], counted: Mask, edges: tuple[float, ...]
 ) -> dict[str, Mask]:
-    """Return the counted pixels of each region of the sample and of the ranges between edges.
-
-    `truth`: (H, W), px, NaN = unknown. `counted`: (H, W). Returns (H, W) by name of `REGIONS` and
-    `range_regions(edges)`; "all" is first.
-    """
+    """Return the counted pixels of each region and of the ranges between edges; "all" is first."""
     masks = {"all": counted}
     if sample.visible is not None:
         masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
@@ -194,12 +171,7 @@ def name_ranges(edges: tuple[float, ...]) -> dict[str, float]:
 
 
 def compute_regions(sample: Sample) -> dict[str, Mask]:
-    """Return masks (H, W) of ground-truth edges and textureless parts of the left image.
-
-    Edges: pixels whose ground truth differs from a 4-neighbour's by more than 2 px, and all pixels within 4
-    px of them. Textureless: the squared grey-level difference to the left neighbour, averaged over 3 x 3
-    pixels, is below 4 (8 bits).
-    """
+    """Return masks (H, W): within 4 px of a ground-truth step, and textureless parts of the left image."""
     assert sample.disparity is not None
     jumps = np.zeros(sample.disparity.shape, np.bool_)
     with np.errstate(invalid="ignore"):
@@ -229,10 +201,7 @@ def _box(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
 
 
 def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:
-    """Return counts and sums (2, N) of errors in bins of 0.05 % relative width; histograms can be added.
-
-    `errors`: any shape, finite and at least 0.
-    """
+    """Return counts and sums (2, N) of errors in bins of 0.05 % relative width; they can be added."""
     flat = np.zeros(0) if errors is None else errors.ravel()
     bins = flat.astype(np.float32).view(np.uint32) >> _DROPPED_BITS
     histogram = np.empty((2, _BINS))
@@ -242,10 +211,7 @@ def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[
 
 
 def find_quantile(histogram: NDArray[np.float64], fraction: float) -> float:
-    """Return the smallest error that at least `fraction` of all errors do not exceed, NaN if empty.
-
-    The result is the mean of the errors in its bin, accurate to 0.05 %.
-    """
+    """Return the smallest error that `fraction` of all do not exceed, to 0.05 %; NaN if empty."""
     upto = np.cumsum(histogram[0])
     if not upto[-1]:
         return math.nan
@@ -263,11 +229,7 @@ def count_between(histogram: NDArray[np.float64], edges: tuple[float, ...]) -> t
 def count_by_confidence(
     errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str
 ) -> NDArray[np.float64]:
-    """Return pixel count, sum of errors and count of bad pixels, per level of confidence: (3, 65536).
-
-    Results can be added. `errors`: (N,), px, finite. `confidence`: (N,), in [0, 1]. `name`: the sample, for
-    messages. Raises InputError: a confidence is unknown or outside [0, 1].
-    """
+    """Return pixel count, sum of errors and count of bad pixels, per level of confidence: (3, 65536)."""
     if not ((confidence >= 0) & (confidence <= 1)).all():
         raise InputError(
             f"{name}: the confidence must be from 0 to 1 at every pixel with a disparity",

@@ -1,8 +1,4 @@
-"""Define the measurement rules of papers and benchmarks: a table of named protocols with their sources.
-
-`get_protocol` returns the rules of a name on a data set, `get_default_protocol` those of a data set's own
-benchmark. `preparing` implements what they do to ground truth and estimate.
-"""
+"""Define the measurement rules of papers and benchmarks: a table of named protocols with their sources."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -302,10 +298,7 @@ def get_default_protocol(data: str, **asked: Any) -> DisparityProtocol:
 
 
 def get_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
-    """Return the rules of a named protocol on a data set.
-
-    `data`: the source name of the data set. `asked`: fields to override. Raises UsageError: unknown protocol.
-    """
+    """Return the rules of a named protocol on a data set, by source name. `asked`: fields to override."""
     check_protocol(name)
     row = PROTOCOLS[name]
     return replace(row.by_data.get(data, row.rules), **asked)

@@ -1,8 +1,4 @@
-"""Provide results from papers and benchmark pages, for comparison with measured ones.
-
-The values are copied into `published.toml`, not measured. Each row states how it was obtained, which may
-differ from `pam eval`. Regions and metrics are named as in `disparity_metrics` and `superres_metrics`.
-"""
+"""Provide results from papers and benchmark pages (`published.toml`), to compare with measured ones."""
 
 import functools
 import math
@@ -73,10 +69,7 @@ def _load_rows() -> tuple[PublishedRow, ...]:
 
 
 def add_published(page: Evaluation, sets: Sequence[Any], method: str, scale: int | None) -> Evaluation:
-    """Add the published rows of every data set that has some, below the row of the method under test.
-
-    `sets`: a `MeasuredSet` per data set. `scale`: as in `list_published_rows`.
-    """
+    """Add the published rows of every data set that has some, below the row of the method under test."""
     tables, rows, notes = {}, {}, [*page.notes]
     known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]
     for name, one in known:
@@ -91,10 +84,7 @@ def add_published(page: Evaluation, sets: Sequence[Any], method: str, scale: int
 
 
 def make_published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:
-    """Return a table of published rows, with a column for each metric that one of them has.
-
-    `own`: metrics of `method` as measured here, shown in the first row.
-    """
+    """Return a table of published rows below the metrics of `method` as measured here."""
     keys = dict.fromkeys(key for row in rows for key in flatten(row.figures))
     measured = {key: value for key, value in flatten(own).items() if key in keys}
     lines: list[dict[str, Value]] = [

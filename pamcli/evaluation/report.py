@@ -26,10 +26,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render_report(found: Any) -> bytes:
-    """Render an `Evaluation` as a self-contained HTML file in UTF-8.
-
-    The table of pairs is omitted where it would repeat the summary of a single pair.
-    """
+    """Render an `Evaluation` as a self-contained HTML file in UTF-8."""
     pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
     methods = {row.get("method") for row in found.images.rows} - {"bicubic"}  # bicubic is in every table

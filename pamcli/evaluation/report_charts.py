@@ -1,7 +1,6 @@
-"""Lay out the charts of a report: error histograms and sparsification curves.
+"""Lay out the charts of a report, which `templates/chart.html` draws as inline SVG.
 
 Positions are fractions of the axes: 0 at the left and bottom, 1 at the right and top.
-`templates/chart.html` draws them as inline SVG.
 """
 
 import itertools

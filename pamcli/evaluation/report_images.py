@@ -51,12 +51,7 @@ def draw_disparity(
     *,
     visible: NDArray[np.bool_] | None = None,
 ) -> DrawnPair:
-    """Show left image, disparity map and ground truth in one colour range, and KITTI's error map.
-
-    The colour range spans the 1st to the 99th percentile of the ground truth. `left`: (H, W, 3) RGB.
-    `disparity`: (H, W), px, NaN = unknown. `truth`: (H, W), px, NaN = unknown. `visible`: (H, W), see
-    `draw_error_map`.
-    """
+    """Show left image, disparity map and ground truth (px) in one colour range, and KITTI's error map."""
     known = truth[np.isfinite(truth)]
     low, high = (float(np.percentile(known, part)) for part in (1, 99)) if known.size else (0.0, 1.0)
     low, high = math.floor(low), math.ceil(high)
@@ -82,10 +77,7 @@ def draw_methods(
     *,
     visible: NDArray[np.bool_] | None = None,
 ) -> DrawnPair:
-    """Show left image, ground truth, and disparity and error map of each method, in one colour range.
-
-    `disparities`: (H, W), px, by method name; all other arguments as in `draw_disparity`.
-    """
+    """Show left image, ground truth, and the disparity and error map of each method, as `draw_disparity`."""
     panels: list[Panel] = []
     for method, disparity in disparities.items():
         views = left, disparity.astype(np.float32), truth
@@ -98,12 +90,7 @@ def draw_methods(
 def draw_consistency(
     disparity: NDArray[np.float32], right: NDArray[np.float32], confidence: NDArray[np.float32]
 ) -> tuple[Panel, Panel]:
-    """Draw the left-right difference and the uncertainty of a network.
-
-    `disparity`: (H, W) of the left image, px, positive. `right`: (H, W) of the right image, px, positive.
-    `confidence`: (H, W), in [0, 1]. Returns two panels; matches outside the right image have no left-right
-    difference.
-    """
+    """Draw the left-right difference and the uncertainty of a network from maps (H, W); disparities in px."""
     width = disparity.shape[1]
     match = np.arange(width) - disparity
     inside = (match >= 0) & (match <= width - 1)
@@ -124,10 +111,7 @@ def draw_superres(
     result: NDArray[np.uint8] | None,
     truth: NDArray[np.uint8],
 ) -> DrawnPair:
-    """Show the left image, and its crop with the largest error: bicubic, result and ground truth.
-
-    `bicubic`, `result`, `truth`: (H, W, 3) RGB of one size; result None = only bicubic was measured.
-    """
+    """Show the left image, and its crop with the largest error: bicubic, result (if any), ground truth."""
     cut = _worst_window(bicubic if result is None else result, truth)
     panels = [Panel("Left image with the crop shown below", _draw_frame(truth, cut))]
     panels.append(Panel("Bicubic", bicubic[cut], "crop"))
@@ -138,10 +122,7 @@ def draw_superres(
 
 
 def encode_data_uri(panel: Panel) -> tuple[str, int, int]:
-    """Encode an image as a data: URI, with its width and height, at most `MAX_WIDTH` px wide.
-
-    Photographs become JPEG, everything else lossless WebP.
-    """
+    """Encode an image as a data: URI (JPEG or lossless WebP), at most `MAX_WIDTH` px wide, with its size."""
     small = to_uint8(panel.pixels)
     factor = -(-small.shape[1] // MAX_WIDTH)
     if factor > 1:
@@ -199,12 +180,9 @@ def draw_error_map(
     """Draw KITTI's error map: (H, W, 3) uint8 RGB, black where the ground truth is unknown.
 
     Colours encode n = min(error / 3 px, error / 5 % of the ground truth) in ten steps, each twice as wide as
-    the one before: blue below n = 1, where a pixel is correct (D1), warm above. Formula, steps and colours
-    are those of the KITTI 2015 development kit (io_disp.h, log_colormap.h). Missing estimates have the colour
-    of the largest errors; the benchmark fills such holes before it draws. `estimate`, `truth`: (H, W), px,
-    NaN or inf = unknown. `visible`: (H, W), True where visible in both images; other pixels are drawn half as
-    bright. `thicken`: draw every pixel as 3 x 3 pixels, as the benchmark does for sparse ground truth;
-    neighbours below and to the right are drawn later and win.
+    the one before, as in the KITTI 2015 development kit (io_disp.h, log_colormap.h). Missing estimates have
+    the colour of the largest errors. Pixels not `visible` are drawn half as bright. `thicken`: draw every
+    pixel as 3 x 3 pixels, as the benchmark does for sparse ground truth; later neighbours win.
     """
     known = np.isfinite(truth)
     error = np.abs(np.where(np.isfinite(estimate), estimate, np.inf) - np.where(known, truth, 0))

@@ -60,10 +60,7 @@ class Meter(ABC):
 
     @cached_property
     def image_means(self) -> Figures:
-        """Mean of each metric over the pairs that have it; NaN if any of its values is NaN.
-
-        Raises InputError if there are no pairs.
-        """
+        """Mean of each metric over the pairs that have it; NaN if any of its values is NaN."""
         values: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
         for image in self.images:
             weight = self.weights.get(image.name.rpartition("/")[2], 1.0)
@@ -164,11 +161,7 @@ def format_value(value: Value, decimals: int) -> str:
 
 
 def format_text(table: Table, width: int | None = None) -> str:
-    """Format a table in aligned columns separated by two spaces, without a final line break.
-
-    `width`: maximum line length. Wider tables first move words and counts that all rows share to a line
-    above, then drop columns from the right; two columns always stay.
-    """
+    """Format a table in aligned columns of at most `width`: shared words move above, then columns drop."""
     padded: dict[Column, list[str]] = {}
     for column in table.columns:
         texts = table.texts(column)
@@ -223,11 +216,7 @@ def format_latex(table: Table) -> str:
 
 
 def format_csv(table: Table) -> str:
-    """Format a table as CSV (RFC 4180: commas, CR LF, quotes where needed), with keys as header.
-
-    Numbers have all digits needed to read back the same value. An apostrophe precedes words that a
-    spreadsheet would evaluate.
-    """
+    """Format a table as CSV (RFC 4180) with keys as header and full precision, safe for spreadsheets."""
     out = io.StringIO(newline="")
     # DictWriter's default dialect, "excel", conforms to RFC 4180.
     writer = csv.DictWriter(out, [column.key for column in table.columns])
@@ -325,10 +314,7 @@ class Evaluation:
 
 
 def check_files(settings: Any, *weights: Any) -> None:
-    """Check all output files before any work starts; raise UsageError or OutputError.
-
-    `weights`: files that networks are loaded from.
-    """
+    """Check all output files against those that are read, `weights` too; raise UsageError, OutputError."""
     data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
     lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
     files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]

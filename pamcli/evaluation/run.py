@@ -1,9 +1,7 @@
 """Measure methods on data sets, sample by sample, and summarize the results.
 
-A `Task` holds the differences of disparity and super-resolution: `disparity.Disparity`, `superres.Superres`.
-Samples are read between runs, never during one, because methods are timed. Several methods share the samples
-and the tables; the report shows the pairs on which they differ most. Charts and the row above published
-results belong to the last method.
+A `Task` holds the differences of disparity and super-resolution. Charts and the row above published results
+belong to the last method.
 """
 
 import datetime
@@ -63,11 +61,7 @@ class MeasuredSet:
 
 
 class Task(ABC):
-    """A task to measure, with the layout of its tables and report.
-
-    A case is what a method gets: a `Sample` for disparity, a `SuperresPair` for super-resolution. Its answer
-    is an `Estimate` or an `Upscaled`.
-    """
+    """A task to measure: its tables and report, cases (`Sample`, `SuperresPair`) and answers."""
 
     title: str
     scale: int | None = None  # upscaling factor
@@ -93,10 +87,7 @@ class Task(ABC):
 
     @abstractmethod
     def rank(self, images: Sequence[ImageFigures]) -> float | None:
-        """Return the sort key of a pair in the report, lowest first; None if it was not measured.
-
-        `images`: the metrics of the pair, per method.
-        """
+        """Return the sort key of a pair in the report, lowest first, given its metrics per method."""
 
     @abstractmethod
     def draw(self, case: Any, answers: Mapping[str, Any], images: Sequence[ImageFigures]) -> DrawnPair:
@@ -135,19 +126,8 @@ def evaluate(
     >>> found = evaluate(Disparity(), ["kitti2015:kitti"], [NetworkMethod(matcher, "pasmnet2")])
     >>> Path("report.html").write_bytes(render_report(found))
 
-    Args:
-        task: `Disparity` or `Superres`.
-        data: Data sets as `NAME:PATH`, or opened.
-        methods: The methods; the last one is the method under test.
-        compare: Add published results.
-        worst: Number of worst pairs per data set in the report; 0 = no report, and no charts.
-        advance: Called after each sample.
-        watch: Called with the number of rows of each pair that a network gets; returns a callback for the
-            completed fraction.
-
-    Raises:
-        UsageError: If a data set or a method is invalid.
-        InputError: If data cannot be read, or lacks ground truth.
+    The last of the methods is under test. `compare` adds published results. `worst` pairs per data set are in
+    the report; 0 = no report. `advance` is called after each sample. Raises UsageError, InputError.
     """
     sets = open_data_sets(data)
     named: dict[str, Method | None] = {**task.baseline}
@@ -214,19 +194,7 @@ def measure(
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> MeasuredSet:
-    """Measure methods on every sample of a source that has ground truth.
-
-    Args:
-        task: `Disparity` or `Superres`.
-        source: The data set.
-        methods: Methods by name, the one under test last; a sample is skipped if one returns None.
-        variants: Modified runs to measure in addition, for a study.
-        worst: Number of worst pairs to keep.
-        advance: Called after each sample.
-
-    Raises:
-        InputError: As the meter raises, or, before any method runs, if no sample has ground truth.
-    """
+    """Measure methods (the one under test last) on every sample that has ground truth. Raises InputError."""
     meters, varied = {}, {}
     for each in methods:
         meters[each] = task.make_meter(source)
@@ -270,10 +238,7 @@ def measure(
 def _make_tables(
     task: Task, sets: Sequence[MeasuredSet], several: bool
 ) -> tuple[Table, Table, tuple[Table, ...]]:
-    """Return the tables of all pairs and of the summary, and those for the terminal.
-
-    `several`: add the method to every row.
-    """
+    """Return the tables of pairs, of the summary, and for the terminal; `several`: name the methods."""
     images, summary = [], []
     for one in sets:
         for name, total in one.methods.items():

@@ -1,8 +1,4 @@
-"""Run studies that need no training: accuracy by image resolution and by disparity range.
-
-The paper's Tables 6 and 7 compare attention, which has no maximum disparity, with cost volumes of a fixed
-one. Here the same network also runs with fixed maxima.
-"""
+"""Run studies that need no training, as Tables 6 and 7 of the paper: accuracy by resolution and by range."""
 
 import copy
 import math
@@ -38,11 +34,7 @@ Rows = list[dict[str, Value]]
 
 
 def make_variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
-    """Return modified runs of a network, by resolution factor or by maximum disparity, px.
-
-    Result files have no variants, nor has the range study of a network with a fixed search range. Raises
-    UsageError: result files with the resolution study.
-    """
+    """Return modified runs of a network, by resolution factor or by maximum disparity, px."""
     if kind == "resolution":
         if not isinstance(method, NetworkMethod):
             raise UsageError("`study` resolution requires a network", "result files have one resolution")

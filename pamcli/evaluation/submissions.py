@@ -135,11 +135,7 @@ def plan_submission(sets: Sequence[Source]) -> Rules:
 
 
 def check_complete(rules: Rules, names: Iterable[str]) -> None:
-    """Raise InputError if an archive of these samples is incomplete, naming the first missing ones.
-
-    `names`: sample names, of which the last component counts ("testing/000000_10"). Call this before the
-    network runs for an hour.
-    """
+    """Raise InputError if an archive of these samples is incomplete, naming the first missing ones."""
     given = [name.rpartition("/")[2] for name in names]
     if repeated := sorted({name for name in given if given.count(name) > 1}):
         raise InputError(f"two images for one file of a {rules.kind} submission: {join_names(repeated)}")
@@ -157,20 +153,7 @@ def check_complete(rules: Rules, names: Iterable[str]) -> None:
 
 
 def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Estimate]]) -> Submission:
-    """Write an archive, read it back, and only then move it into place.
-
-    On failure no new file remains, and an existing file at `path` is unchanged.
-
-    Args:
-        path: The archive.
-        rules: The rules of the benchmark.
-        results: Sample name and estimate, in any order, consumed one at a time. The last component of the
-            name is the file or scene in the archive. Middlebury and ETH3D need the seconds.
-
-    Raises:
-        InputError: If results are incomplete, out of range, or without a required run time.
-        OutputError: If the archive cannot be written.
-    """
+    """Write an archive of (sample, estimate), read it back, and only then move it into place."""
     written: list[str] = []
     files: list[str] = []
     saturated = 0

@@ -1,7 +1,4 @@
-"""Measure super-resolution against bicubic: downscale pairs, upscale them again, and compare.
-
-`measure_superres` is `pam eval superres`.
-"""
+"""Measure super-resolution against bicubic: downscale pairs, upscale them again, and compare."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -179,11 +176,7 @@ class UpscaledWriter:
     def __init__(
         self, folder: Path, sets: Sequence[Source], weights: str | Path | None, *, overwrite: bool
     ) -> None:
-        """Prepare the folder.
-
-        `weights`: the file that the network is loaded from. Raises UsageError, OutputError: the images cannot
-        be written, or exist and may not be overwritten.
-        """
+        """Prepare the folder, without overwriting `weights`. Raises UsageError, OutputError."""
         if len(sets) > 1:
             message = f"`save` writes the images of one data set, but {len(sets)} are given"
             raise UsageError(message, "measure each data set by itself")

@@ -1,16 +1,9 @@
-"""Compute PSNR, SSIM and HaarPSI of super-resolution in the literature's protocols.
+"""Compute PSNR, SSIM and HaarPSI of super-resolution in the literature's protocols, on 8-bit images.
 
-Protocols, both on 8-bit images, one value per pair, averaged over pairs:
-
-- "left": the left image without its 64 leftmost columns, mostly invisible in the right image
-  (PASSRnet, iPASSR);
-- "both": the mean of both images at full width (iPASSR, NAFSSR, NTIRE).
-
-Metrics: "psnr", "ssim-ipassr", "ssim-skimage", "haarpsi"; see `psnr`, `ssim` and `haarpsi`. The SSIM in the
-parallax-attention papers' own tables is undocumented (above both for Middlebury) and not computed.
-
-Low-resolution images are made as in the literature: cropped at the right and bottom to a multiple of the
-scale, downscaled by MATLAB's bicubic, rounded to 8 bits.
+The left columns, which "left" skips, are mostly invisible in the right image (PASSRnet, iPASSR); "both" is
+that of iPASSR and NTIRE. Low-resolution images are cropped at the right and bottom to a multiple of
+the scale, downscaled by MATLAB's bicubic and rounded to 8 bits. The SSIM in the parallax-attention papers'
+own tables is undocumented and not computed.
 """
 
 from dataclasses import dataclass
@@ -100,11 +93,7 @@ class SuperresMeter(Meter):
 def make_superres_pair(
     left: NDArray[np.generic], right: NDArray[np.generic], scale: int, *, name: str
 ) -> SuperresPair:
-    """Crop the ground truth to a multiple of the scale (right and bottom) and downscale it.
-
-    `left`, `right`: (H, W, 3) RGB uint8 of one size. `name`: the pair, for messages. Raises InputError: not 8
-    bits, different sizes, or too small for the protocols.
-    """
+    """Crop two (H, W, 3) uint8 to a multiple of the scale and downscale them. Raises InputError."""
     for view in (left, right):
         if view.dtype != np.uint8 or view.ndim != 3:
             raise InputError(
@@ -129,11 +118,7 @@ def make_superres_pair(
 
 
 def measure_upscaled(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
-    """Compute all metrics of one pair in all protocols.
-
-    `left`, `right`: results, (H, W, 3) RGB uint8, of the size of `pair.left`. Returns metrics by protocol;
-    PSNR is inf for identical images. Raises InputError: a different size or type.
-    """
+    """Compute all metrics of results (H, W, 3) uint8 by protocol; PSNR of identical images is inf."""
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
             raise InputError(
@@ -149,10 +134,7 @@ def measure_upscaled(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
 
 
 def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
-    """Compute the peak signal-to-noise ratio: 10 log10(255^2 / mean squared error over all values) dB.
-
-    `truth`, `result`: uint8 of one shape; identical images give inf.
-    """
+    """Compute the peak signal-to-noise ratio, dB, over all values of two uint8; inf if identical."""
     error = float(np.mean((truth.astype(np.float64) - result.astype(np.float64)) ** 2))
     return float("inf") if error == 0 else float(10 * np.log10(255**2 / error))
 
@@ -160,15 +142,10 @@ def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
 def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float, float]:
     """Compute the structural similarity of iPASSR's tables and of scikit-image: means over 7x7 windows.
 
-    Both use equal weights, windows inside the image, K = (0.01, 0.03), and L = 255 on 0 ... 255, which equals
-    L = 1 on [0, 1].
-
     iPASSR: the published evaluation passes (H, W, 3) to two-dimensional filters, which see (H, 3 W): channels
     side by side, so 6 windows of each row span each seam. Its tables follow that (bicubic x4 on KITTI 2012
     .7310 / .7372; the mean of the channels gives .7303 / .7366). Covariance divided by 49. scikit-image:
-    `structural_similarity(channel_axis=2, data_range=255)`: the mean of the separate channels; covariance
-    divided by 48; a border of 3 pixels cropped, hence windows as above. `truth`, `result`: (H, W, C) uint8 of
-    one shape, at least 7 x 7 pixels. Returns iPASSR's and scikit-image's value.
+    `structural_similarity(channel_axis=2, data_range=255)`: the mean of the channels; divided by 48.
     """
     width, channels = truth.shape[1:]
     x, y = (np.hstack([view[..., c].astype(np.int64) for c in range(channels)]) for view in (truth, result))
@@ -189,11 +166,10 @@ def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float
 
 
 def haarpsi(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
-    """Compute the Haar wavelet-based perceptual similarity index (Reisenhofer et al. 2018) of colour images.
+    """Compute the Haar wavelet-based perceptual similarity index (Reisenhofer et al. 2018), 0 to 1.
 
     Edges of 2 and 4 px and colours are compared; the stronger edge of 8 px weights each position. As
-    published: on every second 2x2 px mean, in Y, I and Q of 0 to 255, with zeros beyond the borders. `truth`,
-    `result`: (H, W, 3) RGB uint8 of one shape. Returns a value from 0 to 1 (identical).
+    published: on every second 2x2 px mean, in Y, I and Q of 0 to 255, with zeros beyond the borders.
     """
     one, other = (_halved_yiq(view) for view in (truth, result))  # (3, h, w) each
     similar, weights = [], []

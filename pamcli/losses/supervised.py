@@ -1,8 +1,7 @@
 """Compute the supervised loss terms and the masks of the pixels that they count.
 
 Shapes: B batch, H rows, W columns of this image, V columns of the other. Disparities are (B, H, W), positive
-in both images, NaN where unknown. Excluded values are replaced before any operation, so their gradient is
-exactly zero. Everything is float32, and nothing is copied to the host.
+in both images, NaN where unknown. Excluded values are replaced first, so their gradient is zero.
 """
 
 import math
@@ -35,10 +34,8 @@ def smooth_l1(
 ) -> Quotient:
     """Compute the smooth L1 loss (beta 1 px) of a disparity (B, H, W) or (B, 1, H, W) over counted pixels.
 
-    Errors beyond `logarithmic_beyond` px grow logarithmically, with a continuous slope, so that a few gross
-    errors do not outweigh all others. `truth`: (B, H, W), px at full size. `counts`: (B, H, W), bool or the
-    weight of each pixel. N is the number of pixels with a weight above 0. `clamp`: (B,), px, the limit of the
-    errors of each pair; larger ones count as the limit, without gradient.
+    Errors beyond `logarithmic_beyond` px grow logarithmically, with a continuous slope. `counts`: (B, H, W),
+    bool or the weight of each pixel. `clamp`: (B,), px, limit of the errors of each pair, without gradient.
     """
     known = counts > 0
     truth = torch.where(known, truth.float(), 0)
@@ -58,11 +55,7 @@ LARGEST_ERROR = 64.0  # errors are clamped to this in the likelihood, px, so tha
 
 
 def error_likelihood(error_scale: Tensor, disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:
-    """Compute the negative log-likelihood of the disparity error under a Laplace distribution.
-
-    `error_scale`: (B, h, w), logarithm of the distribution's scale in px. `disparity`, `truth`: (B, h, w), px
-    at full size. `counts`: (B, h, w) bool. The disparity receives no gradient.
-    """
+    """Compute the negative log-likelihood of the error, px, under a Laplace distribution (B, h, w)."""
     error = torch.where(counts, (disparity.detach().float() - truth).abs(), 0).clamp(max=LARGEST_ERROR)
     return masked_mean(math.log(2) + error_scale + error * torch.exp(-error_scale), counts)
 
@@ -70,9 +63,7 @@ def error_likelihood(error_scale: Tensor, disparity: Tensor, truth: Tensor, coun
 def sample_truth(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Sample the ground truth at 1/stride of the size: disparity in px of that size, and mask, (B, H/s, W/s).
 
-    Each cell takes the full-size pixel next to its centre (the lower right one for even strides; the
-    half-pixel offset changes d by only half its slope), which avoids averages across depth edges. `counts`:
-    (B, H, W) bool, sampled likewise.
+    Each cell takes the full-size pixel next to its centre, which avoids averages across depth edges.
     """
     middle = slice(stride // 2, None, stride)
     disparity, counts = disparity[:, middle, middle], counts[:, middle, middle]
@@ -80,16 +71,10 @@ def sample_truth(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor
 
 
 def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: Tensor) -> Quotient:
-    """Compute the negative log-likelihood of the true column under the attention.
+    """Compute the negative log-likelihood of the true column (B, H, W) under the attention.
 
-    Only masked pixels count whose position lies in the row and is allowed by the map: no negative disparity,
-    and below its maximum disparity.
-
-    Args:
-        attention: A whole map (B, H, W, V), or cost and normaliser, of which only a few columns are read.
-        position: (B, H, W), matching column of the other image; at fraction w from k to k + 1 the loss is
-            -(1 - w) log M(k) - w log M(k + 1).
-        mask: (B, H, W) bool.
+    Only masked pixels count whose position lies in the row and is allowed by the map. At fraction w from
+    column k to k + 1 the loss is -(1 - w) log M(k) - w log M(k + 1).
     """
     whole = attention.cost if isinstance(attention, RowAttention) else attention
     width = whole.shape[-1]
@@ -138,8 +123,7 @@ def find_visible_left(disparity: Tensor, right_disparity: Tensor | None = None) 
     """Return the left pixels of known disparity that are visible in both images: (B, H, W) bool.
 
     Where the right disparity is known at the match, the match must point back within 1.5 px. Elsewhere, the
-    pixel must be the nearest one on its columns of the right image, as far as the left disparity is known
-    (unreliable for sparse ground truth).
+    pixel must be the nearest one on its columns of the right image.
     """
     known = disparity.isfinite()
     own = torch.where(known, disparity.float(), 0)
@@ -167,10 +151,7 @@ def _matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _in_front(disparity: Tensor, counts: Tensor, columns: Tensor) -> Tensor:
-    """Return the pixels that no nearer pixel occludes on either of their `columns`, (B, H, W) bool.
-
-    Using both columns closes the gaps of a surface that is stretched in the other image.
-    """
+    """Return the pixels that no nearer pixel occludes on either of their `columns`, (B, H, W) bool."""
     nearest = torch.full_like(disparity, -torch.inf).scatter_reduce(
         -1, columns, torch.where(counts, disparity, -torch.inf).repeat(1, 1, 2), "amax"
     )

@@ -1,7 +1,4 @@
-"""Sum the loss terms of both tasks (Equations 12, 16 and 18).
-
-Shapes: B batch, H rows, W columns of the network's input images.
-"""
+"""Sum the loss terms of both tasks (Equations 12, 16 and 18); images are (B, 3, H, W)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -50,11 +47,7 @@ Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 
 
 class GroundTruth(NamedTuple):
-    """The ground truth of a batch: px of the network's input images, positive in both images.
-
-    Every tensor is (B, H, W); unknown disparities are NaN. Without `visible` or `right_visible`, occlusions
-    are computed from the disparities (`supervised.find_visible_left`).
-    """
+    """The ground truth of a batch: (B, H, W), px of the input images, positive in both; NaN = unknown."""
 
     disparity: Tensor
     right_disparity: Tensor | None = None
@@ -95,10 +88,7 @@ def matching_terms(
 ) -> Terms:
     """Return the terms of a matcher: L_unsup (Equation 16) and the supervised terms, according to `weights`.
 
-    `left`, `right`: (B, 3, H, W), the network's inputs. `matching` needs the maps of all three stages for
-    attention terms. V_left of L_p is the mask of stage 3, upsampled by nearest neighbour. The set of terms
-    depends on the weights only, never on the batch, so that processes can join them. Raises ValueError if the
-    weights need ground truth and it is missing.
+    The set of terms depends on the weights only, never on the batch, so that processes can join them.
     """
     if truth is None and weights.needs_truth:
         raise ValueError("these loss weights need known disparities")
@@ -121,9 +111,7 @@ def superres_terms(
 ) -> Terms:
     """Return PASSRnet's terms: L_SR + lambda L_PAM (Equation 18), and the likelihood of its attention.
 
-    `*_low`: (B, 3, H, W), the network's inputs; `*_high`: (B, 3, scale H, scale W); all in [0, 1]. If the
-    result has a right image, the image error is the mean over both. `truth`: px of the low-resolution images.
-    Raises ValueError if the weights need ground truth and it is missing.
+    `*_low`: (B, 3, H, W), the network's inputs; `*_high`: (B, 3, scale H, scale W); all in [0, 1].
     """
     if truth is None and weights.needs_truth:
         raise ValueError("these loss weights need known disparities")
@@ -155,11 +143,8 @@ def total_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the scalar to differentiate and the weighted value of each term, detached; they add up to it.
 
-    `reduce_count` is called once with all counts (n,) of this process and returns their sums over the
-    processes; by default the counts themselves. A count of zero divides as one. With several processes every
-    result is this process's share: its SUM over the processes is the value of the joined batch, and the SUM
-    of the gradients is the joined gradient (DistributedDataParallel averages them: multiply the scalar by the
-    number of processes).
+    `reduce_count` sums the counts (n,) over the processes. A count of zero divides as one. With several
+    processes every result is this process's share: the SUM of values and gradients is the joined batch's.
     """
     entries = [(name, weight, q) for name, means in terms.items() for weight, q in means]
     if not entries:

@@ -37,10 +37,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Quotient:
 
 
 def photometric_loss(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:
-    """Compute L_p (Equation 10): the difference of the left image and the warped right image.
-
-    `disparity`: (B, 1, H, W), px. `valid`: (B, H, W) bool; N is the number of valid pixels.
-    """
+    """Compute L_p (Equation 10) over valid pixels (B, H, W): left image minus the warped right image."""
     return masked_mean(appearance_loss(left, warp_right_to_left(right, disparity)), valid)
 
 
@@ -53,11 +50,7 @@ def appearance_loss(picture: Tensor, rebuilt: Tensor) -> Tensor:
 
 
 def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
-    """Warp the right image (B, 3, H, W) to the left one, W(I_right, D) of Equation 10: sample column x - d.
-
-    `disparity`: (B, 1, H, W), px. Sampling is linear between pixel centres and exact on them; positions
-    beyond the border use the outermost pixel. (The authors' warp is off by up to half a pixel.)
-    """
+    """Warp the right image (B, 3, H, W) to the left one, W(I_right, D) of Equation 10: column x - d."""
     right, disparity = right.float(), disparity.float()
     width = right.shape[-1]
     position = (torch.arange(width, device=right.device) - disparity).clamp(0, width - 1)
@@ -71,8 +64,7 @@ def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
 def smoothness_loss(disparity: Tensor, left: Tensor) -> Quotient:
     """Compute L_s (Equation 11): disparity gradients, weighted down at edges of the left image.
 
-    `disparity`: (B, 1, H, W), px. Uses forward differences; N is the number of all pixels. (The authors
-    divide by the sum of the edge weights instead.)
+    N is the number of all pixels. (The authors divide by the sum of the edge weights instead.)
     """
     left, disparity = left.float(), disparity.float()
     total = sum(
@@ -84,11 +76,7 @@ def smoothness_loss(disparity: Tensor, left: Tensor) -> Quotient:
 
 
 def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tuple[Quotient, Quotient]:
-    """Compute L_PAM-p of one scale (Equation 13): each image minus the other, warped by attention.
-
-    `left`, `right`: images at the maps' scale. Returns the means over valid pixels of the left and right
-    image.
-    """
+    """Compute L_PAM-p of one scale (Equation 13): each image minus the other, warped by attention."""
     left, right = left.float(), right.float()
     with torch.autocast(left.device.type, enabled=False):
         from_right = gather_features(maps.right_to_left, right)
@@ -102,8 +90,7 @@ def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tu
 def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
     """Compute L_PAM-s of one scale (Equation 14): vertical and diagonal differences of both maps.
 
-    Compares M(i, j, k) with M(i + 1, j, k) and with M(i, j + 1, k + 1). N is the number of pixels of one
-    image; there is no mask. (The authors divide by the number of matrix entries: W times as much.)
+    N is the number of pixels of one image. (The authors divide by the number of matrix entries.)
     """
     both = (maps.right_to_left.float(), maps.left_to_right.float())
     vertical = sum((M[:, 1:] - M[:, :-1]).abs().sum() for M in both)
@@ -115,10 +102,9 @@ def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
 
 
 def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
-    """Compute L_PAM-c of one scale (Equation 15): the deviation of cyclic attention from the identity.
+    """Compute L_PAM-c of one scale (Equation 15): row sums |M_cycle - I| over valid pixels, in [0, 2].
 
-    Returns the means over valid left and right pixels of the row sums |M_cycle - I|, in [0, 2]. (The authors
-    average over the W entries of the row.)
+    (The authors average over the W entries of the row.)
     """
     there, back = maps.right_to_left.float(), maps.left_to_right.float()
     with torch.autocast(there.device.type, enabled=False):
@@ -141,10 +127,7 @@ def charbonnier_loss(picture: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Q
 
 
 def psnr_loss(picture: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
-    """Compute the mean over B images of log(1 + mean squared error / floor), as PSNR; not in the paper.
-
-    Images count about equally, however difficult they are; those with errors below `floor` count less.
-    """
+    """Compute the mean over B images of log(1 + mean squared error / floor), as PSNR; not in the paper."""
     error = (picture.float() - truth.float()).square().mean(dim=(1, 2, 3))
     return Quotient(torch.log1p(error / floor).sum(), _constant(len(error), error))
 
@@ -169,10 +152,7 @@ def _ssim(x: Tensor, y: Tensor) -> Tensor:
 
 
 class _Blur(torch.autograd.Function):
-    """A Gaussian blur over rows and columns of (B, C, H, W); it is symmetric, so the gradient is blurred too.
-
-    It sums shifted copies, because TF32 convolutions on GPUs destroy the small variance E[x^2] - E[x]^2.
-    """
+    """A Gaussian blur of (B, C, H, W) by shifted copies: TF32 convolutions destroy E[x^2] - E[x]^2."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

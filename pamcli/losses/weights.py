@@ -8,10 +8,7 @@ from pamcli.validation import NonNegative, Positive, Share, validate_fields
 @validate_fields
 @dataclass(frozen=True)
 class LossWeights:
-    """The weights of all loss terms, as plain JSON values; terms of weight 0 are not computed.
-
-    Raises UsageError: a weight below 0 or not finite, or a limit that is not above 0.
-    """
+    """The weights of all loss terms, as plain JSON values; terms of weight 0 are not computed."""
 
     photometric: NonNegative = 0.0
     smoothness: NonNegative = 0.0  # lambda_s (Equation 16)

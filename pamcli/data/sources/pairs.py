@@ -1,7 +1,4 @@
-"""Read any image pairs: folders `left` and `right`, paired by equal stem, and optionally `disparity`.
-
-Templates with `{}`, or a list of files, can name the images and disparity maps instead.
-"""
+"""Read any image pairs: of folders with equal stems, of templates with `{}`, or of a list of files."""
 
 import os
 from collections.abc import Mapping

@@ -98,10 +98,7 @@ def _read_visible(occlusions: Path) -> NDArray[np.bool_] | None:
 
 
 def _read_hdf5(path: Path) -> NDArray[np.float32]:
-    """Return the array "disparity" of an HDF5 file (.dsp5): (H, W), px, NaN = unknown.
-
-    Raises InputError if the file is damaged; UsageError if the package h5py is not installed.
-    """
+    """Return the array "disparity" of an HDF5 file (.dsp5): (H, W), px, NaN = unknown."""
     try:
         import h5py
     except ImportError:

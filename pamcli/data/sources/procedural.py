@@ -1,7 +1,6 @@
 """Provide procedural scenes as a data set, rendered on demand with exact disparity of both views.
 
-Images below the folder are the textures; without a folder, textures are generated. The listed scenes are one
-series; training renders others (`render`), so the listed scenes can always validate a network.
+The listed scenes are one series; training renders others, so the listed scenes can always validate a network.
 """
 
 from __future__ import annotations
@@ -54,16 +53,12 @@ class Scenes(Source):
         return self._files
 
     def load(self, index: int) -> Sample:
-        """Render a listed scene, always the same one. Raises InputError for a damaged texture."""
+        """Render a listed scene, always the same one."""
         name = self.names[index]
         return replace(self.render(CHECK_SERIES, int(name), self._height, self._width), name=name)
 
     def render(self, series: int, number: int, height: int, width: int) -> Sample:
-        """Render scene `number` (from 0) of a series (a seed below `CHECK_SERIES`) at any size.
-
-        Images are uint8, both disparities are known at every pixel and >= 0, and `visible` is exact. Raises
-        InputError for a damaged texture.
-        """
+        """Render scene `number` (from 0) of a series (a seed below `CHECK_SERIES`), exactly labelled."""
         from pamcli.scenes.scene import scene_pair
 
         pair = scene_pair(self._library, series, number, height, width, self._hard or NONE)
