@@ -26,9 +26,7 @@ class Part(NamedTuple):
 
     name: str  # key in `Files.parts`; also a field of `Sample` if the file is read
     title: str = ""  # name in reports of missing files, as "ground truth (disp0GT.pfm)"; "" = not reported
-    read: Callable[[Path], Any] | None = None
-    """Function at module level (so that a source can be pickled) that reads the file, or None. It returns
-    the value of the field, None if there is no value, or a dictionary of several fields of `Sample`."""
+    read: Callable[[Path], Any] | None = None  # returns the field's value, or a dictionary of several
     file: str = ""  # pattern of the file in `Patterns`
 
 

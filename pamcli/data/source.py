@@ -31,32 +31,20 @@ LARGEST_SEED = 2**63 - 1  # for training; larger seeds of an endless data set ar
 class Sample:
     """A rectified image pair with its ground truth. Masks and ground truth have the size of the images."""
 
-    name: str
-    """Unique name within its source, without suffix; "/" separates folders. Predictions use the same name."""
+    name: str  # unique in its source, without suffix; "/" separates folders
     left: NDArray[np.generic]  # (H, W, 3) RGB, uint8 or uint16
     right: NDArray[np.generic]
-    disparity: NDArray[np.float32] | None = None
-    """(H, W) ground truth of the left image, px, NaN = unknown; includes occluded pixels if the source has
-    them."""
-    right_disparity: NDArray[np.float32] | None = None
-    """(H, W) ground truth of the right image, px, also positive, NaN = unknown."""
-    visible: NDArray[np.bool_] | None = None
-    """(H, W) left pixels visible in both images (non-occluded); None = unknown."""
+    disparity: NDArray[np.float32] | None = None  # (H, W) px, NaN = unknown
+    right_disparity: NDArray[np.float32] | None = None  # (H, W) px, positive
+    visible: NDArray[np.bool_] | None = None  # (H, W) pixels visible in both images; None = unknown
     foreground: NDArray[np.bool_] | None = None  # (H, W) object map of KITTI: pixels of cars; None = unknown
     calibration: Calibration | None = None
-    low_left: NDArray[np.uint8] | None = None
-    """(H / s, W / s, 3) RGB: the left image downscaled by a whole number s, if stored, as in sets of
-    training patches; None = not stored. Either both images have it or neither does."""
+    low_left: NDArray[np.uint8] | None = None  # (H / s, W / s, 3), downscaled by a whole s, if stored
     low_right: NDArray[np.uint8] | None = None
-    masks: Mapping[str, NDArray[np.bool_]] | None = None
-    """(H, W) further masks of the source, by the names of `evaluation.pixels.REGIONS`."""
-    fine: NDArray[np.float32] | None = None
-    """(s * H, s * W) left ground truth on a grid s times finer, in px of the images, NaN = unknown;
-    None = not available."""
-    fine_visible: NDArray[np.bool_] | None = None
-    """(s * H, s * W) `visible` on the finer grid; None = unknown."""
-    units: float | None = None
-    """Units per pixel used to read the ground truth, if the key `scale` can override them."""
+    masks: Mapping[str, NDArray[np.bool_]] | None = None  # (H, W), by the names of `REGIONS`
+    fine: NDArray[np.float32] | None = None  # (s * H, s * W) ground truth on a finer grid, px of the images
+    fine_visible: NDArray[np.bool_] | None = None  # (s * H, s * W); None = unknown
+    units: float | None = None  # units per pixel of the file, if the key `scale` can override them
 
 
 class Files(NamedTuple):
@@ -75,8 +63,7 @@ class Source(ABC):
     unpaired: tuple[str, ...] = ()  # images without a counterpart, a line each
     checks_itself = False  # True if `check` finds more than `verify` does by warping with the ground truth
     spec: DataSpec | None = None  # the parsed specification; set by `open_data`
-    endless = False
-    """True if training renders new samples without end (`render`) instead of iterating over a list."""
+    endless = False  # True if training renders new samples without end (`render`)
     has_image_files = False  # True if every sample is two image files
     downscaling = 1  # downscaling factor of the images; their ground truth keeps its full size
     full_size = False  # True if the images have the size that the benchmark is measured at
@@ -177,15 +164,13 @@ class SourceInfo:
     name: str
     about: str
     splits: tuple[str, ...]  # the first one is the default
-    tree: tuple[str, ...]
-    """Files of one sample as the published archives unpack; left and right image come first."""
+    tree: tuple[str, ...]  # files of one sample; left and right image come first
     open: Callable[[Any, str, Mapping[str, str]], Source]
     """Function that lists the samples for a folder (None only if none is needed), split and keys. It
     returns an empty source if the layout is not recognised. Raises InputError, UsageError."""
     keys: tuple[Key, ...] = ()
     unverified: str = ""  # facts that were not checked against the publisher's own documentation; "" = none
-    scene: str = FRAMES
-    """Pattern of sample names whose first group is the scene; a name that does not match is its own scene."""
+    scene: str = FRAMES  # pattern of sample names whose first group is the scene
     needs_folder: bool = True  # False if NAME alone, without a path, is valid too
 
     def describe(self, width: int) -> list[str]:

@@ -29,10 +29,8 @@ class PairFigures:
     name: str
     pixels: int
     sharpness: float  # mean gradient length of the left image, in 8-bit grey levels per pixel
-    entropy: float
-    """Shannon entropy (bits) of the left image's histogram of grey levels, as MATLAB's `entropy`."""
-    smallest_disparity: float
-    """Estimate: 1st percentile of block matches that agree in both directions, px; NaN = too few."""
+    entropy: float  # Shannon entropy (bits) of the histogram of grey levels, as MATLAB's `entropy`
+    smallest_disparity: float  # estimate: 1st percentile of matches that agree in both directions, px
     largest_disparity: float  # estimate: 99th percentile, px
     same_views: bool  # True if left and right image have the same pixels
     checksum: str  # SHA-256 of the left image's pixels

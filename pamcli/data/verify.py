@@ -37,9 +37,7 @@ class Finding:
     """One problem found in a data set."""
 
     sample: str  # name of the sample; "" = the whole set
-    severity: Literal["damage", "incomplete"]
-    """damage: results on this sample would be wrong or cannot be computed. incomplete: something is
-    missing, but the rest can be used."""
+    severity: Literal["damage", "incomplete"]  # incomplete: a part is missing, the rest can be used
     message: str  # a single line
 
     def __str__(self) -> str:
@@ -69,9 +67,7 @@ class Fit:
 
     reading: str  # "" = unchanged, else a description of the change
     error: float  # mean difference of high-passed grey values in standard deviations, clipped at three
-    chance: float
-    """Mean difference a few pixels to the left and right of the match; a correct reading has a smaller
-    error."""
+    chance: float  # mean difference a few pixels beside the match
 
 
 def judge(sample: Sample) -> str | None:

@@ -33,8 +33,7 @@ from pamcli.files.paths import pluralize
 
 FIGURES = ("d1", "epe", "bad-2")  # metrics to compare after those that the protocol states
 
-DISTANCES = (0.0, 16.0, 32.0, 64.0, 128.0, math.inf)
-"""Edges of the ground-truth ranges, px, for which errors are listed, far to near."""
+DISTANCES = (0.0, 16.0, 32.0, 64.0, 128.0, math.inf)  # edges of ground-truth ranges, px, far to near
 
 DRAWS = 2000
 LEAST_SCENES = 5  # minimum number of scenes for an interval

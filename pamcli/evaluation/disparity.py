@@ -143,11 +143,9 @@ class Disparity(Task):
     """The disparity task, measured by each data set's own protocol or by named protocols."""
 
     max_gt: float | None = None  # count only pixels with ground truth below this, px
-    resize: tuple[int, int] | None = None
-    """Width and height to resize images and ground truth to before matching."""
+    resize: tuple[int, int] | None = None  # width, height to resize to before
     study: str | None = None  # one of `studies.STUDIES`, measured in addition
-    comparing: bool = False
-    """Compare several methods: paired differences with intervals, and more image regions."""
+    comparing: bool = False  # compare several methods by paired differences and more image regions
     protocols: tuple[str, ...] = ()
     """Keys of `PROTOCOLS`; the first one rules all tables. () = the protocol of each data set's benchmark."""
 

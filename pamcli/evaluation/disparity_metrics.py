@@ -16,22 +16,8 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
-from pamcli.evaluation.pixels import (
-    REGIONS,
-    Mask,
-    SparsificationCurve,
-    compute_pixel_errors,
-    compute_regions,
-    compute_sparsification,
-    count_by_confidence,
-    find_quantile,
-    interpolate_background,
-    make_error_histogram,
-    make_region_masks,
-    name_ranges,
-    repeat_pixels,
-    use_fine_grid,
-)
+from pamcli.evaluation import pixels
+from pamcli.evaluation.pixels import REGIONS, Mask
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.results import Figures, ImageFigures, Meter, flatten, format_size
 from pamcli.files.paths import pluralize
@@ -73,14 +59,12 @@ class Estimate:
     """The result of a method for one sample."""
 
     disparity: NDArray[np.floating]  # (H, W), px; NaN or inf = no estimate (KITTI: also below 0)
-    visible: Mask | None = None
-    """(H, W), True where the pixel is visible in both images; measured if the ground truth has occlusions."""
+    visible: Mask | None = None  # (H, W), True where visible in both images
     confidence: NDArray[np.floating] | None = None  # (H, W), in [0, 1]
     seconds: float | None = None  # run time of the method, s
     memory: int | None = None  # peak memory of the method beyond what was in use before, bytes
     again: Callable[..., Any] | None = None  # runs the network on the same pair again, for further outputs
-    of_network: bool = False
-    """True for a network of this package, which cannot confuse units: the unit is not checked."""
+    of_network: bool = False  # a network of this package cannot confuse units: unchecked
     units: float | None = None  # units per pixel with which a result file was read
 
 
@@ -103,10 +87,10 @@ class DisparityMeter(Meter):
             name: DisparityMeter(each, full_size=full_size) for name, each in (beside or {}).items()
         }
         self._counters: dict[str, Counter[str]] = {}
-        self.histograms = {"all": make_error_histogram(), "noc": make_error_histogram()}
+        self.histograms = {"all": pixels.make_error_histogram(), "noc": pixels.make_error_histogram()}
         """Distributions of the errors of all counted pixels with an estimate."""
         self._by_confidence: NDArray[np.float64] | None = None
-        self._confidence_errors = make_error_histogram()
+        self._confidence_errors = pixels.make_error_histogram()
         self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
@@ -116,10 +100,10 @@ class DisparityMeter(Meter):
             meter.add(case, answer)
         protocol, sample, times = self.protocol, case, 1
         if protocol.parts:
-            sample = replace(sample, masks={**(sample.masks or {}), **compute_regions(sample)})
+            sample = replace(sample, masks={**(sample.masks or {}), **pixels.compute_regions(sample)})
         if protocol.fine == "each":
-            sample, times = use_fine_grid(sample)
-        estimate = repeat_pixels(answer.disparity, times) * times
+            sample, times = pixels.use_fine_grid(sample)
+        estimate = pixels.repeat_pixels(answer.disparity, times) * times
         bounded = protocol.clip and sample.calibration and sample.calibration.ndisp
         if bounded:
             estimate = np.where(np.isfinite(estimate), np.clip(estimate, 0, bounded), estimate)
@@ -129,27 +113,29 @@ class DisparityMeter(Meter):
         estimated = np.isfinite(estimate)
         if protocol.fill:
             estimated &= estimate >= 0
-            estimate = interpolate_background(np.where(estimated, estimate, np.nan).astype(np.float32))
-        truth, error, outliers = compute_pixel_errors(estimate, sample, nearest=protocol.fine == "nearest")
+            known = np.where(estimated, estimate, np.nan).astype(np.float32)
+            estimate = pixels.interpolate_background(known)
+        nearest = protocol.fine == "nearest"
+        truth, error, outliers = pixels.compute_pixel_errors(estimate, sample, nearest=nearest)
         counted = protocol.counts(truth)
         regions: dict[str, dict[str, float]] = {}
         areas = {}
         if answer.confidence is not None:
             sure = counted & estimated
-            by_level = count_by_confidence(
-                error[sure], repeat_pixels(answer.confidence, times)[sure], name=sample.name
+            by_level = pixels.count_by_confidence(
+                error[sure], pixels.repeat_pixels(answer.confidence, times)[sure], name=sample.name
             )
-            histogram = make_error_histogram(error[sure])
-            curve = compute_sparsification(by_level, histogram)
+            histogram = pixels.make_error_histogram(error[sure])
+            curve = pixels.compute_sparsification(by_level, histogram)
             areas = {} if curve is None else curve.areas()
             self._confidence_errors += histogram
             self._by_confidence = by_level + (0 if self._by_confidence is None else self._by_confidence)
-        for region, mask in make_region_masks(sample, truth, counted, protocol.ranges).items():
+        for region, mask in pixels.make_region_masks(sample, truth, counted, protocol.ranges).items():
             if not mask.any():
                 continue
             counters = _count(error[mask], outliers[0][mask], outliers[1][mask], estimated[mask])
             if region == "all" and answer.visible is not None and sample.visible is not None:
-                predicted, true = repeat_pixels(answer.visible, times)[mask], sample.visible[mask]
+                predicted, true = pixels.repeat_pixels(answer.visible, times)[mask], sample.visible[mask]
                 kinds = (("visible", predicted, true), ("occluded", ~predicted, ~true))
                 for kind, here, there in kinds if not true.all() else ():  # only if some pixels are occluded
                     counters[f"both-{kind}"] = int(np.count_nonzero(here & there))
@@ -159,7 +145,7 @@ class DisparityMeter(Meter):
             regions[region] = _figures(counters, skip_holes=protocol.skip_holes)
             if region in self.histograms:
                 finite = error[mask & np.isfinite(error)]
-                self.histograms[region] += make_error_histogram(finite)
+                self.histograms[region] += pixels.make_error_histogram(finite)
                 regions[region] |= _quantiles(finite, floor=protocol.floor_quantiles)
         if regions:
             regions["all"] |= areas
@@ -179,13 +165,13 @@ class DisparityMeter(Meter):
             message = f"nothing to measure: no pixel has ground truth{limit} in {images}"
             raise InputError(message, "measure on data with known disparities")
         pooled = {}
-        for region in (*REGIONS, *name_ranges(protocol.ranges)):
+        for region in (*REGIONS, *pixels.name_ranges(protocol.ranges)):
             if region in self._counters:
                 pooled[region] = _figures(self._counters[region], skip_holes=protocol.skip_holes)
         for region, histogram in self.histograms.items():
             if region in pooled:
                 for name, fraction in QUANTILES.items():
-                    pooled[region][name] = find_quantile(histogram, fraction)
+                    pooled[region][name] = pixels.find_quantile(histogram, fraction)
         curve = self.curve()
         if curve is not None:
             pooled["all"] |= curve.areas()
@@ -195,11 +181,11 @@ class DisparityMeter(Meter):
     def headline(self) -> Figures:
         return self.pooled
 
-    def curve(self) -> SparsificationCurve | None:
+    def curve(self) -> pixels.SparsificationCurve | None:
         """Return the sparsification curve over all pixels; None without confidence."""
         if self._by_confidence is None:
             return None
-        return compute_sparsification(self._by_confidence, self._confidence_errors)
+        return pixels.compute_sparsification(self._by_confidence, self._confidence_errors)
 
     @property
     def notes(self) -> list[str]:

@@ -33,12 +33,9 @@ Result = TypeVar("Result")
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
-Matching = Callable[[Sample], Estimate | None]
-"""Estimates the disparity of a sample; returns None if there is no result for it."""
-Upscaling = Callable[[SuperresPair], Upscaled | None]
-"""Upscales the low-resolution images of a pair; returns None if there is no result for it."""
-Watch = Callable[[int], Callable[[float], None]]
-"""Takes the number of rows of a pair; returns a callback for the completed fraction of its processing."""
+Matching = Callable[[Sample], Estimate | None]  # None if there is no result
+Upscaling = Callable[[SuperresPair], Upscaled | None]  # None if there is no result
+Watch = Callable[[int], Callable[[float], None]]  # rows of a pair -> callback for the completed fraction
 
 
 def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:

@@ -43,11 +43,9 @@ REGIONS = {
 
 RANGES = ("0-100", "100-200", ">200", ">192")  # regions by size of the ground truth
 
-COMPUTED_REGIONS = ("edges", "textureless")
-"""Regions computed from ground truth and image, not given by the data."""
+COMPUTED_REGIONS = ("edges", "textureless")  # not given by the data
 
-FRACTIONS = tuple(index / 100 for index in range(100))
-"""Fractions of removed pixels at which sparsification curves are sampled."""
+FRACTIONS = tuple(index / 100 for index in range(100))  # removed parts of sparsification curves
 
 _JUMP, _REACH = 2.0, 4  # px of disparity; px of the image
 _FLAT = 4.0  # squared 8-bit grey levels

@@ -162,8 +162,7 @@ def _draw_frame(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[
     return np.asarray(framed)
 
 
-ERROR_STEPS = (0.0, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""Normalised errors, n of `draw_error_map`, at which each colour begins."""
+ERROR_STEPS = (0.0, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # where each colour begins
 
 _COOL, _WARM = "#313695 #4575b4 #74add1 #abd9e9 #e0f3f8", "#fee090 #fdae61 #f46d43 #d73027 #a50026"
 ERROR_COLORS = tuple(ImageColor.getrgb(color) for color in (*_COOL.split(), *_WARM.split()))

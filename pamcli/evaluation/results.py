@@ -253,19 +253,15 @@ class Evaluation:
     """The results of an evaluation. Every text may contain any character."""
 
     title: str
-    facts: tuple[Fact, ...]
-    """Names and values: network, sha256 of the weights, device, precision, data, date, ..."""
+    facts: tuple[Fact, ...]  # network, sha256 of the weights, device, data, date, ...
     summary: Table  # all metrics, one row per data set, region or method, and average
     images: Table  # one row per pair
     notes: tuple[str, ...] = ()  # caveats: missing parts of the data, options that change the metrics
-    key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()
-    """The most important metrics of each data set, as name and text."""
+    key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()  # the most important metrics of each set
     headline: tuple[Table, ...] = ()  # excerpt of the summary for terminals; empty = the whole summary
-    sections: tuple[Table, ...] = ()
-    """Requested tables: named protocols, method comparison. A terminal shows only these."""
+    sections: tuple[Table, ...] = ()  # requested tables; a terminal shows only these
     studies: tuple[Table, ...] = ()
-    published: Mapping[str, Table] = field(default_factory=dict)
-    """Rows from papers and benchmark pages by data set, below a row of this evaluation."""
+    published: Mapping[str, Table] = field(default_factory=dict)  # below a row of this run
     charts: tuple[Histogram | CurveChart, ...] = ()
     worst_pairs: tuple[DrawnPair, ...] = ()  # the pairs with the largest errors, worst first
     numbers: Mapping[str, Any] = field(default_factory=dict)  # JSON content besides facts and notes

@@ -51,8 +51,7 @@ class Submission(NamedTuple):
     kind: str
     images: int
     files: int
-    notes: tuple[str, ...]
-    """Notes to read before uploading, one sentence each; "unverified" marks rules without a source."""
+    notes: tuple[str, ...]  # to read before uploading; "unverified" = without a source
 
 
 @dataclass(frozen=True)

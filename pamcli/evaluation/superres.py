@@ -107,8 +107,7 @@ class Superres(Task):
     """The task of upscaling by `scale`; bicubic accompanies every method, or is measured alone."""
 
     scale: int = field()
-    degradation: Degradation | None = None
-    """Simulated camera degradation of the low-resolution images; its noise is the same in every run."""
+    degradation: Degradation | None = None  # of the low-resolution images; its noise is the same in every run
 
     title = "Super-resolution"
     columns = COLUMNS

@@ -51,11 +51,9 @@ class GroundTruth(NamedTuple):
 
     disparity: Tensor
     right_disparity: Tensor | None = None
-    visible: Tensor | None = None
-    """bool: left pixels visible in both images; undefined where the disparity is unknown."""
+    visible: Tensor | None = None  # bool; undefined where the disparity is unknown
     right_visible: Tensor | None = None
-    left_only: Tensor | None = None
-    """(B,) bool: pairs of data sets with left ground truth only, as pseudo-labels are; None = no pair."""
+    left_only: Tensor | None = None  # (B,) bool: pairs of data sets with left ground truth only
 
     @property
     def known(self) -> Tensor:

@@ -27,8 +27,7 @@ class Quotient:
     """An undivided mean, so that several processes can sum both parts before the division."""
 
     total: Tensor  # scalar, differentiable
-    count: Tensor
-    """Scalar float, detached: the paper's N. Zero for an empty mask, and then `total` is zero too."""
+    count: Tensor  # scalar float, detached: the paper's N; zero for an empty mask
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Quotient:

@@ -12,36 +12,27 @@ class LossWeights:
 
     photometric: NonNegative = 0.0
     smoothness: NonNegative = 0.0  # lambda_s (Equation 16)
-    pam: NonNegative = 1.0
-    """lambda_PAM (Equation 16; lambda in Equation 18), a factor of the next three weights."""
+    pam: NonNegative = 1.0  # lambda_PAM (Equation 16), a factor of the next three weights
     pam_photometric: NonNegative = 0.0
     pam_smoothness: NonNegative = 0.0  # lambda_PAM-s (Equation 12)
     pam_cycle: NonNegative = 0.0  # lambda_PAM-c (Equation 12)
     refined: NonNegative = 0.0  # smooth L1 of the final disparity, supervised
-    updates: NonNegative = 0.0
-    """PASMnet 2: smooth L1 of the updates' disparities, with most weight on the last, supervised."""
+    updates: NonNegative = 0.0  # PASMnet 2: smooth L1 of the updates' disparities, supervised
     estimate: NonNegative = 0.0
     """Smooth L1 of the estimate of PASMnet's refinement before blending, supervised. Without it a new
     refinement may close its blend permanently, because an unused estimate gets no gradient and one below 0
     never recovers. For a refinement that has closed, its gradient drowns all others."""
     initial: NonNegative = 0.0  # smooth L1 of the disparity from the attention of stage 3, supervised
-    likelihood: NonNegative = 0.0
-    """Negative log-likelihood of the true position under the attention, supervised."""
-    likelihood_shares: tuple[NonNegative, NonNegative, NonNegative] = (0.2, 0.3, 0.5)
-    """Shares of stages 1, 2 and 3 in `likelihood`."""
+    likelihood: NonNegative = 0.0  # negative log-likelihood of the true position, supervised
+    likelihood_shares: tuple[NonNegative, NonNegative, NonNegative] = (0.2, 0.3, 0.5)  # of stages 1, 2, 3
     likelihood_right: Share = 1.0  # weight of the right image in `likelihood`, relative to the left one
-    confidence: NonNegative = 0.0
-    """PASMnet 2: negative log-likelihood of the disparity error under the predicted distribution, supervised.
-    Its gradient reaches only that prediction."""
+    confidence: NonNegative = 0.0  # PASMnet 2: negative log-likelihood of the disparity error
     super_resolution: NonNegative = 0.0  # mean squared error of PASSRnet's result (L_SR, Equation 17)
     charbonnier: NonNegative = 0.0  # nearly the mean absolute error of PASSRnet's result; not in the paper
     psnr: NonNegative = 0.0  # logarithm of the mean squared error of each PASSRnet result; not in the paper
-    pam_over_columns: bool = False
-    """Divide PAM-s and PAM-c also by the number of columns of their scale, as the authors' code does."""
-    occluded: Share = 0.0
-    """Weight in `refined` and `updates` of a known pixel that is occluded in the other image."""
-    logarithmic_beyond: Positive | None = None
-    """Errors of `refined` and `updates` above this, px, grow logarithmically; None = no such limit."""
+    pam_over_columns: bool = False  # divide PAM-s and PAM-c also by the number of columns of their scale
+    occluded: Share = 0.0  # weight in `refined` and `updates` of a known pixel that is occluded
+    logarithmic_beyond: Positive | None = None  # errors above this, px, grow logarithmically
     clamp_pseudo_labels: Positive | None = None
     """Limit of the errors of `refined` and `updates`, px, on pairs with left ground truth only, as
     pseudo-labels are. Larger errors have no gradient, so wrong labels do no harm; None = no limit."""

@@ -85,7 +85,7 @@ def test_a_prediction_of_another_size_is_an_error(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.pfm").write_bytes(b"Pf\n3 2\n-1\nabc")
-    with pytest.raises(InputError, match=r"a\.pfm: the data are cut short"):
+    with pytest.raises(InputError, match=r"a\.pfm is damaged"):
         load_disparity(tmp_path / "a.pfm", "a", (2, 3))
 
 

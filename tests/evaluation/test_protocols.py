@@ -15,7 +15,7 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.pixels import REGIONS, name_ranges
-from pamcli.evaluation.protocols import MIDDLEBURY_WEIGHTS, POOLED, PROTOCOLS, get_protocol
+from pamcli.evaluation.protocols import POOLED, PROTOCOLS, get_protocol
 
 HEIGHT, WIDTH, TIMES = 12, 20, 2
 NAMES = ("a/Adirondack", "a/Playtable", "a/Vintage")
@@ -157,7 +157,8 @@ def test_stated_figures_are_those_of_plain_loops(name: str, data: str) -> None:
     for sample, estimate in SET:
         meter.add(sample, Estimate(estimate))
     pictures = [[*scored_pixels(name, data, *each)] for each in SET]
-    weights = [MIDDLEBURY_WEIGHTS.get(each.rpartition("/")[2], 1) for each in NAMES]
+    by_scene = PROTOCOLS["middlebury-v3"].rules.weights
+    weights = [by_scene.get(each.rpartition("/")[2], 1) for each in NAMES]
     if name != "middlebury-v3" and data != "middlebury":
         weights = [1, 1, 1]
     if name in ("raft-stereo", "igev", "lite-any-stereo"):
