@@ -113,8 +113,8 @@ def _make_rules(stated: list[Any], **fields: Any) -> DisparityProtocol:
     for average, regions, metrics in stated:
         for region in regions:
             figures += [Stated(called, region, metric, average) for called, metric in metrics.items()]
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    return DisparityProtocol(stated=tuple(figures), **values)
+    fields |= {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return DisparityProtocol(stated=tuple(figures), **fields)
 
 
 def _make_protocol(about: str, source: str, rules: Any, by_data: Any = None) -> Protocol:

@@ -229,8 +229,8 @@ def _open_layout(
     for name, values in sets.items():
         if layout["left"].startswith(f"{{{name}}}"):
             absent += [f"no {name} {value}" for value in values if not (home / value).is_dir()]
-    views = ({names[texts]: path for texts, path in found.items()} for found in (lefts, rights))
-    source = pair_files(*views, parts, places, absent, _CALIBRATIONS.get(data))
+    by_name = [{names[texts]: path for texts, path in found.items()} for found in (lefts, rights)]
+    source = pair_files(by_name[0], by_name[1], parts, places, absent, _CALIBRATIONS.get(data))
     sizes = layout.get("sizes", {})
     source.downscaling = sizes.get(chosen.get("size", ""), 1)
     source.full_size = bool(sizes) and source.downscaling == 1
