@@ -54,7 +54,7 @@ def test_contradictions_and_bad_values(
         ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
         ("kitti2015/test:kitti", 2, ["test", "testing"]),
         ("kitti2015:kitti?frist=1", 2, ["frist", "first"]),
-        ("kitti2015:kitti?first=0", 2, ["first=0"]),
+        ("kitti2015:kitti?first=0", 2, ["first", "got 0"]),
         ("kitti", 2, ["kitti"]),
         ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
         ("pairs:kitti", 3, ["kitti", "left"]),

@@ -341,7 +341,7 @@ def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "texts"),
     [
-        (["--scale", "4", "--weights", "passrnet2-x2"], ["2 times", "--scale"]),
+        (["--scale", "4", "--weights", "passrnet2-x2"], ["upscales by 2", "--scale"]),
         (["--predictions", "out", "--weights", "passrnet2-x4"], ["--predictions", "--weights"]),
         (["--predictions", "out", "--baseline-only"], ["--predictions", "--baseline-only"]),
         (["--baseline-only", "--weights", "passrnet2-x4"], ["--weights", "--baseline-only"]),

@@ -58,5 +58,5 @@ def test_unknown_parts_stay_unknown() -> None:
     assert bare.disparity is None
     assert bare.visible is None
     assert bare.calibration is None
-    with pytest.raises(ValueError, match="0 x 2"):
+    with pytest.raises(ValueError, match="0x2"):
         resize_sample(Sample("a", VIEWS[0], VIEWS[1]), 0, 2, imresize_to)
