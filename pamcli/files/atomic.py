@@ -65,13 +65,9 @@ def _open_pipe(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to a temporary file in the folder of `path`, then rename it.
+    """Write `data` to a temporary file beside `path`, then rename it. Raises OutputError.
 
-    An existing file stays unchanged until then; on any error, including Ctrl-C, the temporary file is
-    removed. Missing folders are created, symbolic links followed; devices and pipes are not replaced.
-
-    Raises:
-        OutputError: If the disk is full, there is no permission, `path` is a folder, a parent is a file ...
+    Missing folders are created, symbolic links followed; devices and pipes are not replaced.
     """
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG
@@ -97,10 +93,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replace_atomically(path: Path) -> Iterator[Path]:
-    """Yield a temporary file name beside `path`, renamed to it on success and removed on failure.
-
-    Symbolic links are followed, missing folders created. Raises OutputError.
-    """
+    """Yield a temporary file name beside `path`, renamed to it on success and removed on failure."""
     target = Path(os.path.realpath(path))
     # The length does not depend on the target's name, which may already be the longest possible.
     temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
@@ -143,11 +136,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Create a folder and lock it against other processes; remove it if it stays empty.
 
     The lock is one of the operating system on the folder itself: it ends with its process and leaves no file.
-    Without such locks (Windows, some network drives), nothing is locked.
-
-    Raises:
-        UsageError: If another process holds the lock, or the folder is a file.
-        OutputError: If the folder cannot be created.
+    Raises UsageError if another process holds it.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{quote(folder)} is a file", "choose a folder")

@@ -30,11 +30,7 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 def load_json(kind: type[Kind], path: Path, hint: str) -> Kind:
-    """Read a JSON file as a value of type `kind`.
-
-    Raises InputError with the file, the first error (unreadable, not JSON, a value that is missing, of
-    another type or out of range) and the hint.
-    """
+    """Read a JSON file as a value of type `kind`. Raises InputError with the first error and the hint."""
     return check_json(kind, read_json(path, hint), path, hint)
 
 

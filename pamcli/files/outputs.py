@@ -24,14 +24,10 @@ _COLLISION_HINT = "choose other names or another folder for the results"
 class OutputKind:
     """A kind of result, such as a disparity map or its colour map."""
 
-    name: str
-    """Key of the result, also in JSON: "disparity", "right_disparity", "color_map" ..."""
-    option: str
-    """Name of its option in messages, in backticks: "`output`", "`color_map`" ..."""
-    suffixes: tuple[str, ...]
-    """Allowed suffixes, lower case with dot; the first is the default in a folder."""
-    folder_tag: str = ""
-    """Part of the file names in a folder after the key: "", "_right", "_color" ..."""
+    name: str  # key of the result, also in JSON: "disparity", "right_disparity", "color_map" ...
+    option: str  # name of its option in messages, in backticks: "`output`", "`color_map`" ...
+    suffixes: tuple[str, ...]  # allowed suffixes, lower case with dot; the first is the default in a folder
+    folder_tag: str = ""  # part of the file names in a folder after the key: "", "_right", "_color" ...
     joins_main_folder: bool = False
     """True if it is also written, without its option, if the main option names a folder."""
 
@@ -41,27 +37,18 @@ class Encoded(NamedTuple):
 
     data: bytes
     warnings: Sequence[str] = ()
-    saturated: int = 0
-    """Number of known pixels whose value does not fit into the format."""
+    saturated: int = 0  # number of known pixels whose value does not fit into the format
 
 
 class OutputPlan(NamedTuple):
     """The names of all results of a command; see `plan_outputs`."""
 
     main: OutputKind
-    templates: Mapping[str, str]
-    """File of each kind, by the kind's name; `{}` stands for the key of a pair."""
+    templates: Mapping[str, str]  # file of each kind, by the kind's name; `{}` stands for the key of a pair
     format_suffix: str | None = None
 
     def paths(self, pair: PairPaths) -> dict[str, Path]:
-        """Return the path of every result of one pair by the name of its kind, the main one first.
-
-        The third column of a pair list replaces the main option.
-
-        Raises:
-            UsageError: If the suffix in the column is unknown or differs from the format, if neither column
-                nor option names a result, or if the pair has no key and needs one.
-        """
+        """Return the path of every result of one pair by the name of its kind. Raises UsageError."""
         line = "" if pair.line is None else f"line {pair.line}: "
         paths = {}
         if pair.output is not None:
@@ -96,18 +83,10 @@ class OutputPlan(NamedTuple):
 def plan_outputs(
     options: Mapping[OutputKind, str | None], *, batch: bool, format_name: str | None = None
 ) -> OutputPlan:
-    """Interpret the output options of a command before any work.
+    """Interpret the output options of a command before any work; the first kind is the main one.
 
-    Args:
-        options: All kinds with the values of their options, or None; the first kind is the main one. For one
-            pair a value is a file name or a folder (existing, or ending in a slash); in a batch it is a
-            template with `{}` or a folder (also any name without suffix).
-        batch: True for several pairs.
-        format_name: Suffix ("pfm") of the main result in a folder, and of kinds with the same suffixes.
-
-    Raises:
-        UsageError: If a suffix or the format is unknown, the format differs from the main suffix, or a batch
-            gets a plain file name.
+    For one pair a value is a file name or a folder (existing, or ending in a slash); in a batch it is a
+    template with `{}` or a folder (also any name without suffix). `format_name` is the suffix in a folder.
     """
     main = next(iter(options))
     format_suffix = None
@@ -275,13 +254,7 @@ def _raise_collisions(found: list[str]) -> None:
 def check_collisions(
     pairs: Iterable[PairPaths], outputs: Iterable[Mapping[str, Path]], read: Iterable[str | Path] = ()
 ) -> None:
-    """Check that no results share a name or overwrite an input. Raises UsageError with the first five.
-
-    Args:
-        pairs: All pairs.
-        outputs: Paths of the results of each pair.
-        read: Other files that are read.
-    """
+    """Raise UsageError with the first five results that share a name or overwrite an input."""
     registry = PathRegistry(pairs, read)
     _raise_collisions(
         [text for both in zip(pairs, outputs, strict=True) for text in registry.collisions(*both)]
@@ -291,13 +264,7 @@ def check_collisions(
 def check_extra_output(
     path: Path, read: Sequence[str | Path], done: Iterable[tuple[PairPaths, Mapping[str, Path]]] = ()
 ) -> None:
-    """Check that one more file overwrites no input and no result. Raises UsageError.
-
-    Args:
-        path: File to write.
-        read: Files that are read.
-        done: Pairs with their results.
-    """
+    """Raise UsageError if one more file would overwrite an input, or a result of the pairs `done`."""
     registry = PathRegistry(read=read)
     for pair, outputs in done:
         registry.collisions(pair, outputs)
@@ -315,18 +282,7 @@ def check_separate_folders(folders: Iterable[Path], read: Iterable[Path]) -> Non
 
 
 def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "`output`") -> None:
-    """Check that a file can be written, and does not exist unless `overwrite` is set.
-
-    Args:
-        path: File to write.
-        *suffixes: Allowed suffixes; none: any.
-        overwrite: Allow an existing file.
-        option: Name of the option in messages.
-
-    Raises:
-        UsageError: If the suffix is not allowed, or the file exists.
-        OutputError: If the file cannot be written.
-    """
+    """Check that a file has an allowed suffix, can be written, and does not exist unless `overwrite`."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise UsageError(f"{option} {quote(path)} must end in {', '.join(suffixes)}".lstrip())
     if os.path.isdir(path):

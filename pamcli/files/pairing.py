@@ -24,8 +24,7 @@ from pamcli.files.paths import (
 )
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 
-STDIN = Path("-")
-"""Name of a list, or of an image with both views, that is read from stdin."""
+STDIN = Path("-")  # name of a list, or of an image with both views, that is read from stdin
 LONGEST_LINE = 3 * 4096
 """Largest number of bytes in a line of a list: three paths of the length that Linux allows."""
 
@@ -34,18 +33,14 @@ class PairPaths(NamedTuple):
     """The paths of two views that belong together."""
 
     left: Path
-    right: Path | None
-    """None: `left` is a packed image with both views."""
+    right: Path | None  # None: `left` is a packed image with both views
     key: str | None
     """Text in place of `{}` in output names; may contain "/", but neither starts with it nor has ".." parts.
 
     None: the left image of a list lies outside of the folder whose paths the results mirror."""
-    output: Path | None = None
-    """Third column of a pair list: the name of the main output."""
-    line: int | None = None
-    """Line of the pair list, from 1 (in a NUL-separated list: number of the pair)."""
-    frames: tuple[int, int] | None = None
-    """Numbers of the left and the right frame, from 0, of videos."""
+    output: Path | None = None  # third column of a pair list: the name of the main output
+    line: int | None = None  # line of the pair list, from 1 (in a NUL-separated list: number of the pair)
+    frames: tuple[int, int] | None = None  # numbers of the left and the right frame, from 0, of videos
 
     def __str__(self) -> str:
         """Return the name of this pair in messages."""
@@ -58,8 +53,7 @@ class Pairing(NamedTuple):
 
     pairs: Collection[PairPaths]
     unpaired: tuple[Path, ...] = ()
-    batch: bool = True
-    """False for one pair that was named by itself."""
+    batch: bool = True  # False for one pair that was named by itself
 
 
 def is_template(text: str) -> bool:
@@ -68,14 +62,7 @@ def is_template(text: str) -> bool:
 
 
 def resolve_pairs(left: str, right: str) -> Pairing:
-    """Return the pairs that two arguments mean: two images, two folders, or two templates.
-
-    The key of two images is the stem of the left one.
-
-    Raises:
-        UsageError: If the arguments are of different kinds or the same file, or nothing matches.
-        InputError: If something does not exist or cannot be read.
-    """
+    """Return the pairs that two arguments mean: two images, two folders, or two templates."""
     if is_template(left) != is_template(right):
         lacking = right if is_template(left) else left
         raise UsageError(
@@ -101,11 +88,7 @@ def resolve_pairs(left: str, right: str) -> Pairing:
 
 
 def pair_folders(lefts: Path, rights: Path) -> Pairing:
-    """Pair the images of two folders that have the same stem; sub-folders and hidden files are ignored.
-
-    Raises UsageError if a folder holds two images of one stem, or no stem is in both folders, or both are one
-    folder; InputError for an unreadable folder.
-    """
+    """Pair the images of two folders by stem; sub-folders and hidden files are ignored."""
     left_by_stem, right_by_stem = list_images_by_stem(lefts), list_images_by_stem(rights)
     if os.path.samefile(lefts, rights):
         reason = f"{quote(lefts)} was given for both views"
@@ -121,10 +104,7 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
 
 
 def pair_templates(left: str, right: str) -> Pairing:
-    """Pair the files that match two templates with the same text in place of `{}`; see `match_template`.
-
-    Raises UsageError if nothing matches, or both templates are the same; InputError for an unreadable folder.
-    """
+    """Pair the files that match two templates with the same text in place of `{}`; see `match_template`."""
     if Path(left) == Path(right):
         raise UsageError(
             f"both templates are {quote(left)}", "give one for the left and one for the right view"
@@ -150,16 +130,8 @@ def resolve_packed(
 ) -> Pairing:
     """Return the images with both views in files and folders; a folder or several files are a batch.
 
-    Args:
-        texts: Files, and folders without their sub-folders.
-        by_suffix: Of a folder, use only files that state their layout; the others are unpaired.
-        suffixes: Suffixes of the images in a folder.
-        root: Folder below which the path without suffix is the key; by default the one given folder, or the
-            current one for several paths.
-
-    Raises:
-        InputError: If something does not exist.
-        UsageError: If a folder holds no such image, or `texts` is empty.
+    `by_suffix` uses only files in folders that state their layout. The key is the path without suffix below
+    `root`, by default the one given folder, or the current one for several paths.
     """
     paths = [Path(text) for text in texts]
     found: list[Path] = []
@@ -196,10 +168,7 @@ def require_all_paired(pairing: Pairing) -> None:
 
 @dataclass(frozen=True)
 class PairList:
-    """The pairs of a list in a file, in its order, read again at each iteration.
-
-    Raises UsageError and InputError if the file has changed by then.
-    """
+    """The pairs of a list in a file, in its order, read again at each iteration."""
 
     path: Path
     nul: bool
@@ -225,10 +194,6 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
 
     Paths are relative to the current folder; blank lines, CRLF and a byte order mark are accepted. A key is
     the left path below `root` (by default the current folder) without suffix.
-
-    Raises:
-        UsageError: For all bad lines (the first five and the count), or a list without pairs.
-        InputError: If the list cannot be read.
     """
     count = 0
     bad: list[str] = []
@@ -251,7 +216,7 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
 
 @contextmanager
 def open_stdin() -> Iterator[BinaryIO]:
-    """Open stdin for a thread that may still wait for it when the program ends. Raises InputError.
+    """Open stdin for a thread that may still wait for it when the program ends.
 
     Python closes sys.stdin at its end, and aborts if a thread is reading from it.
     """
@@ -284,17 +249,7 @@ def open_pair_list(path: Path) -> Iterator[BinaryIO]:
 def iter_pair_list(
     stream: BinaryIO, nul: bool = False, root: Path | None = None, *, check_files: bool = True
 ) -> Iterator[tuple[int, PairPaths | PamError]]:
-    """Yield each line number and its pair, or what is wrong with it, as soon as the line is complete.
-
-    Args:
-        stream: The list, which may never end.
-        nul: True for a NUL-separated list.
-        root: Folder for the keys, as in `read_pair_list`.
-        check_files: Check that the images exist.
-
-    Raises:
-        UsageError: If the first line has one column, or a line is longer than `LONGEST_LINE`.
-    """
+    """Yield each line number and its pair, or its error, as soon as the line is complete."""
     base, first = os.path.abspath(root or os.getcwd()), True
     for line, columns in _split_nul(stream) if nul else _split_lines(stream):
         if first and not nul and len(columns) == 1 and "\0" not in columns[0]:

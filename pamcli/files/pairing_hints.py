@@ -16,9 +16,7 @@ DIGITS = "0123456789"
 def suggest_pairing(lefts: Iterable[Path], rights: Iterable[Path]) -> str:
     """Return a hint for two sets of images without a common name: the words to type instead.
 
-    Templates, if they match more than half of the names; else, for equal numbers of images, a command of the
-    shell (bash, zsh) that lists them side by side. `pam` itself never pairs by position: after one image
-    dropped by a camera, all pairs would be wrong.
+    `pam` itself never pairs by position: after one image dropped by a camera, all pairs would be wrong.
     """
     left, right = (_Side(sorted(map(str, side))) for side in (lefts, rights))
     if len(left.files) == len(right.files) == 1:
@@ -38,8 +36,7 @@ def suggest_pairing(lefts: Iterable[Path], rights: Iterable[Path]) -> str:
 
 @dataclass(frozen=True)
 class _Side:
-    files: list[str]
-    """Sorted, as a shell sorts them."""
+    files: list[str]  # sorted, as a shell sorts them
 
     @cached_property
     def ends(self) -> tuple[str, str]:

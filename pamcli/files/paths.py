@@ -94,10 +94,7 @@ def check_regular(path: Path, error: type[PamError] = InputError) -> None:
 
 
 def list_images(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
-    """Return the images in a folder by their suffixes, sorted, without hidden files and sub-folders.
-
-    Raises UsageError if there are none, and InputError if the folder cannot be read.
-    """
+    """Return the images in a folder by their suffixes, sorted, without hidden files and sub-folders."""
     entries = list_entries(folder)
     found = [folder / name for name, is_folder in entries if not is_folder and _has_suffix(name, suffixes)]
     if found:
@@ -123,8 +120,7 @@ def list_images_by_stem(folder: Path) -> dict[str, Path]:
 def match_template(template: str) -> dict[str, Path]:
     """Return the files that match a template, by the text in place of `{}`, which may contain "/".
 
-    A template that ends in `{}` matches only images. Hidden files and folders are ignored unless the template
-    names them, as are unreadable sub-folders. Raises InputError if the folder of the template is unreadable.
+    A template that ends in `{}` matches only images. Hidden entries are ignored unless it names them.
     """
     normal = Path(template).as_posix()
     folder = "".join(normal[: normal.index("{}")].rpartition("/")[:2])  # everything below it may match
@@ -163,11 +159,7 @@ def _walk_files(folder: str, hidden: bool) -> Iterator[str]:
 
 
 def list_entries(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool]]:
-    """Return (name, is_folder) for each entry of a folder; empty if there is no such folder.
-
-    Links count as their targets, and are left out if broken, as are hidden entries unless `hidden` is set.
-    Raises InputError if the folder cannot be read.
-    """
+    """Return (name, is_folder) of a folder's entries, without broken links and, by default, hidden ones."""
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -191,10 +183,9 @@ def list_folders(folder: Path) -> dict[str, Path]:
 
 
 def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, frozenset[str]]]:
-    """Yield a folder and all below it, at most `depth` levels: relative path, path, names of the entries.
+    """Yield a folder and all below it: relative path ("" for itself), path, names of the entries.
 
-    The relative path of the folder itself is "". Hidden entries are left out. The limit ends cycles of links,
-    and the search of a whole disk after a mistyped path.
+    The limit of the depth ends cycles of links, and the search of a whole disk after a mistyped path.
     """
     waiting = [("", folder, depth)]
     while waiting:

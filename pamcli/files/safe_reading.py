@@ -37,14 +37,7 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 def open_source(
     source: Path | bytes, name: str, error: type[PamError] = InputError, missing: str | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a regular file, or bytes, as a seekable stream.
-
-    Args:
-        source: Path or bytes.
-        name: Name in messages.
-        error: Raised if the file is missing, empty, a folder, a pipe or a device, or not readable.
-        missing: Hint for a missing file.
-    """
+    """Open a regular file, or bytes, as a seekable stream. Raises `error`, with the hint `missing`."""
     if isinstance(source, Path):
         check_regular(source, error)
     try:
@@ -109,10 +102,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def parse_xml(text: str) -> dict[str, Any]:
-    """Parse an XML text into the contents of its elements by tag. Raises ValueError with one line.
-
-    The content of an element is a dict of elements by tag, one word, or a list of words.
-    """
+    """Parse an XML text into a dict of elements by tag, whose contents are dicts, words or lists of words."""
     from xml.etree import ElementTree
 
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -131,10 +121,10 @@ def parse_xml(text: str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Iterator[Any]:
-    """Yield the documents of a YAML text: dict, list, str, int, float, bool and None.
+    """Yield the documents of a YAML text: dict, list, str, int, float, bool and None. Raises ValueError.
 
     Tags are ignored: a matrix of OpenCV is the dict of its keys. Dates and numbers that are not decimal stay
-    text. Raises ValueError with one line if the text is damaged, exceeds a limit, or has a recursive alias.
+    text.
     """
     import yaml
 
@@ -204,11 +194,7 @@ def _parse_scalar(text: str) -> Any:
 
 
 def parse_npz(data: bytes, most: int = LARGEST_ARRAYS) -> "dict[str, NDArray[Any]]":
-    """Return the arrays of an .npz file by name.
-
-    Raises ValueError with one line if it is damaged or encrypted, unpacks to more than `most` bytes, or holds
-    Python objects.
-    """
+    """Return the arrays of an .npz file by name. Raises ValueError with one line."""
     archive = _call_parser(zipfile.ZipFile, io.BytesIO(data))
     if sum(each.file_size for each in archive.infolist()) > most:
         raise ValueError(f"it unpacks to more than {most >> 20} MB")

@@ -19,10 +19,7 @@ EXAMPLE = "a number and its unit (mm, cm, m, in), as in 25mm; without a unit it 
 
 
 def parse_length(value: str | float, name: str) -> float:
-    """Return metres from "25mm", "0.193 m" or a bare number, which means metres.
-
-    A unit alone stands for one of it: "mm" is 0.001. Raises InputError naming the value.
-    """
+    """Return metres from "25mm", "0.193 m", a unit alone (one of it) or a bare number (metres)."""
     try:
         if isinstance(value, str):
             found = re.fullmatch(r"([-+.\d]*(?:e[-+]?\d+)?) ?([a-z]*)", value[:99].strip().lower(), re.ASCII)

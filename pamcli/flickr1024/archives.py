@@ -66,22 +66,13 @@ class ImageLocation:
 class FoundImage:
     """An image found below one of the given places."""
 
-    folders: tuple[str, ...]
-    """Folders and archives on the path to the image, without the given place itself."""
-    name: str
-    """File name with suffix."""
+    folders: tuple[str, ...]  # folders and archives on the path to the image, without the given place itself
+    name: str  # file name with suffix
     location: ImageLocation
 
 
 def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[FoundImage]:
-    """Return the images below a folder (archives included) or in one archive, sorted by name.
-
-    Hidden files are skipped.
-
-    Raises:
-        InputError: If `place` is neither, or an archive is damaged, encrypted or unsafe (see `list_members`).
-        UsageError: If there are only archives of other formats.
-    """
+    """Return the images below a folder (archives included) or in one archive, sorted by name."""
     if place.is_file() and place.suffix.lower() == ".zip":
         return sorted(_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
     if not place.is_dir():
@@ -112,12 +103,7 @@ def _in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...])
 
 
 def list_members(path: Path) -> list[zipfile.ZipInfo]:
-    """Return the files in a zip archive without unpacking them.
-
-    Raises InputError if the archive is damaged or encrypted, has absolute or parent paths, links or
-    overlapping members, or a member that unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO` (a zip
-    bomb).
-    """
+    """Return the files in a zip archive without unpacking them. Raises InputError if it is unsafe."""
     infos = _open_archive(path).infolist()
     dangers = [*filter(None, map(_find_danger, infos))]
     if not dangers and any(info.flag_bits & _ENCRYPTED for info in infos):

@@ -23,14 +23,11 @@ _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(ing|idation)?(?![a-z])", re.IGN
 class Pair:
     """Two images of high resolution, not yet read."""
 
-    source: str
-    """Data set of the pair: "flickr1024", "middlebury" ..."""
-    name: str
-    """Unique within its source."""
+    source: str  # data set of the pair: "flickr1024", "middlebury" ...
+    name: str  # unique within its source
     left: ImageLocation
     right: ImageLocation
-    halved: bool = False
-    """True if the images are first downscaled by 2, as the authors did with Middlebury."""
+    halved: bool = False  # True if the images are first downscaled by 2, as the authors did with Middlebury
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"
@@ -41,10 +38,8 @@ class Pairs:
     """Pairs in the order in which their patches are numbered."""
 
     pairs: tuple[Pair, ...]
-    unpaired: tuple[str, ...] = ()
-    """Images without a counterpart, a line each."""
-    other_splits: Mapping[str, int] = field(default_factory=dict)
-    """Number of pairs in the other splits."""
+    unpaired: tuple[str, ...] = ()  # images without a counterpart, a line each
+    other_splits: Mapping[str, int] = field(default_factory=dict)  # number of pairs in the other splits
 
     def __add__(self, other: "Pairs") -> "Pairs":
         counts = Counter(self.other_splits) + Counter(other.other_splits)
@@ -55,9 +50,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
     """Return the pairs NAME_L, NAME_R below a folder or in a zip archive, nested or flat.
 
     A folder or archive on its path (Train, Validation.zip, Test_2) assigns an image to a split; otherwise it
-    belongs to `split`. Pairs are named by the remaining folders and NAME. An unpacked image takes precedence
-    over one in an archive. Raises InputError if there is no pair, if two pairs have one name, or as
-    `find_images` does.
+    belongs to `split`. An unpacked image takes precedence over one in an archive.
     """
     views: dict[str, dict[str, FoundImage]] = {"_L": {}, "_R": {}}
     others: dict[str, set[str]] = {name: set() for name in SPLITS}
@@ -102,11 +95,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
 
 
 def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[Pair, ...]:
-    """Return the pairs to cut patches from, and log the excluded ones.
-
-    The file `names` lists the wanted pairs, see `filter_by_name`; None: all. Raises UsageError for images
-    without a counterpart, unless `skip_unpaired` is set, and as `filter_by_name` does.
-    """
+    """Return the pairs that the file `names` lists (None: all), and log the excluded ones."""
     if found.unpaired and not skip_unpaired:
         hint = "add the missing images, or leave these out with `skip_unpaired`"
         raise UsageError(join_names(found.unpaired, "; "), hint)
@@ -122,11 +111,7 @@ def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tu
 
 
 def filter_by_name(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:
-    """Return the listed pairs in their original order; a line is NAME or SOURCE/NAME, with * for any text.
-
-    Empty lines and comments (#) are ignored. `file` names the list in messages. Raises UsageError if a line
-    matches no pair.
-    """
+    """Return the listed pairs in their original order; a line is NAME or SOURCE/NAME, with * for any text."""
     wanted = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     exact = set(wanted)
     patterns = [(line, re.compile(fnmatch.translate(line))) for line in wanted if "*" in line]

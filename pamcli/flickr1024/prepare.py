@@ -62,8 +62,7 @@ class Plan(ResumableWork[PairItem]):
     scale: int
     split: str
     layout: StoreName
-    unreadable: tuple[tuple[str, str], ...] = ()
-    """Excluded pairs whose size cannot be read, with the reason."""
+    unreadable: tuple[tuple[str, str], ...] = ()  # excluded pairs whose size cannot be read, with the reason
 
     @property
     def pixels(self) -> int:
@@ -98,21 +97,7 @@ def plan_preparation(
     *,
     skip_damaged: bool = False,
 ) -> Plan:
-    """Plan a store from the sizes of the images and the output folder, without writing anything.
-
-    Args:
-        pairs: Pairs in the order in which patches are numbered.
-        out: Output folder.
-        scale: Scale of super-resolution, 2 or 4.
-        store: Layout of the store.
-        split: Name of the split to record.
-        skip_damaged: Exclude pairs whose left image has no readable header.
-
-    Raises:
-        InputError: If an image has no readable header, or all are too small.
-        UsageError: If two pairs of a source have one name, or the folder holds other files or options.
-        OutputError: If there is no space or no permission.
-    """
+    """Plan a store from the sizes of the images and the output folder, without writing anything."""
     by_title: dict[str, Pair] = {}
     for pair in pairs:
         if other := by_title.get(str(pair)):
@@ -160,11 +145,9 @@ def plan_preparation(
 def carry_out(
     plan: Plan, workers: int, advance: Callable[[], None] = lambda: None, *, skip_damaged: bool = False
 ) -> Index | None:
-    """Make the missing patches and publish the store, calling `advance` for each pair; log the progress.
+    """Make the missing patches and publish the store; log the progress.
 
-    Returns the index, or None if pairs cannot be read and `skip_damaged` is not set: a later run then
-    finishes the store. Raises OutputError, as for a full disk, keeping finished work, and InputError if all
-    pairs are damaged.
+    Returns None if pairs cannot be read and `skip_damaged` is not set: a later run then finishes the store.
     """
     for line in plan.describe_progress():
         LOG.info(line)

@@ -56,14 +56,11 @@ class RowFit:
     """The fitted equation of the module's docstring."""
 
     offset: float
-    rotation: float
-    """Rotation of the second view minus that of the first, radians."""
+    rotation: float  # rotation of the second view minus that of the first, radians
     zoom: float
     second_rotation: float
-    inliers: NDArray[np.bool_]
-    """(N,) mask of the matches that the fit explains."""
-    residual: float
-    """Median of the inliers' remaining |dy|, px."""
+    inliers: NDArray[np.bool_]  # (N,) mask of the matches that the fit explains
+    residual: float  # median of the inliers' remaining |dy|, px
 
     @property
     def angles(self) -> tuple[float, float]:
@@ -118,43 +115,28 @@ def warp_view(view: NDArray[Any], places: Floats) -> NDArray[Any]:
 class RectifiedPair:
     """The two views of a stereogram in the right order, rectified and without margins."""
 
-    left: NDArray[np.generic]
-    """(H, W, 3), of the stereogram's type; both sides are multiples of 12."""
+    left: NDArray[np.generic]  # (H, W, 3), of the stereogram's type; both sides are multiples of 12
     right: NDArray[np.generic]
     layout: Literal["cross", "parallel"]
-    certainty: float
-    """Probability in [0.5, 1] that the views are not exchanged; 1 if the layout was given."""
-    vertical_offset: float
-    """Rows by which the middle of the right view was lower than that of the left one."""
+    certainty: float  # probability in [0.5, 1] that the views are not exchanged; 1 if the layout was given
+    vertical_offset: float  # rows by which the middle of the right view was lower than that of the left one
     rotation: float
     """Rotation (degrees) of the right view against the left one; positive: its right side was lower."""
-    shift: int
-    """Columns added to all disparities: the right view was moved left by as many."""
-    infinity: Literal["yes", "no"]
-    """"yes" if the farthest object is assumed to be infinitely far."""
+    shift: int  # columns added to all disparities: the right view was moved left by as many
+    infinity: Literal["yes", "no"]  # "yes" if the farthest object is assumed to be infinitely far
     smallest_disparity: float
     """Smallest disparity (px) of the finished pair, left x - right x, without outliers."""
     largest_disparity: float
-    left_map: Floats
-    """(2, 3) map from pixels (x, y, 1) of `left` to the stereogram."""
+    left_map: Floats  # (2, 3) map from pixels (x, y, 1) of `left` to the stereogram
     right_map: Floats
 
 
 def rectify_stereogram(
     image: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
 ) -> RectifiedPair:
-    """Split a stereogram, order and rectify its views, then shift and crop them.
+    """Split a stereogram (H, W, 3), order and rectify its views, then shift and crop them.
 
-    The result is deterministic.
-
-    Args:
-        image: Stereogram with its views side by side, (H, W, 3), uint8 or uint16.
-        layout: Order of the views; "auto" detects it.
-        infinity: Distance of the farthest object; "auto" detects it.
-
-    Raises:
-        StereogramError: If the image is not usable or its layout cannot be detected.
-        ValueError: If the array has another shape or type.
+    Raises StereogramError if the image is not usable or its layout cannot be detected.
     """
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {image.shape} of {image.dtype}")

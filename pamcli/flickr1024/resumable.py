@@ -34,8 +34,7 @@ class Request:
     """Options and images in JSON types; equal requests have equal results."""
 
     options: dict[Text, Any]
-    pictures: list[Any]
-    """Name of each image, and everything else that determines the result."""
+    pictures: list[Any]  # name of each image, and everything else that determines the result
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -54,8 +53,7 @@ class Item:
 
     number: int
     title: str
-    folder: Path
-    """The folder of the whole work."""
+    folder: Path  # the folder of the whole work
 
     @property
     def record(self) -> Path:
@@ -94,10 +92,8 @@ class ResumableWork(Generic[AnItem]):
     """The work for a request, and its folder; nothing is written before `process`."""
 
     folder: Path
-    target: Path
-    """Path of the finished result."""
-    record: Path
-    """File that records the request of the target."""
+    target: Path  # path of the finished result
+    record: Path  # file that records the request of the target
     request: Request
     items: tuple[AnItem, ...]
 
@@ -112,13 +108,7 @@ class ResumableWork(Generic[AnItem]):
 
     @cached_property
     def is_complete(self) -> bool:
-        """True if the target already exists.
-
-        Raises:
-            UsageError: If the target or the folder belongs to another request.
-            InputError: If its record cannot be read.
-            OutputError: If the target does not exist and cannot be written.
-        """
+        """True if the target already exists. Raises UsageError if it belongs to another request."""
         started, target = self.folder / "job.json", quote(self.target)
         if self.target.exists():
             if not self.record.exists():
@@ -157,10 +147,7 @@ class ResumableWork(Generic[AnItem]):
     def process(
         self, do: Callable[[AnItem], None], workers: int, advance: Callable[[], None], *, skip_damaged: bool
     ) -> dict[int, str] | None:
-        """Call `do` for each remaining item, log the errors, and return them by item number.
-
-        Returns None if there are errors and `skip_damaged` is not set.
-        """
+        """Call `do` for each remaining item; return the errors by number, or None if they end the work."""
         self.begin()
         done = self.results()
         for _ in done:

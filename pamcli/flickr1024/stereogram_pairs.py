@@ -39,10 +39,8 @@ class Report:
 
     picture: Text
     outcome: Literal["pair", "set aside", "damaged"]
-    reason: Text | None = None
-    """Reason why there is no pair."""
-    name: Text | None = None
-    """Name of the pair's files; all fields below belong to the pair."""
+    reason: Text | None = None  # reason why there is no pair
+    name: Text | None = None  # name of the pair's files; all fields below belong to the pair
     width: Whole | None = None
     height: Whole | None = None
     layout: Literal["cross", "parallel"] | None = None
@@ -75,11 +73,9 @@ class Reports:
 class StereogramItem(Item):
     """The work on one stereogram; the title is its path below the input."""
 
-    name: str
-    """Name of the pair."""
+    name: str  # name of the pair
     location: ImageLocation
-    options: Mapping[str, Any]
-    """Options of `rectify_stereogram`."""
+    options: Mapping[str, Any]  # options of `rectify_stereogram`
 
     def result(self) -> Report:
         """Return the stored report of this stereogram."""
@@ -94,18 +90,7 @@ StereogramPlan = ResumableWork[StereogramItem]
 
 
 def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, Any]) -> StereogramPlan:
-    """Find the images and check the output folder, without writing anything.
-
-    Args:
-        places: Folders and archives with stereograms.
-        out: Output folder.
-        options: Options of `rectify_stereogram`.
-
-    Raises:
-        InputError: If there is no image.
-        UsageError: If two results have one name, or the folder holds other files or options.
-        OutputError: If there is no space or no permission.
-    """
+    """Find the images and check the output folder, without writing anything."""
     folder = out / "pairs.unfinished"
     items: dict[str, StereogramItem] = {}
     for image in (found for place in places for found in find_images(place, SUFFIXES)):
@@ -141,7 +126,6 @@ def carry_out_stereograms(
     """Rectify the remaining stereograms, write the report and return it.
 
     Returns None if images cannot be read and `skip_damaged` is not set: a later run then finishes the folder.
-    Raises OutputError; finished work is kept.
     """
     for line in plan.describe_progress():
         LOG.info(line)

@@ -48,10 +48,7 @@ class Box:
 
 
 def find_views(image: NDArray[np.generic]) -> tuple[Box, Box]:
-    """Return the boxes of the left-hand and the right-hand view of an image (H, W, 3), both of one size.
-
-    Raises StereogramError unless it has two views of similar, sufficient size.
-    """
+    """Return the boxes of the two views of an image (H, W, 3), of one size. Raises StereogramError."""
     levels = (image >> 8 if image.dtype == np.uint16 else image).astype(np.int16)  # type: ignore[operator]
     whole = _trim_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if min(whole.size) < 2:
@@ -112,8 +109,7 @@ def _compare_sizes(boxes: list[Box]) -> float:
 def _find_splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     """Return candidate splits: the end column of the first view, and the start column of the second.
 
-    One is in a gap, if a single-coloured column lies near the middle (possibly part of a view, such as a lamp
-    post or the sky between houses); the other is at the seam.
+    One is in a gap, if a single-coloured column lies near the middle; the other is at the seam.
     """
     middle, (height, width) = (whole.left + whole.right) // 2, whole.size
     splits = []

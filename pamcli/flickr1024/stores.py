@@ -63,8 +63,7 @@ MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "wi
 StoreName = Literal["packed", "folders"]
 Pixels = NDArray[np.uint8]
 LARGEST_SIDE = 65_536
-Side = Annotated[int, Field(strict=True, ge=1, le=LARGEST_SIDE)]
-"""Width or height of an image (px)."""
+Side = Annotated[int, Field(strict=True, ge=1, le=LARGEST_SIDE)]  # width or height of an image (px)
 
 _HINT = "remove the store and prepare it again"
 
@@ -73,10 +72,8 @@ _HINT = "remove the store and prepare it again"
 class Views:
     """Both images of a pair in both resolutions, interleaved by rows."""
 
-    high: Pixels
-    """(H, 2, W, 3): [:, 0] is the left image, [:, 1] the right one."""
-    low: Pixels
-    """(H / scale, 2, W / scale, 3)."""
+    high: Pixels  # (H, 2, W, 3): [:, 0] is the left image, [:, 1] the right one
+    low: Pixels  # (H / scale, 2, W / scale, 3)
 
 
 class Patch(NamedTuple):
@@ -158,13 +155,10 @@ class StoredPair:
     source: Text
     name: Text
     width: Side
-    height: Side
-    """High-resolution height, cut to a multiple of the scale."""
-    first: Annotated[Whole, Field(ge=1)]
-    """Number of its first patch, from 1."""
+    height: Side  # high-resolution height, cut to a multiple of the scale
+    first: Annotated[Whole, Field(ge=1)]  # number of its first patch, from 1
     patches: Whole
-    offset: Whole
-    """Offset of its first pixel in the packed file (also set for folders)."""
+    offset: Whole  # offset of its first pixel in the packed file (also set for folders)
 
     def list_corners(self, scale: int) -> list[tuple[int, int]]:
         """Return the top left corners of its patches in low resolution; see `list_corners`."""
@@ -178,10 +172,8 @@ class Index:
     scale: Whole
     split: Text
     pictures: tuple[StoredPair, ...]
-    job: Request
-    """Options and images that the store was made from."""
-    left_out: tuple[tuple[Text, Text], ...] = ()
-    """Pairs that cannot be read, with the reason."""
+    job: Request  # options and images that the store was made from
+    left_out: tuple[tuple[Text, Text], ...] = ()  # pairs that cannot be read, with the reason
 
     @pydantic.model_validator(mode="after")
     def _agrees(self) -> Self:

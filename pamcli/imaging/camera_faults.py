@@ -45,12 +45,7 @@ def detect_camera_fault(image: RgbImage) -> str | None:
 
 
 def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
-    """Return the JPEG quality (1 to 100) with which an image (H, W, 3), uint8 or uint16, was once saved.
-
-    JPEG coefficients are multiples of their divisors, which shows in pixels of any file format, also after
-    cropping or weaker recompression. Returns None if nothing is found: the image was never JPEG, its quality
-    was above 90, or it was resized, rotated or rectified.
-    """
+    """Return the JPEG quality (1 to 90) with which pixels (H, W, 3) were once saved, if they show it."""
     grid = _find_grid(pixels), _find_grid(pixels.swapaxes(0, 1))
     for first in dict.fromkeys(((0, 0), grid)):
         squares = _cut_squares(pixels[first[0] :, first[1] :])
@@ -93,10 +88,7 @@ def _find_divisor(values: np.ndarray) -> int | None:
 
 
 def measure_noise(pixels: np.ndarray) -> float:
-    """Return the standard deviation of white noise (levels of 255) in an image (H, W, 3), uint8 or uint16.
-
-    It is that of green's second differences in the flattest squares; 0 for dark, bright or tiny images.
-    """
+    """Return the standard deviation of white noise (levels of 255), from green in the flattest squares."""
     squares = _cut_squares(pixels)[..., 1]
     if not len(squares):
         return 0.0

@@ -30,16 +30,7 @@ _TABLE = (
 
 
 def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the colours (H, W, 3), uint8 RGB, of a disparity map; unknown pixels are black.
-
-    Args:
-        disparity: Disparity map (H, W), float32, px; NaN or inf = unknown.
-        low: Disparity (px) of the darkest colour; smaller ones have the same colour.
-        high: Disparity (px) of the brightest colour; if equal to `low`, all pixels are darkest.
-
-    Raises:
-        UsageError: If `low` is above `high`, or one of them is not finite.
-    """
+    """Return the colours (H, W, 3), uint8, of a disparity map (H, W) in a range (px); unknown is black."""
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise UsageError(f"the range {low:g}:{high:g} is empty", "put the smaller number first")
     known = np.isfinite(disparity)

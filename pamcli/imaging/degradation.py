@@ -24,16 +24,11 @@ QUALITIES = 60, 95  # JPEG qualities common in cameras and among photographers
 class Degradation:
     """The faults of one camera, applied in this order. Raises UsageError if a value is out of range."""
 
-    blur: float = 0.0
-    """Standard deviation of a Gaussian, px."""
-    noise: float = 0.0
-    """Standard deviation, in levels of 255."""
-    sharpening: float = 0.0
-    """Strength of an unsharp mask with a radius of one pixel."""
-    jpeg: int | None = None
-    """Quality, 1 to 100, as in libjpeg; None: not compressed."""
-    whole_colours: bool = False
-    """If True, JPEG keeps colours at full size instead of half of each side."""
+    blur: float = 0.0  # standard deviation of a Gaussian, px
+    noise: float = 0.0  # standard deviation, in levels of 255
+    sharpening: float = 0.0  # strength of an unsharp mask with a radius of one pixel
+    jpeg: int | None = None  # quality, 1 to 100, as in libjpeg; None: not compressed
+    whole_colours: bool = False  # if True, JPEG keeps colours at full size instead of half of each side
 
     def __post_init__(self) -> None:
         within = {"blur": (0, 10), "noise": (0, 100), "sharpening": (0, 5), "jpeg": (1, 100)}

@@ -33,8 +33,7 @@ from pamcli.imaging.raster import (
 )
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
-SIGNED_UNITS_PER_PIXEL = 16
-"""Units of the signed integers of OpenCV's StereoSGBM and StereoBM."""
+SIGNED_UNITS_PER_PIXEL = 16  # units of the signed integers of OpenCV's StereoSGBM and StereoBM
 _PNG_MAX = 65535
 _TOO_LARGE = {
     True: "{} pixels exceed 255.996 px, the limit of a disparity PNG, and are stored as the limit: use .pfm, "
@@ -47,12 +46,7 @@ _PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
 
 
 def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
-    """Return the bytes of a file with a disparity map (H, W), float32, px; NaN or inf = unknown.
-
-    PNG holds up to 65535 / 256 px in steps of 1/256, rounded half to even; as 0 is unknown, known disparities
-    become at least 1/256. Raises UsageError if `suffix` is not one of `DISPARITY_SUFFIXES`, or for negative
-    ones in PNG.
-    """
+    """Return the bytes of a file with a disparity map (H, W), float32, px; NaN or inf = unknown."""
     suffix = suffix.lower()
     if suffix == ".png":
         if np.any(disparity[np.isfinite(disparity)] < 0):
@@ -71,11 +65,7 @@ def quantize_disparity(disparity: np.ndarray, suffix: str) -> np.ndarray:
 
 
 def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
-    """Return the bytes of a depth file: float32 metres, NaN = unknown; in PNG millimetres, 0 = unknown.
-
-    A PNG holds up to 65.535 m; larger depths become unknown and are counted. The map is (H, W), above 0 m.
-    Raises UsageError if `suffix` is not one of `DEPTH_SUFFIXES`.
-    """
+    """Return the bytes of a depth file (H, W): float32 metres, NaN = unknown; in PNG mm, 0 = unknown."""
     suffix = suffix.lower()
     if suffix == ".png":
         return _encode_png(depth, PNG_UNITS_PER_METRE, keep_far=False)
@@ -83,10 +73,7 @@ def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
-    """Return the bytes of a file with a confidence map (H, W), float32; in PNG, 65535 = 1.
-
-    Raises UsageError if `suffix` is not one of `CONFIDENCE_SUFFIXES`.
-    """
+    """Return the bytes of a file with a confidence map (H, W), float32, 0 to 1; in PNG, 65535 = 1."""
     suffix = suffix.lower()
     if suffix == ".png":
         return png.encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))

@@ -24,8 +24,7 @@ UNITS = {
     1000: "1/1000 px",
 }
 """Units per pixel of disparity, and programs or data sets that use them."""
-CLOSE = 0.1
-"""Relative error at which a measured factor counts as a known unit."""
+CLOSE = 0.1  # relative error at which a measured factor counts as a known unit
 MARKER_SHARE, MARKER_TIMES = 0.005, 5
 """Smallest share of the pixels with the lowest value, and its frequency relative to the next value, for it
 to be a marker of missing values."""
@@ -40,8 +39,7 @@ class DisparityFile:
     """A disparity map (H, W), float32, px, NaN = unknown."""
 
     disparity: Disparities
-    units: float
-    """Units per pixel in the file."""
+    units: float  # units per pixel in the file
     warnings: list[str]
 
 
@@ -54,8 +52,7 @@ def read_disparity_file(
 ) -> DisparityFile:
     """Read a disparity file of any program, with markers of missing values as unknown.
 
-    Markers are 0, and `invalid` (in the units of the file) or, without it, the lowest value if many pixels
-    have it (-1, or OpenCV's lowest disparity minus one). Other arguments and errors: as `read_disparity`.
+    Markers are 0, and `invalid` (in the units of the file) or, without it, the lowest value if many have it.
     """
     numbers = read_numbers(path, max_pixels)
     disparity, warnings = convert_to_pixels(numbers, path, scale), []

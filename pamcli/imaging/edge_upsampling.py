@@ -13,23 +13,20 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
-Pixels = NDArray[np.generic]
-"""An image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
+Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
 REACH = 2  # downscaled pixels used on each side
 STEP = 1.0
 """Largest disparity difference (downscaled px) between neighbours on one surface; on surfaces visible in
 both images it is hardly larger."""
-NEAR = 2.5
-"""Standard deviation (downscaled px) of the weights by distance ..."""
+NEAR = 2.5  # standard deviation (downscaled px) of the weights by distance ...
 ALIKE = 12.0
 """... and by colour (mean channel difference of 255). Both were chosen on procedural scenes: with correct
 downscaled disparities, a third to a half as many pixels near edges are wrong as with nearest neighbours."""
 ALWAYS = 1e-6  # smallest weight by colour: without similar colours, the nearest pixels decide
 
 PIXELS_AT_ONCE = 200_000
-EDGE_PIXELS_AT_ONCE = 16_000
-"""Edge pixels processed together, so that their 25 neighbours stay in the cache."""
+EDGE_PIXELS_AT_ONCE = 16_000  # edge pixels processed together, so that their 25 neighbours stay in the cache
 
 
 def upsample_along_edges(
@@ -40,14 +37,9 @@ def upsample_along_edges(
     *,
     done: Callable[[int], None] = lambda row: None,
 ) -> list[Floats]:
-    """Return the disparity and other maps of a downscaled image at the size (H, W) of the full image.
+    """Upsample the maps of a downscaled image (h, w, 3) to the size of the full image (H, W, 3).
 
-    Args:
-        disparity: Finite disparities (h, w), in px of the downscaled image, as in the result.
-        others: Further maps (h, w), such as confidence.
-        reduced: Downscaled image (h, w, 3).
-        view: Full-size image (H, W, 3).
-        done: Called with the number of finished rows.
+    `disparity` (h, w) is finite, in px of the downscaled image; `done` is called with the finished rows.
     """
     import cv2
 

@@ -37,18 +37,10 @@ def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 def read_spatial(
     stream: BinaryIO, name: str, max_pixels: int | None
 ) -> tuple[Raster, Raster, dict[str, Any]] | None:
-    """Read both views of a spatial photo, and the fields of the `Calibration` that it states.
+    """Return both views of a spatial photo and the fields of the `Calibration` that it states, else None.
 
-    The views are the images of an entity group `ster`. Their cameras are described by the properties `cmin`
-    and `cmex` (ISO/IEC 23008-12); the calibration is empty if one is missing.
-
-    Returns:
-        Left view, right view and calibration; None if the file is not a spatial photo. The stream is then at
-        its start.
-
-    Raises:
-        InputError: If the file is damaged or too large.
-        UsageError: If pillow-heif is missing.
+    The views are the images of an entity group `ster`, their cameras the properties `cmin` and `cmex`
+    (ISO/IEC 23008-12); the calibration is empty if one is missing.
     """
     magic = stream.read(12)
     stream.seek(0)

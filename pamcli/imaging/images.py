@@ -40,18 +40,12 @@ _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 class RgbImage:
     """An image in upright orientation, with its metadata."""
 
-    pixels: np.ndarray
-    """(H, W, 3), RGB, uint8 or uint16; C-contiguous and writable when read from a file."""
-    alpha: np.ndarray | None = None
-    """(H, W), of the type of `pixels`; None = opaque."""
-    grey: bool = False
-    """True if the file has one colour channel, which `pixels` repeats three times."""
-    icc_profile: bytes | None = None
-    """Colour profile; None if the file has none or one for inks (CMYK)."""
-    orientation: int = 1
-    """EXIF orientation of the file (1..8), already applied to `pixels` and `alpha`."""
-    exif: bytes = b""
-    """EXIF block of the file (time, exposure, place), or empty."""
+    pixels: np.ndarray  # (H, W, 3), RGB, uint8 or uint16; C-contiguous and writable when read from a file
+    alpha: np.ndarray | None = None  # (H, W), of the type of `pixels`; None = opaque
+    grey: bool = False  # True if the file has one colour channel, which `pixels` repeats three times
+    icc_profile: bytes | None = None  # colour profile; None if the file has none or one for inks (CMYK)
+    orientation: int = 1  # EXIF orientation of the file (1..8), already applied to `pixels` and `alpha`
+    exif: bytes = b""  # EXIF block of the file (time, exposure, place), or empty
     jpeg_quality: int | None = None
     """Quality (1 to 100) of a JPEG file, according to its quantisation; None for other formats."""
 
@@ -118,21 +112,7 @@ def to_uint8(pixels: np.ndarray) -> np.ndarray:
 def check_encodable(
     suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str, quality: int | None = None
 ) -> None:
-    """Check before any work that `encode_image` can write such an image.
-
-    Args:
-        suffix: Suffix of the file: ".png", ".tif", ".jpg" ...
-        height: Height of the image, px.
-        width: Width of the image, px.
-        bits: Bits per channel, 8 or 16.
-        alpha: True if the image has an alpha channel.
-        name: File name for messages.
-        quality: Quality of JPEG and WebP, 1 to 100; None if not set.
-
-    Raises:
-        UsageError: If the suffix is unknown, the format does not support 16 bits, alpha or a quality, or a
-            side is too large.
-    """
+    """Check before any work that `encode_image` can write such an image. Raises UsageError."""
     suffix = suffix.lower()
     limit = _LARGEST_SIDE.get(suffix)
     hint = "use .png or .tif"
@@ -158,20 +138,7 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
 
 
 def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None = None) -> bytes:
-    """Return the bytes of an image file, upright, with depth, alpha, ICC profile, EXIF and greyness kept.
-
-    Grey images are written as the mean of their channels; PNG and TIFF are lossless.
-
-    Args:
-        image: Image to encode.
-        suffix: One of `IMAGE_OUTPUT_SUFFIXES`, in upper or lower case.
-        name: File name for messages.
-        quality: Quality of JPEG and WebP, 1 to 100; None: lossless WebP, JPEG at 95. JPEG is never
-            subsampled.
-
-    Raises:
-        UsageError: If the format does not support the image; see `check_encodable`.
-    """
+    """Return the bytes of an image file; `quality` None: lossless WebP, JPEG at 95. Raises UsageError."""
     suffix = suffix.lower()
     samples, alpha = image.pixels, image.alpha
     height, width, _ = samples.shape

@@ -20,8 +20,7 @@ _HINT = "state the layout with `packed` lr, rl, tb or bt"
 def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
     """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
 
-    Phones store previews and gain maps in the same way, so only entries marked as views count. With
-    `expect_pair`, any two images count. The stream is left at its start.
+    Phones store previews and gain maps in the same way: without `expect_pair`, only marked views count.
     """
     if not _is_jpeg(stream):
         return []

@@ -40,12 +40,9 @@ _WEIGHTS = (5.0, 1.0, 2.0)
 class OrderEvidence:
     """Evidence for the order: positive values indicate that the first image is the left one."""
 
-    vote: float
-    """Balance of all edges between two disparities, in [-1, 1]."""
-    agreement: float
-    """Balance by tile in standard errors, in [-8, 8]."""
-    rows: float
-    """Correlation of disparity and row, in [-1, 1]."""
+    vote: float  # balance of all edges between two disparities, in [-1, 1]
+    agreement: float  # balance by tile in standard errors, in [-8, 8]
+    rows: float  # correlation of disparity and row, in [-1, 1]
 
     @property
     def log_odds(self) -> float:

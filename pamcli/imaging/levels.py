@@ -2,18 +2,14 @@
 
 import numpy as np
 
-Levels = tuple[int, int]
-"""Levels of 16-bit files that become 0 and 65535."""
+Levels = tuple[int, int]  # levels of 16-bit files that become 0 and 65535
 ALL_LEVELS = 0, 65535
 _LOW_CONTRAST = 0.25  # share of the 16-bit levels; images that use more are left as they are
 _OUTLIERS = 0.1, 99.9  # percentiles of both images together that become the lowest and the highest level
 
 
 def find_levels(left: np.ndarray, right: np.ndarray) -> Levels:
-    """Return the levels between which two images (H, W, 3) lie; `ALL_LEVELS` if no stretching is needed.
-
-    Only uint16 images that use less than a quarter of the levels are stretched.
-    """
+    """Return the levels between which two uint16 images (H, W, 3) of low contrast lie, else `ALL_LEVELS`."""
     if not left.dtype == right.dtype == np.uint16:
         return ALL_LEVELS
     samples = np.concatenate([view[:: max(1, len(view) // 500)].ravel() for view in (left, right)])

@@ -22,8 +22,7 @@ from pamcli.imaging.matching import (
     to_grey,
 )
 
-REACH = 0.4, 0.1
-"""Largest distance of a match across and down, as a part of the width and of the longer side."""
+REACH = 0.4, 0.1  # largest distance of a match across and down, as a part of the width and of the longer side
 REFINED = 48  # largest number of matches measured at full size
 ENOUGH_MATCHES = 10  # fewer matches give no verdict on order and rows, unless their rows agree:
 ENOUGH_ALIKE, ALIKE = 5, 1.0
@@ -44,8 +43,7 @@ COMMON = 0.55
 pairs, sharp or strongly blurred, have at least 0.60, images of different scenes at most 0.49."""
 SMALL, PLAIN = 100, 8.0
 """Smallest side (px) and smallest variation of rows (grey levels) at which these copies are meaningful."""
-BELOW = 0.05
-"""Largest share of matches below the searched disparities."""
+BELOW = 0.05  # largest share of matches below the searched disparities
 MAX_VERTICAL_ERROR = 1.0  # px, largest vertical error of a rectified pair
 STEP = 10  # px, suggested values of `min_disparity` are multiples of it
 UPRIGHT_MATCHES, UPRIGHT_ERROR, UPRIGHT_SPREAD = 12, 1.5, 3.0
@@ -77,16 +75,11 @@ class PairCheck:
     verdict."""
     vertical_error: float = 0.0
     """Median of |right y - left y| (px); also large if the offsets cancel out, as for a rotated image."""
-    identical: bool = False
-    """True if both images have the same pixels; nothing else is checked then."""
-    unrelated: bool = False
-    """True if the images share hardly anything and probably show two scenes."""
-    upright: bool = False
-    """True if one camera is above the other."""
-    order: float = 0.0
-    """Log-odds that the left image is the left view; 0 if unknown or not in doubt."""
-    behind: bool = False
-    """True if nearly all matches have negative disparities."""
+    identical: bool = False  # True if both images have the same pixels; nothing else is checked then
+    unrelated: bool = False  # True if the images share hardly anything and probably show two scenes
+    upright: bool = False  # True if one camera is above the other
+    order: float = 0.0  # log-odds that the left image is the left view; 0 if unknown or not in doubt
+    behind: bool = False  # True if nearly all matches have negative disparities
     disparity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
     """(N,) disparities of the matches, px."""
 
@@ -139,10 +132,7 @@ class PairCheck:
 
 
 def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:
-    """Check two images (H, W, 3) of one size, uint8 or uint16; tiny ones yield no verdict.
-
-    At most `most` matches are measured at full size. Raises ValueError if the shapes do not fit.
-    """
+    """Check two images (H, W, 3) of one size, measuring at most `most` matches at full size."""
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two images (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
     if left.dtype == right.dtype and all(np.array_equal(left[::n], right[::n]) for n in (64, 1)):

@@ -21,15 +21,11 @@ DEFAULT_MAX_PIXELS = 400_000_000  # default limit of width times height
 class Raster:
     """A decoded image file as stored: no orientation applied, no channel repeated."""
 
-    samples: np.ndarray
-    """(H, W, C) uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha."""
+    samples: np.ndarray  # (H, W, C) uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha
     icc_profile: bytes | None = None
-    exif: bytes = b""
-    """EXIF block as stored, with or without the leading "Exif"; empty if absent."""
-    orientation: int | None = None
-    """EXIF orientation (1..8) if stored outside of `exif`."""
-    jpeg_quality: int | None = None
-    """Quality of a JPEG file according to its quantisation, 1 to 100."""
+    exif: bytes = b""  # EXIF block as stored, with or without the leading "Exif"; empty if absent
+    orientation: int | None = None  # EXIF orientation (1..8) if stored outside of `exif`
+    jpeg_quality: int | None = None  # quality of a JPEG file according to its quantisation, 1 to 100
 
 
 _filter_lock = threading.Lock()
@@ -39,8 +35,7 @@ _filter_lock = threading.Lock()
 def ignore_header_warnings() -> Iterator[None]:
     """Silence warnings about headers: Pillow's about broken EXIF data, numpy's about Python 2 files.
 
-    Warning filters are global, so this is held briefly and by one thread at a time. It names the modules, so
-    that filters restored out of order by other code do little harm.
+    Warning filters are global, so one thread at a time holds this, briefly, and it names the modules.
     """
     with _filter_lock, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"(PIL|numpy|pamcli\.imaging)\b")

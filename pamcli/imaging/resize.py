@@ -20,14 +20,9 @@ _AT_ONCE = 4_000_000  # values computed at a time: float64 needs eight times the
 
 
 def imresize(image: Array, scale: float) -> Array:
-    """Resize an image as MATLAB's `imresize(image, scale, 'bicubic')`.
+    """Resize as MATLAB's `imresize(image, scale, 'bicubic')`; sides are rounded up.
 
-    Args:
-        image: Image (H, W) or (H, W, C), uint8, uint16, float32 or float64; floats may overshoot.
-        scale: Factor above 0; below 1 downscales. The result is (ceil(scale * H), ceil(scale * W)[, C]).
-
-    Raises:
-        ValueError: If the scale is not above 0.
+    The image is (H, W) or (H, W, C), uint8, uint16, float32 or float64; floats may overshoot.
     """
     if not (scale > 0 and math.isfinite(scale)):
         raise ValueError(f"scale must be above 0, not {scale}")
@@ -42,11 +37,7 @@ def imresize_to(image: Array, width: int, height: int) -> Array:
 
 
 def resize_nearest(array: Array, width: int, height: int) -> Array:
-    """Return the nearest pixel of `array` for each pixel of the new size, the right one on a tie.
-
-    Pixel centres are aligned. `array` is (H, W) or (H, W, C) of any type, the result (height, width[, C]).
-    Raises ValueError if a side is below 1.
-    """
+    """Return the nearest pixel of (H, W[, C]) for each new pixel, with centres aligned; right on a tie."""
     _check_size(width, height)
     rows, columns = (
         (2 * np.arange(new) + 1) * old // (2 * new)

@@ -27,12 +27,9 @@ class StereoPair:
 
     left: RgbImage
     right: RgbImage
-    name: str
-    """Name of the pair in messages."""
-    files: tuple[Path, ...] = ()
-    """Files of the views; empty if `name` describes the source."""
-    same_size: bool = True
-    """False if a calibration permits views of two sizes."""
+    name: str  # name of the pair in messages
+    files: tuple[Path, ...] = ()  # files of the views; empty if `name` describes the source
+    same_size: bool = True  # False if a calibration permits views of two sizes
     levels: Levels = ALL_LEVELS
     stated: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the `Calibration` that the source states for these views; empty if it states none."""
@@ -67,10 +64,7 @@ class StereoPair:
         return int(self.left.pixels.shape[0])
 
     def make_rectilinear(self, field_of_view: float) -> "StereoPair":
-        """Return the rectilinear views of VR180 images, with their calibration, except the baseline.
-
-        field_of_view: width of the result, degrees. Raises InputError if the images span less.
-        """
+        """Return rectilinear views `field_of_view` degrees wide, with their calibration except the baseline."""
         views = self.left, self.right
         (left, right), stated = make_rectilinear(views, field_of_view, self.span or HALF_SPHERE, self.name)
         return replace(self, left=left, right=right, stated=stated, span=None)
@@ -97,15 +91,8 @@ def read_packed_pair(
 ) -> StereoPair:
     """Read both views from one file; squeezed views are resized to full size (bicubic).
 
-    Args:
-        source: Path or bytes of a file.
-        layout: Layout of the views. An MPO holds two images in their order, which `rl` exchanges. `auto`
-            takes the layout from the file; a JPS that states none is cross-eyed by convention.
-        max_pixels: Largest width times height of an image; None = no limit.
-        name: Name of the source in messages.
-
-    Raises:
-        InputError: If the file cannot be read or split, or does not have this layout.
+    An MPO holds two images in their order, which `rl` exchanges. `auto` takes the layout from the file; a JPS
+    that states none is cross-eyed by convention.
     """
     with open_source(source, name) as stream:
         pair = _read_two_images(stream, name, max_pixels)
@@ -200,8 +187,7 @@ def compute_packed_size(height: int, width: int, packing: Packing) -> tuple[int,
 def pack_views(left: RgbImage, right: RgbImage, packing: Packing) -> RgbImage:
     """Pack two views of one size into one image, with the profile and EXIF block of the left one.
 
-    The result has 16 bits if one view does. A view without alpha is opaque if the other has alpha. Red-cyan
-    takes red from the left view, green and blue from the right one, and is opaque.
+    It has 16 bits, and alpha, if one view does. Red-cyan takes red from the left view and is opaque.
     """
     if left.pixels.dtype != right.pixels.dtype:
         left, right = _to_uint16(left), _to_uint16(right)

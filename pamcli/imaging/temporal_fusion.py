@@ -17,8 +17,7 @@ from pamcli.imaging.images import to_uint8
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8] | NDArray[np.uint16]
 
-FLOW_PIXELS = 1_500_000
-"""Largest area (px) for optical flow; larger images are downscaled."""
+FLOW_PIXELS = 1_500_000  # largest area (px) for optical flow; larger images are downscaled
 SMALLEST = 16  # px, images with a smaller side have no flow
 SMOOTH = 1.0  # px, standard deviation of the smoothing before comparisons
 COMPARED, COMPARED_UNMOVED = 5, 11  # px, side of the windows that are compared
@@ -50,18 +49,15 @@ EVEN = 0.5  # px, disparity change within a pixel from which an edge is not inte
 class PreviousFrame:
     """The frame before, and its final disparities."""
 
-    left: Pixels
-    """(H, W, 3) RGB."""
+    left: Pixels  # (H, W, 3) RGB
     right: Pixels
-    disparity: Floats
-    """(H, W), px, NaN = unknown."""
+    disparity: Floats  # (H, W), px, NaN = unknown
 
 
 def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: PreviousFrame) -> Floats:
-    """Fuse the disparities (H, W), px, all known, of a frame with those of the frame before.
+    """Fuse the disparities (H, W), px, all known, of a frame (H, W, 3) with those of the frame before.
 
-    New, fast changing or inconsistent pixels keep their value, as do all pixels if the size changed. The
-    images are (H, W, 3) RGB; the result is (H, W), all known.
+    New, fast changing or inconsistent pixels keep their value, as do all pixels if the size changed.
     """
     import cv2
 

@@ -45,10 +45,7 @@ _NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)
 
 
 def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """Read an image of 1 to 8 or 16 bits: grey, palette, RGB, or CMYK (converted, without its profile).
-
-    Raises InputError if it is too large, damaged, truncated, or of an unsupported kind.
-    """
+    """Read an image of 1 to 8 or 16 bits: grey, palette, RGB, or CMYK (converted, without its profile)."""
     with _open_page(stream, name, max_pixels) as page:
         photometric = int(page.photometric)
         if page.sampleformat != 1 or page.dtype is None:

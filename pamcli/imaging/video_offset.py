@@ -22,27 +22,20 @@ BANDS = 4  # bands of rows over which flow is averaged
 LONGER_SIDE = 192  # px, longer side of the compared images
 STILL = 0.03  # px, variation of the flow over time below which nothing moves
 ALIKE = 0.5  # smallest correlation of equal motions
-DISTINCT = 0.1
-"""Smallest difference to the best correlation at offsets that are not neighbours."""
+DISTINCT = 0.1  # smallest difference to the best correlation at offsets that are not neighbours
 
 
 @dataclass(frozen=True)
 class VideoOffset:
     """The offset at which the motions of both videos agree best."""
 
-    frames: int
-    """Frames by which the right video is later than the left one."""
-    agreement: float
-    """Correlation of both motions at this offset, at most 1."""
-    next_best: float
-    """Largest correlation at other offsets, except neighbours."""
+    frames: int  # frames by which the right video is later than the left one
+    agreement: float  # correlation of both motions at this offset, at most 1
+    next_best: float  # largest correlation at other offsets, except neighbours
 
 
 def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> VideoOffset:
-    """Measure the offset of two videos whose frames are `step` seconds apart, from frame `start` on.
-
-    Raises InputError if nothing moves, motion is uniform or periodic, or a frame cannot be decoded.
-    """
+    """Measure the offset of two videos whose frames are `step` seconds apart, from frame `start` on."""
     begin = float(left.times[min(start, len(left.times) - 1)])
     one, two = motions = [_measure_motion(video, step, begin) for video in (left, right)]
     names = f"{quote(left.path)} and {quote(right.path)}"

@@ -34,19 +34,9 @@ def write_video(
     unit: Fraction,
     notes: Mapping[str, str],
 ) -> int:
-    """Write frames as a video, whole or not at all, and return their number (above 0).
+    """Write frames (time in s, samples (H, W, C)) as a video, whole or not at all; return their number.
 
-    Args:
-        path: File to write; `.mkv` keeps every bit, `.mp4` has 8 bits and looks the same.
-        frames: Time (s, ascending) and samples of each frame, all of one size and type: (H, W, C) uint8 or
-            uint16, C = 1 grey or 3 RGB.
-        rate: Frames per second.
-        unit: Unit of the time stamps, s.
-        notes: Metadata of the file.
-
-    Raises:
-        InputError: If there are no frames, or their sizes differ.
-        OutputError: If the file cannot be written.
+    `.mkv` keeps every bit, `.mp4` has 8 bits. `rate` is in frames per second, `unit` of time stamps in s.
     """
     library = import_pyav()
     lossless, count, shape = path.suffix.lower() == ".mkv", 0, None

@@ -23,10 +23,8 @@ from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, report_damage
 
 Read = TypeVar("Read")
 
-DISPARITY_SCALE = "DISPARITY_SCALE"
-"""Metadata key of a disparity video: grey levels per pixel of disparity."""
-DECODED_ON = 100
-"""Largest number of frames decoded to reach a frame, instead of seeking a key frame."""
+DISPARITY_SCALE = "DISPARITY_SCALE"  # metadata key of a disparity video: grey levels per pixel of disparity
+DECODED_ON = 100  # largest number of frames decoded to reach a frame, instead of seeking a key frame
 _CLOCK = re.compile(r"\d+:\d+:\d+(\.\d+)?")
 _FORMATS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,mpegvideo,asf,h264,hevc,ogg,flv,mxf"
 """Supported formats; other formats of FFmpeg are lists, scripts and addresses of further files."""
@@ -99,10 +97,7 @@ class Video:
 
     @property
     def missing(self) -> float:
-        """Seconds by which the frames end before the duration in the header; 0 if unknown or small.
-
-        A Matroska or AVI file that was cut off is readable as a shorter one.
-        """
+        """Seconds by which the frames end before the duration in the header; 0 if unknown or small."""
         kind = self.container.format.name
         if "matroska" in kind:
             text = self.stream.metadata.get("DURATION", "")
@@ -116,10 +111,7 @@ class Video:
         return missing if missing > _SHORT else 0.0
 
     def frame(self, number: int, *, max_pixels: int | None = None) -> RgbImage:
-        """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more.
-
-        Raises InputError if the frame is damaged or has more than `max_pixels`.
-        """
+        """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more."""
 
         def convert(frame: Any) -> RgbImage:
             deep = max(part.bits for part in frame.format.components) > 8

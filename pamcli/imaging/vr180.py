@@ -17,8 +17,7 @@ from pamcli.imaging.images import RgbImage
 from pamcli.imaging.jpeg_views import JPEG
 from pamcli.imaging.raster import ignore_header_warnings, report_damage
 
-FIELD_OF_VIEW = 90.0
-"""Degrees of the view that is made of a photo if no other is asked for."""
+FIELD_OF_VIEW = 90.0  # degrees of the view that is made of a photo if no other is asked for
 HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)
 """Degrees at the left, right, upper and lower edge of an image that spans 180 degrees in both directions."""
 _XMP, _EXTENSION = b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
@@ -26,15 +25,7 @@ _LARGEST_SIDE = 32766  # of an image that OpenCV remaps
 
 
 def find_right_view(stream: BinaryIO, name: str) -> tuple[bytes, tuple[float, ...]] | None:
-    """Find the right view in the metadata of a VR180 photo.
-
-    Returns:
-        JPEG file of the right view, and the degrees that both views span, as `HALF_SPHERE`; None if the file
-        is not a VR180 photo. The stream is left at its start.
-
-    Raises:
-        InputError: If the metadata is damaged.
-    """
+    """Return the JPEG file of a VR180 photo's right view, and the span as `HALF_SPHERE`; else None."""
     magic = stream.read(3)
     stream.seek(0)
     if magic != JPEG:
@@ -75,21 +66,10 @@ def _span(text: bytes) -> tuple[float, ...]:
 def make_rectilinear(
     views: Sequence[RgbImage], field_of_view: float, span: Sequence[float], name: str
 ) -> tuple[list[RgbImage], dict[str, Any]]:
-    """Make the views that cameras without distortion would see straight ahead.
+    """Make the views that cameras without distortion see straight ahead, and their calibration.
 
-    The middle keeps its resolution.
-
-    Args:
-        views: Parts of panoramas, of one size: columns are longitudes, rows are latitudes.
-        field_of_view: Width and height of the result, degrees, below 180.
-        span: Degrees that the images span, as `HALF_SPHERE`.
-        name: Name of the images in messages.
-
-    Returns:
-        The views, and the fields of their `Calibration`. The baseline is 0, as it is not known.
-
-    Raises:
-        InputError: If an image has more than 32,766 px a side, or spans less than the result.
+    `span` is that of the panoramas, as `HALF_SPHERE`; the results span `field_of_view` degrees. The baseline
+    is 0, as it is not known.
     """
     import cv2
 
