@@ -15,7 +15,7 @@ import pytest
 
 from pamcli import limits
 from pamcli.errors import DeviceError, InputError, OutputError, convert_system_error
-from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import encode_png
 from pamcli.limits import KINDS, OF_A_THREAD, OWN, require_room
 
 

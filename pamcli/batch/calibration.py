@@ -33,8 +33,8 @@ from pamcli.calibration.sightings import (
 )
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import PairPaths, resolve_packed, resolve_pairs
-from pamcli.files.paths import are_packed, join_names, quote
-from pamcli.files.suffixes import PackedLayout, is_recording
+from pamcli.files.paths import are_packed, is_recording, join_names, quote
+from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.images import RgbImage
 from pamcli.imaging.stereo_pair import StereoPair, split_packed
 from pamcli.settings.options import Place

@@ -24,7 +24,7 @@ from pamcli.calibration.mesh import encode_mesh
 from pamcli.calibration.point_cloud import encode_point_cloud, import_laspy
 from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.pairing import Pairing, PairPaths, is_template, resolve_packed
+from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
 from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES, POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
@@ -223,7 +223,7 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         pairing = pair_frames(inputs)
         Video(Path(inputs[0])).check_disparities()
         return pairing
-    if len(inputs) == 1 and is_template(inputs[0]):
+    if len(inputs) == 1 and "{}" in inputs[0]:
         matched = match_template(inputs[0])
         if not matched:
             raise UsageError(f"no file matches {inputs[0]}")
@@ -236,7 +236,7 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         pairing = _drop_other_results(pairing, inputs, endings)
     if image is None:
         return pairing
-    if pairing.batch and not (is_template(image) or os.path.isdir(image)):
+    if pairing.batch and not ("{}" in image or os.path.isdir(image)):
         raise UsageError(f"`image` {image} is one file for several maps", "name a folder or a template")
     if os.path.isdir(image):
         by_stem = list_images_by_stem(Path(image))

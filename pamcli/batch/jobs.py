@@ -17,8 +17,8 @@ from pamcli.files.pairing import (
     resolve_packed,
     resolve_pairs,
 )
-from pamcli.files.paths import STDIN_NAME, are_packed, join_names, pluralize, quote
-from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout, is_recording
+from pamcli.files.paths import STDIN_NAME, are_packed, is_recording, join_names, pluralize, quote
+from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
 
 EMPTY_NAME = "perhaps a shell variable is not set"
 PACKED_HINT = "add `packed` lr, rl, tb or bt"

@@ -25,9 +25,8 @@ from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, PairPaths, open_stdin
 from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.levels import ALL_LEVELS
 from pamcli.imaging.preflight import check_pair
-from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair, read_pair, split_packed
+from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
 from pamcli.imaging.vr180 import FIELD_OF_VIEW
 from pamcli.inference import PAIRS_AT_ONCE
 

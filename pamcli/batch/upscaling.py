@@ -22,9 +22,8 @@ from pamcli.files.pairing import PairPaths
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.images import check_encodable, encode_image
-from pamcli.imaging.levels import restore_levels
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
+from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views, restore_levels
 from pamcli.inference.loading import load_upscaler
 from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
 from pamcli.settings.batches import UpscaleSettings

@@ -18,7 +18,7 @@ from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
 from pamcli.errors import UsageError
 from pamcli.files.outputs import OutputKind, is_folder_name
-from pamcli.files.pairing import Pairing, PairPaths, is_template
+from pamcli.files.pairing import Pairing, PairPaths
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import (
@@ -28,7 +28,7 @@ from pamcli.files.suffixes import (
     VIDEO_SUFFIXES,
 )
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, read_disparity
-from pamcli.imaging.png import read_png
+from pamcli.imaging.raster import read_png
 from pamcli.imaging.video_writing import write_video
 from pamcli.imaging.videos import DISPARITY_SCALE, Video, import_pyav
 from pamcli.recordings.bags import rosbags
@@ -54,7 +54,7 @@ def plan_videos(
         path = Path(text or "")
         is_bag = path.suffix.lower() in BAG_OUTPUT_SUFFIXES
         is_named_so = is_bag or (path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes)
-        if text is None or not is_named_so or is_template(text) or is_folder_name(text, True):
+        if text is None or not is_named_so or "{}" in text or is_folder_name(text, True):
             continue
         if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
             message = f"cannot use both `pairs` and the video {kind.option} {quote(text)}"

@@ -9,7 +9,7 @@ import typer
 from pamcli import __version__
 from pamcli.cli.console import JSON, Console, as_options
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
-from pamcli.files.suffixes import is_recording
+from pamcli.files.paths import is_recording
 from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
 from pamcli.settings.shared import EXTRINSICS, FISHEYE, CalibrationFiles, Extrinsics, Limit

@@ -70,25 +70,24 @@ def write_atomically(path: Path, data: bytes) -> None:
     Missing folders are created, symbolic links followed; devices and pipes are not replaced.
     """
     try:
-        mode = path.stat().st_mode if path.exists() else stat.S_IFREG
-        if stat.S_ISDIR(mode):
-            raise OutputError(f"cannot write {path}: it is a folder", "choose a file name")
-        if stat.S_ISFIFO(mode):
-            _open_pipe(path)
-        if not stat.S_ISREG(mode):
-            path.write_bytes(data)
-            if (pipe := _OPEN_PIPES.pop(path, None)) is not None:
-                os.close(pipe)
-            return
-        with replace_atomically(path) as temporary:
-            # tempfile.mkstemp would set the mode 0600, which outlives the rename; here the umask decides.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            with open(os.open(temporary, flags, 0o666), "wb") as stream:
-                stream.write(data)
+        with report_write_errors(path):
+            mode = path.stat().st_mode if path.exists() else stat.S_IFREG
+            if stat.S_ISDIR(mode):
+                raise OutputError(f"cannot write {path}: it is a folder", "choose a file name")
+            if stat.S_ISFIFO(mode):
+                _open_pipe(path)
+            if not stat.S_ISREG(mode):
+                path.write_bytes(data)
+                if (pipe := _OPEN_PIPES.pop(path, None)) is not None:
+                    os.close(pipe)
+                return
+            with replace_atomically(path) as temporary:
+                # tempfile.mkstemp would set the mode 0600, which outlives the rename; here the umask decides.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+                with open(os.open(temporary, flags, 0o666), "wb") as stream:
+                    stream.write(data)
     except ValueError as error:  # a NUL character in the path
         raise OutputError(f"cannot write {str(path)!r}: {error}") from error
-    except OSError as error:
-        raise convert_os_error(path, error) from error
 
 
 @contextmanager
@@ -114,21 +113,17 @@ def require_folder(folder: Path, holds: str = ".") -> None:
         raise FolderGoneError(f"the folder {folder} with results of this run was removed", "start again")
 
 
-def convert_os_error(path: Path, error: OSError) -> OutputError:
-    """Return the OutputError for an OSError while writing to `path`, with a hint."""
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        return OutputError(f"cannot write {path}: a part of its folder is a file", "choose another folder")
-    reason = error.strerror or str(error)
-    return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", _HINTS.get(error.errno or 0))
-
-
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
     """Convert an OSError into an OutputError that names the path."""
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        reason = f"cannot write {path}: a part of its folder is a file"
+        raise OutputError(reason, "choose another folder") from error
     except OSError as error:
-        raise convert_os_error(path, error) from error
+        reason, hint = error.strerror or str(error), _HINTS.get(error.errno or 0)
+        raise OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", hint) from error
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
-from pamcli.files.pairing import PairPaths, is_template
+from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import join_names, quote
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _IGNORES_CASE = sys.platform.startswith(("darwin", "win"))  # A.png and a.png are usually one file
-_CACHED_FOLDERS = 1024
 _COLLISION_HINT = "choose other names or another folder for the results"
 
 
@@ -28,8 +27,7 @@ class OutputKind:
     option: str  # name of its option in messages, in backticks: "`output`", "`color_map`" ...
     suffixes: tuple[str, ...]  # allowed suffixes, lower case with dot; the first is the default in a folder
     folder_tag: str = ""  # part of the file names in a folder after the key: "", "_right", "_color" ...
-    joins_main_folder: bool = False
-    """True if it is also written, without its option, if the main option names a folder."""
+    joins_main_folder: bool = False  # also written, without its option, if the main option names a folder
 
 
 class Encoded(NamedTuple):
@@ -77,7 +75,8 @@ class OutputPlan(NamedTuple):
                 unnamed.append(error)
         if unnamed:
             raise UsageError(join_names([error.message for error in unnamed], "; "), unnamed[0].hint)
-        _raise_collisions(collisions)
+        if collisions:
+            raise UsageError(join_names(collisions, "; "), _COLLISION_HINT)
 
 
 def plan_outputs(
@@ -115,7 +114,7 @@ def plan_outputs(
 
 def is_folder_name(text: str, batch: bool) -> bool:
     """Return True if the value of an output option means a folder."""
-    if is_template(text):
+    if "{}" in text:
         return False
     return text.endswith(("/", os.sep)) or os.path.isdir(text) or (batch and not Path(text).suffix)
 
@@ -131,7 +130,7 @@ def _make_template(kind: OutputKind, text: str, batch: bool, format_suffix: str 
         if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):
             raise UsageError(f"{kind.option} {quote(text)} is a file, not a folder")
         return os.path.join(text, f"{{}}{kind.folder_tag}{format_suffix or kind.suffixes[0]}")
-    if batch and not is_template(text):
+    if batch and "{}" not in text:
         reason = f"{kind.option} {quote(text)} is one file for many pairs"
         raise UsageError(reason, f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/")
     _check_suffix(kind, text, format_suffix if is_main else None)
@@ -144,7 +143,7 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, label:
     name = f"{label or kind.option} {quote(text)}"
     if suffix not in kind.suffixes:
         hint = None
-        if is_template(text):
+        if "{}" in text:
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif label is None and not suffix:
             hint = "end the name of a new folder with a slash"
@@ -160,7 +159,7 @@ class PathRegistry:
     def __init__(self, known: Iterable[PairPaths] = (), read: Iterable[str | Path] = ()) -> None:
         """Register the inputs of pairs to come, and other files that are read (lists, weights ...)."""
         self._known, self._added = known, 0
-        self._real = lru_cache(_CACHED_FOLDERS)(os.path.realpath)
+        self._real = lru_cache(1024)(os.path.realpath)
         self._hashes, self._owners = array("q", bytes(8 * 64)), array("I", bytes(4 * 64))
         """Columns of a hash table: a file (0: free), and the pair whose result it is (0: an input)."""
         self._count = 0
@@ -172,8 +171,9 @@ class PathRegistry:
 
     def collisions(self, pair: PairPaths, outputs: Mapping[str, Path]) -> list[str]:
         """Register a pair, unless its results would overwrite others or inputs; return the collisions."""
-        inputs = {self._identify(path): path for path in (pair.left, pair.right) if path is not None}
-        found, own = [], dict[bytes, str]()
+        views = [*filter(None, (pair.left, pair.right))]
+        inputs = dict(zip(map(self._identify, views), views, strict=True))
+        found, own = [], dict[int, str]()
         for place, path in inputs.items():
             if owner := self._find_owner(place):
                 found.append(f"{quote(path)} is a result of {self._describe(owner)}")
@@ -208,47 +208,33 @@ class PathRegistry:
                 return str(pair)
         return f"line {owner}"
 
-    def _find_owner(self, place: bytes, new: int | None = None) -> int | None:
+    def _find_owner(self, key: int, new: int | None = None) -> int | None:
         """Return the pair of a result, 0 for an input, None for other files, which become owned by `new`."""
-        key = hash(place) or 1
-        slot = self._find_slot(key)
-        if self._hashes[slot]:
-            return self._owners[slot]
-        if new is not None:
-            self._hashes[slot], self._owners[slot] = key, new
-            self._count += 1
-            if 3 * self._count > 2 * len(self._hashes):
-                self._grow()
-        return None
-
-    def _grow(self) -> None:
-        before = zip(self._hashes, self._owners, strict=True)
-        self._hashes = array("q", bytes(16 * len(self._hashes)))
-        self._owners = array("I", bytes(8 * len(self._owners)))
-        for key, owner in before:
-            if key:
-                slot = self._find_slot(key)
-                self._hashes[slot], self._owners[slot] = key, owner
-
-    def _find_slot(self, key: int) -> int:
         hashes, mask = self._hashes, len(self._hashes) - 1
         slot = key & mask
         while hashes[slot] and hashes[slot] != key:
             slot = slot + 1 & mask
-        return slot
+        if hashes[slot]:
+            return self._owners[slot]
+        if new is not None:
+            hashes[slot], self._owners[slot] = key, new
+            self._count += 1
+            if 3 * self._count > 2 * len(hashes):
+                before = zip(hashes, self._owners, strict=True)
+                self._hashes, self._count = array("q", bytes(16 * len(hashes))), 0
+                self._owners = array("I", bytes(8 * len(hashes)))
+                for known, owner in before:
+                    if known:
+                        self._find_owner(known, owner)
+        return None
 
-    def _identify(self, path: str | Path) -> bytes:
-        """Return one name per file on disk; links are followed, as in writing."""
+    def _identify(self, path: str | Path) -> int:
+        """Return one number (not 0) per file on disk; links are followed, as in writing."""
         folder, name = os.path.split(path)
         place = os.path.join(self._real(folder), name)
         if os.path.islink(place):
             place = os.path.realpath(place)
-        return os.fsencode(place.casefold() if _IGNORES_CASE else place)
-
-
-def _raise_collisions(found: list[str]) -> None:
-    if found:
-        raise UsageError(join_names(found, "; "), _COLLISION_HINT)
+        return hash(place.casefold() if _IGNORES_CASE else place) or 1
 
 
 def check_collisions(
@@ -256,9 +242,9 @@ def check_collisions(
 ) -> None:
     """Raise UsageError with the first five results that share a name or overwrite an input."""
     registry = PathRegistry(pairs, read)
-    _raise_collisions(
-        [text for both in zip(pairs, outputs, strict=True) for text in registry.collisions(*both)]
-    )
+    found = [text for both in zip(pairs, outputs, strict=True) for text in registry.collisions(*both)]
+    if found:
+        raise UsageError(join_names(found, "; "), _COLLISION_HINT)
 
 
 def check_extra_output(
@@ -269,7 +255,7 @@ def check_extra_output(
     for pair, outputs in done:
         registry.collisions(pair, outputs)
     if read:
-        _raise_collisions(registry.collisions(PairPaths(Path(read[0]), None, None), {"extra": path}))
+        registry.add(PairPaths(Path(read[0]), None, None), {"extra": path})
 
 
 def check_separate_folders(folders: Iterable[Path], read: Iterable[Path]) -> None:
@@ -304,7 +290,9 @@ def check_existing(
     With `overwrite` or `skip_existing` (None: no such option), only folders with their names are errors.
     """
     is_in_the_way = os.path.isdir if overwrite or skip_existing else os.path.exists
-    existing = [path for paths in outputs for path in paths.values() if is_in_the_way(path)]
+    existing: list[Path] = []
+    for paths in outputs:
+        existing += filter(is_in_the_way, paths.values())
     if not existing:
         return
     if folders := [path for path in existing if os.path.isdir(path)]:

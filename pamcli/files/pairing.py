@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.pairing_hints import suggest_pairing
 from pamcli.files.paths import (
     check_regular,
     join_names,
@@ -21,12 +20,12 @@ from pamcli.files.paths import (
     quote,
     require_file,
     states_layout,
+    suggest_pairing,
 )
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 
 STDIN = Path("-")  # name of a list, or of an image with both views, that is read from stdin
-LONGEST_LINE = 3 * 4096
-"""Largest number of bytes in a line of a list: three paths of the length that Linux allows."""
+LONGEST_LINE = 3 * 4096  # bytes of a line: three paths of the length that Linux allows
 
 
 class PairPaths(NamedTuple):
@@ -56,20 +55,15 @@ class Pairing(NamedTuple):
     batch: bool = True  # False for one pair that was named by itself
 
 
-def is_template(text: str) -> bool:
-    """Return True if a name contains `{}`, which stands for the text that both views share."""
-    return "{}" in text
-
-
 def resolve_pairs(left: str, right: str) -> Pairing:
     """Return the pairs that two arguments mean: two images, two folders, or two templates."""
-    if is_template(left) != is_template(right):
-        lacking = right if is_template(left) else left
+    if ("{}" in left) != ("{}" in right):
+        lacking = right if "{}" in left else left
         raise UsageError(
             f"only one of {quote(left)} and {quote(right)} contains {{}}",
             f"put {{}} into {quote(lacking)} too: it stands for the same text on both sides",
         )
-    if is_template(left):
+    if "{}" in left:
         return pair_templates(left, right)
     views = Path(left), Path(right)
     folders = [*filter(os.path.isdir, views)]
@@ -340,10 +334,9 @@ def _pair_by_key(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
 
 
 def _check_different_files(pairs: Collection[PairPaths]) -> None:
-    same = [
-        f"{quote(pair.left)} = {quote(pair.right)}"
-        for pair in pairs
-        if pair.right is not None and os.path.samefile(pair.left, pair.right)
-    ]
+    same = []
+    for pair in pairs:
+        if pair.right is not None and os.path.samefile(pair.left, pair.right):
+            same.append(f"{quote(pair.left)} = {quote(pair.right)}")
     if same:
         raise UsageError(f"left and right are the same file: {join_names(same)}", "give two different images")

@@ -1,15 +1,25 @@
-"""Names in messages and tables, and the files that a folder contains or a template with `{}` matches."""
+"""Names in messages and tables, files in a folder or of a template with `{}`, and hints for unpaired ones."""
 
+import glob
 import os
 import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from os.path import commonprefix
 from pathlib import Path
+from string import digits
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.suffixes import HEIF_SUFFIXES, IMAGE_SUFFIXES, PACKED_SUFFIXES, VIDEO_SUFFIXES
+from pamcli.files.suffixes import (
+    BAG_PREFIX,
+    BAG_SUFFIXES,
+    HEIF_SUFFIXES,
+    IMAGE_SUFFIXES,
+    PACKED_SUFFIXES,
+    VIDEO_SUFFIXES,
+)
 
 _MARKS = {**dict.fromkeys(HEIF_SUFFIXES, b"ster"), **dict.fromkeys((".jpg", ".jpeg"), b"GImage:")}
 """What the metadata of spatial photos and of VR180 photos contain."""
@@ -218,3 +228,51 @@ def states_layout(path: str | Path) -> bool:
     with suppress(OSError), open(path, "rb") as stream:
         return mark in stream.read(_HEAD)
     return False
+
+
+def suggest_pairing(lefts: Iterable[Path], rights: Iterable[Path]) -> str:
+    """Return a hint for two sets of images without a common name: the words to type instead.
+
+    `pam` itself never pairs by position: after one image dropped by a camera, all pairs would be wrong.
+    """
+    sides = [sorted(map(str, side)) for side in (lefts, rights)]
+    if len(sides[0]) == len(sides[1]) == 1:
+        return f"name both images: {shlex.join([*sides[0], *sides[1]])}"
+    ends = [_find_ends(files) for files in sides]
+    left, right = (
+        {file[len(before) : len(file) - len(behind)] for file in files}
+        for files, (before, behind) in zip(sides, ends, strict=True)
+    )
+    if 2 * len(left & right) > max(len(left), len(right)):
+        return f"use templates: {shlex.join(['{}'.join(each) for each in ends])}"
+    lists = [_list_by_number(*each) for each in zip(sides, ends, strict=True)]
+    if len(sides[0]) == len(sides[1]) and all(lists):
+        return (
+            f"if the cameras count differently: paste {lists[0]} {lists[1]} >pairs.txt, check that each line "
+            "is a pair, and use `pairs` pairs.txt instead of both views"
+        )
+    return (
+        "use templates such as 'lefts/{}_L.png' 'rights/{}_R.png', or a list with left<TAB>right per line: "
+        "`pairs` pairs.txt"
+    )
+
+
+def _find_ends(files: list[str]) -> tuple[str, str]:
+    """Return the common beginning and end of all names; numbers and suffixes stay whole."""
+    before = commonprefix(files).rstrip(digits)  # noqa: RUF071 - of text, not of folders
+    behind = commonprefix([file[len(before) :][::-1] for file in files])[::-1]  # noqa: RUF071
+    return before, behind.lstrip(digits) if "." in behind else ""
+
+
+def _list_by_number(files: list[str], ends: tuple[str, str]) -> str | None:
+    """Return shell words that list these files by number, or None if there are none."""
+    if sorted(glob.glob("*".join(map(glob.escape, ends)))) != files:
+        return None
+    pattern = "*".join(shlex.quote(end) if end else "" for end in ends)
+    by_number = "" if sorted(files, key=natural_key) == files else " | sort -V"
+    return f"<(printf '%s\\n' {pattern}{by_number})"
+
+
+def is_recording(text: str) -> bool:
+    """Return True if an input names a ROS bag: `bag:FILE?left=...`, or a file by its suffix."""
+    return text.startswith(BAG_PREFIX) or text.lower().endswith(BAG_SUFFIXES)

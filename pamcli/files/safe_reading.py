@@ -30,6 +30,11 @@ DEEPEST = 50  # levels of a tree of settings
 _MOST_DOTS = 500  # in a line of TOML: tomllib's time grows with the square of the parts of a key
 _LONGEST_NUMBER = 100  # characters of a number in YAML
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[-+]?\d+)?|[-+]?\.(inf|nan)", re.IGNORECASE)
+_REASONS = {
+    errno.ENOENT: "there is no such file",
+    errno.EISDIR: "it is a folder",
+    errno.EACCES: "no permission",
+}
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -43,8 +48,10 @@ def open_source(
     try:
         stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
     except OSError as problem:
+        reason = problem.strerror or str(problem)
+        reason = _REASONS.get(problem.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
         hint = missing if problem.errno == errno.ENOENT else None
-        raise error(f"cannot read {name}: {_describe_error(problem)}", hint) from problem
+        raise error(f"cannot read {name}: {reason}", hint) from problem
     except ValueError as problem:  # a NUL character in the path
         raise error(f"cannot read {name!r}: {problem}") from problem
     with stream:
@@ -52,16 +59,6 @@ def open_source(
             raise error(f"{name} is empty")
         stream.seek(0)
         yield stream
-
-
-def _describe_error(error: OSError) -> str:
-    known = {
-        errno.ENOENT: "there is no such file",
-        errno.EISDIR: "it is a folder",
-        errno.EACCES: "no permission",
-    }
-    reason = error.strerror or str(error)
-    return known.get(error.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
 
 
 def read_bytes(

@@ -46,8 +46,3 @@ CONFIDENCE_SUFFIXES = (".tif", ".tiff", ".npy", ".pfm", ".png")
 DEPTH_SUFFIXES = (".tif", ".tiff", ".npy", ".png")
 
 POINT_CLOUD_SUFFIXES = (".ply", ".las", ".laz")
-
-
-def is_recording(text: str) -> bool:
-    """Return True if an input names a ROS bag: `bag:FILE?left=...`, or a file by its suffix."""
-    return text.startswith(BAG_PREFIX) or text.lower().endswith(BAG_SUFFIXES)

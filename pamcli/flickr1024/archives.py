@@ -14,13 +14,11 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import quote, walk_folders
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import IMAGE_SUFFIXES
-from pamcli.imaging import png
 from pamcli.imaging.images import RgbImage, read_image
-from pamcli.imaging.raster import report_damage
+from pamcli.imaging.raster import PNG_SIGNATURE, report_damage
 
 LARGEST_MEMBER = 1 << 30  # bytes, largest unpacked size of an image in an archive
-LARGEST_RATIO = 100
-"""Largest compression ratio of a member above `_SMALL` bytes; images hardly compress further."""
+LARGEST_RATIO = 100  # compression ratio of a member above `_SMALL` bytes; images hardly compress further
 _SMALL = 10 << 20
 _ENCRYPTED = 1
 _OTHER_ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
@@ -55,7 +53,7 @@ class ImageLocation:
         else:
             with report_damage(str(self)), _open_archive(self.path).open(self.member) as stream:
                 head = stream.read(24)
-        if head.startswith(png.SIGNATURE) and head[12:16] == b"IHDR" and len(head) == 24:
+        if head.startswith(PNG_SIGNATURE) and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
         else:
             height, width = self.read().pixels.shape[:2]

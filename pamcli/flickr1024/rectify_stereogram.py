@@ -24,27 +24,21 @@ from pamcli.imaging import matching
 from pamcli.imaging.left_right_order import weigh_order
 from pamcli.imaging.matching import Colours, Floats, Grey, Matches, Values
 
-ViewingChoice = Literal["auto", "cross", "parallel"]
-"""cross: the view on the left belongs to the right eye. parallel: it belongs to the left eye."""
+ViewingChoice = Literal["auto", "cross", "parallel"]  # cross: the left-hand view is for the right eye
 InfinityChoice = Literal["auto", "yes", "no"]  # yes: the farthest object is infinitely far. no: it is near
 CLOSE = 40  # px, smallest disparity of a close-up (the paper's threshold)
 MULTIPLE = 12  # both sides of a pair are multiples of it
 SURE = 0.8  # a pair whose order is less certain is set aside
-REACH, MOST_OFFSET = 0.25, 0.08
-"""Largest absolute disparity as a part of the width, and largest vertical offset as a part of the height."""
+REACH, MOST_OFFSET = 0.25, 0.08  # largest disparity / width, largest vertical offset / height
 MOST_ROTATION = 3.0  # degrees, largest rotation of either view
 MOST_RESIDUAL = 1.0  # px, largest typical difference between rows after the fit
 FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4  # matches, and part of the pixels, required in both views
 _AREA, _WIDTH = 260_000, 640  # px, area and width of the views for matching
 _SPARE = 0.06  # part of the width by which disparities may exceed the range of the matches
-_TEXTURE, _SMOOTH = 2.0, 0.7
-"""Standard deviations over 5 x 5 px: grey levels below which a disparity is unreliable, and disparities
-above which one of them is wrong or occluded."""
-_SPECKLE, _FEWEST_TRUSTED = 100, 500
-"""Smallest surface (px) whose disparities count, and fewest pixels for a percentile."""
+_TEXTURE, _SMOOTH = 2.0, 0.7  # deviations over 5 x 5 px: least grey levels, largest px of disparity
+_SPECKLE, _FEWEST_TRUSTED = 100, 500  # smallest surface (px), fewest pixels for a percentile
 _NOTHING = -30_000
-_BRIGHT, _WARM, _PLAIN = 150, 5, 2.5
-"""Limits of a sky: its brightness is higher; its red minus blue and its texture are lower."""
+_BRIGHT, _WARM, _PLAIN = 150, 5, 2.5  # limits of a sky: brightness, red minus blue, texture
 _NOISE = 0.3  # px, error of a good match; four times that counts as wrong
 _PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
 """Expected standard deviations of offset (px), difference of the rotations, zoom and second rotation."""
@@ -120,12 +114,10 @@ class RectifiedPair:
     layout: Literal["cross", "parallel"]
     certainty: float  # probability in [0.5, 1] that the views are not exchanged; 1 if the layout was given
     vertical_offset: float  # rows by which the middle of the right view was lower than that of the left one
-    rotation: float
-    """Rotation (degrees) of the right view against the left one; positive: its right side was lower."""
+    rotation: float  # degrees of the right view against the left one; positive: its right side was lower
     shift: int  # columns added to all disparities: the right view was moved left by as many
     infinity: Literal["yes", "no"]  # "yes" if the farthest object is assumed to be infinitely far
-    smallest_disparity: float
-    """Smallest disparity (px) of the finished pair, left x - right x, without outliers."""
+    smallest_disparity: float  # px of the finished pair, left x - right x, without outliers
     largest_disparity: float
     left_map: Floats  # (2, 3) map from pixels (x, y, 1) of `left` to the stereogram
     right_map: Floats

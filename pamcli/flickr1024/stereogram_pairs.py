@@ -25,10 +25,9 @@ from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
 from pamcli.flickr1024.resumable import LOG, Item, Request, ResumableWork, check_space, write_json
 from pamcli.flickr1024.stereogram_views import StereogramError
-from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import encode_png
 
-SUFFIXES = (*(each for each in IMAGE_SUFFIXES if each != ".mpo"), ".jps", ".pns")
-"""The last two are JPEG and PNG stereograms. An .mpo file stores two separate images."""
+SUFFIXES = (*(each for each in IMAGE_SUFFIXES if each != ".mpo"), ".jps", ".pns")  # JPEG and PNG stereograms
 
 _PNG_GROWTH = 6  # estimated, from JPEG, WebP or an archive to PNG
 

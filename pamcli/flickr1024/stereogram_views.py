@@ -15,8 +15,7 @@ _SAME, _EXCEPTIONS = 18, 0.01
 _SAMPLES = 300  # approximate number of pixels checked per line
 _FRAMES = 4
 _BLENDED = 2  # lines cut beside a margin or seam, as they blend both sides
-_GAP, _SEAM = 0.1, 0.02
-"""Largest distance of a gap, and of a seam without a gap, from the middle, as a part of the width."""
+_GAP, _SEAM = 0.1, 0.02  # largest distance of a gap, and of a seam, from the middle / width
 _SHARP_SEAM = 2.5  # strength of a seam relative to the median difference of neighbouring columns
 _UNLIKE_SIZES = 0.75  # smallest size of the smaller view relative to the larger one, in each direction
 TINY = 16  # px, images with a smaller side are not searched

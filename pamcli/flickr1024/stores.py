@@ -47,8 +47,7 @@ from pamcli.files.safe_reading import open_source
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.resumable import Request
 from pamcli.imaging.images import to_uint8
-from pamcli.imaging.png import encode_png
-from pamcli.imaging.raster import report_damage
+from pamcli.imaging.raster import encode_png, report_damage
 from pamcli.imaging.resize import imresize
 
 HEIGHT, WIDTH = 30, 90  # px of low resolution, size of a patch
@@ -56,8 +55,7 @@ STRIDE = 20
 SCALES = (2, 4)
 FORMAT = 1
 HEADER = 128  # bytes before the pixels in pixels.npy
-VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
-"""Files of a patch's folder, in the order of the fields of `Patch`."""
+VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")  # in the order of the fields of `Patch`
 MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
 
 StoreName = Literal["packed", "folders"]

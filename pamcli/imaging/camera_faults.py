@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pamcli.imaging.jpeg_views import find_nearest_quality
+from pamcli.imaging.images import find_nearest_quality
 
 if TYPE_CHECKING:
     from pamcli.imaging.images import RgbImage
 
-LEAST_QUALITY = 92
-"""Images of a lower JPEG quality are upscaled better by the weights for cameras: at 90, but not at 95."""
+LEAST_QUALITY = 92  # below this JPEG quality, the weights for cameras are better: at 90, but not at 95
 
-LEAST_NOISE = 4.5
-"""Noise (levels of 255) from which those weights are better: at 5, but not at 3. KITTI 2012 has at most
-2.7."""
+LEAST_NOISE = 4.5  # levels of 255: those weights are better at 5, but not at 3; KITTI 2012 has at most 2.7
 
 _SQUARE = 8  # px, side of JPEG's transform and of the squares for deviations
 _MOST_SQUARES = 64  # in each direction, evenly spaced

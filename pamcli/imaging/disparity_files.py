@@ -24,11 +24,14 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.safe_reading import open_source, read_npy_header
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
-from pamcli.imaging import png, tiff
+from pamcli.imaging import tiff
 from pamcli.imaging.raster import (
     DEFAULT_MAX_PIXELS,
+    PNG_SIGNATURE,
     check_size,
+    encode_png,
     ignore_header_warnings,
+    read_png,
     report_damage,
 )
 
@@ -76,7 +79,7 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
     """Return the bytes of a file with a confidence map (H, W), float32, 0 to 1; in PNG, 65535 = 1."""
     suffix = suffix.lower()
     if suffix == ".png":
-        return png.encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
+        return encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
     return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES, "confidence, 0 to 1")
 
 
@@ -178,7 +181,7 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
     levels, count = _to_levels(values, units, keep_far=keep_far)
-    return Encoded(png.encode_png(levels), [_TOO_LARGE[keep_far].format(count)] if count else [], count)
+    return Encoded(encode_png(levels), [_TOO_LARGE[keep_far].format(count)] if count else [], count)
 
 
 def _to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
@@ -211,26 +214,28 @@ def _reject_suffix(suffix: str, allowed: tuple[str, ...], prefix: str = "") -> N
 
 def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     words = list(re.finditer(rb"[^ \t\n\v\f\r]+", stream.read(_PFM_LONGEST_HEADER)))[:4]
-
-    def word(place: int, field: str) -> str:
-        if place >= len(words):
-            raise InputError(f"{name}: the PFM header ends before its {field}")
-        return words[place][0][:_PFM_LONGEST_WORD].decode("ascii", "backslashreplace")
-
-    magic = word(0, "first word")
+    magic, *texts = [word[0][:_PFM_LONGEST_WORD].decode("ascii", "backslashreplace") for word in words] or [
+        ""
+    ]
     if magic == "PF":
         raise InputError(f"{name} is a colour PFM (PF), but a disparity map is a grey one (Pf)")
     if magic != "Pf":
         raise InputError(f"{name} is not a PFM: it begins with {magic[:16]!r} instead of 'Pf'")
-    width, height = (_parse_integer(word(i, side), name, side) for i, side in ((1, "width"), (2, "height")))
-    scale_token = word(3, "scale")
+    for field, text in zip(("width", "height"), texts, strict=False):
+        if not (text.isascii() and text.isdigit() and int(text) > 0):
+            raise InputError(
+                f"{name}: the {field} in the PFM header must be a positive integer, got {text!r}"
+            )
+    if len(texts) < 3:
+        raise InputError(f"{name}: the PFM header ends before its {('width', 'height', 'scale')[len(texts)]}")
+    width, height = int(texts[0]), int(texts[1])
     try:
-        scale = float(scale_token)
+        scale = float(texts[2])
     except ValueError:
         scale = math.nan
     if scale == 0 or not math.isfinite(scale):
         raise InputError(
-            f"{name}: the scale in the PFM header must be a number other than 0, got {scale_token!r}"
+            f"{name}: the scale in the PFM header must be a number other than 0, got {texts[2]!r}"
         )
     check_size(width, height, name, max_pixels)
     stream.seek(words[3].end())
@@ -241,19 +246,13 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     return np.frombuffer(data, "<f4" if scale < 0 else ">f4").reshape(height, width)[::-1]
 
 
-def _parse_integer(token: str, name: str, field: str) -> int:
-    if not (token.isascii() and token.isdigit() and int(token) > 0):
-        raise InputError(f"{name}: the {field} in the PFM header must be a positive integer, got {token!r}")
-    return int(token)
-
-
 def _check_data(length: int, expected: int, name: str) -> None:
     if length != expected:
         raise InputError(f"{name} is damaged: the header states {expected} bytes of data, found {length}")
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    samples = png.read_png(stream, name, max_pixels).samples
+    samples = read_png(stream, name, max_pixels).samples
     if samples.shape[2] != 1:
         reason = f"{name} has {samples.shape[2]} channels, but a disparity map has one"
         raise InputError(reason, "pass the disparity map itself, not its colour map")
@@ -283,7 +282,7 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 _READERS = {
     # first bytes of a file, name of the format, reader
     ".pfm": ((b"",), "PFM", _read_pfm),  # the reader reports the first word
-    ".png": ((png.SIGNATURE,), "PNG", _read_png),
+    ".png": ((PNG_SIGNATURE,), "PNG", _read_png),
     ".npy": ((b"\x93NUMPY",), "NumPy .npy file", _read_npy),
     ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_map),
     ".tiff": (tiff.SIGNATURES, "TIFF", tiff.read_map),

@@ -25,13 +25,9 @@ UNITS = {
 }
 """Units per pixel of disparity, and programs or data sets that use them."""
 CLOSE = 0.1  # relative error at which a measured factor counts as a known unit
-MARKER_SHARE, MARKER_TIMES = 0.005, 5
-"""Smallest share of the pixels with the lowest value, and its frequency relative to the next value, for it
-to be a marker of missing values."""
-OTHER_UNIT, ENOUGH = 1.8, 64
-"""Factor to the ground truth that indicates another unit, and the number of pixels needed to measure it."""
-LEAST, MOST = 5.0, 1.0
-"""Plausible disparities: the 98th percentile is at least this many pixels, at most this many image widths."""
+MARKER_SHARE, MARKER_TIMES = 0.005, 5  # lowest value: least share, and frequency relative to the next one
+OTHER_UNIT, ENOUGH = 1.8, 64  # factor to the ground truth that shows another unit; pixels needed
+LEAST, MOST = 5.0, 1.0  # 98th percentile of plausible disparities: at least px, at most image widths
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,9 @@ Ints = NDArray[np.intp]
 Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
 REACH = 2  # downscaled pixels used on each side
-STEP = 1.0
-"""Largest disparity difference (downscaled px) between neighbours on one surface; on surfaces visible in
-both images it is hardly larger."""
+STEP = 1.0  # largest disparity difference (downscaled px) between neighbours on one surface
 NEAR = 2.5  # standard deviation (downscaled px) of the weights by distance ...
-ALIKE = 12.0
-"""... and by colour (mean channel difference of 255). Both were chosen on procedural scenes: with correct
-downscaled disparities, a third to a half as many pixels near edges are wrong as with nearest neighbours."""
+ALIKE = 12.0  # and by colour (mean channel difference of 255), chosen on procedural scenes
 ALWAYS = 1e-6  # smallest weight by colour: without similar colours, the nearest pixels decide
 
 PIXELS_AT_ONCE = 200_000

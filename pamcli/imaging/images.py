@@ -1,39 +1,55 @@
 """Read images as RGB of 8 or 16 bits, and write them with their metadata."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import imageio.v3 as iio
 import numpy as np
 from PIL.BmpImagePlugin import BmpImageFile
+from PIL.ExifTags import Base
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.MpoImagePlugin import MpoImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import video_error
 from pamcli.files.safe_reading import open_source
-from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
-from pamcli.imaging import png, raster, tiff
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, PackedLayout
+from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif
-from pamcli.imaging.jpeg_views import JPEG, estimate_jpeg_quality, split_mpo
 from pamcli.imaging.raster import (
     DEFAULT_MAX_PIXELS,
+    PNG_SIGNATURE,
     Raster,
     check_size,
+    encode_png,
     ignore_header_warnings,
+    read_png,
+    read_webp,
     report_damage,
 )
-from pamcli.imaging.webp import read_webp
 
 _SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"
+JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file
+_DISPARITY = "Multi-Frame Image: (Disparity)"
+_THUMBNAIL = "Large Thumbnail"
+_HINT = "state the layout with `packed` lr, rl, tb or bt"
 _LARGEST_JPEG_EXIF = 65527  # bytes; larger EXIF blocks do not fit into a JPEG file and are dropped
 _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+
+# Annex K of the JPEG standard, which libjpeg scales by the quality.
+LUMINANCE = (
+    *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55),
+    *(14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62),
+    *(18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92),
+    *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +62,7 @@ class RgbImage:
     icc_profile: bytes | None = None  # colour profile; None if the file has none or one for inks (CMYK)
     orientation: int = 1  # EXIF orientation of the file (1..8), already applied to `pixels` and `alpha`
     exif: bytes = b""  # EXIF block of the file (time, exposure, place), or empty
-    jpeg_quality: int | None = None
-    """Quality (1 to 100) of a JPEG file, according to its quantisation; None for other formats."""
+    jpeg_quality: int | None = None  # quality (1 to 100) of a JPEG file; None for other formats
 
 
 def read_image(
@@ -81,13 +96,32 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     """Read the image (in a JPEG, the first) at the start of a seekable stream; see `read_image`."""
     magic = stream.read(16)
     stream.seek(0)
-    return convert_raster(_find_reader(magic, name)(stream, name, max_pixels))
+    for pattern, reader in _READERS:
+        if re.match(pattern, magic, re.DOTALL):
+            return convert_raster(reader(stream, name, max_pixels))
+    if re.match(_VIDEO, magic, re.DOTALL):
+        raise video_error(name)
+    pfm = re.match(rb"P[fF]\s", magic)
+    reason = (
+        "a PFM of floating-point numbers, not an image"
+        if pfm
+        else "not an image, or its format is not supported"
+    )
+    raise InputError(f"{name} is {reason}", _SUPPORTED)
 
 
 def convert_raster(decoded: Raster) -> RgbImage:
     """Return a decoded image file as an upright RGB image."""
-    orientation = decoded.orientation or raster.read_orientation(decoded.exif)
-    samples = raster.apply_orientation(decoded.samples, orientation)
+    orientation, samples = decoded.orientation or 1, decoded.samples
+    if decoded.exif and decoded.orientation is None:
+        found = raster.parse_exif(decoded.exif).get(Base.Orientation)
+        orientation = found if isinstance(found, int) and 1 <= found <= 8 else 1
+    if orientation >= 5:
+        samples = samples.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        samples = samples[::-1]
+    if orientation in (2, 3, 6, 7):
+        samples = samples[:, ::-1]
     channels = samples.shape[2]
     grey = channels <= 2
     color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
@@ -154,7 +188,7 @@ def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None
         samples = samples[..., 0]
     exif = raster.update_exif(image.exif, width, height)
     if suffix == ".png":
-        return png.encode_png(samples, image.icc_profile, exif)
+        return encode_png(samples, image.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
         return tiff.encode_tiff(samples, image.icc_profile, exif)
     options: dict[str, Any] = {"icc_profile": image.icc_profile} if image.icc_profile else {}
@@ -171,7 +205,7 @@ def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None
 
 def encode_mask(mask: np.ndarray) -> bytes:
     """Encode a mask (H, W), bool, as an 8-bit grey PNG: 255 = True, 0 = False."""
-    return png.encode_png(mask.astype(np.uint8) * np.uint8(255))
+    return encode_png(mask.astype(np.uint8) * np.uint8(255))
 
 
 def try_formats() -> tuple[str, ...]:
@@ -204,10 +238,98 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
     return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
 
 
+def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
+    """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
+
+    Phones store previews and gain maps in the same way: without `expect_pair`, only marked views count.
+    """
+    is_jpeg = stream.read(3) == JPEG
+    stream.seek(0)
+    if not is_jpeg:
+        return []
+    with report_damage(name), ignore_header_warnings():
+        image = JpegImageFile(stream)
+        if "mp" not in image.info:
+            stream.seek(0)
+            return []
+        base = image.info["mpoffset"]
+        try:
+            entries = (MpoImageFile(stream).mpinfo or {})[0xB002]
+        except (SyntaxError, ValueError, KeyError, AssertionError):
+            if expect_pair:
+                raise
+            entries = []
+        finally:
+            stream.seek(0)
+    kinds = [entry["Attribute"]["MPType"] for entry in entries]
+    found = [entry for entry, kind in zip(entries, kinds, strict=True) if kind == _DISPARITY]
+    if not found and expect_pair:
+        found = [e for e, kind in zip(entries, kinds, strict=True) if not kind.startswith(_THUMBNAIL)]
+    if len(found) < 2:
+        return []
+    if len(found) > 2:
+        raise InputError(f"{name} holds {len(found)} views", "save two of them as separate images")
+    data = stream.read()
+    stream.seek(0)
+    views = []
+    for entry in found:
+        start = entry["DataOffset"] and entry["DataOffset"] + base
+        if start + entry["Size"] > len(data):
+            raise InputError(f"{name} is damaged or truncated: a view ends beyond the end of the file")
+        views.append(data[start : start + entry["Size"]])
+    return views
+
+
+def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayout:
+    """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997)."""
+    segment = b""
+    is_jpeg = stream.read(3) == JPEG
+    stream.seek(0)
+    if is_jpeg:
+        with report_damage(name), ignore_header_warnings():
+            segment = dict(JpegImageFile(stream).applist).get("APP3", b"")
+        stream.seek(0)
+    if not segment.startswith(b"_JPSJPS_") or len(segment) < 14:
+        if is_jps:
+            return "rl"
+        raise InputError(f"{name} does not state how it holds two views", _HINT)
+    _separation, flags, arrangement, kind = segment[10:14]
+    if kind != 1:
+        raise InputError(f"{name} holds one view according to its header", _HINT)
+    left_first = bool(flags & 4)
+    if arrangement in (1, 4):
+        return "red-cyan" if arrangement == 4 else "rows-lr" if left_first else "rows-rl"
+    if arrangement not in (2, 3):
+        raise InputError(f"{name} has the unknown layout {arrangement} in its header", _HINT)
+    beside = arrangement == 2
+    order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
+    half = "-half" if flags & (2 if beside else 1) else ""
+    return next(layout for layout in get_args(PackedLayout) if layout == order + half)
+
+
+def estimate_jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
+    """Return the libjpeg quality (1 to 100) with the nearest luminance table, or None without table 0."""
+    return find_nearest_quality(sum(tables[0])) if 0 in tables else None
+
+
+def find_nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
+    """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `given`."""
+    sums = {
+        quality: sum(luminance_table(quality)[place] for place in places) for quality in range(100, 0, -1)
+    }
+    return min(sums, key=lambda quality: abs(sums[quality] - given))
+
+
+@cache
+def luminance_table(quality: int) -> tuple[int, ...]:
+    percent = 5000 // quality if quality < 50 else 200 - 2 * quality
+    return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in LUMINANCE)
+
+
 _Reader = Callable[[BinaryIO, str, int | None], Raster]
 _READERS: tuple[tuple[bytes, _Reader], ...] = (
     # first bytes of the file as a regular expression, reader
-    (re.escape(png.SIGNATURE), png.read_png),
+    (re.escape(PNG_SIGNATURE), read_png),
     (rb"II[*+]\0|MM\0[*+]", tiff.read_tiff),
     (rb"RIFF....WEBP", read_webp),
     (rb"....ftyp(?:" + b"|".join(HEIF_BRANDS) + rb")", read_heif),
@@ -218,14 +340,3 @@ _READERS: tuple[tuple[bytes, _Reader], ...] = (
 _VIDEO = (  # AVI, MP4 and QuickTime, Matroska, MPEG, Flash, Windows Media
     rb"RIFF....AVI |....ftyp(iso|mp4|avc|M4V|qt )|\x1a\x45\xdf\xa3|\x00\x00\x01\xba|FLV\x01|\x30\x26\xb2\x75"
 )
-
-
-def _find_reader(magic: bytes, name: str) -> _Reader:
-    for pattern, reader in _READERS:
-        if re.match(pattern, magic, re.DOTALL):
-            return reader
-    if re.match(_VIDEO, magic, re.DOTALL):
-        raise video_error(name)
-    if re.match(rb"P[fF]\s", magic):
-        raise InputError(f"{name} is a PFM of floating-point numbers, not an image", _SUPPORTED)
-    raise InputError(f"{name} is not an image, or its format is not supported", _SUPPORTED)

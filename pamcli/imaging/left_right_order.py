@@ -25,15 +25,13 @@ _MARGIN = 3  # columns at the sides of an image without a vote
 _ROWS = 1  # rows compared above and below
 _SLACK = (-1.0, -0.5, 0.0, 0.5, 1.0)  # px, possible error of an edge's disparity
 _RIM = 3  # px around the contour, the strongest gradient, within which disparities step
-_SIDE, _SIDE_SLACK = 5, (-0.5, 0.0, 0.5)
-"""Pixels on either side of a step that must fit the disparity found there."""
+_SIDE, _SIDE_SLACK = 5, (-0.5, 0.0, 0.5)  # pixels beside a step that must fit its disparity
 _DISTINCT = 0.12  # relative difference by which the other disparity must fit worse
 _NOISE = 5.0  # grey levels (three channels per px), meaningless difference of gradients
 _EXPLAINED = 0.35  # share of an edge that may differ from its match, beyond the noise
 _MOST = 40.0  # largest weight of an edge
 _TILES = 8  # the image is split into 8 x 8 tiles, whose agreement measures certainty
-_WEIGHTS = (5.0, 1.0, 2.0)
-"""Weights of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
+_WEIGHTS = (5.0, 1.0, 2.0)  # of vote, agreement and rows; see scripts/check_stereograms.py
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ Floats = NDArray[np.float64]
 AREA = 190_000  # px, area to which images are downscaled before feature detection
 _KEYPOINTS = 1500
 _RATIO = 0.8  # Lowe's ratio test: largest distance relative to the second-best match
-_HALF, _GOOD = 6, 0.75
-"""Half the side (px) of patches compared at full size, and the smallest correlation of a match."""
+_HALF, _GOOD = 6, 0.75  # half the side (px) of patches compared at full size, smallest correlation of a match
 _CONSISTENT = 1.0  # px, largest difference between both images' disparities for a point visible in both
 
 
@@ -131,11 +130,11 @@ def refine_matches(
     import cv2
 
     places = np.linspace(0, len(matches) - 1, min(most, len(matches)))
-    chosen = matches.take(np.unique(places.astype(np.intp)))
     half, reach = _HALF + factor, factor + 1
     rows = []
-    for x, y, disparity, dy in zip(chosen.x, chosen.y, chosen.disparity, chosen.dy, strict=True):
-        x, y, there_x, there_y = map(round, map(float, (x, y, x - disparity, y + dy)))
+    for i in np.unique(places.astype(np.intp)):
+        there_x, there_y = round(matches.x[i] - matches.disparity[i]), round(matches.y[i] + matches.dy[i])
+        x, y = round(matches.x[i]), round(matches.y[i])
         patch, area = _cut(first, x, y, half), _cut(second, there_x, there_y, half + reach)
         if patch is None or area is None:
             continue

@@ -25,24 +25,20 @@ from pamcli.imaging.matching import (
 REACH = 0.4, 0.1  # largest distance of a match across and down, as a part of the width and of the longer side
 REFINED = 48  # largest number of matches measured at full size
 ENOUGH_MATCHES = 10  # fewer matches give no verdict on order and rows, unless their rows agree:
-ENOUGH_ALIKE, ALIKE = 5, 1.0
-"""Number of measured matches that suffice if most row offsets are within this many pixels of their median."""
+ENOUGH_ALIKE, ALIKE = 5, 1.0  # measured matches that suffice if most row offsets are so near (px) the median
 WRONG_SIDE, RIGHT_SIDE = 0.3, 0.1
 """Share of negative disparities from which the order of the images is examined; and, among matches that
 indicate an order, the share of the right one below which disparities cannot come from a camera pair as it
 is."""
-ORDER_LOG_ODDS = 1.25
-"""Log-odds that decide the order of the images; all 40 benchmark pairs reach it in either order."""
-SMALLEST, SLACK = 16, 8
-"""Smallest side (px) of images whose order is examined, and the search margin (px) around the matches."""
+ORDER_LOG_ODDS = 1.25  # decides the order; all 40 benchmark pairs reach it in either order
+SMALLEST, SLACK = 16, 8  # px: smallest side of images whose order is examined, search margin around matches
 CONFIRMED = 0.3
 """Images count as unrelated if less than this share of the matches is confirmed at full size: 73 real
 pairs have at least 0.56, images of different scenes at most 0.13 (scripts/measure_confidence.py)."""
 COMMON = 0.55
 """Share of pixels with consistent dense matches in small copies below which images are unrelated: 21 real
 pairs, sharp or strongly blurred, have at least 0.60, images of different scenes at most 0.49."""
-SMALL, PLAIN = 100, 8.0
-"""Smallest side (px) and smallest variation of rows (grey levels) at which these copies are meaningful."""
+SMALL, PLAIN = 100, 8.0  # smallest side (px) and variation of rows (grey levels) for these copies
 BELOW = 0.05  # largest share of matches below the searched disparities
 MAX_VERTICAL_ERROR = 1.0  # px, largest vertical error of a rectified pair
 STEP = 10  # px, suggested values of `min_disparity` are multiples of it
@@ -66,15 +62,10 @@ class Problem(NamedTuple):
 class PairCheck:
     """The result of checking a pair, in pixels of the full-size images."""
 
-    matches: int = 0
-    """Number of reliable matches; with fewer than `ENOUGH_MATCHES`, there is no verdict on the order."""
-    median_disparity: float = 0.0
-    """Median of left x - right x (px), >= 0 for a pair in the right order; 0 without matches."""
-    vertical_offset: float = 0.0
-    """Median of right y - left y (px), positive if the right image shows points lower; 0 without a
-    verdict."""
-    vertical_error: float = 0.0
-    """Median of |right y - left y| (px); also large if the offsets cancel out, as for a rotated image."""
+    matches: int = 0  # reliable matches; fewer than `ENOUGH_MATCHES` give no verdict on the order
+    median_disparity: float = 0.0  # of left x - right x (px), >= 0 in the right order; 0 without matches
+    vertical_offset: float = 0.0  # median of right y - left y (px); 0 without a verdict
+    vertical_error: float = 0.0  # median of |right y - left y| (px); also large if the offsets cancel out
     identical: bool = False  # True if both images have the same pixels; nothing else is checked then
     unrelated: bool = False  # True if the images share hardly anything and probably show two scenes
     upright: bool = False  # True if one camera is above the other
@@ -135,7 +126,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     """Check two images (H, W, 3) of one size, measuring at most `most` matches at full size."""
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two images (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
-    if left.dtype == right.dtype and all(np.array_equal(left[::n], right[::n]) for n in (64, 1)):
+    if left.dtype == right.dtype and np.array_equal(left[::64], right[::64]) and np.array_equal(left, right):
         return PairCheck(identical=True)
     height, width = left.shape[:2]
     across, down = REACH[0] * width, REACH[1] * max(height, width)

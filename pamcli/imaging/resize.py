@@ -39,10 +39,8 @@ def imresize_to(image: Array, width: int, height: int) -> Array:
 def resize_nearest(array: Array, width: int, height: int) -> Array:
     """Return the nearest pixel of (H, W[, C]) for each new pixel, with centres aligned; right on a tie."""
     _check_size(width, height)
-    rows, columns = (
-        (2 * np.arange(new) + 1) * old // (2 * new)
-        for new, old in zip((height, width), array.shape[:2], strict=True)
-    )
+    rows = (2 * np.arange(height) + 1) * array.shape[0] // (2 * height)
+    columns = (2 * np.arange(width) + 1) * array.shape[1] // (2 * width)
     return np.asarray(array[rows[:, None], columns])
 
 

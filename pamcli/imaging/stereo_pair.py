@@ -12,13 +12,22 @@ from pamcli.errors import InputError
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.heif import read_spatial
-from pamcli.imaging.images import RgbImage, convert_raster, decode_image, read_image
-from pamcli.imaging.jpeg_views import read_jps_layout, split_mpo
-from pamcli.imaging.levels import ALL_LEVELS, Levels, find_levels, stretch_levels
+from pamcli.imaging.images import (
+    RgbImage,
+    convert_raster,
+    decode_image,
+    read_image,
+    read_jps_layout,
+    split_mpo,
+)
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.vr180 import HALF_SPHERE, find_right_view, make_rectilinear
 
 RED_CYAN = "red-cyan"
+Levels = tuple[int, int]  # levels of 16-bit files that become 0 and 65535
+ALL_LEVELS = 0, 65535
+_LOW_CONTRAST = 0.25  # share of the 16-bit levels; images that use more are left as they are
+_OUTLIERS = 0.1, 99.9  # percentiles of both images together that become the lowest and the highest level
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,7 @@ class StereoPair:
     levels: Levels = ALL_LEVELS
     stated: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the `Calibration` that the source states for these views; empty if it states none."""
-    span: Sequence[float] | None = None
-    """Degrees that the views of a VR180 photo span, as `HALF_SPHERE`; None for other images."""
+    span: Sequence[float] | None = None  # degrees that the views of a VR180 photo span, as `HALF_SPHERE`
 
     def __post_init__(self) -> None:
         left, right = self.left.pixels.shape, self.right.pixels.shape
@@ -64,20 +72,18 @@ class StereoPair:
         return int(self.left.pixels.shape[0])
 
     def make_rectilinear(self, field_of_view: float) -> "StereoPair":
-        """Return rectilinear views `field_of_view` degrees wide, with their calibration except the baseline."""
+        """Return rectilinear views `field_of_view` degrees wide, with a calibration without baseline."""
         views = self.left, self.right
         (left, right), stated = make_rectilinear(views, field_of_view, self.span or HALF_SPHERE, self.name)
         return replace(self, left=left, right=right, stated=stated, span=None)
 
     def stretch_contrast(self) -> "StereoPair":
         """Stretch 16-bit views of low contrast over all levels, both alike; others stay unchanged."""
-        levels = find_levels(self.left.pixels, self.right.pixels)
+        left, right, levels = stretch_levels(self.left.pixels, self.right.pixels)
         if levels == ALL_LEVELS:
             return self
-        left, right = (
-            replace(view, pixels=stretch_levels(view.pixels, levels)) for view in (self.left, self.right)
-        )
-        return replace(self, left=left, right=right, levels=levels)
+        views = replace(self.left, pixels=left), replace(self.right, pixels=right)
+        return replace(self, left=views[0], right=views[1], levels=levels)
 
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
@@ -96,16 +102,13 @@ def read_packed_pair(
     """
     with open_source(source, name) as stream:
         pair = _read_two_images(stream, name, max_pixels)
-        if pair is not None and layout == "auto":
-            return pair
         views = [] if pair else split_mpo(stream, name, expect_pair=layout == "auto")
-        if pair is not None:
+        if (pair and layout != "auto") or (views and layout not in ("auto", "lr", "rl")):
             reason = f"{name} stores the views as two images, not packed as {layout}"
             raise InputError(reason, f"omit `packed` {layout}")
-        if len(views) == 2:
-            if layout not in ("auto", "lr", "rl"):
-                reason = f"{name} stores the views as two images, not packed as {layout}"
-                raise InputError(reason, f"omit `packed` {layout}")
+        if pair:
+            return pair
+        if views:
             left, right = (
                 decode_image(io.BytesIO(view), f"{name}, image {number}", max_pixels)
                 for number, view in enumerate(views, 1)
@@ -214,3 +217,27 @@ def _to_uint16(view: RgbImage) -> RgbImage:
     return replace(
         view, pixels=view.pixels * factor, alpha=None if view.alpha is None else view.alpha * factor
     )
+
+
+def stretch_levels(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, Levels]:
+    """Stretch uint16 images (H, W, 3) of low contrast over all levels, both alike; return the levels used."""
+    if not left.dtype == right.dtype == np.uint16:
+        return left, right, ALL_LEVELS
+    samples = np.concatenate([view[:: max(1, len(view) // 500)].ravel() for view in (left, right)])
+    low, high = (int(level) for level in np.percentile(samples, _OUTLIERS))
+    if not 0 < high - low < _LOW_CONTRAST * 65535:
+        return left, right, ALL_LEVELS
+    factor = np.float32(65535 / (high - low))
+    left, right = (
+        np.rint(((view.astype(np.float32) - low) * factor).clip(0, 65535)).astype(np.uint16)
+        for view in (left, right)
+    )
+    return left, right, (low, high)
+
+
+def restore_levels(pixels: np.ndarray, levels: Levels) -> np.ndarray:
+    """Undo `stretch_levels`, also on upscaled images."""
+    low, high = levels
+    if levels == ALL_LEVELS:
+        return pixels
+    return np.asarray(np.rint(low + pixels * ((high - low) / 65535)), np.uint16)

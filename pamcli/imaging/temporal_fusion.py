@@ -21,13 +21,9 @@ FLOW_PIXELS = 1_500_000  # largest area (px) for optical flow; larger images are
 SMALLEST = 16  # px, images with a smaller side have no flow
 SMOOTH = 1.0  # px, standard deviation of the smoothing before comparisons
 COMPARED, COMPARED_UNMOVED = 5, 11  # px, side of the windows that are compared
-AS_GOOD, GREY_LEVELS = 1.3, 0.3
-"""Factor and surplus (grey levels) within which the difference without motion is as good as with it."""
-MOVING, STRONGEST = 0.5, 80
-"""The camera moves if this share of the pixels with edges above this percentile moves; then no pixel
-counts as unmoved."""
-STILL, MOVED = 0.3, 0.6
-"""Motion (px) up to which a pixel is still, and from which it moves; it is partly still in between."""
+AS_GOOD, GREY_LEVELS = 1.3, 0.3  # factor and grey levels within which no motion fits as well
+MOVING, STRONGEST = 0.5, 80  # the camera moves if this share of the edges above this percentile moves
+STILL, MOVED = 0.3, 0.6  # motion (px) up to which a pixel is still, and from which it moves
 AROUND = 15  # px, side of the window for averaging that motion
 MOST_NOISE = 4.0  # grey levels, largest median difference of both frames that may be noise
 CHANGED = 3.0  # times the noise, plus 2 grey levels: larger differences show another object
@@ -35,8 +31,7 @@ MOST_COST = 40.0  # grey levels, differences beyond it are equally bad
 COMMON, AGREEING, LEAST_SHARE = 31, 2.0, 0.2
 """Window (px) for averaging the change of disparities, largest change (px) that is included, and smallest
 share of included pixels."""
-TAKEN, TAKEN_STILL = 0.25, 0.05
-"""Weight of the new disparity near the old one, for moving and for still pixels."""
+TAKEN, TAKEN_STILL = 0.25, 0.05  # weight of the new disparity near the old one, moving and still
 FOLLOWED = 0.5  # share of the common change that old disparities of moving pixels follow
 FAR = 1.0  # px, difference from which one of both is chosen instead of averaging
 PATIENCE, PATIENCE_STILL = -0.1, 4.0

@@ -40,8 +40,7 @@ _LIMITED, _SMALLEST = (1, 5, 8, 32773, 32946), 2731
 4096 bytes."""
 _MOST_PAGES = 10_000
 _ORIENTATION, _ICC_PROFILE = 274, 34675
-_NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)
-"""EXIF texts of the camera besides the tags of the image itself."""
+_NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)  # EXIF texts of the camera
 
 
 def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:

@@ -13,13 +13,11 @@ import numpy as np
 from PIL.JpegImagePlugin import JpegImageFile
 
 from pamcli.errors import InputError
-from pamcli.imaging.images import RgbImage
-from pamcli.imaging.jpeg_views import JPEG
+from pamcli.imaging.images import JPEG, RgbImage
 from pamcli.imaging.raster import ignore_header_warnings, report_damage
 
 FIELD_OF_VIEW = 90.0  # degrees of the view that is made of a photo if no other is asked for
-HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)
-"""Degrees at the left, right, upper and lower edge of an image that spans 180 degrees in both directions."""
+HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)  # degrees at the left, right, upper and lower edge of 180 degrees
 _XMP, _EXTENSION = b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
 _LARGEST_SIDE = 32766  # of an image that OpenCV remaps
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.edge_upsampling import upsample_along_edges
-from pamcli.imaging.levels import find_levels, stretch_levels
 from pamcli.imaging.resize import resize_nearest
+from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference import Progress
 from pamcli.inference.images import (
     NARROWEST,
@@ -228,8 +228,7 @@ class StereoMatcher:
                 f"unknown output {sorted(unknown)[0]!r}, expected one of {', '.join(sorted(EXTRAS))}"
             )
         check_pair(left, right, SMALLEST_SIDE)
-        levels = find_levels(left, right)
-        left, right = stretch_levels(left, levels), stretch_levels(right, levels)
+        left, right, _ = stretch_levels(left, right)
         least, limit = self.min_disparity, self.max_disparity
         if not least:
             return self._match(left, right, extras, limit, progress)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.files.paths import are_packed
-from pamcli.files.suffixes import PackedLayout, is_recording
+from pamcli.files.paths import are_packed, is_recording
+from pamcli.files.suffixes import PackedLayout
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.settings import parsing
 from pamcli.settings.options import Place, Settings, argument, flag, option, result

@@ -24,9 +24,9 @@ from pamcli.files.outputs import check_separate_folders
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image, to_uint8
-from pamcli.imaging.levels import find_levels, stretch_levels
 from pamcli.imaging.matching import match_densely, to_grey
 from pamcli.imaging.raster import parse_exif
+from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import list_network_files
 
@@ -110,8 +110,8 @@ def select_pairs_to_label(
 def _views(sample: Sample, mirrored: bool) -> Views:
     """Return the 8-bit images of a pair, stretched if needed, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
-    levels = find_levels(*views)
-    return to_uint8(stretch_levels(views[0], levels)), to_uint8(stretch_levels(views[1], levels))
+    left, right, _ = stretch_levels(*views)
+    return to_uint8(left), to_uint8(right)
 
 
 def _hash(views: Views) -> str:

@@ -26,7 +26,7 @@ from pamcli.files.atomic import check_writable, lock_folder, write_atomically
 from pamcli.flickr1024.archives import find_images
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
-from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.catalog import locate
 

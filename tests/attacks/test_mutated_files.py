@@ -37,7 +37,7 @@ from pamcli.flickr1024.stereogram_pairs import Reports
 from pamcli.flickr1024.stores import open_pixels, read_checksums, read_index
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
-from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.viewing.index import write_index

@@ -12,7 +12,7 @@ from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.data.verify import Finding, judge, verify
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import encode_png
 
 HEIGHT, WIDTH = 60, 160
 

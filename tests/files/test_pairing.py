@@ -11,7 +11,6 @@ from pair_files import make, one_line, triples
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import (
     PairPaths,
-    is_template,
     pair_folders,
     pair_templates,
     require_all_paired,
@@ -226,8 +225,6 @@ def test_templates_that_match_nothing_say_what_was_looked_for() -> None:
         pair_templates("lost/{}.png", "r/{}.png")
     with pytest.raises(UsageError, match="both templates"):
         pair_templates("l/{}.png", "./l/{}.png")
-    assert is_template("a{}b")
-    assert not is_template("a{b}")
 
 
 # --- packed pictures ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pamcli.errors import InputError
 from pamcli.flickr1024.archives import ImageLocation
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.stores import compute_crop, cut_patch, list_corners, read_views
-from pamcli.imaging.png import encode_png
+from pamcli.imaging.raster import encode_png
 
 
 def pair_of(folder: Path, size: tuple[int, int], halved: bool = False) -> Pair:
