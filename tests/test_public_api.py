@@ -228,7 +228,7 @@ def test_what_no_disparity_file_holds_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path, values, said in (
-        ("d.xyz", np.zeros((2, 2), np.float32), "no known format"),
+        ("d.xyz", np.zeros((2, 2), np.float32), r"\.xyz is not a supported format"),
         ("d.png", np.full((2, 2), -1, np.float32), "negative"),
         ("d.pfm", np.zeros((2, 2, 1), np.float32), r"\(H, W\)"),
         ("d.pfm", np.zeros((2, 2), np.int32), "int32"),
