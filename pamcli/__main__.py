@@ -36,7 +36,7 @@ def asp() -> "NoReturn":
 
 def _run(ames: bool = False) -> "NoReturn":
     """Import a program and run it; print one line if a package is missing."""
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = _handle_unraisable
     try:
         try:
             from pamcli.limits import ImportWatch
@@ -52,10 +52,10 @@ def _run(ames: bool = False) -> "NoReturn":
         except ImportError as error:
             if os.environ.get("PAM_TRACEBACK"):
                 raise
-            from pamcli.errors import convert_system_error, missing_package
+            from pamcli.errors import convert_system_error, describe_missing_package
 
             known = convert_system_error(error)
-            sys.stderr.write(f"pam: error: {known or missing_package(error)}\n")
+            sys.stderr.write(f"pam: error: {known or describe_missing_package(error)}\n")
             sys.exit(known.exit_code if known else 1)
         program()
     finally:
@@ -63,7 +63,7 @@ def _run(ames: bool = False) -> "NoReturn":
             _signal.signal(_signal.SIGINT, _end)
 
 
-def _unraisable(problem: "sys.UnraisableHookArgs") -> None:
+def _handle_unraisable(problem: "sys.UnraisableHookArgs") -> None:
     """End the program at Ctrl-C in places that cannot raise, such as the deletion of an object."""
     if isinstance(problem.exc_value, KeyboardInterrupt):
         os._exit(130)

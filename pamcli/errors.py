@@ -92,7 +92,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
-def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+def find_closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """Return the known names most similar to `name`, the most similar first.
 
     Only the part after the last "." of a known name must be similar, and "lr" matches "learning_rate".
@@ -111,7 +111,7 @@ def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     return sorted(known, key=similarity, reverse=True)[:count]
 
 
-def missing_package(error: ImportError) -> str:
+def describe_missing_package(error: ImportError) -> str:
     """Return the message for a package that is missing or has an unsupported version."""
     what = f"the package {(error.name or '').partition('.')[0]} is not installed"
     if not isinstance(error, ModuleNotFoundError):

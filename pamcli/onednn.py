@@ -40,7 +40,7 @@ def convolve(
     slope: float | None = None,
 ) -> Tensor:
     """Convolve x, then apply a leaky rectifier of the given slope, fused if oneDNN supports it."""
-    if slope is None or not _fused(x):
+    if slope is None or not _can_fuse(x):
         if weight.shape[2:] == (1, 1) and x.device.type == "cpu":
             dilation = 2  # no effect except that torch uses oneDNN, even with one thread
         x = F.conv2d(x, weight, bias, stride, padding, dilation)
@@ -63,7 +63,7 @@ def add_convolution(
 
     The operations are fused if oneDNN supports them, including a slope of 0.
     """
-    if not _fused(x):
+    if not _can_fuse(x):
         total.add_(convolve(x, weight, bias, 1, padding, dilation))
     else:
         rectifier, slope = ("relu", None) if slope == 0 else (None, slope)
@@ -77,7 +77,7 @@ def multiply_by_convolution(factor: Tensor, x: Tensor, weight: Tensor, bias: Ten
 
     The operations are fused in 16 bits only; in float32 that is slower.
     """
-    if x.dtype == torch.float32 or not _fused(x):
+    if x.dtype == torch.float32 or not _can_fuse(x):
         return factor.mul_(convolve(x, weight, bias))
     how = (0, 0), (1, 1), (1, 1), 1
     with_factor = torch.ops.mkldnn._convolution_pointwise.binary
@@ -85,49 +85,49 @@ def multiply_by_convolution(factor: Tensor, x: Tensor, weight: Tensor, bias: Ten
     return made
 
 
-def _fused(x: Tensor) -> bool:
+def _can_fuse(x: Tensor) -> bool:
     return x.device.type == "cpu" and FUSED.get(x.dtype, False)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Multiply matrices like `torch.matmul`, in full float32 precision."""
-    with _faster(a):
+    with _use_faster(a):
         return torch.matmul(a, b)
 
 
 def add_matmul(total: Tensor, a: Tensor, b: Tensor) -> None:
     """Add the product of matrices (N, J, C) and (N, C, K) to `total`, in full float32 precision."""
-    with _faster(a):
+    with _use_faster(a):
         total.baddbmm_(a, b)
 
 
 @contextmanager
-def _faster(a: Tensor) -> Iterator[None]:
+def _use_faster(a: Tensor) -> Iterator[None]:
     """Use oneDNN for products of `a` and another matrix where it is faster."""
-    if a.dtype != torch.float32 or a.device.type != "cpu" or not onednn_pays():
+    if a.dtype != torch.float32 or a.device.type != "cpu" or not is_onednn_faster():
         yield
         return
-    with _onednn():
+    with _enable_onednn():
         yield
 
 
 @cache
-def onednn_pays() -> bool:
+def is_onednn_faster() -> bool:
     """Return whether oneDNN is faster here and, as tested, exact."""
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
     if "AuthenticAMD" not in named or not hasattr(torch.backends.mkldnn, "matmul"):
         return False
     a, b = torch.linspace(1, 2, 64 * 64).view(2, 64, 32).chunk(2)
-    return torch.allclose(_by_onednn(a, b.mT), torch.matmul(a.double(), b.mT.double()).float(), rtol=1e-6)
+    return torch.allclose(_multiply(a, b.mT), torch.matmul(a.double(), b.mT.double()).float(), rtol=1e-6)
 
 
-def _by_onednn(a: Tensor, b: Tensor) -> Tensor:
-    with _onednn():
+def _multiply(a: Tensor, b: Tensor) -> Tensor:
+    with _enable_onednn():
         return torch.matmul(a, b)
 
 
 @contextmanager
-def _onednn() -> Iterator[None]:
+def _enable_onednn() -> Iterator[None]:
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = settings.fp32_precision
     settings.fp32_precision = "bf16"

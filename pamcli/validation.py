@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pamcli.errors import UsageError, closest, did_you_mean
+from pamcli.errors import UsageError, did_you_mean, find_closest
 
 Record = TypeVar("Record")
 
@@ -71,7 +71,7 @@ def _short(value: Any) -> str:
 def describe_unknown(name: str, known: Sequence[str], what: str = "value") -> str:
     """Return the error message for an unknown name; long lists show only the closest known names."""
     if len(known) > FEW:
-        return f"unknown {what} {name!r} (did you mean {' or '.join(closest(name, known))}?)"
+        return f"unknown {what} {name!r} (did you mean {' or '.join(find_closest(name, known))}?)"
     guess = did_you_mean(name.rpartition(".")[2], known)
     return f"unknown {what} {name!r} ({guess}known: {', '.join(known)})"
 

@@ -81,7 +81,7 @@ class Winograd:
         """
         sides = [side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)]
         x = x.float()
-        if not _pays(sides, self.dilation) or x.stride(1) != 1:
+        if not _is_worthwhile(sides, self.dilation) or x.stride(1) != 1:
             if add_to is not None:
                 return add_convolution(add_to, x, self.own, self.own_bias, padding, self.dilation, slope)
             return convolve(x, self.own, self.own_bias, 1, padding, self.dilation, slope)
@@ -113,7 +113,7 @@ def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | 
     compute it: channel counts that are not multiples of 16, and small maps.
     """
     inputs, outputs = x.shape[1], gradient.shape[1]
-    if inputs % TOGETHER or outputs % TOGETHER or not _pays(x.shape[2:], dilation):
+    if inputs % TOGETHER or outputs % TOGETHER or not _is_worthwhile(x.shape[2:], dilation):
         return None
     block = ROWS * max(1, round(GRADIENT_BLOCK / (36 * (inputs + outputs) * ROWS)))
     size = 36 * (inputs * outputs + block * (inputs + outputs))
@@ -125,7 +125,7 @@ def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | 
     return (BOTH_TO_PRODUCTS.float().T @ products).view(3, 3, inputs, outputs).permute(3, 2, 0, 1)
 
 
-def _pays(sides: Sequence[int], dilation: int) -> bool:
+def _is_worthwhile(sides: Sequence[int], dilation: int) -> bool:
     """Return whether enough of the tiles' area lies inside a result of this height and width."""
     own = (side / dilation for side in sides)
     return math.prod(side / (-(-side // TILE) * TILE) for side in own) >= FEWEST

@@ -36,14 +36,14 @@ def run_in_processes(
     """
     if workers <= 1 or len(items) <= 1:
         for item in items:
-            yield item, _attempted(work, item)
+            yield item, _attempt(work, item)
         return
     # Forked copies would lack the threads of this program (the decoders', torch's).
     context = multiprocessing.get_context("spawn")
     count = min(workers, len(items))
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(work,))
     with block_ctrl_c():
-        waiting = {pool.submit(_attempted_there, item): item for item in items}
+        waiting = {pool.submit(_attempt_in_worker, item): item for item in items}
     try:
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -70,7 +70,7 @@ def block_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _attempted(work: Callable[[Item], Result], item: Item) -> Result | InputError:
+def _attempt(work: Callable[[Item], Result], item: Item) -> Result | InputError:
     try:
         return work(item)
     except InputError as error:
@@ -88,8 +88,8 @@ def _begin(work: Callable[[Any], Any]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _attempted_there(item: Item) -> Any:
-    return _attempted(_work, item)
+def _attempt_in_worker(item: Item) -> Any:
+    return _attempt(_work, item)
 
 
 def _end_with_parent() -> None:

@@ -117,9 +117,9 @@ def devices() -> list[str]:
 
 def precisions(device: str) -> list[str]:
     """Return the precisions in which a device computes natively."""
-    from pamcli.inference.device import processor_has_bf16
+    from pamcli.inference.device import cpu_has_bf16
 
-    return {"cpu": ["fp32"] + ["bf16"] * processor_has_bf16(), "mps": ["fp32"]}.get(
+    return {"cpu": ["fp32"] + ["bf16"] * cpu_has_bf16(), "mps": ["fp32"]}.get(
         device, ["fp32", "bf16", "fp16"]
     )
 

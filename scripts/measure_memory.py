@@ -54,7 +54,7 @@ def model_of(weights: str, precision: str) -> Any:
 
 def peak(model: Any, width: int, height: int) -> int:
     """Return the bytes that a pair takes beyond what the process had taken before."""
-    from pamcli.inference.memory import used_memory
+    from pamcli.inference.memory import get_used_memory
     from pamcli.inference.model import MatchRequest
 
     def run(width: int, height: int) -> None:
@@ -65,7 +65,7 @@ def peak(model: Any, width: int, height: int) -> int:
             model.upscale(left, right)
 
     run(32, 32)
-    before = used_memory(model.compute.device)
+    before = get_used_memory(model.compute.device)
     run(width, height)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 

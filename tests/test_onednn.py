@@ -14,9 +14,9 @@ from pamcli.onednn import (
     add_convolution,
     add_matmul,
     convolve,
+    is_onednn_faster,
     matmul,
     multiply_by_convolution,
-    onednn_pays,
 )
 
 has_choice = pytest.mark.skipif(
@@ -32,9 +32,9 @@ def made(kind: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]
 
 @pytest.mark.parametrize("pays", [False, True])
 def test_a_product_has_the_precision_of_float32(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if pays and not onednn_pays():
+    if pays and not is_onednn_faster():
         pytest.skip("oneDNN is not the faster one here, or not exact")
-    monkeypatch.setattr(onednn, "onednn_pays", lambda: pays)
+    monkeypatch.setattr(onednn, "is_onednn_faster", lambda: pays)
     a, b = made()
     exact = a.double() @ b.double()
     assert (matmul(a, b) - exact).abs().max() < 1e-5
@@ -47,7 +47,7 @@ def test_a_product_has_the_precision_of_float32(pays: bool, monkeypatch: pytest.
 
 @has_choice
 def test_what_multiplies_elsewhere_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onednn, "onednn_pays", lambda: True)
+    monkeypatch.setattr(onednn, "is_onednn_faster", lambda: True)
     before = torch.backends.mkldnn.matmul.fp32_precision
     matmul(*made())
     with pytest.raises(RuntimeError):
@@ -64,8 +64,8 @@ def test_onednn_multiplies_where_it_is_exact_and_mkl_is_slow(
 ) -> None:
     monkeypatch.setattr(onednn, "CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}\n")
-    monkeypatch.setattr(onednn, "_by_onednn", lambda a, b: (a.double() @ b.double() * (1 + error)).float())
-    assert onednn_pays.__wrapped__() == pays
+    monkeypatch.setattr(onednn, "_multiply", lambda a, b: (a.double() @ b.double() * (1 + error)).float())
+    assert is_onednn_faster.__wrapped__() == pays
 
 
 @pytest.mark.parametrize("fused", [False, True])

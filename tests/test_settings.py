@@ -90,8 +90,8 @@ def test_wrong_settings_are_named(values: dict[str, Any], said: str) -> None:
 
 
 def test_a_new_option_is_one_field() -> None:
-    from pamcli.cli.groups import unfolded
-    from pamcli.settings.options import option, settings_of
+    from pamcli.cli.groups import unfold_settings
+    from pamcli.settings.options import make_settings, option
 
     class Extended(pamcli.MatchSettings):
         blur: float | None = option("Blur both images first, px.", metavar="PX", min=0, max=9)
@@ -101,9 +101,9 @@ def test_a_new_option_is_one_field() -> None:
 
     hints = {"settings": Extended, "return": None}
     run.__annotations__ = hints
-    parameter = inspect.signature(unfolded(run)).parameters["blur"]
+    parameter = inspect.signature(unfold_settings(run)).parameters["blur"]
     assert parameter.annotation.__metadata__[0].help == "Blur both images first, px."
-    settings = settings_of(Extended, ["l.png", "r.png"], {"blur": 2.0, "output": Path("d.pfm")})
+    settings = make_settings(Extended, ["l.png", "r.png"], {"blur": 2.0, "output": Path("d.pfm")})
     assert settings.to_json() == {"blur": 2.0, "inputs": ["l.png", "r.png"], "output": "d.pfm"}
     with pytest.raises(pamcli.PamError, match="`blur` must be from 0 to 9, got 10"):
         Extended(blur=10.0)

@@ -17,7 +17,7 @@ from documents import BLOCKS
 from pamcli.data.source import Sample
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image
-from pamcli.training.recipes import change_recipe, named_recipe
+from pamcli.training.recipes import change_recipe, get_recipe
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "scripts" / "sample"
@@ -61,7 +61,7 @@ def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: Mod
     tables = {task: [study.table for study in studies] for task, studies in ablations.STUDIES.items()}
     assert tables == {"disparity": [1, 2, 4, 5], "superres": [10, 11, 12]}
     for task, studies in ablations.STUDIES.items():
-        recipe = named_recipe(ablations.RECIPES[task], task)
+        recipe = get_recipe(ablations.RECIPES[task], task)
         for study, row in ((each, row) for each in studies for row in each.rows):
             assert len(row.published.split()) == len(study.columns), row
             weights = dict(f"losses.{loss}".split("=") for loss in row.losses)

@@ -83,7 +83,7 @@ class BoardImages:
                 "one is enough with `packed`",
             )
         if are_videos(texts):
-            self.clip = self._clip([*map(Path, texts)])
+            self.clip = self._open_clip([*map(Path, texts)])
             return
         try:
             packed_ones = self.layout is not None
@@ -97,7 +97,7 @@ class BoardImages:
             LOG.warning("ignored, without a partner: %s", join_names(found.unpaired))
         self.pairs = tuple(found.pairs)
 
-    def _clip(self, paths: list[Path]) -> VideoClip:
+    def _open_clip(self, paths: list[Path]) -> VideoClip:
         if self.layout == "auto":
             raise UsageError("the layout of a video must be stated", PACKED_HINT)
         found = open_videos(paths[0], paths[1] if len(paths) > 1 else None)
@@ -111,11 +111,11 @@ class BoardImages:
 
     def __iter__(self) -> Iterator[Moment]:
         for pair in self.pairs:
-            yield self._moment(pair)
+            yield self._read_moment(pair)
         for frame in self.clip.moments if self.clip else ():
-            yield self._moment(frame)
+            yield self._read_moment(frame)
 
-    def _moment(self, taken: PairPaths | FramePair) -> Moment:
+    def _read_moment(self, taken: PairPaths | FramePair) -> Moment:
         name = taken.name if not isinstance(taken, PairPaths) else quote(taken.key or taken.left.name)
         try:
             if isinstance(taken, PairPaths):
@@ -123,14 +123,14 @@ class BoardImages:
                     pair = self.recording.read(taken.frames, max_pixels=self.max_pixels, rectify=False)
                     return Moment(name, pair)
                 return Moment(name, read_views(taken, self.layout, self.max_pixels))
-            pair, following = self._both(name, taken.left, taken.right), taken.following
+            pair, following = self._read_pair(name, taken.left, taken.right), taken.following
             if following is not None and taken.right is None:
-                following = self._both(name, following, None).left.pixels
+                following = self._read_pair(name, following, None).left.pixels
             return Moment(name, pair, following)
         except InputError as error:
             return Moment(name, error)
 
-    def _both(self, name: str, left: Pixels, right: Pixels | None) -> StereoPair:
+    def _read_pair(self, name: str, left: Pixels, right: Pixels | None) -> StereoPair:
         if right is not None:
             return StereoPair(RgbImage(left), RgbImage(right), name)
         return split_packed(RgbImage(left), self.layout or "lr", name)

@@ -210,7 +210,7 @@ def depth_files(settings: DepthSettings) -> Batch:
             raise
         hint = "name their folder, or run the command in a folder above them"
         raise UsageError(error.message, hint) from error
-    return batch.with_processor(_DepthProcessor(settings))
+    return batch.set_processor(_DepthProcessor(settings))
 
 
 def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pairing:
@@ -233,7 +233,7 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         pairing = resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES)
         # Disparities of the right view have depth, but not the points and colours of the left camera.
         endings = (*OTHER_RESULTS, RIGHT_VIEW) if has_points or image is not None else OTHER_RESULTS
-        pairing = _drop_other_results(pairing, inputs, endings)
+        pairing = _skip_other_results(pairing, inputs, endings)
     if image is None:
         return pairing
     if pairing.batch and not ("{}" in image or os.path.isdir(image)):
@@ -251,7 +251,7 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
     return pairing._replace(pairs=tuple(pairs), unpaired=())
 
 
-def _drop_other_results(pairing: Pairing, inputs: Sequence[str], endings: Sequence[str]) -> Pairing:
+def _skip_other_results(pairing: Pairing, inputs: Sequence[str], endings: Sequence[str]) -> Pairing:
     """Ignore files that pam wrote beside the disparity maps of a folder, except those that are named."""
     stems = {pair.left.with_suffix("") for pair in pairing.pairs}
 

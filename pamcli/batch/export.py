@@ -70,7 +70,7 @@ class Export:
                 "export one pair, or use `pam export colmap` and reconstruct the poses",
             )
         self.processor = _ExportProcessor(match, self.batch, self.folder)
-        self.batch.with_processor(self.processor)
+        self.batch.set_processor(self.processor)
 
     def write_cameras(self) -> list[Path]:
         """Write the cameras of all pairs that were exported; return the files. Raises OutputError."""
@@ -88,7 +88,7 @@ class _ExportProcessor(MatchProcessor):
         self.frames: list[_Frame] = []
 
     def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
-        calibration = self.calibration_of(pair)
+        calibration = self.get_calibration(pair)
         if calibration is None:
             raise InputError(
                 f"{pair.title} does not state its calibration",
@@ -97,12 +97,12 @@ class _ExportProcessor(MatchProcessor):
         self.metric.check(calibration, pair.width, pair.height)
 
     def encode(self, name: str, path: Path, pair: StereoPair, computed: StereoResult) -> Encoded:
-        calibration = self.calibration_of(pair)
+        calibration = self.get_calibration(pair)
         assert calibration is not None
         calibration = calibration.for_size(pair.width, pair.height)
         if name in SIDES:
             if name == "left":
-                disparity = self._known_disparity(computed)
+                disparity = self._mask_unknown(computed)
                 stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
                 points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
                 short = path.relative_to(self.images).as_posix()
@@ -111,7 +111,7 @@ class _ExportProcessor(MatchProcessor):
             return Encoded(encode_image(image, ".png", name=str(path)))
         right = computed.right_disparity
         assert right is not None
-        depth = calibration.depth(self._known_disparity(computed) if name == "left_depth" else right)
+        depth = calibration.depth(self._mask_unknown(computed) if name == "left_depth" else right)
         if path.suffix == ".png":
             return encode_depth(depth, ".png")
         height, width = depth.shape

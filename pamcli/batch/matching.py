@@ -104,7 +104,7 @@ def match_files(settings: MatchSettings) -> Batch:
         raise UsageError(message, "write the results into a folder")
     if settings.steady and not batch.many:
         raise UsageError("`steady` requires a video or numbered frames", "drop `steady` for a single pair")
-    return batch.with_processor(MatchProcessor(settings, batch))
+    return batch.set_processor(MatchProcessor(settings, batch))
 
 
 class MatchProcessor(PairProcessor):
@@ -151,7 +151,7 @@ class MatchProcessor(PairProcessor):
     def network(self) -> StereoMatcher:
         return load_matcher(self.settings, self.max_memory)[0]
 
-    def calibration_of(self, pair: StereoPair) -> Calibration | None:
+    def get_calibration(self, pair: StereoPair) -> Calibration | None:
         """Return the given calibration, or the one that the pair states."""
         if self.calibration is not None or not pair.stated:
             return self.calibration
@@ -184,7 +184,7 @@ class MatchProcessor(PairProcessor):
         if self.fusion is not None:
             fused = self.fusion.fuse(job, pair, result.disparity)
             result = replace(result, disparity=np.maximum(fused, np.float32(self.settings.min_disparity)))
-            self.fusion.remember(job, pair, self._known_disparity(result))
+            self.fusion.remember(job, pair, self._mask_unknown(result))
         height, width = result.matched_size or result.disparity.shape
         warnings = []
         if "confidence" in self.extras and result.doubtful:
@@ -203,7 +203,7 @@ class MatchProcessor(PairProcessor):
         return remarks
 
     def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
-        calibration, is_metric = self.calibration_of(pair), name in METRIC
+        calibration, is_metric = self.get_calibration(pair), name in METRIC
         if calibration is not None and (is_metric or calibration.baseline):
             self.metric.check(calibration, pair.width, pair.height)
         elif is_metric:
@@ -215,8 +215,8 @@ class MatchProcessor(PairProcessor):
             )
 
     def encode(self, name: str, path: Path, pair: StereoPair, computed: StereoResult) -> Encoded | None:
-        suffix, disparity = path.suffix.lower(), self._known_disparity(computed)
-        calibration = self.calibration_of(pair)
+        suffix, disparity = path.suffix.lower(), self._mask_unknown(computed)
+        calibration = self.get_calibration(pair)
         if name == DISPARITY.name or (name == COLOR_MAP.name and name in self.videos):
             return encode_disparity(disparity, suffix)
         if name == VISIBLE.name:
@@ -255,7 +255,7 @@ class MatchProcessor(PairProcessor):
         colors = ColorRange(each for _, each in iterate_disparities(frames)).report("the video")
         return render_frames(frames, colors, warn=False)
 
-    def _known_disparity(self, result: StereoResult) -> Any:
+    def _mask_unknown(self, result: StereoResult) -> Any:
         """Return the disparity map, NaN where it counts as unknown."""
         settings = self.settings
         return result.disparity_where(

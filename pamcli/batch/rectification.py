@@ -76,7 +76,7 @@ def rectify_files(settings: RectifySettings) -> Batch:
         )
     # The calibration is written beside a video, not beside its stored frames.
     processor = _RectifyProcessor(settings, batch.many, target if main in batch.videos else path)
-    batch.with_processor(processor)
+    batch.set_processor(processor)
     if not settings.uncalibrated:
         recording = batch.recording
         if recording is not None and not files and recording.states_rectified:
@@ -147,7 +147,7 @@ class _RectifyProcessor(PairProcessor):
         try:
             stored = finish_calibration(self.files, *self.reading)
         except InputError as error:
-            raise self._with_better_reading(error, batch) from error
+            raise self._suggest_interpretation(error, batch) from error
         if stored.rig is None:
             raise InputError(
                 f"{self.names} describes images that are already rectified",
@@ -157,7 +157,7 @@ class _RectifyProcessor(PairProcessor):
             LOG.warning("%s: %s", self.names, warning)
         self.rig, self.needs_first_pair = stored.rig, True
 
-    def _with_better_reading(self, error: InputError, batch: Batch) -> InputError:
+    def _suggest_interpretation(self, error: InputError, batch: Batch) -> InputError:
         """Return the error, with the options of a reading that fits the first pair if there is one."""
         assert self.reading is not None
         job = next(batch.jobs(), None) if self.reading[0].pairs and batch.total else None
@@ -183,7 +183,7 @@ class _RectifyProcessor(PairProcessor):
         return super().read(job)
 
     def prepare_batch(self, job: Job, pair: StereoPair) -> None:
-        rectification = self._rectification_of(pair)
+        rectification = self._get_rectification(pair)
         self._check(pair, rectification.left(pair.left.pixels), rectification.right(pair.right.pixels))
         self._write_calibration(_first_file(job))
         self.rectification = None  # it is large; other processes compute it from `size`
@@ -215,7 +215,7 @@ class _RectifyProcessor(PairProcessor):
         check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
 
     def apply(self, job: Job, pair: StereoPair) -> Outcome:
-        rectification = self._rectification_of(pair)
+        rectification = self._get_rectification(pair)
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
         images = {
             name: RgbImage(
@@ -264,7 +264,7 @@ class _RectifyProcessor(PairProcessor):
                 "the calibration is of other cameras, or they have moved (pam doctor LEFT RIGHT ...)",
             )
 
-    def _rectification_of(self, pair: StereoPair) -> Rectification:
+    def _get_rectification(self, pair: StereoPair) -> Rectification:
         size, right = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
         if self.reading is not None and self.failure is not None:
             raise InputError(self.failure.message, self.failure.hint)

@@ -136,7 +136,7 @@ class Batch:
         suffix = f".{format_name}" if format_name and kind.suffixes == main.suffixes else kind.suffixes[0]
         return {kind.name: Path(f"standard output{suffix}")}
 
-    def with_processor(self, processor: PairProcessor) -> Self:
+    def set_processor(self, processor: PairProcessor) -> Self:
         """Set what is done with each pair."""
         self.processor, processor.packed, processor.videos = processor, self.packed, self.videos
         processor.recording = self.recording
@@ -164,10 +164,10 @@ class Batch:
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs, created anew each time: there may be a million."""
         if self.pairing is None:
-            return self.share(self._listed_jobs())
+            return self.share(self._iterate_list())
         return map(self._job, self.share(self.pairing.pairs))
 
-    def _listed_jobs(self) -> Iterator[Job]:
+    def _iterate_list(self) -> Iterator[Job]:
         """Yield the jobs of a list that is read line by line."""
         settings, paths = self.settings, PathRegistry(read=self.read)
         with open_pair_list(Path(settings.pairs)) as lines:

@@ -62,7 +62,7 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     processor = _UpscaleProcessor(settings)
     if processor.kind == "auto" and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
         processor.frames = batch.pairing.pairs
-    return batch.with_processor(processor)
+    return batch.set_processor(processor)
 
 
 def _detect_fault(pair: StereoPair) -> str | None:

@@ -165,7 +165,7 @@ def write_frames(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clo
 
 def _write_bag(batch: Any, path: Path, frames: StoredFrames) -> None:
     """Write stored disparity maps as a ROS bag. Raises OutputError."""
-    calibration = batch.processor.calibration_of(batch.processor.read(next(batch.jobs())))
+    calibration = batch.processor.get_calibration(batch.processor.read(next(batch.jobs())))
     focal_length, baseline = (calibration.focal_length, calibration.baseline) if calibration else (0.0, 0.0)
     maps = (
         (frames.clock.begin + int(seconds * 10**9), read_disparity(place, max_pixels=None))

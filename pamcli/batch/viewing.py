@@ -39,10 +39,10 @@ def open_server(settings: ViewSettings) -> PageServer:
         known = ", ".join((".html", *DISPARITY_SUFFIXES))
         raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"expected one of {known}")
     page = render_result(settings)
-    return PageServer(lambda path: _only(page, path), INDEX, settings.port)
+    return PageServer(lambda path: _serve_page(page, path), INDEX, settings.port)
 
 
-def _only(page: bytes, path: str) -> bytes:
+def _serve_page(page: bytes, path: str) -> bytes:
     if path != INDEX:
         raise FileNotFoundError(path)
     return page

@@ -166,11 +166,11 @@ class CameraDescription:
             note = f"lengths are assumed to be in metres, because {self.kind} states no unit"
             baseline = rig.baseline if rig else rectified.baseline if rectified else 0.0
             if baseline >= LONGEST_METRES:
-                doubt = _doubt_unit(baseline)
+                doubt = _question_unit(baseline)
         return StoredCalibration(self.kind, rig, rectified, self.notes, note, doubt)
 
 
-def _doubt_unit(length: float) -> str:
+def _question_unit(length: float) -> str:
     """Return a warning with the likely units of a baseline that is implausible in metres."""
     likely = ["mm", *(["cm"] if length <= 300 else []), *(["board squares"] if length <= 30 else [])]
     return (

@@ -80,7 +80,7 @@ class _RectifiedPair:
         disparity = self.rows.matches.disparity if self.rows else np.zeros(1)
         return disparity + (self.calibration.offset if self.calibration else 0.0)
 
-    def share_behind(self, pixels: float = 0.0) -> float:
+    def measure_share_behind(self, pixels: float = 0.0) -> float:
         """Return the share of matches more than some px behind infinity."""
         return float(np.mean(self.absolute_disparity < -pixels))
 
@@ -238,14 +238,14 @@ def _judge_order(
     left: Pixels, right: Pixels, stored: StoredCalibration | None, pair: _RectifiedPair
 ) -> Finding:
     """Judge the order by the side of the matches, and by whether rows agree better after swapping."""
-    behind = pair.share_behind()
+    behind = pair.measure_share_behind()
     assert pair.rows is not None
     if left.shape == right.shape and pair.rig is not None and stored and stored.rig is not None:
         other = _rectify(right, left, stored.rig)
-        if other.median < MUCH_BETTER * pair.median and other.share_behind() < WRONG_SIDE:
+        if other.median < MUCH_BETTER * pair.median and other.measure_share_behind() < WRONG_SIDE:
             text = f"after swapping the images, rows agree to {other.median:.2f} px"
             return Finding("left and right", "wrong", text, SWAP)
-        is_swapped = behind > WRONG_SIDE and other.share_behind() < behind
+        is_swapped = behind > WRONG_SIDE and other.measure_share_behind() < behind
     else:
         is_swapped = behind > WRONG_SIDE and float(np.mean(pair.rows.matches.disparity < 0)) > WRONG_SIDE
     if is_swapped:
@@ -260,7 +260,7 @@ def _judge_order(
 
 def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str | None) -> Iterator[Finding]:
     """Judge infinity, the field of view, and the distances that follow from the baseline."""
-    past = pair.share_behind(BEHIND)
+    past = pair.measure_share_behind(BEHIND)
     if past > MOST_BEHIND:
         text = f"{100 * past:.0f} % of the matches are behind infinity, by up to "
         text += f"{-float(np.percentile(pair.absolute_disparity, 2)):.1f} px"

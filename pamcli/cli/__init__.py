@@ -31,7 +31,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import command, group
-from pamcli.errors import PamError, convert_system_error, missing_package
+from pamcli.errors import PamError, convert_system_error, describe_missing_package
 from pamcli.settings.options import argument
 
 app = group(
@@ -96,10 +96,10 @@ def _options(
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of `pamcli.errors`."""
-    guarded(app, "pam")
+    run_guarded(app, "pam")
 
 
-def guarded(program: typer.Typer, name: str) -> NoReturn:
+def run_guarded(program: typer.Typer, name: str) -> NoReturn:
     """Run a program and exit with the code of `pamcli.errors`; any error is reported on one line.
 
     PAM_TRACEBACK=1 in the environment shows the traceback of errors.
@@ -128,7 +128,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
             complain(str(refused), error)
             code = refused.exit_code
         elif isinstance(error, ModuleNotFoundError):
-            complain(missing_package(error), error)
+            complain(describe_missing_package(error), error)
         else:
             complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
     sys.exit(code)
@@ -179,7 +179,7 @@ _SYNONYMS = {
 """Names in other programs, by the option of the same meaning."""
 
 
-def _no_such_option(name: str, known: list[str]) -> str:
+def _suggest_option(name: str, known: list[str]) -> str:
     """Return the message for an unknown option, with similar options of the command."""
     word = name.lstrip("-").replace("_", "-").lower()
     meant = [option for option, others in _SYNONYMS.items() if word in others and option in known]
@@ -196,7 +196,7 @@ def _explain_usage(error: TyperException) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "pam"
         if (name := getattr(error, "option_name", None)) and "No such option" in message and context:
-            message = _no_such_option(name, [opt for each in context.command.params for opt in each.opts])
+            message = _suggest_option(name, [opt for each in context.command.params for opt in each.opts])
         # Typer prefixes the messages of its validator with "Value error".
         complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists all options)")
     return error.exit_code

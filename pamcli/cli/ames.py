@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import NoReturn
 
-from pamcli.cli import guarded
+from pamcli.cli import run_guarded
 from pamcli.cli.console import Console
 from pamcli.cli.groups import command, group
 from pamcli.errors import UsageError
@@ -80,4 +80,4 @@ command(app, "pam-asp", "")(match)
 
 def main() -> NoReturn:
     """Run the program and exit, with the codes of `pam`."""
-    guarded(app, "pam-asp")
+    run_guarded(app, "pam-asp")

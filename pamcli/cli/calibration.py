@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pamcli.cli.console import JSON, Messages, Quiet, as_options
+from pamcli.cli.console import JSON, Messages, Quiet, format_option_names
 from pamcli.cli.groups import command, group
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
@@ -119,7 +119,7 @@ def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
         from pamcli.calibration.boards import Board
     board = Board(*boards.board, boards.square, boards.marker)
     with console.progress("pairs", len(images)) as bar:
-        found = calibrate(images, board, fisheye=boards.fisheye, tip=as_options, advance=bar.advance)
+        found = calibrate(images, board, fisheye=boards.fisheye, tip=format_option_names, advance=bar.advance)
     write_atomically(output.output, found.file())
     if output.page is not None:
         write_atomically(output.page, found.page(output.output.name))

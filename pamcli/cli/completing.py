@@ -36,7 +36,7 @@ def _complete_weights(incomplete: str) -> list[str]:
     return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
 
-def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+def make_completer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """Return a function that completes one of these names."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
@@ -44,11 +44,11 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "data": _complete_data,
     "weights": _complete_weights,
-    "protocols": completing(protocols),
-    "data sets": completing(data_sets),
+    "protocols": make_completer(protocols),
+    "data sets": make_completer(data_sets),
 }
 
 
-def one_or_all(what: str, names: str | Callable[[str], list[str]], metavar: str = "NAME") -> Any:
+def make_name_argument(what: str, names: str | Callable[[str], list[str]], metavar: str = "NAME") -> Any:
     """Return the argument of a command that lists all names, or shows one."""
     return argument(f"Name of {what}.", metavar=metavar, show_default="list all", complete=names)

@@ -39,8 +39,8 @@ _SIGNALS = signal.SIGINT, signal.SIGTERM
 def guard_streams() -> None:
     """Make stdout and stderr end the program cleanly if they cannot be written."""
     codecs.register_error("file names", _encode_as_file_name)
-    sys.stdout = _guarded(sys.stdout, STDOUT, "file names")
-    sys.stderr = _guarded(sys.stderr, "standard error", "backslashreplace")
+    sys.stdout = _guard(sys.stdout, STDOUT, "file names")
+    sys.stderr = _guard(sys.stderr, "standard error", "backslashreplace")
 
 
 def _encode_as_file_name(error: UnicodeError) -> tuple[bytes, int]:
@@ -49,7 +49,7 @@ def _encode_as_file_name(error: UnicodeError) -> tuple[bytes, int]:
     return os.fsencode(error.object[error.start : error.end]), error.end
 
 
-def _guarded(stream: TextIO | None, name: str, errors: str) -> TextIO:
+def _guard(stream: TextIO | None, name: str, errors: str) -> TextIO:
     if stream is None:  # closed by the caller
         return open(os.devnull, "w", encoding="utf-8")
     raw = _StandardStream(stream.fileno(), "wb", closefd=False)
@@ -84,18 +84,18 @@ def complain(message: str, error: BaseException | None = None) -> None:
     _say(f"error: {message}")
 
 
-def as_options(text: str) -> str:
+def format_option_names(text: str) -> str:
     """Replace `max_pixels`, as the library names settings, by --max-pixels."""
     # Backticks inside of file names stay.
     return re.sub(r"(?<![\w./])`([a-z_]+)`(?![\w./])", lambda word: "--" + word[1].replace("_", "-"), text)
 
 
 def _say(message: str) -> None:
-    print(f"pam: {escape_line(as_options(message))}", file=sys.stderr, flush=True)
+    print(f"pam: {escape_line(format_option_names(message))}", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def on_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle Ctrl-C and SIGTERM meanwhile, unless the program was started with them ignored."""
     before = dict(zip(_SIGNALS, map(signal.getsignal, _SIGNALS), strict=True))
     for number, old in before.items():
@@ -177,7 +177,7 @@ class Console(Settings, panel="Messages"):
         if self.draws:
             _say(f"loading {what} ...")
         is_main = threading.current_thread() is threading.main_thread()
-        with on_signals(lambda number, frame: os._exit(128 + number)) if is_main else nullcontext():
+        with handle_signals(lambda number, frame: os._exit(128 + number)) if is_main else nullcontext():
             yield
 
     @contextmanager
@@ -289,7 +289,7 @@ def report(result: Result, console: Console, *, alone: bool) -> None:
         if not any(name in str(error) for name in files):
             error.message = f"{job.names[0]}: {error.message}"
     if console.jsonl:
-        console.record(result.record(as_options))
+        console.record(result.record(format_option_names))
     elif result.data is not None:
         console.binary(result.data)
     elif result.status == "ok":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli.completing import one_or_all
+from pamcli.cli.completing import make_name_argument
 from pamcli.cli.console import JSONL, Console, Quiet
 from pamcli.cli.groups import command, group
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
@@ -35,18 +35,20 @@ _PATCHES = 1000  # patches to measure by default; they overlap nearly sevenfold
 
 
 @command(app, "list", "List the data sets that can be read.")
-def list_sources(name: str | None = one_or_all("the data set", "data sets"), jsonl: bool = JSONL) -> None:
+def list_sources(
+    name: str | None = make_name_argument("the data set", "data sets"), jsonl: bool = JSONL
+) -> None:
     """List the supported data sets: names, splits, keys and expected files.
 
     $ pam dataset list
     $ pam dataset list kitti2015
     """
-    from pamcli.data.open import unknown_error
+    from pamcli.data.open import unknown_name_error
     from pamcli.data.sources import COMMON_KEYS, SOURCES
 
     console = Console(jsonl=jsonl)
     if name is not None and name not in SOURCES:
-        raise unknown_error("data set", name, list(SOURCES))
+        raise unknown_name_error("data set", name, list(SOURCES))
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
         keys = [asdict(key) for key in (*row.keys, *COMMON_KEYS)]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}

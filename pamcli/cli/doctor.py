@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import JSON, Console, as_options
+from pamcli.cli.console import JSON, Console, format_option_names
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.files.paths import is_recording
 from pamcli.settings import parsing
@@ -110,7 +110,7 @@ def _examine(asked: Pair, console: Console) -> None:
         findings = (
             examine_interpretations(*views, *reading, known) if reading else examine(*views, None, known)
         )
-    findings = [replace(each, do=each.do and as_options(each.do)) for each in findings]
+    findings = [replace(each, do=each.do and format_option_names(each.do)) for each in findings]
     is_ok = all(each.verdict != "wrong" for each in findings)
     console.answer({"findings": [asdict(each) for each in findings], "ok": is_ok}, *map(str, findings))
     if not is_ok:
@@ -123,7 +123,7 @@ def _examine_installation(console: Console) -> None:
     found = run_checks()
     failures = [each for each in found.values() if isinstance(each, PamError)]
     facts = {
-        name: f"FAILED: {as_options(str(each))}" if isinstance(each, PamError) else each
+        name: f"FAILED: {format_option_names(str(each))}" if isinstance(each, PamError) else each
         for name, each in found.items()
     }
     console.answer({**facts, "ok": not failures}, *format_checks(facts))

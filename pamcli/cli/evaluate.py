@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from pamcli.cli.completing import one_or_all
+from pamcli.cli.completing import make_name_argument
 from pamcli.cli.console import JSONL, Console, Messages
 from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
 from pamcli.settings.options import flag
@@ -60,7 +60,9 @@ def _show(found: Evaluation, settings: Any, console: Console) -> None:
         console.answer(found.json(), *tables, "", *lines)
 
 
-def protocols(name: str | None = one_or_all("the protocol", "protocols"), jsonl: bool = JSONL) -> None:
+def protocols(
+    name: str | None = make_name_argument("the protocol", "protocols"), jsonl: bool = JSONL
+) -> None:
     """List the evaluation protocols of papers and benchmarks, for --protocol.
 
     With a name: the metrics of the protocol, differences between data sets, and its source.

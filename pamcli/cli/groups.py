@@ -66,13 +66,13 @@ def command(app: typer.Typer, name: str, short: str) -> Callable[[Function], Fun
     def register(function: Function) -> Function:
         text, _, examples = cleandoc(function.__doc__ or "").partition("\n\n$ ")
         epilog = "\n".join(("\b", *examples.split("\n$ ")))
-        app.command(name, cls=_Command, help=text, short_help=short, epilog=epilog)(unfolded(function))
+        app.command(name, cls=_Command, help=text, short_help=short, epilog=epilog)(unfold_settings(function))
         return function
 
     return register
 
 
-def unfolded(function: Callable[..., None]) -> Callable[..., None]:
+def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
     """Replace parameters that are dataclasses by one parameter for each of their fields.
 
     Raises TypeError where two of them have a field of the same name.

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from pamcli.cli.completing import completing, one_or_all
+from pamcli.cli.completing import make_completer, make_name_argument
 from pamcli.cli.console import Console
 from pamcli.errors import UsageError, did_you_mean
 
@@ -15,7 +15,7 @@ def page_names() -> list[str]:
     return sorted((path.stem for path in PAGES.glob("*.md")), key=lambda name: (name != "start", name))
 
 
-def command(page: str | None = one_or_all("the page", completing(page_names), "PAGE")) -> None:
+def command(page: str | None = make_name_argument("the page", make_completer(page_names), "PAGE")) -> None:
     """Show a page of the guide, or list all pages.
 
     On a terminal the page is formatted; into a pipe it is written as Markdown.

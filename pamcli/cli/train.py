@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli.console import Console, Messages, on_signals
+from pamcli.cli.console import Console, Messages, handle_signals
 from pamcli.reporting import SILENT
 from pamcli.settings.options import flag
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
@@ -65,8 +65,8 @@ def _train(settings: TrainSettings, console: Console) -> None:
         from pamcli.training.run import run
 
     stop, is_main = Stop(settings.max_minutes), Processes.from_environment().is_main
-    with _signals(stop), console.progress("steps", None) if is_main else nullcontext(SILENT) as bar:
-        end = run(settings, folder, recipe, stop, _watcher(console, bar))
+    with _stop_on_signals(stop), console.progress("steps", None) if is_main else nullcontext(SILENT) as bar:
+        end = run(settings, folder, recipe, stop, _make_watcher(console, bar))
     if is_main:
         if end.stopped is not None:
             command = f"pam train {settings.task} --resume {folder.path}"
@@ -81,7 +81,7 @@ def _train(settings: TrainSettings, console: Console) -> None:
         raise typer.Exit(code)
 
 
-def _signals(stop: Stop) -> AbstractContextManager[None]:
+def _stop_on_signals(stop: Stop) -> AbstractContextManager[None]:
     """Stop the run after its step at the first Ctrl-C or SIGTERM, and at once at the second."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -93,10 +93,10 @@ def _signals(stop: Stop) -> AbstractContextManager[None]:
         if number == signal.SIGINT:  # not through a stream, which may be in the middle of a line
             os.write(2, b"\npam: stopping after this step and a checkpoint; press Ctrl-C again to stop now\n")
 
-    return on_signals(on_signal)
+    return handle_signals(on_signal)
 
 
-def _watcher(console: Console, bar: Any) -> Observer:
+def _make_watcher(console: Console, bar: Any) -> Observer:
     """Return an observer that shows the progress of a run on a bar, or in lines."""
     from pamcli.training.journal import Observer
 

@@ -26,12 +26,12 @@ def parse_data(text: str) -> DataSpec:
         hint = f"give NAME:PATH, NAME one of {', '.join(SOURCES)}"
         raise UsageError(f"{text!r} does not begin with the name of a data set", hint)
     elif name not in SOURCES:
-        raise unknown_error("data set", name, list(SOURCES))
+        raise unknown_name_error("data set", name, list(SOURCES))
     else:
         info = SOURCES[name]
         split = split if slash else info.splits[0]
         if split not in info.splits:
-            raise unknown_error(f"split of {name}", split, info.splits)
+            raise unknown_name_error(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
         # Only a template of views, or a folder name with a "?", contains a "/".
         values = [item.partition("=")[2] for item in query.split("&") if "/" in item]
@@ -91,7 +91,7 @@ def is_data_spec(text: str) -> bool:
     return match is not None and match[1] in SOURCES
 
 
-def unknown_error(kind: str, given: str, known: Sequence[str]) -> UsageError:
+def unknown_name_error(kind: str, given: str, known: Sequence[str]) -> UsageError:
     """Return the error for an unknown name, with the known names and the nearest of them."""
     hint = f"{did_you_mean(given, known)}expected one of {', '.join(known)}"
     return UsageError(f"unknown {kind} {given!r}", hint)
@@ -108,8 +108,8 @@ def _parse_keys(query: str, info: SourceInfo) -> dict[str, str]:
         if name in found:
             raise UsageError(f"the key {name} is given twice in {query!r}", "give each key once")
         if name not in known:
-            raise unknown_error(f"key of {info.name}", name, [*known])
+            raise unknown_name_error(f"key of {info.name}", name, [*known])
         if known[name].choices and value not in known[name].choices:
-            raise unknown_error(f"{name} of {info.name}", value, known[name].choices)
+            raise unknown_name_error(f"{name} of {info.name}", value, known[name].choices)
         found[name] = value
     return found

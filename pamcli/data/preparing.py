@@ -92,13 +92,13 @@ def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -
     facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.layout, "split": index.split}
     counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
     missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
-    lines = [f"{name}: {source}: {_amount(**each)}" for source, each in index.sources().items()]
+    lines = [f"{name}: {source}: {_format_amount(**each)}" for source, each in index.sources().items()]
     left_out = f", {pluralize(len(missing), 'pair')} left out" if missing else ""
-    lines.append(f"{name}: {_amount(len(index.pictures), index.patches)}{left_out}")
+    lines.append(f"{name}: {_format_amount(len(index.pictures), index.patches)}{left_out}")
     return {**facts, **counts, "left_out": missing}, lines
 
 
-def _amount(pairs: int, patches: int) -> str:
+def _format_amount(pairs: int, patches: int) -> str:
     return f"{pluralize(pairs, 'pair')}, {pluralize(patches, 'patch')}"
 
 

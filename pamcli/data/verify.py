@@ -89,7 +89,7 @@ def judge(sample: Sample) -> str | None:
         return f"{negative:.0%} of the disparities are negative"
     if known.size < _FEWEST_PIXELS:
         return None
-    if _high_pass(sample.left).std() < _LEAST_CONTRAST * (257 if sample.left.dtype == np.uint16 else 1):
+    if _remove_mean(sample.left).std() < _LEAST_CONTRAST * (257 if sample.left.dtype == np.uint16 else 1):
         return None
     own, *others = fit_readings(sample)
     best, second = sorted(others, key=lambda fit: fit.error)[:2]
@@ -107,7 +107,7 @@ def fit_readings(sample: Sample) -> Iterator[Fit]:
     """Yield the fit of the ground truth and of each alternative reading."""
     truth = sample.disparity
     assert truth is not None
-    left, right = _high_pass(sample.left), _high_pass(sample.right)
+    left, right = _remove_mean(sample.left), _remove_mean(sample.right)
     spread = float(np.sqrt((left**2).mean())) or 1.0
     aside = np.float32(max(_ASIDE_PIXELS, _ASIDE * truth.shape[1]))
 
@@ -139,7 +139,7 @@ def _describe_scale(by: float, units: float | None) -> str:
     return f"it matches when multiplied by {by:g}"
 
 
-def _high_pass(picture: NDArray[np.generic]) -> Values:
+def _remove_mean(picture: NDArray[np.generic]) -> Values:
     """Return the grey values (H, W) of an image (H, W, 3) minus their local mean."""
     import cv2
 

@@ -312,7 +312,9 @@ def _charts(one: MeasuredSet) -> Iterator[Histogram | CurveChart]:
 def _add_protocols(page: Evaluation, protocols: Sequence[str], sets: Sequence[MeasuredSet]) -> Evaluation:
     """Add the table of stated metrics, one column per protocol, and describe the protocols."""
     several = any(len(one.methods) > 1 for one in sets)
-    rows = [row for one in sets for name, total in one.methods.items() for row in _stated(one, name, total)]
+    rows = [
+        row for one in sets for name, total in one.methods.items() for row in _stated_rows(one, name, total)
+    ]
     columns = make_text_columns("data", *(["method"] if several else []), "region", "figure")
     notes = {name: f"{PROTOCOLS[name].about} ({PROTOCOLS[name].source})" for name in protocols}
     protocol_columns = (Column(name, name, note=notes[name]) for name in protocols)
@@ -337,7 +339,7 @@ def _add_protocols(page: Evaluation, protocols: Sequence[str], sets: Sequence[Me
     )
 
 
-def _stated(one: MeasuredSet, method: str, total: DisparityMeter) -> list[dict[str, Value]]:
+def _stated_rows(one: MeasuredSet, method: str, total: DisparityMeter) -> list[dict[str, Value]]:
     """Return a row for each stated metric and each region that has pixels."""
     found: dict[tuple[str, str], dict[str, Value]] = {}
     for name, meter in total.beside.items():

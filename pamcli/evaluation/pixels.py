@@ -272,14 +272,14 @@ def compute_sparsification(
     counts, sums, bad_counts = by_confidence[:, ::-1]
     return SparsificationCurve(
         int(pixels),
-        _remaining(counts, sums),
-        _remaining(*histogram),
-        100 * _remaining(counts, bad_counts),
-        100 * _remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong])),
+        _average_remaining(counts, sums),
+        _average_remaining(*histogram),
+        100 * _average_remaining(counts, bad_counts),
+        100 * _average_remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong])),
     )
 
 
-def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:
+def _average_remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:
     """Return the mean over the remaining pixels at each fraction; groups are sorted last removed first."""
     used = counts > 0
     upto = np.concatenate([[0.0], np.cumsum(counts[used])])

@@ -69,7 +69,7 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
 
 def render_chart(chart: Histogram | CurveChart) -> Markup:
     """Render the chart as inline SVG with its legend."""
-    drawn = {"bars": (), "lines": {}, "y_title": "", **chart.drawn()}
+    drawn = {"bars": (), "lines": {}, "y_title": "", **chart.lay_out()}
     return Markup(_environment().get_template("chart.html").render(drawn))
 
 

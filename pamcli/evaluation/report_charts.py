@@ -23,7 +23,7 @@ class Histogram:
     without: int = 0  # number of pixels with ground truth but no estimate, shown as a separate bar if not 0
     caption: str = ""
 
-    def drawn(self) -> dict[str, Any]:
+    def lay_out(self) -> dict[str, Any]:
         """Lay out one bar of equal width per range; its height is the share of pixels."""
         spans = [
             f"{low:g} px and more" if math.isinf(high) else f"{low:g} to {high:g} px"
@@ -61,7 +61,7 @@ class CurveChart:
     y_title: str
     caption: str = ""
 
-    def drawn(self) -> dict[str, Any]:
+    def lay_out(self) -> dict[str, Any]:
         """Lay out the lines from 0 upwards; the first one is on top."""
         points = {
             name: [each for each in zip(self.x, y, strict=True) if math.isfinite(each[1])]

@@ -287,7 +287,7 @@ class Evaluation:
         """Format the terminal tables in Markdown, with the notes."""
         parts = [
             text
-            for table in self._titled()
+            for table in self._get_titled_tables()
             for text in (escape_line(f"## {table.title}"), escape_line(table.note), format_markdown(table))
         ]
         notes = "\n".join(f"- {escape_line(note)}" for note in self.notes)
@@ -297,15 +297,15 @@ class Evaluation:
         """Format the terminal tables as LaTeX tabulars with booktabs rules."""
         parts = [
             f"{escape_line(f'% {table.title}. {table.note}'.rstrip())}\n{format_latex(table)}"
-            for table in self._titled()
+            for table in self._get_titled_tables()
         ]
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 
     def table_csv(self) -> str:
         """Format the first terminal table as CSV with full precision."""
-        return format_csv(self._titled()[0])
+        return format_csv(self._get_titled_tables()[0])
 
-    def _titled(self) -> tuple[Table, ...]:
+    def _get_titled_tables(self) -> tuple[Table, ...]:
         return self.sections or (replace(self.summary, title=self.title),)
 
 

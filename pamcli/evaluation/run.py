@@ -172,7 +172,7 @@ def evaluate(
     images, summary, headline = _make_tables(task, measured, several)
     page = Evaluation(
         title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {title}",
-        facts=(*about, *_circumstances(measured, cost)),
+        facts=(*about, *_list_circumstances(measured, cost)),
         summary=summary,
         headline=headline,
         images=images,
@@ -286,7 +286,7 @@ def _describe_all(task: Task, methods: Sequence[Method]) -> Iterator[Fact]:
         yield one.row, "; ".join(value if name in plain else f"{name} {value}" for name, value in facts)
 
 
-def _circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> list[Fact]:
+def _list_circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> list[Fact]:
     """Return date, system and data of the measurement; `run`: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     data = []

@@ -126,9 +126,9 @@ def measure_upscaled(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
                 f"but the ground truth is {format_size(pair.left.shape)} uint8",
                 f"the ground truth is cropped at the right and bottom to a multiple of {pair.scale}",
             )
-    whole = [_measured(pair.left, left), _measured(pair.right, right)]
+    whole = [_measure_cropped(pair.left, left), _measure_cropped(pair.right, right)]
     return {
-        "left": _measured(pair.left[:, LEFT_MARGIN:], left[:, LEFT_MARGIN:]),
+        "left": _measure_cropped(pair.left[:, LEFT_MARGIN:], left[:, LEFT_MARGIN:]),
         "both": {metric: (whole[0][metric] + whole[1][metric]) / 2 for metric in METRICS},
     }
 
@@ -150,10 +150,10 @@ def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float
     width, channels = truth.shape[1:]
     x, y = (np.hstack([view[..., c].astype(np.int64) for c in range(channels)]) for view in (truth, result))
     count = _WINDOW**2
-    mean_x, mean_y = _sums(x) / count, _sums(y) / count
-    var_x = _sums(x * x) / count - mean_x**2
-    var_y = _sums(y * y) / count - mean_y**2
-    cov = _sums(x * y) / count - mean_x * mean_y
+    mean_x, mean_y = _sum_windows(x) / count, _sum_windows(y) / count
+    var_x = _sum_windows(x * x) / count - mean_x**2
+    var_y = _sum_windows(y * y) / count - mean_y**2
+    cov = _sum_windows(x * y) / count - mean_x * mean_y
     c1, c2 = (_K1 * 255) ** 2, (_K2 * 255) ** 2
     brightness = (2 * mean_x * mean_y + c1) / (mean_x**2 + mean_y**2 + c1)
 
@@ -171,15 +171,15 @@ def haarpsi(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
     Edges of 2 and 4 px and colours are compared; the stronger edge of 8 px weights each position. As
     published: on every second 2x2 px mean, in Y, I and Q of 0 to 255, with zeros beyond the borders.
     """
-    one, other = (_halved_yiq(view) for view in (truth, result))  # (3, h, w) each
+    one, other = (_halve_to_yiq(view) for view in (truth, result))  # (3, h, w) each
     similar, weights = [], []
     for turn in (np.asarray, np.transpose):  # horizontal edges, then vertical ones
-        edges = ([turn(_haar(turn(y), size)) for size in _HAAR_SIZES] for y in (one[0], other[0]))
+        edges = ([turn(_compute_haar(turn(y), size)) for size in _HAAR_SIZES] for y in (one[0], other[0]))
         *fine, coarse = zip(*edges, strict=True)
-        similar.append(np.mean([_alike(*pair) for pair in fine], axis=0))
+        similar.append(np.mean([_compute_similarity(*pair) for pair in fine], axis=0))
         weights.append(np.maximum(*coarse))
-    blurred = ([np.abs(_means(colour)) for colour in planes[1:]] for planes in (one, other))
-    similar.append(np.mean([_alike(*pair) for pair in zip(*blurred, strict=True)], axis=0))
+    blurred = ([np.abs(_average_2x2(colour)) for colour in planes[1:]] for planes in (one, other))
+    similar.append(np.mean([_compute_similarity(*pair) for pair in zip(*blurred, strict=True)], axis=0))
     weights.append(np.mean(weights, axis=0))
     weight = np.sum(weights)
     if weight == 0:  # black images
@@ -188,28 +188,28 @@ def haarpsi(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
     return float((np.log(mean / (1 - mean)) / _HAAR_ALPHA) ** 2)
 
 
-def _halved_yiq(view: NDArray[np.generic]) -> NDArray[np.float64]:
-    red, green, blue = (_means(view[..., channel].astype(np.float64))[::2, ::2] for channel in range(3))
+def _halve_to_yiq(view: NDArray[np.generic]) -> NDArray[np.float64]:
+    red, green, blue = (_average_2x2(view[..., channel].astype(np.float64))[::2, ::2] for channel in range(3))
     return np.stack([r * red + g * green + b * blue for r, g, b in _YIQ])
 
 
-def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _average_2x2(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean of each value and its right and lower neighbours: (H, W), zeros beyond."""
-    return _sums(np.pad(values, (0, 1)), 2, 2) / 4
+    return _sum_windows(np.pad(values, (0, 1)), 2, 2) / 4
 
 
-def _haar(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def _compute_haar(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the absolute vertical Haar response of the square around each value: (H, W)."""
     half = size // 2
-    halves = _sums(np.pad(values, (half - 1, half)), half, size)
+    halves = _sum_windows(np.pad(values, (half - 1, half)), half, size)
     return np.abs(halves[half:] - halves[:-half]) / size
 
 
-def _alike(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _compute_similarity(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     return (2 * one * other + _HAAR_C) / (one**2 + other**2 + _HAAR_C)
 
 
-def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[str, float]:
+def _measure_cropped(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[str, float]:
     ipassr, skimage = ssim(truth, result)
     return {
         "psnr": psnr(truth, result),
@@ -219,7 +219,7 @@ def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[s
     }
 
 
-def _sums(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW) -> NDArray[_Number]:
+def _sum_windows(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW) -> NDArray[_Number]:
     """Sum over all windows inside, exact for integers: (H, W) -> (H - height + 1, W - width + 1)."""
     rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
     columns = np.cumsum(np.pad(rows[height:] - rows[:-height], ((0, 0), (1, 0))), axis=1)

@@ -72,7 +72,7 @@ class FoundImage:
 def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[FoundImage]:
     """Return the images below a folder (archives included) or in one archive, sorted by name."""
     if place.is_file() and place.suffix.lower() == ".zip":
-        return sorted(_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
+        return sorted(_find_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
     if not place.is_dir():
         reason = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
         raise InputError(f"{quote(place)} {reason}", "pass the folder or the archives with the images")
@@ -84,7 +84,7 @@ def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list
             if suffix in suffixes:
                 found.append(FoundImage(parts, name, ImageLocation(folder / name)))
             elif suffix == ".zip" and (folder / name).is_file():
-                found += _in_archive(folder / name, (*parts, name), suffixes)
+                found += _find_in_archive(folder / name, (*parts, name), suffixes)
             elif suffix in _OTHER_ARCHIVES:
                 others.append(folder / name)
     if others and not found:
@@ -92,7 +92,7 @@ def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list
     return sorted(found, key=lambda found: (found.folders, found.name))
 
 
-def _in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[FoundImage]:
+def _find_in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[FoundImage]:
     for info in list_members(path):
         *parts, name = info.filename.replace("\\", "/").split("/")
         hidden = any(part.startswith(".") or part == "__MACOSX" for part in (*parts, name))

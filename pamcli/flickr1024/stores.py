@@ -174,7 +174,7 @@ class Index:
     left_out: tuple[tuple[Text, Text], ...] = ()  # pairs that cannot be read, with the reason
 
     @pydantic.model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.scale not in SCALES:
             raise ValueError(f"scale is {self.scale}, must be one of {', '.join(map(str, SCALES))}")
         number, offset, names = 1, 0, set()

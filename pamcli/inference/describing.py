@@ -28,11 +28,11 @@ from pamcli.inference.trial import (
     UNITS,
     TrialResult,
     Trials,
-    alternatives,
     describe_aspect,
     explain_tie,
+    list_alternatives,
 )
-from pamcli.registry.description import SUFFIX, Description, as_setting, read_description, with_settings
+from pamcli.registry.description import SUFFIX, Description, apply_settings, format_setting, read_description
 from pamcli.registry.guessing import guess_values
 
 
@@ -67,12 +67,12 @@ class Findings:
                 " and ".join(name for name, content in each.inputs.items() if content.startswith("left")): {
                     "inputs": each.inputs
                 }
-                for each in (description, *alternatives(description, aspect))
+                for each in (description, *list_alternatives(description, aspect))
             }
             yield (
                 ASPECTS[aspect],
                 {
-                    choice: {key: as_setting(value) for key, value in values.items()}
+                    choice: {key: format_setting(value) for key, value in values.items()}
                     for choice, values in choices.items()
                 },
             )
@@ -160,17 +160,17 @@ class Candidate:
             known = recognise_session(self.runner, self.network, settings.get("initial", ""))
         if known is None:
             known, decided = _guess(self.runner, self.network, settings)
-        description = with_settings(known, {**settings})
+        description = apply_settings(known, {**settings})
         keys = {"inputs": "views", "white": "range", "mean": "range", "deviation": "range"}
         decided |= {keys.get(key, key) for key in settings} & {*ASPECTS}
         trials = Trials(self.runner, self.initial)
         share = NEARLY if description.task == "disparity" else SLIGHTLY
         candidates = _combine(description, {"views", "range", "sign", "unit"} - decided)
-        best, rival = trials.find_plainest(candidates, share)
+        best, rival = trials.find_simplest(candidates, share)
         close = [explain_tie(best, rival)] if rival is not None else []
         if best.works and "channels" not in decided:
-            colours = [best.description, *alternatives(best.description, "channels")]
-            best, rival = trials.find_plainest(colours, SLIGHTLY)
+            colours = [best.description, *list_alternatives(best.description, "channels")]
+            best, rival = trials.find_simplest(colours, SLIGHTLY)
             close += [explain_tie(best, rival)] if rival is not None else []
         contradictions = tuple(trials.find_contradictions(best, decided))
         open_aspects = {*ASPECTS} - decided
@@ -213,7 +213,7 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
 
 def _combine(description: Description, undecided: set[str]) -> Iterator[Description]:
     """Yield the description with every combination of values of undecided aspects."""
-    views = [description, *alternatives(description, "views")] if "views" in undecided else [description]
+    views = [description, *list_alternatives(description, "views")] if "views" in undecided else [description]
     choices: list[list[Mapping[str, Any]]] = [
         [*values.values()] if aspect in undecided else [{}]
         for aspect, values in (("range", RANGES), ("sign", SIGNS), ("unit", UNITS))

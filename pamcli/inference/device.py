@@ -78,29 +78,29 @@ class Compute:
         return torch.autocast(self.device.type, self.dtype)
 
 
-def _processor_has(*features: str) -> bool:
+def _has_cpu_features(*features: str) -> bool:
     return any(getattr(torch.cpu, f"_is_{each}_supported", lambda: False)() for each in features)
 
 
-def processor_has_bf16() -> bool:
+def cpu_has_bf16() -> bool:
     """Return True if this CPU multiplies bf16 in hardware (AVX512-BF16, AMX) instead of slow emulation."""
-    return _processor_has("avx512_bf16", "amx_tile")
+    return _has_cpu_features("avx512_bf16", "amx_tile")
 
 
-def processor_is_faster_in_bf16() -> bool:
+def is_cpu_faster_in_bf16() -> bool:
     """Return True if bf16 is faster than fp32 on this CPU: AMX, or AVX512-BF16 of other makers than Intel.
 
     Intel's AVX512-BF16 has the throughput of fp32: convolutions take 1.5 times as long.
     """
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
-    return processor_has_bf16() and (_processor_has("amx_tile") or "GenuineIntel" not in named)
+    return cpu_has_bf16() and (_has_cpu_features("amx_tile") or "GenuineIntel" not in named)
 
 
 def hardware_precision(device: torch.device) -> str:
     """Return the fastest precision, at least 16 bits, judged by the device's features and not by timing."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    return "bf16" if device.type == "cpu" and processor_is_faster_in_bf16() else "fp32"
+    return "bf16" if device.type == "cpu" and is_cpu_faster_in_bf16() else "fp32"
 
 
 def _device(text: str) -> torch.device:

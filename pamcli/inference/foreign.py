@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference import Progress
-from pamcli.inference.images import MatchSize, Pixels, plain_array, to_network, to_pixels
+from pamcli.inference.images import MatchSize, Pixels, to_network, to_pixels, to_plain
 from pamcli.inference.model import Match, MatchRequest, StereoModel
 from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiles import Tile, compute_parts, make_tiles
@@ -130,7 +130,7 @@ class ForeignModel(StereoModel):
 
     def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress | None) -> Maps:
         """Return the outputs for a pair, (scale H, scale W) or with channels last, tile by tile."""
-        pair = torch.cat([to_network(torch.from_numpy(plain_array(each))) for each in (left, right)]).numpy()
+        pair = torch.cat([to_network(torch.from_numpy(to_plain(each))) for each in (left, right)]).numpy()
         parts = self._tiles(*left.shape[:2])
 
         def compute(rows: slice, columns: slice, progress: Progress) -> Maps:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import PamError
-from pamcli.inference.device import Compute, processor_has_bf16
+from pamcli.inference.device import Compute, cpu_has_bf16
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import first_line
 from pamcli.inference.sample_pair import sample_pair
@@ -101,7 +101,7 @@ def check_networks() -> Iterator[Row]:
 def _measure(
     name: str, task: Task, device: str, precision: str, reference: NDArray[np.float32] | None
 ) -> tuple[Row, NDArray[np.float32] | None]:
-    if device == "cpu" and (precision == "fp16" or (precision == "bf16" and not processor_has_bf16())):
+    if device == "cpu" and (precision == "fp16" or (precision == "bf16" and not cpu_has_bf16())):
         reason = "it requires a GPU" if precision == "fp16" else "this processor emulates it"
         return Row(name, device, precision, f"skipped: {reason}"), None
     try:

@@ -93,7 +93,7 @@ def padding(
     return -height % multiple, -width % multiple
 
 
-def plain_array(image: Pixels) -> NDArray[np.uint8 | np.float32]:
+def to_plain(image: Pixels) -> NDArray[np.uint8 | np.float32]:
     """Return the image as contiguous uint8, or as float32 in [0, 1], which every device supports."""
     kind = image.dtype.newbyteorder("=")
     if kind == np.uint8:
@@ -102,7 +102,7 @@ def plain_array(image: Pixels) -> NDArray[np.uint8 | np.float32]:
 
 
 def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
-    """Convert (H, W, 3), of `plain_array`, to (1, 3, H + above, W + beside) float32 in [0, 1].
+    """Convert (H, W, 3), of `to_plain`, to (1, 3, H + above, W + beside) float32 in [0, 1].
 
     Edge pixels are repeated at the top and at the right, as in the authors' code.
     """

@@ -29,7 +29,7 @@ HINT = "use smaller images, or a device with more memory"
 
 
 @contextmanager
-def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
+def catch_memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
     """Convert out-of-memory and GPU errors into DeviceError."""
     try:
         yield
@@ -42,7 +42,7 @@ def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
         raise DeviceError(message, hint) from error
 
 
-def free_memory(device: torch.device) -> int | None:
+def get_free_memory(device: torch.device) -> int | None:
     """Return the free bytes of a device, or None if the system does not report them.
 
     For the CPU this is Linux's available memory, within the container's limits.
@@ -54,10 +54,10 @@ def free_memory(device: torch.device) -> int | None:
         return None
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
     free = 1024 * int(fields["MemAvailable"].split()[0])
-    return max(0, min([free, *_left_in_groups()]))
+    return max(0, min([free, *_iterate_group_limits()]))
 
 
-def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:
+def format_bytes(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:
     """Format bytes in GB with two decimals, or in MB."""
     assert count is not None
     megabytes = rounded(count / 1e6)
@@ -76,14 +76,14 @@ def keep_freed_memory() -> None:
             tell(parameter, value)
 
 
-def give_back_freed_memory() -> None:
+def release_freed_memory() -> None:
     """Return freed memory that glibc has kept to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
-def without_denormals() -> Iterator[None]:
+def flush_denormals() -> Iterator[None]:
     """Flush denormal numbers to 0, as some processors compute them a hundred times slower.
 
     Applies to this thread and to threads that it starts.
@@ -95,7 +95,7 @@ def without_denormals() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def used_memory(device: torch.device) -> int:
+def get_used_memory(device: torch.device) -> int:
     """Return the bytes that this program uses on a device."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
@@ -130,7 +130,7 @@ def measure_gpu_peak(run: Callable[[], Result], device: torch.device) -> tuple[R
     return run(), torch.cuda.max_memory_allocated(device) - held
 
 
-def _left_in_groups() -> Iterator[int]:
+def _iterate_group_limits() -> Iterator[int]:
     """Yield the free bytes in each control group of this program (cgroup v1 and v2)."""
     try:
         memberships = OWN_CGROUP.read_text().splitlines()
@@ -148,11 +148,11 @@ def _left_in_groups() -> Iterator[int]:
             # Inside a container only the root may be visible, while the path is that outside.
             group = root / path.strip("/")
             for each in (group, *group.parents):
-                if each.is_relative_to(root) and (left := _left_in_group(each, *names)) is not None:
+                if each.is_relative_to(root) and (left := _read_group_limit(each, *names)) is not None:
                     yield left
 
 
-def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | None:
+def _read_group_limit(group: Path, limit: str, current: str, prefix: str) -> int | None:
     try:
         most = int((group / limit).read_text())
         used = int((group / current).read_text())

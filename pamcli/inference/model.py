@@ -18,8 +18,8 @@ from torch import Tensor
 
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
-from pamcli.inference.images import MatchSize, Pixels, padding, plain_array, to_network, to_pixels
-from pamcli.inference.memory import memory_errors
+from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
+from pamcli.inference.memory import catch_memory_errors
 from pamcli.inference.runtime import Runtime
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
@@ -109,7 +109,7 @@ class TorchModel(StereoModel):
         """Prepare a network (see its `prepared`) for a device and a precision."""
         self.spec, self.compute = spec, compute
         self.multiple = spec.row.multiple
-        with memory_errors(f"the network does not fit into the memory of {compute.device}"):
+        with catch_memory_errors(f"the network does not fit into the memory of {compute.device}"):
             if compute.device.type == "mps":  # networks are prepared in float64, which mps lacks
                 network = copy.deepcopy(network).cpu()
             self.network = network.prepared(compute.dtype).to(compute.device)
@@ -133,8 +133,8 @@ class TorchModel(StereoModel):
             confidence = found.confidence if request.confidence else None
             return crop_outputs(request, above, width, found.disparity, found.attention_mass, confidence)
 
-        with self._reporting(progress):
-            return to_match(request, self.runtime(program, request, plain_array(left), plain_array(right)))
+        with self._report_blocks(progress):
+            return to_match(request, self.runtime(program, request, to_plain(left), to_plain(right)))
 
     def upscale(
         self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
@@ -146,8 +146,8 @@ class TorchModel(StereoModel):
             images = (found.left, found.right) if both else (found.left,)
             return tuple(to_pixels(each[0], kind) for each, kind in zip(images, kinds, strict=False))
 
-        with self._reporting(progress):
-            found = self.runtime(program, (both, kinds), plain_array(left), plain_array(right))
+        with self._report_blocks(progress):
+            found = self.runtime(program, (both, kinds), to_plain(left), to_plain(right))
         return tuple(each.astype(kind, copy=False) for each, kind in zip(found, kinds, strict=False))
 
     def memory(self, height: int, width: int) -> int:
@@ -158,7 +158,7 @@ class TorchModel(StereoModel):
         self.runtime.forget()
 
     @contextmanager
-    def _reporting(self, progress: Progress | None) -> Iterator[None]:
+    def _report_blocks(self, progress: Progress | None) -> Iterator[None]:
         """Report progress after each of the network's blocks, if it has a list of them."""
         blocks = list(getattr(self.network, "blocks", ()))
         if progress is None or not blocks or self.compute.device.type == "cuda":

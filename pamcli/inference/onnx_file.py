@@ -18,8 +18,8 @@ from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import Compute
-from pamcli.inference.images import MatchSize, Pixels, padding, plain_array, to_network, to_pixels
-from pamcli.inference.memory import HINT, free_memory, readable
+from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
+from pamcli.inference.memory import HINT, format_bytes, get_free_memory
 from pamcli.inference.model import Match, MatchRequest, StereoModel, crop_outputs, predict_memory, to_match
 from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
 from pamcli.networks.blocks import convert, fold_batch_norms
@@ -137,7 +137,7 @@ class OnnxModel(StereoModel):
     def _run(self, left: Pixels, right: Pixels) -> tuple[int, list[Tensor]]:
         """Return the number of padded rows, and the outputs."""
         above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
-        images = [to_network(torch.from_numpy(plain_array(each)), above, beside) for each in (left, right)]
+        images = [to_network(torch.from_numpy(to_plain(each)), above, beside) for each in (left, right)]
         return above, self.run_padded(*images)
 
     def run_padded(self, left: Tensor, right: Tensor) -> list[Tensor]:
@@ -226,10 +226,10 @@ def export(
     shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
     above, beside = padding(*shown, multiple)
     height, width = shown[0] + above, shown[1] + beside
-    needed, free = EXPORTED_MEMORY * predict_memory(spec, height, width), free_memory(torch.device("cpu"))
+    needed, free = EXPORTED_MEMORY * predict_memory(spec, height, width), get_free_memory(torch.device("cpu"))
     if free is not None and needed > free:
         raise DeviceError(
-            f"{width}x{height} needs {readable(needed)} of memory, but only {readable(free)} are free",
+            f"{width}x{height} needs {format_bytes(needed)} of memory, only {format_bytes(free)} are free",
             HINT,
         )
     plain = _wrap(fold_batch_norms(network), spec)

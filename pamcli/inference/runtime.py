@@ -68,7 +68,7 @@ class Runtime:
                 return [np.array(each.cpu().numpy(), order="C") for each in outputs]
             with torch.cuda.device(self.compute.device):
                 sizes = tuple((each.shape, each.dtype) for each in tensors)
-                return self._on_cuda(program, (key, sizes), tensors, verify)
+                return self._run_cuda(program, (key, sizes), tensors, verify)
 
     def forget(self) -> None:
         """Free the memory of all graphs."""
@@ -77,7 +77,7 @@ class Runtime:
         if self.compute.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _on_cuda(self, program: Program, key: Hashable, tensors: list[Tensor], verify: bool) -> list[Array]:
+    def _run_cuda(self, program: Program, key: Hashable, tensors: list[Tensor], verify: bool) -> list[Array]:
         known = self._graphs.get(key)
         if known is None:
             on_device = tuple(each.to(self.compute.device, non_blocking=True) for each in tensors)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pamcli import __version__
-from pamcli.errors import DeviceError, PamError, missing_package
+from pamcli.errors import DeviceError, PamError, describe_missing_package
 from pamcli.registry.catalog import REGISTERED, locate
 
 PACKAGES = (
@@ -32,7 +32,7 @@ def run_checks() -> dict[str, Any]:
         except PamError as error:
             found[name] = error
         except ImportError as error:
-            found[name] = PamError(missing_package(error))
+            found[name] = PamError(describe_missing_package(error))
         except (RuntimeError, OSError, TypeError) as error:  # of a GPU that is in use or too old
             from pamcli.inference.memory import first_line
 
@@ -77,12 +77,12 @@ def check_processor() -> dict[str, str]:
     import torch
 
     from pamcli import winograd
-    from pamcli.inference.device import processor_has_bf16
+    from pamcli.inference.device import cpu_has_bf16
     from pamcli.workers import usable_cores
 
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),
-        "bf16": "in hardware" if processor_has_bf16() else "emulated, slow",
+        "bf16": "in hardware" if cpu_has_bf16() else "emulated, slow",
         "fp32": "Winograd convolutions" if winograd.available() else "slower: winograd.c is not compiled",
         "cores": f"{usable_cores()} of {os.cpu_count()}, {torch.get_num_threads()} used",
     }
@@ -106,9 +106,9 @@ def check_memory() -> str:
     """Return the free memory of the CPU, for people."""
     import torch
 
-    from pamcli.inference.memory import free_memory
+    from pamcli.inference.memory import get_free_memory
 
-    free = free_memory(torch.device("cpu"))
+    free = get_free_memory(torch.device("cpu"))
     if free is None:
         return "not reported by the system"
     return f"{free / 1e9:.1f} GB free, within the container's limits"

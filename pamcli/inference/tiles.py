@@ -18,13 +18,13 @@ from pamcli.inference import PAIRS_AT_ONCE, Progress
 from pamcli.inference.images import Pixels
 from pamcli.inference.memory import (
     HINT,
-    free_memory,
-    give_back_freed_memory,
+    catch_memory_errors,
+    format_bytes,
+    get_free_memory,
+    get_used_memory,
     is_memory_error,
     keep_freed_memory,
-    memory_errors,
-    readable,
-    used_memory,
+    release_freed_memory,
 )
 from pamcli.inference.model import StereoModel
 
@@ -165,7 +165,7 @@ class MemoryBudget:
         self.model, self.max_memory = model, max_memory
         self._device = model.compute.device
         keep_freed_memory()
-        self._used = used_memory(self._device)
+        self._used = get_used_memory(self._device)
 
     def run(
         self,
@@ -201,7 +201,7 @@ class MemoryBudget:
         def compute_rows(lines: slice, _: slice, report: Progress) -> dict[str, Array]:
             found = compute(left[lines], right[lines], report)
             if given[0][..., 0].size > LARGE and self._device.type == "cpu":
-                give_back_freed_memory()  # fragments between live blocks would add up
+                release_freed_memory()  # fragments between live blocks would add up
             return found
 
         is_reduced = False
@@ -210,9 +210,9 @@ class MemoryBudget:
             try:
                 found = compute_parts(parts, compute_rows, scale=scale, progress=progress)
             except (MemoryError, RuntimeError) as error:
-                fewer = max(self._fewest(height), min(rows, height) // 2)
+                fewer = max(self._count_fewest_rows(height), min(rows, height) // 2)
                 if not is_memory_error(error) or fewer >= min(rows, height):
-                    with memory_errors(f"not enough memory for a pair of {width}x{height}"):
+                    with catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
                         raise
             else:
                 if is_reduced:
@@ -232,42 +232,42 @@ class MemoryBudget:
                 "export it for their size, or for any size: pam weights export",
             )
 
-    def _fewest(self, height: int) -> int:
+    def _count_fewest_rows(self, height: int) -> int:
         multiple = self.model.multiple
         least = 2 * self.model.halo + FEWEST
         return min(-(-least // multiple), -(-height // multiple)) * multiple
 
-    def _need(self, height: int, width: int) -> int:
+    def _predict_memory(self, height: int, width: int) -> int:
         return int(GAPS * self.model.memory(height, width))
 
     def _rows(self, left: Pixels, right: Pixels, results: int, given: tuple[Pixels, Pixels]) -> int:
         """Return how many rows to compute at a time; raise DeviceError if the fewest do not fit."""
         height, width = int(left.shape[0]), int(left.shape[1])
-        free = free_memory(self._device)
+        free = get_free_memory(self._device)
         held = results + (0 if given[0] is left else left.nbytes + right.nbytes)
         images = PAIRS_AT_ONCE * sum(image.nbytes for image in given)
         if self._device.type != "cpu":
             held = images = 0
-        fewest = self._fewest(height)
-        least = held + self._need(fewest, width)
+        fewest = self._count_fewest_rows(height)
+        least = held + self._predict_memory(fewest, width)
         size = f"a pair of {given[0].shape[1]}x{given[0].shape[0]}"
         limits: list[int] = []
         if self.max_memory is not None:
             allowed = self.max_memory - self._used - images
             if least > allowed:
                 raise DeviceError(
-                    f"{size} does not fit into `max_memory` {readable(self.max_memory)}",
-                    f"set `max_memory` to at least {readable(self._used + images + least)}",
+                    f"{size} does not fit into `max_memory` {format_bytes(self.max_memory)}",
+                    f"set `max_memory` to at least {format_bytes(self._used + images + least)}",
                 )
             limits.append(allowed)
         if free is not None:
             if least > free:
                 raise DeviceError(
-                    f"{size} needs {readable(least)} of memory, but only {readable(free)} are free", HINT
+                    f"{size} needs {format_bytes(least)} of memory, only {format_bytes(free)} are free", HINT
                 )
             limits.append(max(least, int(COMFORTABLE * free)))
-        if not limits or held + self._need(height, width) <= min(limits):
+        if not limits or held + self._predict_memory(height, width) <= min(limits):
             return height + self.model.multiple
         multiple = self.model.multiple
-        rows = (min(limits) - held) * height // max(self._need(height, width), 1)
+        rows = (min(limits) - held) * height // max(self._predict_memory(height, width), 1)
         return max(fewest, rows // multiple * multiple)

@@ -16,7 +16,7 @@ from pamcli.inference.runners import Runner, Session
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
-from pamcli.registry.description import Description, as_setting
+from pamcli.registry.description import Description, format_setting
 
 FAR = 3.0
 """Error above which a pixel is wrong, px."""
@@ -87,7 +87,7 @@ class TrialResult:
         return self.wrong < (WORKING if self.description.task == "disparity" else 1.0)
 
     @property
-    def badness(self) -> tuple[float, float]:
+    def rank_key(self) -> tuple[float, float]:
         """Key to sort results by, the best first."""
         return self.error, self.wrong
 
@@ -109,7 +109,7 @@ def psnr(error: float) -> float:
     return 20 * float(np.log10(255 / max(error, 1e-9)))
 
 
-def alternatives(description: Description, aspect: str) -> Iterator[Description]:
+def list_alternatives(description: Description, aspect: str) -> Iterator[Description]:
     """Yield the description with each other value of an aspect."""
     if aspect == "views":
         swapped = {name: SWAPPED.get(content, content) for name, content in description.inputs.items()}
@@ -140,7 +140,7 @@ def explain_tie(chosen: TrialResult, other: TrialResult) -> str:
     here, there = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
     values = {each.name: getattr(two, each.name) for each in fields(two)}  # type: ignore[arg-type]
     changes = [
-        f"--set {shlex.quote(f'{name}={value if isinstance(value, str) else as_setting(value)}')}"
+        f"--set {shlex.quote(f'{name}={value if isinstance(value, str) else format_setting(value)}')}"
         for name, value in values.items()
         if value != getattr(one, name)
     ]
@@ -157,7 +157,7 @@ class Trials:
         self.runner, self.initial = runner, initial
         self.runs: dict[str, tuple[NDArray[Any], ...]] = {}
 
-    def find_plainest(
+    def find_simplest(
         self, candidates: Iterable[Description], share: float
     ) -> tuple[TrialResult, TrialResult | None]:
         """Return the first result within `share` of the smallest error, and an equally accurate one.
@@ -166,22 +166,22 @@ class Trials:
         None. Raises ModelError: no description runs.
         """
         results = self._run_all(candidates)
-        best = min(results, key=lambda result: result.badness)
+        best = min(results, key=lambda result: result.rank_key)
         near = [each for each in results if each.works and best.error >= share * each.error]
         if not near:
             return best, None
-        return near[0], min(near[1:], key=lambda result: result.badness, default=None)
+        return near[0], min(near[1:], key=lambda result: result.rank_key, default=None)
 
     def find_contradictions(self, best: TrialResult, decided: set[str]) -> Iterator[str]:
         """Yield descriptions of values that would be clearly better than decided ones."""
         for aspect in (each for each in ASPECTS if each in decided):
             if best.description.task == "superres" and aspect in ("sign", "unit"):
                 continue
-            others = list(alternatives(best.description, aspect))
+            others = list(list_alternatives(best.description, aspect))
             if aspect == "unit" and best.description.resolution == 1:
                 others = [each for each in others if each.unit != "output pixels"]
             try:
-                other = min(self._run_all(others), key=lambda result: result.badness)
+                other = min(self._run_all(others), key=lambda result: result.rank_key)
             except ModelError:
                 continue
             limit = SLIGHTLY if aspect == "channels" else CLEARLY
@@ -214,7 +214,7 @@ class Trials:
                 result = StereoMatcher(network, match_size="auto")(pair.left, pair.right)
                 self.runs[key] = (result.disparity,)
             else:
-                self.runs[key] = StereoUpscaler(network)(*_downscaled_pair(description.scale or 1))
+                self.runs[key] = StereoUpscaler(network)(*_downscale_pair(description.scale or 1))
         return self.runs[key]
 
     def _try_matcher(self, description: Description) -> TrialResult:
@@ -233,13 +233,13 @@ class Trials:
         assert description.scale is not None
         pair = sample_pair()
         truths = np.stack([view[CROP] for view in (pair.left, pair.right)]).astype(np.float64)
-        bicubic = tuple(imresize(view, description.scale) for view in _downscaled_pair(description.scale))
+        bicubic = tuple(imresize(view, description.scale) for view in _downscale_pair(description.scale))
         squares = (np.square(np.stack(views) - truths) for views in (made, bicubic))
         error, simple = (float(np.sqrt(each.mean())) for each in squares)
         return TrialResult(description, error, error / simple, made)
 
 
-def _downscaled_pair(scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _downscale_pair(scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
     pair = sample_pair()
     left, right = (imresize(view[CROP], 1 / scale) for view in (pair.left, pair.right))
     return left, right

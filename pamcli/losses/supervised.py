@@ -128,7 +128,7 @@ def find_visible_left(disparity: Tensor, right_disparity: Tensor | None = None) 
     known = disparity.isfinite()
     own = torch.where(known, disparity.float(), 0)
     columns, inside = _matching_columns(own)
-    visible = _in_front(own, known & inside, columns)
+    visible = _find_in_front(own, known & inside, columns)
     if right_disparity is not None:
         right_known = right_disparity.isfinite()
         agrees = find_consistent(own, torch.where(right_known, right_disparity.float(), 0))
@@ -150,7 +150,7 @@ def _matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
     return columns, (position >= 0) & (position <= last)
 
 
-def _in_front(disparity: Tensor, counts: Tensor, columns: Tensor) -> Tensor:
+def _find_in_front(disparity: Tensor, counts: Tensor, columns: Tensor) -> Tensor:
     """Return the pixels that no nearer pixel occludes on either of their `columns`, (B, H, W) bool."""
     nearest = torch.full_like(disparity, -torch.inf).scatter_reduce(
         -1, columns, torch.where(counts, disparity, -torch.inf).repeat(1, 1, 2), "amax"

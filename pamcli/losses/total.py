@@ -90,7 +90,7 @@ def matching_terms(
     """
     if truth is None and weights.needs_truth:
         raise ValueError("these loss weights need known disparities")
-    return _by_name(
+    return _sum_by_name(
         [
             *_unsupervised_matching(matching, left, right, weights, truth),
             *(_supervised_matching(matching, weights, truth) if truth is not None else ()),
@@ -128,12 +128,12 @@ def superres_terms(
     if result.maps is None:
         if weights.uses_attention or weights.likelihood:
             raise ValueError("these loss weights need attention, and the network has none")
-        return _by_name(entries)
+        return _sum_by_name(entries)
     entries += _pam(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
     if weights.likelihood and truth is not None:
-        seen = _within_limit(truth, weights).visible_pixels()
+        seen = _apply_limit(truth, weights).visible_pixels()
         entries += _likelihood(result.maps, 1, weights.likelihood, weights, *seen)
-    return _by_name(entries)
+    return _sum_by_name(entries)
 
 
 def total_loss(
@@ -158,7 +158,7 @@ def total_loss(
 _Entry = tuple[str, float, tuple[Quotient, ...]]
 
 
-def _by_name(entries: Iterable[_Entry]) -> Terms:
+def _sum_by_name(entries: Iterable[_Entry]) -> Terms:
     terms: Terms = {}
     for name, weight, quotients in entries:
         terms[name] = terms.get(name, ()) + tuple((weight, quotient) for quotient in quotients)
@@ -173,7 +173,7 @@ def _unsupervised_matching(
         stride = STAGE_STRIDES[-1]
         valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
         if weights.mask_by_truth_below is not None and truth is not None:
-            valid = valid & _within_limit(truth, weights).known & (truth.disparity > 0)
+            valid = valid & _apply_limit(truth, weights).known & (truth.disparity > 0)
         yield "photometric", weights.photometric, (photometric_loss(left, right, matching.disparity, valid),)
     if weights.smoothness:
         yield "smoothness", weights.smoothness, (smoothness_loss(matching.disparity, left),)
@@ -217,7 +217,7 @@ def _pam(
 def _supervised_matching(matching: Matching, weights: LossWeights, truth: GroundTruth) -> Iterator[_Entry]:
     if not weights.supervised:
         return
-    truth = _within_limit(truth, weights)
+    truth = _apply_limit(truth, weights)
     left, right = truth.visible_pixels()
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
     clamp = None
@@ -275,13 +275,13 @@ def _likelihood(
         yield "likelihood", weight * weights.likelihood_right, (of_right,)
 
 
-def _within_limit(truth: GroundTruth, weights: LossWeights) -> GroundTruth:
+def _apply_limit(truth: GroundTruth, weights: LossWeights) -> GroundTruth:
     return truth if weights.mask_by_truth_below is None else truth.below(weights.mask_by_truth_below)
 
 
 def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, weights: LossWeights, stride: int) -> ParallaxMaps:
     """Restrict the masks of the maps to pixels of known, positive disparity within the limit."""
-    limited = _within_limit(truth, weights)
+    limited = _apply_limit(truth, weights)
     disparity, known = sample_truth(limited.disparity, limited.known, stride)
     valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
     if truth.right_disparity is not None and limited.right_disparity is not None:

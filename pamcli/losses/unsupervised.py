@@ -108,8 +108,8 @@ def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
     there, back = maps.right_to_left.float(), maps.left_to_right.float()
     with torch.autocast(there.device.type, enabled=False):
         return (
-            masked_mean(_not_identity(cycle_map(there, back)), maps.valid_left),
-            masked_mean(_not_identity(cycle_map(back, there)), maps.valid_right),
+            masked_mean(_sum_deviations(cycle_map(there, back)), maps.valid_left),
+            masked_mean(_sum_deviations(cycle_map(back, there)), maps.valid_right),
         )
 
 
@@ -155,14 +155,14 @@ class _Blur(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        return _blurred(values)
+        return _blur(values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return _blurred(gradients[0])
+        return _blur(gradients[0])
 
 
-def _blurred(values: Tensor) -> Tensor:
+def _blur(values: Tensor) -> Tensor:
     reach = _WINDOW // 2
     window = [math.exp(-((i - reach) ** 2) / (2 * _SIGMA**2)) for i in range(_WINDOW)]
     for axis in (-1, -2):
@@ -174,7 +174,7 @@ def _blurred(values: Tensor) -> Tensor:
     return values
 
 
-def _not_identity(cycle: Tensor) -> Tensor:
+def _sum_deviations(cycle: Tensor) -> Tensor:
     """Return row sums of |M - I|: (B, H, W, W) to (B, H, W)."""
     return (cycle - torch.eye(cycle.shape[-1], device=cycle.device)).abs().sum(-1)
 

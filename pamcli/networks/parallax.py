@@ -64,7 +64,7 @@ class RowAttention:
     def from_cost(cls, cost: Tensor, towards: Towards, max_disparity: int | None = None) -> "RowAttention":
         """Compute the normaliser of a cost (B, H, W, V)."""
         j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
-        outside = out_of_order(j[:, None], k, towards, max_disparity)
+        outside = is_out_of_order(j[:, None], k, towards, max_disparity)
         return cls(cost, cost.masked_fill(outside, -torch.inf).logsumexp(-1), towards, max_disparity)
 
     def log_at(self, columns: Tensor) -> Tensor:
@@ -72,13 +72,13 @@ class RowAttention:
         logs = self.cost.gather(-1, columns) - self.normaliser[..., None]
         own = torch.arange(self.cost.shape[-2], device=columns.device)
         return logs.masked_fill(
-            out_of_order(own[:, None], columns, self.towards, self.max_disparity), IMPOSSIBLE
+            is_out_of_order(own[:, None], columns, self.towards, self.max_disparity), IMPOSSIBLE
         )
 
     def log_map(self) -> Tensor:
         """Return log M (B, H, W, V); `IMPOSSIBLE` at columns that cannot match."""
         j, k = (torch.arange(size, device=self.cost.device) for size in self.cost.shape[-2:])
-        outside = out_of_order(j[:, None], k, self.towards, self.max_disparity)
+        outside = is_out_of_order(j[:, None], k, self.towards, self.max_disparity)
         return (self.cost - self.normaliser[..., None]).masked_fill(outside, IMPOSSIBLE)
 
 
@@ -108,11 +108,11 @@ def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int |
     """
     if towards is not None:
         j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
-        cost = cost.masked_fill(out_of_order(j[:, None], k, towards, max_disparity), -torch.inf)
+        cost = cost.masked_fill(is_out_of_order(j[:, None], k, towards, max_disparity), -torch.inf)
     return cost.softmax(-1)
 
 
-def out_of_order(j: Tensor, k: Tensor, towards: Towards, max_disparity: int | None) -> Tensor:
+def is_out_of_order(j: Tensor, k: Tensor, towards: Towards, max_disparity: int | None) -> Tensor:
     """Return True where column j cannot match column k of the other image; shapes broadcast."""
     disparity = j - k if towards == "left" else k - j
     outside = disparity < 0
@@ -235,7 +235,7 @@ def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention)
     home = torch.arange(width, device=k.device)[:, None, None]
     near_home = home + torch.arange(-int(NEAR), int(NEAR) + 1, device=k.device)  # (W, 1, 3)
     column = near_home.clamp(0, width - 1)
-    allowed = (near_home == column) & ~out_of_order(k[..., None], column, "right", back.max_disparity)
+    allowed = (near_home == column) & ~is_out_of_order(k[..., None], column, "right", back.max_disparity)
     places = k[..., None] * width + column  # (B, H, W, 4, 3)
     cost = back.cost.flatten(2).gather(-1, places.flatten(2)).view(places.shape)
     normaliser = back.normaliser.gather(-1, k.flatten(2)).view(k.shape)
@@ -252,15 +252,15 @@ def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:
     columns.
     """
     invalid = ~valid
-    invalid &= ~_in_small_region(invalid, SMALLEST_INVALID_REGION)
-    invalid |= _in_small_region(~invalid, SMALLEST_VALID_HOLE)
+    invalid &= ~_find_small_regions(invalid, SMALLEST_INVALID_REGION)
+    invalid |= _find_small_regions(~invalid, SMALLEST_VALID_HOLE)
     margin = CLOSING_RADIUS if pad_closing else 0
     invalid = ~_dilate(~_dilate(F.pad(invalid, (margin,) * 4)))
     height, width = valid.shape[-2:]
     return ~invalid[:, margin : margin + height, margin : margin + width]
 
 
-def _in_small_region(mask: Tensor, size: int) -> Tensor:
+def _find_small_regions(mask: Tensor, size: int) -> Tensor:
     """Return pixels of `mask` (B, H, W) in 8-connected regions of fewer than `size` pixels.
 
     After `size` - 1 rounds in which each pixel takes the largest label around it, such a region has a single
@@ -272,10 +272,10 @@ def _in_small_region(mask: Tensor, size: int) -> Tensor:
     inside = mask.to(exact)
     label = inside * torch.arange(1, height * width + 1, device=mask.device, dtype=exact).view(height, width)
     for _ in range(size - 1):
-        label = _largest_around(label) * inside
+        label = _dilate_values(label) * inside
     infinite = torch.full_like(label, torch.inf)
-    lowest = -_largest_around(-torch.where(mask, label, infinite))
-    undecided = (_largest_around(label) != label) | (lowest != label)
+    lowest = -_dilate_values(-torch.where(mask, label, infinite))
+    undecided = (_dilate_values(label) != label) | (lowest != label)
     label = label.long().view(count, -1)
     weight = torch.where(undecided, size, 1).view(count, -1)
     total = torch.zeros(count, height * width + 1, dtype=torch.long, device=mask.device)
@@ -283,7 +283,7 @@ def _in_small_region(mask: Tensor, size: int) -> Tensor:
     return mask & (total.gather(1, label) < size).view_as(mask)
 
 
-def _largest_around(values: Tensor) -> Tensor:
+def _dilate_values(values: Tensor) -> Tensor:
     """Return the largest of the 3 x 3 values around each, (B, H, W)."""
     if torch.compiler.is_compiling():  # slower, but a single operation in an exported graph
         return F.max_pool2d(values, 3, 1, 1)

@@ -35,7 +35,9 @@ class SubpixelDetail(nn.Module):
     def forward(self, images: Tensor, attended: Sequence[Attended]) -> Tensor:
         """Compute features (2B, C, H, W) from images (2B, 3, H, W) and their most attended columns."""
         left, right = images.float().chunk(2)
-        detail = torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
+        detail = torch.cat(
+            (_gather_detail(left, right, *attended[0]), _gather_detail(right, left, *attended[1]))
+        )
         return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
 
 
@@ -49,7 +51,7 @@ def find_most_attended(attention_map: Tensor) -> Attended:
     return attended, attention_map.gather(-1, near) * (near == beside)
 
 
-def _between(own: Tensor, other: Tensor, attended: Tensor, weights: Tensor) -> Tensor:
+def _gather_detail(own: Tensor, other: Tensor, attended: Tensor, weights: Tensor) -> Tensor:
     """Compute weights and detail by phase (B, 4 PHASES, H, W) of `own` and `other` images (B, 3, H, W)."""
     near = attended + torch.arange(-1, 2, device=own.device)
     mass = weights.sum(-1)

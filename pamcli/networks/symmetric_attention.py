@@ -17,8 +17,8 @@ from pamcli.networks.parallax import (
     ParallaxMaps,
     RowAttention,
     columns_near,
+    is_out_of_order,
     matching_cost,
-    out_of_order,
     received_mass,
     valid_mask,
 )
@@ -166,7 +166,7 @@ def _attend_in_blocks(
 def _mask(cost: Tensor, max_disparity: int | None) -> Tensor:
     """Return 0, or -inf at columns k that column j cannot match, (w, w)."""
     column = torch.arange(cost.shape[-1], device=cost.device)
-    outside = out_of_order(column[:, None], column, "left", max_disparity)
+    outside = is_out_of_order(column[:, None], column, "left", max_disparity)
     return torch.zeros(outside.shape, device=cost.device).masked_fill(outside, -torch.inf)
 
 
@@ -207,12 +207,12 @@ def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _upsample_into(cost: Tensor, around: Tensor) -> None:
     """Upsample costs (n/2 + 2, w/2 + 2, w/2 + 2), with one edge value per side, into (n, w, w)."""
     _rows, width, _ = cost.shape
-    wide = _double(around, 2, around.new_empty(*around.shape[:2], width))
-    wide = _double(wide, 1, around.new_empty(len(around), width, width))
-    _double(wide, 0, cost)
+    wide = _upsample_by_two(around, 2, around.new_empty(*around.shape[:2], width))
+    wide = _upsample_by_two(wide, 1, around.new_empty(len(around), width, width))
+    _upsample_by_two(wide, 0, cost)
 
 
-def _double(x: Tensor, dim: int, into: Tensor) -> Tensor:
+def _upsample_by_two(x: Tensor, dim: int, into: Tensor) -> Tensor:
     """Upsample linearly by 2 along a dimension, from n + 2 to 2n values."""
     size = x.shape[dim] - 2
     before, here, after = x.narrow(dim, 0, size), x.narrow(dim, 1, size), x.narrow(dim, 2, size)

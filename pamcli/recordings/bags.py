@@ -131,7 +131,7 @@ class Recording:
         if not rectify or self.described is None:
             return pair
         with report_damage(name, "cannot be rectified by its camera_info"):
-            calibration = self._rectified(pair)
+            calibration = self._get_calibration(pair)
             if not self.are_rectified:
                 warps = self._rectification.left, self._rectification.right
                 left, right = (
@@ -142,7 +142,7 @@ class Recording:
         stated = {each.name: getattr(calibration, each.name) for each in known}
         return replace(pair, left=left, right=right, stated=stated)
 
-    def _rectified(self, pair: StereoPair) -> Calibration | None:
+    def _get_calibration(self, pair: StereoPair) -> Calibration | None:
         assert self.described is not None
         stored, size = self.described.resolve(Interpretation()), (pair.width, pair.height)
         if self.are_rectified or stored.rig is None:
@@ -187,9 +187,9 @@ class Recording:
                 raise UsageError(said, f"its topics of this kind: {join_names(known) or 'none'}")
             return None
         found = next(self._messages([info]), None)
-        return None if found is None else camera_tree(self._decoded(found))
+        return None if found is None else camera_tree(self._decode(found))
 
-    def _decoded(self, found: Any) -> Any:
+    def _decode(self, found: Any) -> Any:
         connection, _, data = found
         with report_damage(quote(self.place), f"has a damaged message in {connection.topic}"):
             return self._reader.deserialize(data, connection.msgtype)
@@ -216,7 +216,7 @@ class Recording:
         """Pair each left image with the right one that is nearest in time, if it is its nearest, too."""
         left, right = stamps
         orders = [np.argsort(each, kind="stable") for each in stamps]
-        nearest, back = _nearest(right, left, orders[1]), _nearest(left, right, orders[0])
+        nearest, back = _find_nearest(right, left, orders[1]), _find_nearest(left, right, orders[0])
         gaps = np.abs(right[nearest] - left) / 1e9
         kept = (gaps <= tolerance) & (back[nearest] == np.arange(len(left)))
         hint = f"if these are pairs: tolerance=SECONDS in {FORM}"
@@ -239,7 +239,7 @@ class Recording:
                 at += 1
                 if at == number:
                     self._streams[topic] = at, stream
-                    return decode_image(self._decoded(found), name, max_pixels)
+                    return decode_image(self._decode(found), name, max_pixels)
         raise InputError(f"{name} cannot be read: the bag is damaged there")
 
 
@@ -287,7 +287,7 @@ def _choose_topics(images: Mapping[str, str], keys: Mapping[str, str], place: Pa
         pairs = [
             (topic, other)
             for topic in images
-            if (other := _partner(topic, words))
+            if (other := _find_partner(topic, words))
             and other in images
             and named.items() <= {"left": topic, "right": other}.items()
         ]
@@ -298,7 +298,7 @@ def _choose_topics(images: Mapping[str, str], keys: Mapping[str, str], place: Pa
     raise UsageError(f"name the topics of {quote(place)}: {FORM}", found)
 
 
-def _partner(topic: str, words: tuple[str, str]) -> str | None:
+def _find_partner(topic: str, words: tuple[str, str]) -> str | None:
     """Return the name of the right camera's topic for that of the left one."""
     left, right = words
     pattern = rf"(?<![0-9A-Za-z]){left}(?![0-9A-Za-z])" if not left.isdigit() else rf"(?<!\d){left}(?!\d)"
@@ -306,7 +306,7 @@ def _partner(topic: str, words: tuple[str, str]) -> str | None:
     return changed if changed != topic else None
 
 
-def _nearest(
+def _find_nearest(
     stamps: NDArray[np.int64], wanted: NDArray[np.int64], order: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     """Return for each wanted time the number of the nearest stamp. order: sorts the stamps."""

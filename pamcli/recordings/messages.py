@@ -55,7 +55,7 @@ def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
         size, channels, order = _PLAIN[encoding]
         samples = _rows(message, name, height, size)[:, : width * channels]
         if samples.shape[1] < width * channels:
-            raise _damaged(message, name)
+            raise _make_damage_error(message, name)
         pixels = np.ascontiguousarray(samples.reshape(height, width, channels)[..., list(order)])
         return RgbImage(pixels, grey=channels == 1)
     if encoding not in _CONVERTED:
@@ -66,7 +66,7 @@ def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
     size, channels, rows, conversion = _CONVERTED[encoding]
     samples = _rows(message, name, round(rows * height), size)[:, : width * channels]
     if samples.shape[1] < width * channels:
-        raise _damaged(message, name)
+        raise _make_damage_error(message, name)
     shape = (len(samples), width, channels) if channels > 1 else samples.shape
     found = cv2.cvtColor(np.ascontiguousarray(samples).reshape(shape), getattr(cv2, f"COLOR_{conversion}"))
     return RgbImage(np.ascontiguousarray(found))
@@ -76,14 +76,14 @@ def _rows(message: Any, name: str, rows: int, size: int) -> NDArray[Any]:
     """Return the samples of each row, (rows, N), uint8 or uint16."""
     data, step = np.asarray(message.data, np.uint8), int(message.step)
     if step < 1 or step % size or len(data) < rows * step:
-        raise _damaged(message, name)
+        raise _make_damage_error(message, name)
     samples: NDArray[Any] = data[: rows * step].reshape(rows, step)
     if size == 2:
         samples = samples.view(">u2" if message.is_bigendian else "<u2").astype(np.uint16)
     return samples
 
 
-def _damaged(message: Any, name: str) -> InputError:
+def _make_damage_error(message: Any, name: str) -> InputError:
     said = f"{message.width}x{message.height} {message.encoding} with {message.step} bytes per row"
     return InputError(f"{name} is damaged: it has {len(message.data)} bytes, but its header says {said}")
 

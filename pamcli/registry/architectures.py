@@ -81,7 +81,7 @@ class Architecture:
         scales = () if scale is None else (scale,)
         return import_object(self.network)(*scales, **({} if variant is None else asdict(variant)))
 
-    def part_of(self, key: str) -> str:
+    def get_part(self, key: str) -> str:
         """Return the part that a weight or module key belongs to; a part's own name is also a key."""
         first = key.split(".")[0]
         return self.members.get(first, first)

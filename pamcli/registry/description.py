@@ -186,17 +186,17 @@ def to_toml(description: Description) -> str:
         value = getattr(description, name)
         if name in always or value != Description.__dataclass_fields__[name].default:  # type: ignore[attr-defined]
             comment = f"  # {COMMENTS[name]}" if name in COMMENTS else ""
-            lines.append(f"{name} = {as_setting(value)}{comment}")
+            lines.append(f"{name} = {format_setting(value)}{comment}")
     return "\n".join(lines) + "\n"
 
 
-def as_setting(value: Any) -> str:
-    """Format a value as in a description file, and as `with_settings` parses it."""
+def format_setting(value: Any) -> str:
+    """Format a value as in a description file, and as `apply_settings` parses it."""
     if isinstance(value, dict):
-        pairs = (f"{as_setting(key)} = {as_setting(each)}" for key, each in value.items())
+        pairs = (f"{format_setting(key)} = {format_setting(each)}" for key, each in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(as_setting, value)) + "]"
+        return "[" + ", ".join(map(format_setting, value)) + "]"
     return json.dumps(value, ensure_ascii=False)  # JSON strings and numbers are valid TOML
 
 
@@ -236,7 +236,7 @@ def _check_order(table: dict[str, Any], text: str) -> None:
         )
 
 
-def with_settings(description: Description, settings: dict[str, str]) -> Description:
+def apply_settings(description: Description, settings: dict[str, str]) -> Description:
     """Return a copy with values given as text, KEY and VALUE, as in a file.
 
     Quotation marks are optional. Raises UsageError: unknown key or invalid value.

@@ -31,10 +31,10 @@ def download(weights: str) -> Path:
     Proxies come from the environment (HTTPS_PROXY, NO_PROXY). Logs the commit of a Hub address without a
     revision. Raises ModelError: the file cannot be downloaded; UsageError: malformed address.
     """
-    return _from_hub(weights) if weights.startswith(HUB) else _from_url(weights)
+    return _download_from_hub(weights) if weights.startswith(HUB) else _download_url(weights)
 
 
-def _from_url(url: str) -> Path:
+def _download_url(url: str) -> Path:
     name = Path(unquote(urlsplit(url).path)).name
     if Path(name).suffix not in SUFFIXES or not urlsplit(url).netloc:
         raise UsageError(f"the URL {url} must name a file of type {' or '.join(SUFFIXES)}")
@@ -52,11 +52,11 @@ def _from_url(url: str) -> Path:
         with _note_waiting(url):
             _stream(url, target, {})
     except (OSError, RuntimeError, HTTPError) as error:
-        raise ModelError(f"cannot download {url}: {_reason(error)}", hint) from error
+        raise ModelError(f"cannot download {url}: {_summarize_error(error)}", hint) from error
     return target
 
 
-def _from_hub(text: str) -> Path:
+def _download_from_hub(text: str) -> Path:
     address, at, revision = text.removeprefix(HUB).partition("@")
     parts = address.split("/")
     is_valid = len(parts) >= 3 and not {"", ".", ".."} & set(parts) and address.endswith(".safetensors")
@@ -71,7 +71,7 @@ def _from_hub(text: str) -> Path:
     except (OSError, RuntimeError, HTTPError) as error:
         raise _explain(error, text, repository, file, revision) from error
     except ValueError as error:  # malformed names
-        raise UsageError(f"{text!r} is not a Hub address: {_reason(error)}", HUB_FORM) from error
+        raise UsageError(f"{text!r} is not a Hub address: {_summarize_error(error)}", HUB_FORM) from error
     if not revision:  # the cache stores files below snapshots/<commit>/
         _log_commit(text, path.parents[file.count("/")].name)
     return path
@@ -182,7 +182,7 @@ def _explain(error: Exception, text: str, repository: str, file: str, revision: 
         RevisionNotFoundError,
     )
 
-    log_in, reason = "hf auth login", _reason(error)
+    log_in, reason = "hf auth login", _summarize_error(error)
     retry = "try again: the download resumes; or download the file elsewhere and give its path"
     messages = (  # the first match counts; the last entry covers all other errors
         (GatedRepoError, f"the terms of {repository} must be accepted", f"on its page, then: {log_in}"),
@@ -204,7 +204,7 @@ def _is_timeout(error: BaseException) -> bool:
     return "Timeout" in type(error).__name__  # of httpx or httpx2, depending on the Hub's library
 
 
-def _reason(error: Exception) -> str:
+def _summarize_error(error: Exception) -> str:
     """Summarize an error in one line."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -276,9 +276,9 @@ def publish(path: Path, address: str, *, card: Path | None = None, private: bool
         api.create_commit(repository, operations, commit_message=f"Upload {path.name} with pam")
     except (OSError, RuntimeError, HTTPError) as error:
         hint = "log in with a token that can write: hf auth login"
-        raise ModelError(f"cannot upload {path} to {repository}: {_reason(error)}", hint) from error
+        raise ModelError(f"cannot upload {path} to {repository}: {_summarize_error(error)}", hint) from error
     except ValueError as error:
-        raise UsageError(f"the repository {repository} is not valid: {_reason(error)}") from error
+        raise UsageError(f"the repository {repository} is not valid: {_summarize_error(error)}") from error
     return remote
 
 

@@ -40,7 +40,7 @@ def _has_two_images(interface: Interface) -> bool:
     return [port.channels for port in interface.inputs] == [3, 3]
 
 
-def _flow_of_two_images(interface: Interface) -> bool:
+def _is_flow_of_two_images(interface: Interface) -> bool:
     return _has_two_images(interface) and [port.channels for port in interface.outputs] == [2]
 
 
@@ -48,7 +48,7 @@ def _left_right_to(output: str) -> Callable[[Interface], bool]:
     return lambda i: _has_two_images(i) and _has_names(i, {"left", "right"}, {output})
 
 
-def _raft(interface: Interface) -> bool:
+def _is_raft(interface: Interface) -> bool:
     """Return True if the outputs are a two-channel flow at reduced size and a full-size disparity."""
     if not _has_two_images(interface) or len(interface.outputs) != 2:
         return False
@@ -57,7 +57,7 @@ def _raft(interface: Interface) -> bool:
     )
 
 
-def _igev(interface: Interface) -> bool:
+def _is_igev(interface: Interface) -> bool:
     """Return True if the outputs are an initial disparity at reduced size and a full-size disparity."""
     if not _has_two_images(interface) or len(interface.outputs) != 2:
         return False
@@ -66,7 +66,7 @@ def _igev(interface: Interface) -> bool:
     return "init" in first.name or bool(quarter and first.channels == last.channels == 1)
 
 
-def _side_by_side(interface: Interface) -> bool:
+def _is_side_by_side(interface: Interface) -> bool:
     """Return True if one input and one output each hold two images in their channels."""
     channels = [[port.channels for port in ports] for ports in (interface.inputs, interface.outputs)]
     return channels == [[6], [6]]
@@ -98,9 +98,9 @@ FAMILIES = (
         CRESTEREO,
         inputs=("left", "right", "flow/2"),
     ),
-    Family("CREStereo", _flow_of_two_images, CRESTEREO),
-    Family("RAFT-Stereo", _raft, {**CENTRED, "sign": -1}, outputs=("unused", "disparity")),
-    Family("IGEV", _igev, CENTRED, outputs=("unused", "disparity")),
+    Family("CREStereo", _is_flow_of_two_images, CRESTEREO),
+    Family("RAFT-Stereo", _is_raft, {**CENTRED, "sign": -1}, outputs=("unused", "disparity")),
+    Family("IGEV", _is_igev, CENTRED, outputs=("unused", "disparity")),
     Family("HITNet", _hitnet(6), {"multiple": 64}, ("left+right",), ("disparity", "right disparity")),
     Family("HITNet", _hitnet(2), {"multiple": 64, "channels": "grey"}, ("left+right",), ("disparity",)),
     Family(
@@ -110,7 +110,7 @@ FAMILIES = (
     ),
     Family("FoundationStereo", _left_right_to("disp"), CENTRED),
     Family("Lite Any Stereo", _left_right_to("disparity"), CENTRED),
-    Family("NAFSSR or CVHSSR", _side_by_side, {}, ("left+right",), ("left+right",)),
+    Family("NAFSSR or CVHSSR", _is_side_by_side, {}, ("left+right",), ("left+right",)),
 )
 """The first matching family is used."""
 

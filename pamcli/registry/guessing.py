@@ -27,7 +27,7 @@ def guess_values(interface: Interface, scale: int | None) -> dict[str, Any]:
     if len(interface.inputs) == 1 and channels in ([6], [2]):
         values["inputs"] = {images[0].name: "left+right"}
     elif len(interface.inputs) == 2 and channels in ([3, 3], [1, 1]):
-        values["inputs"] = dict(zip(_left_first(images), ("left", "right"), strict=True))
+        values["inputs"] = dict(zip(_order_ports(images), ("left", "right"), strict=True))
     else:
         raise ModelError(
             f"the inputs must be two images, or one with both in its channels, got {interface}",
@@ -46,7 +46,7 @@ def guess_values(interface: Interface, scale: int | None) -> dict[str, Any]:
         if large[0].channels == 6:
             values["outputs"] = {large[0].name: "left+right"}
         else:
-            values["outputs"] = dict(zip(_left_first(large[:2]), ("left", "right"), strict=False))
+            values["outputs"] = dict(zip(_order_ports(large[:2]), ("left", "right"), strict=False))
         return values
     most = max(math.prod(port.sides) for port in made)
     largest = [port for port in made if math.prod(port.sides) == most]
@@ -58,7 +58,7 @@ def guess_values(interface: Interface, scale: int | None) -> dict[str, Any]:
     return values
 
 
-def _left_first(ports: list[Port]) -> list[str]:
+def _order_ports(ports: list[Port]) -> list[str]:
     """Return the names of two ports, left image first; keep their order if the names are ambiguous."""
     names = [port.name for port in ports]
     if len(names) == 2 and (RIGHT.search(names[0].lower()) or LEFT.search(names[1].lower())):

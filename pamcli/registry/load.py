@@ -85,7 +85,7 @@ def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half:
     if half:
         state = {key: to_half(value) for key, value in state.items()}
     contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
-    write_atomically(path, _with_sorted_header(safetensors.torch.save(contiguous, spec.to_metadata())))
+    write_atomically(path, _sort_header(safetensors.torch.save(contiguous, spec.to_metadata())))
 
 
 def to_half(value: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ def to_half(value: Tensor) -> Tensor:
     return half if half.isfinite().all() else value
 
 
-def _with_sorted_header(file: bytes) -> bytes:
+def _sort_header(file: bytes) -> bytes:
     """Sort the metadata of a file by name, because the library's order varies between runs."""
     length = int.from_bytes(file[:8], "little")
     header = json.loads(file[8 : 8 + length])

@@ -28,7 +28,7 @@ class Variant:
         return [absent[change] for change in self.changes if change in absent]
 
     @property
-    def attends(self) -> bool:
+    def has_attention(self) -> bool:
         """True if the losses have attention maps; cost volumes are converted to maps too."""
         return not {"views=left", "matching=stacked"} & {*self.changes}
 

@@ -24,7 +24,7 @@ def random_occluder(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     return OCCLUDERS[rng.choice(len(OCCLUDERS), p=_SHARES)](rng, image)
 
 
-def _sized(rng: Generator, image: Rgb, high: float, wide: float) -> tuple[int, int]:
+def _choose_size(rng: Generator, image: Rgb, high: float, wide: float) -> tuple[int, int]:
     """Return rows and columns (texels) for limits given in parts of the image height."""
     height = len(image)
     rows, columns = (math.exp(rng.uniform(math.log(part / 4), math.log(part))) for part in (high, wide))
@@ -32,7 +32,7 @@ def _sized(rng: Generator, image: Rgb, high: float, wide: float) -> tuple[int, i
 
 
 def _post(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
-    rows, _ = _sized(rng, image, 1.2, 0.1)
+    rows, _ = _choose_size(rng, image, 1.2, 0.1)
     columns = max(4, int(FINER * math.exp(rng.uniform(math.log(2), math.log(0.08 * len(image))))))
     texture = appearance.post(rng, rows, columns)
     texture[:, :, [0, -1]] *= 0.5
@@ -40,14 +40,14 @@ def _post(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
 
 
 def _fence(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
-    rows, columns = _sized(rng, image, 0.7, 1.2)
+    rows, columns = _choose_size(rng, image, 0.7, 1.2)
     outline = (appearance.bars, appearance.net, thin_objects.rail_mask)[rng.integers(3)]
     mask = cv2.resize(outline(rng, rows // 2 + 1, columns // 2 + 1), (columns, rows))
     return cut(thin_objects.paint(rng, rows, columns), mask), 0.15
 
 
 def _twig(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
-    rows, columns = _sized(rng, image, 0.9, 0.9)
+    rows, columns = _choose_size(rng, image, 0.9, 0.9)
     mask = thin_objects.branch_mask(rng, rows, columns)
     if rng.random() < 0.5:
         mask = mask[::-1].copy()
@@ -55,19 +55,19 @@ def _twig(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
 
 
 def _wire(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
-    rows, columns = _sized(rng, image, 0.4, 2.0)
+    rows, columns = _choose_size(rng, image, 0.4, 2.0)
     return cut(thin_objects.paint(rng, rows, columns), thin_objects.wire_mask(rng, rows, columns)), 0.15
 
 
 def _shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     """Return a solid shape."""
-    rows, columns = _sized(rng, image, 0.7, 0.7)
+    rows, columns = _choose_size(rng, image, 0.7, 0.7)
     return cut(_surface(rng, image, rows, columns), appearance.random_shape(rng, rows, columns)), 0.1
 
 
 def _framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     """Return a frame, wheel or tubes with large holes."""
-    rows, columns = _sized(rng, image, 0.9, 0.9)
+    rows, columns = _choose_size(rng, image, 0.9, 0.9)
     return cut(_surface(rng, image, rows, columns), appearance.framework(rng, rows, columns)), 0.1
 
 

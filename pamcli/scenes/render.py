@@ -103,7 +103,7 @@ def render(
     for view in (left, right):
         view.draw(layers)
     colours = left.colours(sharpness), right.colours(sharpness)
-    return Views(*colours, left.disparity, right.disparity, _visible(left, right, drift))
+    return Views(*colours, left.disparity, right.disparity, _find_visible(left, right, drift))
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class _Canvas:
         return kept, self.sampled(image).sample(u, v, across, down)
 
 
-def _visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tensor:
+def _find_visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tensor:
     """Return the left pixels whose match in the right view shows the same surface or an equally near one."""
     height, width, disparity = left.height, left.width, left.disparity
     x = torch.arange(width, device=disparity.device)[None] - disparity

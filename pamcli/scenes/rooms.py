@@ -93,7 +93,7 @@ def _add_crate(stage: Stage, foot: Vector, disparity: float) -> None:
     height, width = (side / disparity for side in stage.extent())
     block = Block(foot, stage.uniform(-np.pi, np.pi), stage.log_uniform(0.15, 1.5) * width, width, height)
     too_near = stage.camera.focal / max(block.nearest(), 1) > 1.3 * stage.largest
-    if not too_near and stage.camera.sees(block.corners()):
+    if not too_near and stage.camera.is_visible(block.corners()):
         light = Light(np.array([rng.normal(), 1, rng.normal()]), stage.uniform(0.2, 0.8))
         stage.add_block(block, light, lambda _, rows, columns: stage.skin(rows, columns))
 

@@ -36,7 +36,7 @@ class Camera:
         """Return the point of the ground in column x at a disparity (px)."""
         return np.array([(x - self.centre[0]) / disparity, self.height, self.focal / disparity])
 
-    def sees(self, points: Vector) -> bool:
+    def is_visible(self, points: Vector) -> bool:
         """Return True if one of the views may show a part of the hull of points (N, 3)."""
         box = self.box(points)
         if box is None:
@@ -79,9 +79,9 @@ class Light:
     def on(self, inward: Vector) -> float:
         """Return the light reflected by a face with this normal, which points into the solid."""
         length = float(np.linalg.norm(inward) * np.linalg.norm(self.direction))
-        return self.shining(max(0.0, float(inward @ self.direction) / length))
+        return self.compute_shine(max(0.0, float(inward @ self.direction) / length))
 
-    def shining(self, facing: float) -> float:
+    def compute_shine(self, facing: float) -> float:
         """Return the reflected light of a face; `facing` is 1 towards the sun, 0 away from it."""
         return self.ambient + (1 - self.ambient) * facing
 
@@ -114,7 +114,7 @@ def face(
     corners = np.stack([of.origin + i * of.across + j * of.down for i in (0, 1) for j in (0, 1)])
     inward = np.cross(of.across, of.down)
     sees = [float(inward @ (of.origin - eye)) > 0 for eye in (0 * RIGHT, RIGHT)]
-    if not (camera.sees(corners) and any(sees)):
+    if not (camera.is_visible(corners) and any(sees)):
         return None
     h, surface = camera.frame(of.origin, of.across, of.down)
     s, t, w = h

@@ -59,7 +59,7 @@ class Street(Stage):
         shape = Face(foot - across / 2 - down, across, down)
         made = face(self.camera, self.light, shape, texture, cutout=cutout, reflection=shine)
         if made is not None:
-            self.add(replace(made, light=self.light.shining(self.uniform(0.3, 1.0))))
+            self.add(replace(made, light=self.light.compute_shine(self.uniform(0.3, 1.0))))
 
 
 def add_car(street: Street, *, parked: bool) -> None:
@@ -79,7 +79,7 @@ def add_car(street: Street, *, parked: bool) -> None:
     outline = Block(foot, heading, length, width, 2 * metre)
     if front < 2 or street.camera.focal / front > 1.3 * street.largest:
         return
-    if not street.camera.sees(outline.corners()):
+    if not street.camera.is_visible(outline.corners()):
         return
     colour, van = appearance.random_paint(rng), rng.random() < 0.25
     height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
@@ -281,7 +281,7 @@ def _add_houses(street: Street, side: int) -> None:
         house = Block(foot, 0.0, length, depth, height)
         z += length + (street.uniform(1, 12) * metre if rng.random() < 0.4 else 0.0)
         line += street.uniform(-0.5, 1.5) * metre
-        if camera.sees(house.corners()):
+        if camera.is_visible(house.corners()):
             wall = appearance.facade(rng, street.library, 384, 384, storeys, bays)
             per_metre = 384 / bays / (street.uniform(2, 4) * metre)
             sides = {"left": length, "right": length, "front": depth, "rear": depth}

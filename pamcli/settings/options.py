@@ -178,7 +178,7 @@ def _rules(cls: type[Any]) -> _Rules:
             values.append((each.name, choices, least, most, check))
     names = {}
     for each in fields(cls):
-        keyword = keyword_of(each)
+        keyword = get_keyword(each)
         label = f"`{keyword}`" if "names" in each.metadata else each.metadata["metavar"]
         names[keyword] = _Option(each.name, each.default, label)
     bases = [base.__dict__ for base in reversed(cls.__mro__)]
@@ -195,7 +195,7 @@ def option_names(name: str, made: Field[Any]) -> tuple[str, ...]:
     return f"--{name.replace('_', '-')}", *names
 
 
-def keyword_of(each: Field[Any]) -> str:
+def get_keyword(each: Field[Any]) -> str:
     """Return the keyword of a field in messages: the name of its option, with underscores."""
     names = [name for name in option_names(each.name, each) if name.startswith("--")]
     return names[0].removeprefix("--").replace("-", "_") if names else each.name
@@ -225,7 +225,7 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
     def decorate(function: Callable[[Kind], Answer]) -> TakesSettings[P, Kind, Answer]:
         @wraps(function)
         def call(*given: Any, **options: Any) -> Answer:
-            return function(settings_of(cls, given, options))
+            return function(make_settings(cls, given, options))
 
         del call.__wrapped__
         call.__annotations__ = {"given": Place | cls, "options": Any}
@@ -234,7 +234,7 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
     return decorate
 
 
-def settings_of(cls: type[Kind], given: Sequence[Any], options: Mapping[str, Any]) -> Kind:
+def make_settings(cls: type[Kind], given: Sequence[Any], options: Mapping[str, Any]) -> Kind:
     """Return the settings of a call. Raises UsageError for settings and keywords at once."""
     values = {**options, **({cls.positional: given} if given else {})}
     if not given or not isinstance(given[-1], Settings):

@@ -124,23 +124,23 @@ class Crop:
     def widen(self, margin: int, height: int, width: int, grid: int) -> "Crop":
         """Add a margin on each side, in cells of `grid`, as far as an image of height x width has them."""
         bottom, right = self.top + self.height, self.left + self.width
-        below = max(_scaled(height, self.scale_y) // grid * grid - bottom, 0)
-        beyond = max(_scaled(width, self.scale_x) // grid * grid - right, 0)
+        below = max(_scale_side(height, self.scale_y) // grid * grid - bottom, 0)
+        beyond = max(_scale_side(width, self.scale_x) // grid * grid - right, 0)
         top, left = max(self.top - margin, 0), max(self.left - margin, 0)
         rows, columns = bottom + min(margin, below) - top, right + min(margin, beyond) - left
         return replace(self, top=top, left=left, height=rows, width=columns)
 
     def extend(self, columns: int, width: int) -> "Crop":
         """Add columns on the right, as far as the unscaled image of this width has them."""
-        spare = _scaled(width, self.scale_x) - self.left - self.width
+        spare = _scale_side(width, self.scale_x) - self.left - self.width
         return replace(self, width=self.width + max(0, min(columns, spare)))
 
     def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
         """Return the original rows nearest to the window's rows first, first + step, ..."""
-        return _nearest(self.top, self.height, self.scale_y, first, step)
+        return _find_nearest(self.top, self.height, self.scale_y, first, step)
 
     def columns(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
-        return _nearest(self.left, self.width, self.scale_x, first, step)
+        return _find_nearest(self.left, self.width, self.scale_x, first, step)
 
     def cut(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Cut the window (height, width, 3) from an image; scaling is bicubic with antialiasing."""
@@ -156,13 +156,13 @@ class Crop:
         return np.asarray(scaled)
 
 
-def _nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
+def _find_nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
     """Map pixel centres: centre i of the scaled image lies in pixel (i + 1/2) / scale, rounded down."""
     positions = start + np.arange(first, count, step)
     return np.asarray(np.floor((positions + 0.5) / scale), np.intp)
 
 
-def _scaled(side: int, scale: float) -> int:
+def _scale_side(side: int, scale: float) -> int:
     return int(side * scale + 1e-6)  # tolerates the rounding of scales computed to fit
 
 
@@ -171,12 +171,12 @@ def choose_crop(
 ) -> Crop:
     """Choose a random window of (height, width) px at multiples of `grid`; upscale small images."""
     scale = math.exp(rng.uniform(math.log(augmentation.smallest), math.log(augmentation.largest)))
-    stretch = _factor(rng, augmentation.stretch) ** 0.5
+    stretch = _draw_factor(rng, augmentation.stretch) ** 0.5
     scale_y, scale_x = scale / stretch, scale * stretch
     upscale = max(1.0, crop[0] / (height * scale_y), crop[1] / (width * scale_x))
     scale_y, scale_x = scale_y * upscale, scale_x * upscale
     spare_y, spare_x = (
-        max(0, _scaled(side, scale) - wanted) // grid
+        max(0, _scale_side(side, scale) - wanted) // grid
         for side, scale, wanted in ((height, scale_y, crop[0]), (width, scale_x, crop[1]))
     )
     top, left = int(rng.integers(spare_y + 1)) * grid, int(rng.integers(spare_x + 1)) * grid
@@ -213,12 +213,12 @@ def jitter(
     """Change light, colours, blur and noise at random; changes of the scene are the same in both images."""
     by = augmentation
     left, right = permute_colours(rng, (left, right), augmentation)
-    both = _light(rng, by.brightness, by.contrast, by.gamma, by.colour)
+    both = _draw_light(rng, by.brightness, by.contrast, by.gamma, by.colour)
     views = []
     for view in (left, right):
-        own = _light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
+        own = _draw_light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
         sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
-        tables = _tables(both * own)
+        tables = _make_tables(both * own)
         view = apply_blur(view, sigma)
         if tables is not None:
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(tables))
@@ -245,16 +245,16 @@ def permute_colours(rng: Generator, images: Views, augmentation: Augmentation) -
     return images if (order == np.arange(3)).all() else tuple(image[..., order] for image in images)
 
 
-def _light(
+def _draw_light(
     rng: Generator, brightness: float, contrast: float, gamma: float, colour: float
 ) -> NDArray[np.float64]:
     """Return random factors of contrast and exponent, and of the brightness of three channels."""
-    shared = [_factor(rng, contrast), _factor(rng, gamma)]
-    light = _factor(rng, brightness)
-    return np.array([*shared, *(light * _factor(rng, colour) for _ in range(3))])
+    shared = [_draw_factor(rng, contrast), _draw_factor(rng, gamma)]
+    light = _draw_factor(rng, brightness)
+    return np.array([*shared, *(light * _draw_factor(rng, colour) for _ in range(3))])
 
 
-def _tables(light: NDArray[np.float64]) -> list[int] | None:
+def _make_tables(light: NDArray[np.float64]) -> list[int] | None:
     """Return lookup tables for red, green and blue, concatenated; None = unchanged."""
     if (light == 1).all():
         return None
@@ -264,7 +264,7 @@ def _tables(light: NDArray[np.float64]) -> list[int] | None:
     return tables
 
 
-def _factor(rng: Generator, beyond: float) -> float:
+def _draw_factor(rng: Generator, beyond: float) -> float:
     return float((1 + beyond) ** rng.uniform(-1, 1))
 
 

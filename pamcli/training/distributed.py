@@ -249,7 +249,7 @@ def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     count = counts.sum()
     mean = (counts * means).sum(0) / count
     variance = (squares + counts * (means - mean).square()).sum(0) / count
-    kept = _at_least_float32(x).dtype
+    kept = _to_float32(x).dtype
     return mean.to(kept), variance.to(kept), count.to(kept)
 
 
@@ -275,9 +275,9 @@ class _Normalise(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, variance, count = ctx.saved_tensors
-        gradient = _at_least_float32(gradients[0])
+        gradient = _to_float32(gradients[0])
         deviation = (variance + ctx.eps).sqrt()
-        normalised = (_at_least_float32(x) - _channels(mean)) / _channels(deviation)
+        normalised = (_to_float32(x) - _channels(mean)) / _channels(deviation)
         for_bias = gradient.sum((0, 2, 3))
         for_weight = (gradient * normalised).sum((0, 2, 3))
         joint = torch.stack((for_bias, for_weight))
@@ -295,7 +295,7 @@ def _channels(values: Tensor) -> Tensor:
     return values[:, None, None]
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def _to_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

@@ -284,7 +284,7 @@ class _Steps(Dataset["StepBatch | Exception"]):
         size, count, most = self.examples.crop, self.batch, self.batch
         if self.recipe is not None:
             size = self.recipe.crop_at(step, self.steps)
-            count, most = self.recipe.count_pairs(self.batch, size), self.recipe.most_pairs(self.batch)
+            count, most = self.recipe.count_pairs(self.batch, size), self.recipe.count_most_pairs(self.batch)
         start = (step * self.world + self.rank) * most
         try:
             pairs = [self.examples.at(start + i, size) for i in range(count)]

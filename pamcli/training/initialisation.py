@@ -39,10 +39,10 @@ def initial_network(recipe: Recipe) -> Network:
         fresh = _build_random(recipe)
         if isinstance(fresh, PASMnet) and recipe.reinitialise == "refine":
             initialise_as_upsampling(fresh.refine)
-        begun = {k: v for k, v in fresh.state_dict().items() if recipe.row.part_of(k) == recipe.reinitialise}
+        begun = {k: v for k, v in fresh.state_dict().items() if recipe.row.get_part(k) == recipe.reinitialise}
         network.load_state_dict(begun, strict=False)
     for key, parameter in network.named_parameters():
-        parameter.requires_grad_(recipe.rate_of(key) > 0)
+        parameter.requires_grad_(recipe.get_rate(key) > 0)
     if recipe.task == "superres":
         for module in network.modules():
             if isinstance(module, nn.Conv2d):

@@ -108,7 +108,7 @@ class Journal:
                 log.write(_line(entry))
         except OSError as error:
             raise _output_error(self.folder.log, error) from error
-        for name, value in _flat(entry).items():
+        for name, value in _flatten(entry).items():
             self._events.add_scalar(name, value, entry["step"])
 
     def add_image(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
@@ -133,12 +133,12 @@ def _line(entry: Entry) -> str:
     return json.dumps(json.loads(json.dumps(entry), parse_constant=lambda name: None)) + "\n"
 
 
-def _flat(entry: Entry, prefix: str = "") -> dict[str, float]:
+def _flatten(entry: Entry, prefix: str = "") -> dict[str, float]:
     """Return the numbers of an entry by path, as curves are named: "losses/refined"."""
     found: dict[str, float] = {}
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}/")
+            found |= _flatten(value, f"{prefix}{key}/")
         elif isinstance(value, int | float) and key != "step":
             found[f"{prefix}{key}"] = float(value)
     return found

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pamcli.errors import PamError, UsageError
 from pamcli.files.atomic import require_folder
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import memory_errors
+from pamcli.inference.memory import catch_memory_errors
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import (
@@ -155,7 +155,7 @@ class Trainer:
         exact = self.compute.full_precision() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
         height, width = batch.left.shape[-2:]
-        memory = memory_errors(
+        memory = catch_memory_errors(
             f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory",
             "use a smaller `batch` or `crop`",
         )

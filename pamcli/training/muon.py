@@ -42,7 +42,7 @@ class Muon(torch.optim.AdamW):
             means = [self._mean(*each) for each in zip(layers, gradients, strict=True)]
             ahead = torch.stack(gradients).lerp(torch.stack(means), MOMENTUM)
             size = OF_ADAMW * max(layers[0].flatten(1).shape) ** 0.5
-            changes = size * orthogonal(ahead.flatten(2)).view(-1, *shape)
+            changes = size * orthogonalize(ahead.flatten(2)).view(-1, *shape)
             for group, weights, gradient, change in zip(groups, layers, gradients, changes, strict=True):
                 weights.grad = gradient
                 weights.mul_(1 - group["lr"] * group["weight_decay"])
@@ -63,7 +63,7 @@ def is_matrix(weights: Tensor) -> bool:
     return weights.ndim == 4 and min(weights.flatten(1).shape) >= SMALLEST
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
+def orthogonalize(matrices: Tensor) -> Tensor:
     """Compute approximately the nearest matrices (..., m, n) with equal singular values (0.7 to 1.2)."""
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]

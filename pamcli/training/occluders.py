@@ -84,14 +84,14 @@ def insert_occluders(rng: Generator, example: Example) -> Example:
     behind, _ = fill_gaps(example.disparity)
     for _ in range(int(rng.integers(1, MOST + 1))):
         for _ in range(_TRIALS):
-            thing = _thing(rng, image, behind)
+            thing = _make_occluder(rng, image, behind)
             if thing is not None and _is_in_front(views := thing.views(*behind.shape), behind):
                 example, behind = _insert(example, views, behind)
                 break
     return example
 
 
-def _thing(rng: Generator, image: Rgb, behind: Values) -> Occluder | None:
+def _make_occluder(rng: Generator, image: Rgb, behind: Values) -> Occluder | None:
     """Return a random occluder in front of `behind` (H, W), or None if it would be too near."""
     height, width = behind.shape
     texture, slant = random_occluder(rng, image)

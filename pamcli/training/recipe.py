@@ -223,7 +223,7 @@ class Recipe:
             if getattr(self.losses, name):
                 raise UsageError(f"{self.architecture} does not have the loss term {name}")
         attention = self.losses.uses_attention or self.losses.likelihood
-        if attention and self.form is not None and not self.form.attends:
+        if attention and self.form is not None and not self.form.has_attention:
             raise UsageError(
                 f"a network with variant {self.variant} has no attention, which the loss needs",
                 "set losses.pam=0 and losses.likelihood=0",
@@ -235,7 +235,7 @@ class Recipe:
         without = () if self.form is None else self.form.without
         known = [part for part in self.row.parts if part not in without]
         names = [*(self.only.split(",") if self.only else ()), *self.rates]
-        wrong = [name for name in names if self.row.part_of(name) not in known]
+        wrong = [name for name in names if self.row.get_part(name) not in known]
         if self.reinitialise is not None and self.reinitialise not in known:
             wrong.append(self.reinitialise)
         if wrong:
@@ -256,11 +256,11 @@ class Recipe:
         """Parsed `variant`; None for networks without variants. Raises UsageError."""
         return parse_variant(self.architecture, self.variant)
 
-    def rate_of(self, key: str) -> float:
+    def get_rate(self, key: str) -> float:
         """Return the learning-rate factor of a weight by its key; 0 = frozen."""
 
         def fits(part: str) -> bool:
-            return part == self.row.part_of(key) or f"{key}.".startswith(f"{part}.")
+            return part == self.row.get_part(key) or f"{key}.".startswith(f"{part}.")
 
         if self.only and not any(map(fits, self.only.split(","))):
             return 0.0
@@ -301,6 +301,6 @@ class Recipe:
         """Return how many pairs of this crop have about as many pixels as `batch` pairs of the usual crop."""
         return max(1, round(batch * self.crop[0] * self.crop[1] / (crop[0] * crop[1])))
 
-    def most_pairs(self, batch: int) -> int:
+    def count_most_pairs(self, batch: int) -> int:
         """Return the largest number of pairs in any step."""
         return max(self.count_pairs(batch, crop) for crop in (self.crop, *(size.crop for size in self.sizes)))

@@ -59,7 +59,7 @@ def _load_recipes() -> dict[str, Recipe]:
 RECIPES: Mapping[str, Recipe] = _load_recipes()
 
 
-def named_recipe(name: str, task: Task) -> Recipe:
+def get_recipe(name: str, task: Task) -> Recipe:
     """Return the recipe of a name; raise UsageError if it is unknown or of the other task."""
     recipe = RECIPES.get(name)
     if recipe is not None and recipe.task == task:
@@ -160,7 +160,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
         default = row.recipe if stored else row.recipe_from_nothing or row.recipe
         if unsupervised:
             default = "adapt" if stored else "unsupervised"
-        recipe = named_recipe(name or default, task)
+        recipe = get_recipe(name or default, task)
     if changes.keys() & {"steps", "epochs"}:  # they replace each other
         changes = {"steps": None, "epochs": None, **changes}
     if network is not None:

@@ -21,11 +21,11 @@ from pamcli.files.paths import quote
 from pamcli.inference.device import (
     Compute,
     choose_training_compute,
+    cpu_has_bf16,
     deterministic_algorithms,
-    processor_has_bf16,
 )
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import keep_freed_memory, without_denormals
+from pamcli.inference.memory import flush_denormals, keep_freed_memory
 from pamcli.inference.model import TorchModel
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
@@ -170,7 +170,7 @@ def _run(
             elif held_out and processes.is_main:
                 validator = Validator(measurable, None, remark=REMARK, clearly=CLEARLY)
             stack.enter_context(deterministic_algorithms(compute.device))
-            stack.enter_context(without_denormals())
+            stack.enter_context(flush_denormals())
             end = trainer.run(batches, folder, journal, validator, stop, observer)
             gained = None
             if journal and validator and end.stopped is None:
@@ -201,7 +201,7 @@ def _describe(
         f"{recipe.architecture}{form}: {millions:.2f}M parameters",
         f"{trainer.about}; on {compute.device} in {compute.precision}",
     ]
-    if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
+    if compute.device.type == "cpu" and compute.precision == "bf16" and not cpu_has_bf16():
         lines.append("this CPU emulates bf16, which is many times slower than fp32")
     if precision not in (None, compute.precision):
         lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
@@ -276,7 +276,7 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
         scale=recipe.scale,
         scenes=recipe.scenes,
         folder=folder.scenes,
-        pace=recipe.batch / recipe.most_pairs(recipe.batch),
+        pace=recipe.batch / recipe.count_most_pairs(recipe.batch),
     )
     names = ", ".join(
         spec.label if source.endless else f"{spec.label} ({len(source)} pairs)" for spec, source in sources

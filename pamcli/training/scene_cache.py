@@ -49,7 +49,7 @@ class SceneCache:
             return kept
         made = self.source.render(self.seed, number, height, width)
         with suppress(OutputError):  # a full disk only costs time
-            write_atomically(self._path(self.folder, number), _stored(made))
+            write_atomically(self._path(self.folder, number), _encode_scene(made))
         last = number - self.drawing.pool - LATE
         for old in range(last - PASSED_OVER, last + 1):
             with suppress(OSError):
@@ -60,7 +60,7 @@ class SceneCache:
         return folder / f"{self.prefix}{number:08d}.npz"
 
 
-def _stored(sample: Sample) -> bytes:
+def _encode_scene(sample: Sample) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **{key: value for key, value in vars(sample).items() if value is not None})
     return buffer.getvalue()

@@ -31,7 +31,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
             left, right = normalise(left), normalise(right)
         with compute.autocast():
             matching = network(left, right, recipe.max_disparity, all_stages=True)
-        return matching_terms(matching, left, right, recipe.losses, truth_of(batch))
+        return matching_terms(matching, left, right, recipe.losses, make_ground_truth(batch))
 
     def _superres(network: nn.Module, batch: StepBatch) -> Terms:
         assert batch.left_high is not None
@@ -40,12 +40,12 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
         with compute.autocast():
             result = network(*views, both=recipe.views == "both")
         pictures = batch.left, batch.right, batch.left_high, batch.right_high
-        return superres_terms(result, *pictures, recipe.losses, truth_of(batch))
+        return superres_terms(result, *pictures, recipe.losses, make_ground_truth(batch))
 
     return loss
 
 
-def truth_of(batch: StepBatch) -> GroundTruth:
+def make_ground_truth(batch: StepBatch) -> GroundTruth:
     """Return the ground truth of a batch, unknown without labels, so that all steps have the same terms."""
     if batch.truth is not None:
         return batch.truth
@@ -65,7 +65,7 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     groups: dict[float, list[nn.Parameter]] = {}
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:
-            groups.setdefault(recipe.rate_of(key), []).append(parameter)
+            groups.setdefault(recipe.get_rate(key), []).append(parameter)
     kinds: dict[str, type[torch.optim.AdamW] | type[torch.optim.Adam]] = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,

@@ -21,13 +21,13 @@ import torch
 
 from pamcli.data.open import open_data
 from pamcli.inference.device import choose_training_compute
-from pamcli.inference.memory import keep_freed_memory, without_denormals
+from pamcli.inference.memory import flush_denormals, keep_freed_memory
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.loop import Trainer
 from pamcli.training.recipe import Recipe
-from pamcli.training.recipes import named_recipe
+from pamcli.training.recipes import get_recipe
 from pamcli.training.tasks import loss_function, set_training_mode
 
 WARM_UP = 2  # steps before the clock runs
@@ -57,9 +57,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
-    recipe = named_recipe(
-        given.recipe or ("pasmnet2" if given.task == "disparity" else "superres"), given.task
-    )
+    recipe = get_recipe(given.recipe or ("pasmnet2" if given.task == "disparity" else "superres"), given.task)
     recipe = replace(recipe, batch=given.batch, steps=given.steps + WARM_UP, epochs=None, sizes=())
     # Few scenes at a time: new ones come as often as in the middle of a long run, from the beginning on.
     recipe = replace(recipe, scenes=replace(recipe.scenes, pool=KEPT))
@@ -67,7 +65,7 @@ def main() -> None:
         width, height = map(int, given.crop.split("x"))
         recipe = replace(recipe, crop=(height, width))
     source = open_data(given.data).with_hard_cases(recipe.scenes.hard)
-    with tempfile.TemporaryDirectory() as folder, without_denormals():
+    with tempfile.TemporaryDirectory() as folder, flush_denormals():
         keep_freed_memory()
         examples = Examples(
             [(source, 1.0)],

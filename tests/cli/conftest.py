@@ -89,7 +89,7 @@ def networks(
     from pamcli.inference import device, images, models
 
     monkeypatch.setattr(images, "AUTO_MOST", 1.0)  # 4 times faster
-    monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
+    monkeypatch.setattr(device, "cpu_has_bf16", lambda: False)
     monkeypatch.setattr(models, "load_network", load_once)
     for kind in KINDS:
         monkeypatch.setattr(kind, "prepared", prepare_once)

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from pamcli.cli import app as pam
-from pamcli.cli.groups import PANELS, SECTIONS, command, group, unfolded
+from pamcli.cli.groups import PANELS, SECTIONS, command, group, unfold_settings
 from pamcli.settings.options import option
 
 
@@ -87,7 +87,7 @@ def test_two_options_of_one_name_are_refused() -> None:
         """Work."""
 
     with pytest.raises(TypeError, match="folder"):
-        unfolded(work)
+        unfold_settings(work)
 
 
 def every_command(app: Any, *names: str) -> Any:

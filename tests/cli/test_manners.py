@@ -193,7 +193,7 @@ def test_ctrl_c_while_a_command_imports_says_nothing(tmp_path: Path) -> None:
     program = (
         "import typer, pamcli.cli\napp = typer.Typer()\n"
         "@app.command()\ndef run() -> None: import library\n"
-        "pamcli.cli.guarded(app, 'pam')"
+        "pamcli.cli.run_guarded(app, 'pam')"
     )
     run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "")

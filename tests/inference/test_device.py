@@ -15,7 +15,7 @@ from pamcli.errors import DeviceError, UsageError
 from pamcli.inference import device
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import memory_errors
+from pamcli.inference.memory import catch_memory_errors
 from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
@@ -59,7 +59,10 @@ def test_a_gpu_that_is_held_or_too_old_is_one_line(
         DeviceError, match=r"cannot use the GPU: CUDA error: all devices are busy \(use `device` cpu"
     ):
         Compute.choose()
-    with pytest.raises(DeviceError, match="the GPU failed: CUDA error: no kernel"), memory_errors("little"):
+    with (
+        pytest.raises(DeviceError, match="the GPU failed: CUDA error: no kernel"),
+        catch_memory_errors("little"),
+    ):
         raise RuntimeError("CUDA error: no kernel image is available\nCompile with ...")
 
 
@@ -134,7 +137,7 @@ def test_where_auto_reduces_the_processors_features_decide(
     (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}\n")
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name in features, raising=False)
-    assert device.processor_has_bf16() == bool(features)
+    assert device.cpu_has_bf16() == bool(features)
     assert Compute.choose("cpu", reduce=True).precision == expected
     assert Compute.choose("cpu").precision == "fp32"
     assert Compute.choose("cpu", "fp32", reduce=True).precision == "fp32"
@@ -143,7 +146,7 @@ def test_where_auto_reduces_the_processors_features_decide(
 def test_a_processor_of_which_torch_cannot_tell_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.delattr(torch.cpu, name, raising=False)
-    assert not device.processor_has_bf16()
+    assert not device.cpu_has_bf16()
 
 
 def test_auto_is_16_bits_on_gpus(machine: Callable[..., None]) -> None:
@@ -165,7 +168,7 @@ def test_what_a_gpu_computes_in_hardware(machine: Callable[..., None]) -> None:
 def test_auto_lowers_the_precision_where_that_changes_next_to_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device, "processor_is_faster_in_bf16", lambda: True)
+    monkeypatch.setattr(device, "is_cpu_faster_in_bf16", lambda: True)
     assert StereoMatcher.load(device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet2-x2", device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet-x2", device="cpu").compute.precision == "fp32"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.inference.device import processor_has_bf16
+from pamcli.inference.device import cpu_has_bf16
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.inference.upscaler import StereoUpscaler
@@ -24,7 +24,7 @@ def pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module", params=["fp32", "bf16"])
 def matcher(request: pytest.FixtureRequest) -> StereoMatcher:
-    if request.param == "bf16" and not processor_has_bf16():
+    if request.param == "bf16" and not cpu_has_bf16():
         pytest.skip("this processor emulates bf16")
     return StereoMatcher.load("pasmnet2", device="cpu", precision=request.param, match_size=1)
 

@@ -22,7 +22,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
 
     monkeypatch.setattr(gpu_check, "_run", run)
     monkeypatch.setattr(gpu_check, "list_gpus", lambda: ["cuda"])
-    monkeypatch.setattr(gpu_check, "processor_has_bf16", lambda: False)
+    monkeypatch.setattr(gpu_check, "cpu_has_bf16", lambda: False)
     return off
 
 

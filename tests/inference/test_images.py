@@ -12,7 +12,7 @@ from PIL import Image
 from sample_cut import Cut
 
 from pamcli.errors import InputError
-from pamcli.inference.images import check_pair, padding, plain_array, to_network, to_pixels
+from pamcli.inference.images import check_pair, padding, to_network, to_pixels, to_plain
 from pamcli.inference.matcher import StereoMatcher
 
 FLOATS = np.random.default_rng(0).random((20, 30, 3))
@@ -37,7 +37,7 @@ BYTES = (FLOATS * 255).astype(np.uint8)
 def test_every_type_becomes_rgb_in_0_to_1(image: NDArray[np.generic], expected: NDArray[np.float64]) -> None:
     image.flags.writeable = False
     check_pair(image, image, 16)
-    found = to_network(torch.from_numpy(plain_array(image).copy()))
+    found = to_network(torch.from_numpy(to_plain(image).copy()))
     assert found.shape == (1, 3, 20, 30)
     assert found.dtype == torch.float32
     assert found.is_contiguous()
@@ -125,4 +125,4 @@ def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cu
 
 def test_a_mirrored_image_can_become_a_tensor() -> None:
     image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
-    assert torch.from_numpy(plain_array(image[:, ::-1])).tolist() == image[:, ::-1].tolist()
+    assert torch.from_numpy(to_plain(image[:, ::-1])).tolist() == image[:, ::-1].tolist()

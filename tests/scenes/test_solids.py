@@ -99,6 +99,6 @@ def test_a_shadow_lies_where_the_light_throws_it() -> None:
 
 
 def test_what_lies_outside_both_views_is_left_out() -> None:
-    assert not CAMERA.sees(np.array([[-9.0, 0, 10], [-8, 1, 10]]))
-    assert CAMERA.sees(np.array([[6.2, 0, 10], [8, 1, 10]])), "in the right view alone"
+    assert not CAMERA.is_visible(np.array([[-9.0, 0, 10], [-8, 1, 10]]))
+    assert CAMERA.is_visible(np.array([[6.2, 0, 10], [8, 1, 10]])), "in the right view alone"
     assert faces(Block(np.array([40.0, 4.0, 20.0]), 0.0, 2.0, 2.0, 2.0)) == []

@@ -33,9 +33,9 @@ def test_the_crop_of_a_step_depends_on_seed_and_number_only() -> None:
 def test_all_steps_have_about_as_many_pixels() -> None:
     crops = (256, 512), (192, 384), (256, 768), (512, 2048)
     assert [PLAN.count_pairs(4, crop) for crop in crops] == [4, 7, 3, 1]
-    assert PLAN.most_pairs(4) == 7
+    assert PLAN.count_most_pairs(4) == 7
     assert PLAN.count_pairs(32, (192, 384)) == 57
-    assert RECIPES["scenes"].most_pairs(6) == 6
+    assert RECIPES["scenes"].count_most_pairs(6) == 6
 
 
 def test_crops_of_a_recipe_are_small_first_and_wide_last() -> None:

@@ -21,7 +21,7 @@ from pamcli.training.examples import Examples, load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import make_recipe
-from pamcli.training.tasks import normalise, set_training_mode, truth_of
+from pamcli.training.tasks import make_ground_truth, normalise, set_training_mode
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "training"
 ARGUMENTS = {
@@ -72,7 +72,7 @@ def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     batch = next(load_batches(examples, 0, 1, 1, 0)).to("cpu")
     left, right = normalise(batch.left), normalise(batch.right)
     matching = network(left, right, all_stages=True)
-    terms = matching_terms(matching, left, right, recipe.losses, truth_of(batch))
+    terms = matching_terms(matching, left, right, recipe.losses, make_ground_truth(batch))
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
     def norm(some: Iterable[str]) -> float:

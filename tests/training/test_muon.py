@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pamcli.training.muon import MOMENTUM, OF_ADAMW, Muon, orthogonal
+from pamcli.training.muon import MOMENTUM, OF_ADAMW, Muon, orthogonalize
 
 RATE, BETAS = 1e-3, (0.9, 0.99)
 
@@ -37,7 +37,7 @@ def test_all_singular_values_become_about_one_and_the_singular_vectors_stay(shap
     torch.manual_seed(0)
     matrix = torch.randn(shape) * torch.logspace(0, -1, shape[1])
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-    inner = left.T @ orthogonal(matrix) @ right.T
+    inner = left.T @ orthogonalize(matrix) @ right.T
     assert (inner - inner.diag().diag()).abs().max() < 1e-3
     assert inner.diag().max() < 1.3
     assert inner.diag().min() > 0.6
@@ -46,11 +46,11 @@ def test_all_singular_values_become_about_one_and_the_singular_vectors_stay(shap
 def test_several_matrices_are_computed_as_each_by_itself() -> None:
     torch.manual_seed(0)
     matrices = torch.randn(3, 20, 40)
-    torch.testing.assert_close(orthogonal(matrices), torch.stack([*map(orthogonal, matrices)]))
+    torch.testing.assert_close(orthogonalize(matrices), torch.stack([*map(orthogonalize, matrices)]))
 
 
 def test_nothing_is_no_direction() -> None:
-    assert torch.equal(orthogonal(torch.zeros(16, 20)), torch.zeros(16, 20))
+    assert torch.equal(orthogonalize(torch.zeros(16, 20)), torch.zeros(16, 20))
 
 
 def test_matrices_move_by_the_same_in_all_directions_and_other_weights_as_by_adamw() -> None:
@@ -65,7 +65,7 @@ def test_matrices_move_by_the_same_in_all_directions_and_other_weights_as_by_ada
     gradient = network[2].weight.grad
     assert isinstance(gradient, torch.Tensor)
     mean = gradient * (1 - MOMENTUM)
-    change = orthogonal((gradient + MOMENTUM * (mean - gradient)).flatten(1)).view_as(gradient)
+    change = orthogonalize((gradient + MOMENTUM * (mean - gradient)).flatten(1)).view_as(gradient)
     torch.testing.assert_close(network[2].weight, before - RATE * OF_ADAMW * 64**0.5 * change)
 
 

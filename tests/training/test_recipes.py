@@ -16,7 +16,7 @@ from pamcli.training.recipe import CropShare, Recipe, Schedule, learning_rate
 from pamcli.training.recipes import (
     RECIPES,
     change_recipe,
-    named_recipe,
+    get_recipe,
     read_recipe,
     recipe_json,
 )
@@ -240,9 +240,9 @@ def test_a_weight_that_would_teach_the_opposite_or_nothing_is_refused(wrong: dic
 
 def test_a_recipe_of_the_other_task_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"pam train superres.*scenes"):
-        named_recipe("paper-superres", "disparity")
+        get_recipe("paper-superres", "disparity")
     with pytest.raises(UsageError, match=r"paper.*paper-superres"):
-        named_recipe("paper", "superres")
+        get_recipe("paper", "superres")
 
 
 def test_epochs_are_whole_passes_over_the_data() -> None:
@@ -346,12 +346,12 @@ def test_a_setting_with_a_new_name_is_an_error_that_names_it() -> None:
 def test_the_nearest_name_that_fits_says_how_fast_a_weight_learns() -> None:
     recipe = RECIPES["pasmnet2"]
     rates = {"E0.0.weight": 0.5, "st1.blocks.0.head.0.weight": 0.5, "s1.upd.out.weight": 1, "mask.1.bias": 1}
-    assert {key: recipe.rate_of(key) for key in rates} == rates
+    assert {key: recipe.get_rate(key) for key in rates} == rates
     head = replace(recipe, only="head", rates={})
-    assert [head.rate_of(key) for key in ("s3.upd.out.weight", "b3.0.weight")] == [1, 0]
+    assert [head.get_rate(key) for key in ("s3.upd.out.weight", "b3.0.weight")] == [1, 0]
     late = replace(recipe, only="head,st3", rates={"head": 0.5, "s1": 0.1})
     keys = "mask.0.0.weight", "s1.h0.0.weight", "st3.blocks.0.head.0.weight", "st1.blocks.0.head.0.weight"
-    assert [late.rate_of(key) for key in keys] == [0.5, 0.1, 1, 0]
+    assert [late.get_rate(key) for key in keys] == [0.5, 0.1, 1, 0]
 
 
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])

@@ -79,31 +79,31 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     truth = (
         Part("disparity", "ground truth", read),
         Part("right_disparity", read=read),
-        Part("visible", "visible pixels (mask0nocc.png)", _visible),
-        Part("fine", "", partial(_fine, shrunk=shrunk)),
+        Part("visible", "visible pixels (mask0nocc.png)", _read_visible),
+        Part("fine", "", partial(_read_fine, shrunk=shrunk)),
     )
     calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
     lefts, rights, truths, right_truths = {}, {}, {}, {}
     for name, folder in scenes.items():
         for names in _NAMES:
-            each = [_first_of(folder, of) for of in names]
+            each = [_find_first(folder, of) for of in names]
             if each[0].is_file() or each[1].is_file():
                 lefts[name], rights[name], truths[name], right_truths[name] = each
                 break
     beside = Path(os.path.abspath(home)).parent
     gts = [home, *(beside / name for name in _GT_TREES), *(home / name for name in _GT_TREES)]
     places = {
-        "disparity": {name: _elsewhere(path, home, gts) for name, path in truths.items()},
-        "right_disparity": {name: _elsewhere(path, home, gts) for name, path in right_truths.items()},
+        "disparity": {name: _find_in_trees(path, home, gts) for name, path in truths.items()},
+        "right_disparity": {name: _find_in_trees(path, home, gts) for name, path in right_truths.items()},
         "calibration": {name: folder / "calib.txt" for name, folder in scenes.items()},
     }
     places["visible"] = {
-        name: _mask(_elsewhere(folder / "mask0nocc.png", home, gts), places["disparity"].get(name))
+        name: _mask(_find_in_trees(folder / "mask0nocc.png", home, gts), places["disparity"].get(name))
         for name, folder in scenes.items()
     }
     if shrunk > 1:
         fine = {name: home / f"{split}F" / folder.name / "disp0GT.pfm" for name, folder in scenes.items()}
-        places["fine"] = {name: _elsewhere(path, home, gts) for name, path in fine.items()}
+        places["fine"] = {name: _find_in_trees(path, home, gts) for name, path in fine.items()}
     compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
     note = f"no mask0nocc.png for {pluralize(len(compared), 'pair')}: visible where both ground truths agree"
     parts = (*(truth if split == "training" else ()), calibration)
@@ -112,13 +112,13 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     return found
 
 
-def _first_of(folder: Path, names: str) -> Path:
+def _find_first(folder: Path, names: str) -> Path:
     """Return the first existing file of several names, else the path of the first name."""
     paths = [folder / name for name in names.split() or [""]]
     return next(filter(Path.is_file, paths), paths[0])
 
 
-def _elsewhere(path: Path, home: Path, trees: Sequence[Path]) -> Path:
+def _find_in_trees(path: Path, home: Path, trees: Sequence[Path]) -> Path:
     """Return the path of a scene's file in the first tree that has it, else the path itself."""
     below = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
     return next((tree / below for tree in trees if (tree / below).is_file()), path)
@@ -126,19 +126,19 @@ def _elsewhere(path: Path, home: Path, trees: Sequence[Path]) -> Path:
 
 def _mask(mask: Path, truth: Path | None) -> Path:
     """Return the file of visible pixels: the mask, else the left ground truth if the right one exists too."""
-    both = truth is not None and truth.suffix == ".pfm" and truth.is_file() and _of_right(truth).is_file()
+    both = truth is not None and truth.suffix == ".pfm" and truth.is_file() and _right_path(truth).is_file()
     return truth if truth is not None and both and not mask.is_file() else mask
 
 
-def _of_right(truth: Path) -> Path:
+def _right_path(truth: Path) -> Path:
     return truth.with_name(truth.name.replace("disp0", "disp1")) if "disp0" in truth.name else Path()
 
 
-def _visible(path: Path) -> NDArray[np.bool_]:
+def _read_visible(path: Path) -> NDArray[np.bool_]:
     """Return the visible pixels (H, W) from a mask, or by comparing the ground truth of both images."""
     if path.suffix != ".pfm":
         return read_mask(path, white=255)
-    left, right = read_disparity(path), read_disparity(_of_right(path))
+    left, right = read_disparity(path), read_disparity(_right_path(path))
     columns = np.arange(left.shape[1])
     with np.errstate(invalid="ignore"):
         match = np.rint(columns - left)
@@ -148,7 +148,7 @@ def _visible(path: Path) -> NDArray[np.bool_]:
     return seen
 
 
-def _fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
+def _read_fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
     """Return the full-size ground truth in pixels of the downscaled images, and its mask."""
     found: dict[str, NDArray[Any]] = {"fine": read_disparity(path) / np.float32(shrunk)}
     mask = path.with_name("mask0nocc.png")

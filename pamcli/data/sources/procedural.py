@@ -103,12 +103,12 @@ def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scene
     from pamcli.scenes.textures import TextureLibrary, find_textures
 
     width, height = map(int, keys.get("size", "512x256").split("x"))
-    shares = {name: _share(name, keys[name]) for name in (ALL, *CASES) if name in keys}
+    shares = {name: _parse_share(name, keys[name]) for name in (ALL, *CASES) if name in keys}
     hard = HardCases(**dict.fromkeys(CASES, shares.pop(ALL, 0.0)) | shares) if shares else None
     return Scenes(TextureLibrary() if root is None else find_textures(root), height, width, hard=hard)
 
 
-def _share(name: str, text: str) -> float:
+def _parse_share(name: str, text: str) -> float:
     try:
         share = float(text)
     except ValueError:
