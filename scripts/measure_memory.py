@@ -54,7 +54,7 @@ def model_of(weights: str, precision: str) -> Any:
 
 def peak(model: Any, width: int, height: int) -> int:
     """Return the bytes that a pair takes beyond what the process had taken before."""
-    from pamcli.inference.memory import get_used_memory
+    from pamcli.inference.device import get_used_memory
     from pamcli.inference.model import MatchRequest
 
     def run(width: int, height: int) -> None:

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import PamError
-from pamcli.inference.device import Compute, cpu_has_bf16
+from pamcli.inference.device import Compute, cpu_has_bf16, first_line
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import first_line
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import ARCHITECTURES, Task

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
-from pamcli.inference.device import Compute
+from pamcli.inference.device import HINT, Compute, format_bytes, get_free_memory
 from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
-from pamcli.inference.memory import HINT, format_bytes, get_free_memory
 from pamcli.inference.model import Match, MatchRequest, StereoModel, crop_outputs, predict_memory, to_match
 from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
 from pamcli.networks.blocks import convert, fold_batch_norms

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
-from pamcli.inference.memory import HINT, first_line, is_memory_error
+from pamcli.inference.device import HINT, first_line, is_memory_error
 from pamcli.registry.spec import convert_read_errors
 
 PROVIDERS = {

@@ -13,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.inference.device import Compute
-from pamcli.inference.memory import first_line, is_memory_error
+from pamcli.inference.device import Compute, first_line, is_memory_error
+from pamcli.inference.model import Runtime
 from pamcli.inference.providers import ON_CPU, PROVIDERS, convert_runtime_errors, open_session
-from pamcli.inference.runtime import Runtime
 from pamcli.registry.interface import Interface, Port
 
 TYPES: dict[str, type[np.generic]] = {

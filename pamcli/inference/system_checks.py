@@ -34,7 +34,7 @@ def run_checks() -> dict[str, Any]:
         except ImportError as error:
             found[name] = PamError(describe_missing_package(error))
         except (RuntimeError, OSError, TypeError) as error:  # of a GPU that is in use or too old
-            from pamcli.inference.memory import first_line
+            from pamcli.inference.device import first_line
 
             found[name] = DeviceError(f"{type(error).__name__}: {first_line(error)}", "try `device` cpu")
     return found
@@ -106,7 +106,7 @@ def check_memory() -> str:
     """Return the free memory of the CPU, for people."""
     import torch
 
-    from pamcli.inference.memory import get_free_memory
+    from pamcli.inference.device import get_free_memory
 
     free = get_free_memory(torch.device("cpu"))
     if free is None:

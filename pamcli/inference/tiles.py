@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError, InputError
 from pamcli.inference import PAIRS_AT_ONCE, Progress
-from pamcli.inference.images import Pixels
-from pamcli.inference.memory import (
+from pamcli.inference.device import (
     HINT,
     catch_memory_errors,
     format_bytes,
@@ -26,6 +25,7 @@ from pamcli.inference.memory import (
     keep_freed_memory,
     release_freed_memory,
 )
+from pamcli.inference.images import Pixels
 from pamcli.inference.model import StereoModel
 
 LOG = logging.getLogger("pamcli")

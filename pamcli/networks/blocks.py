@@ -5,7 +5,7 @@ Attribute names (`body`, and the positions inside it) are those of the authors' 
 
 import copy
 from functools import lru_cache
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -286,3 +286,29 @@ def prepare_winograd(network: nn.Module) -> None:
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             winograd(layer)
+
+
+class MatchingNetwork(nn.Module):
+    """A network that computes the disparity of the left image of a rectified pair.
+
+    `forward` takes a batch of pairs:
+
+    - left, right: (B, 3, H, W), RGB normalised with ImageNet's mean and deviation; sides are multiples of 32.
+    - max_disparity: The attention considers only disparities below it, px, a multiple of 16.
+    - all_stages: Return whole maps of all stages, which the losses need (Section 4.2.3).
+    - confidence: Make the confidence available, too.
+    """
+
+    HALO: int
+    """Rows above and below on which the result of a row depends noticeably (scripts/measure_memory.py)."""
+
+    def prepared(self, dtype: torch.dtype) -> Self:
+        """Return a copy for inference with convolutions in `dtype` and everything else in float32."""
+        network = fold_batch_norms(self)
+        network.merge_products()
+        if dtype == torch.float32:
+            prepare_winograd(network)
+        return convert(network, dtype)
+
+    def merge_products(self) -> None:
+        """Merge consecutive products of folded weights, in place, if there are any."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +17,11 @@ from pamcli.networks.blocks import (
     Convolutions,
     Decoder,
     Encoder,
+    MatchingNetwork,
     ParallaxAttentionBlock,
     conv,
     conv_unit,
-    convert,
-    fold_batch_norms,
     is_inference,
-    prepare_winograd,
     upsample,
     upsample_and_join,
     upsample_cost,
@@ -78,32 +75,6 @@ class Matching:
         """(B, H/4, W/4) in [0, 1], see `cycle_confidence`; must have been requested."""
         assert self.directions is not None
         return cycle_confidence(self.disparity, *self.directions)
-
-
-class MatchingNetwork(nn.Module):
-    """A network that computes the disparity of the left image of a rectified pair.
-
-    `forward` takes a batch of pairs:
-
-    - left, right: (B, 3, H, W), RGB normalised with ImageNet's mean and deviation; sides are multiples of 32.
-    - max_disparity: The attention considers only disparities below it, px, a multiple of 16.
-    - all_stages: Return whole maps of all stages, which the losses need (Section 4.2.3).
-    - confidence: Make the confidence available, too.
-    """
-
-    HALO: int
-    """Rows above and below on which the result of a row depends noticeably (scripts/measure_memory.py)."""
-
-    def prepared(self, dtype: torch.dtype) -> Self:
-        """Return a copy for inference with convolutions in `dtype` and everything else in float32."""
-        network = fold_batch_norms(self)
-        network.merge_products()
-        if dtype == torch.float32:
-            prepare_winograd(network)
-        return convert(network, dtype)
-
-    def merge_products(self) -> None:
-        """Merge consecutive products of folded weights, in place, if there are any."""
 
 
 class PASMnet(MatchingNetwork):

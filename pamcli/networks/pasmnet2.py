@@ -27,6 +27,7 @@ from pamcli.networks.blocks import (
     Convolutions,
     Decoder,
     Encoder,
+    MatchingNetwork,
     ParallaxAttentionBlock,
     conv,
     conv_unit,
@@ -38,7 +39,7 @@ from pamcli.networks.blocks import (
     upsample_and_join,
 )
 from pamcli.networks.parallax import ParallaxMaps
-from pamcli.networks.pasmnet import STAGE_STRIDES, MatchingNetwork
+from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     SURROUNDINGS,

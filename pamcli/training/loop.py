@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from pamcli.errors import PamError, UsageError
 from pamcli.files.atomic import require_folder
-from pamcli.inference.device import Compute
-from pamcli.inference.memory import catch_memory_errors
+from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import (

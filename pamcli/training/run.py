@@ -23,9 +23,10 @@ from pamcli.inference.device import (
     choose_training_compute,
     cpu_has_bf16,
     deterministic_algorithms,
+    flush_denormals,
+    keep_freed_memory,
 )
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import flush_denormals, keep_freed_memory
 from pamcli.inference.model import TorchModel
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network

@@ -20,8 +20,7 @@ from pathlib import Path
 import torch
 
 from pamcli.data.open import open_data
-from pamcli.inference.device import choose_training_compute
-from pamcli.inference.memory import flush_denormals, keep_freed_memory
+from pamcli.inference.device import choose_training_compute, flush_denormals, keep_freed_memory
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network

@@ -26,7 +26,6 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import digest, forked, pam
 
-from pamcli.inference import models
 from pamcli.registry.load import load_network
 from pamcli.training.checkpoints import read_checkpoint
 
@@ -72,7 +71,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with small pairs in l/ and r/, and networks that are loaded once."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(models, "load_network", functools.cache(load_network))
+    monkeypatch.setattr("pamcli.inference.models.load_network", functools.cache(load_network))
     for side, name in (("l", "left"), ("r", "right")):
         Path(side).mkdir()
         view = Image.open(SAMPLE / f"{name}.png").convert("RGB")

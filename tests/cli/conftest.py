@@ -86,11 +86,11 @@ def networks(
     """Keep networks loaded between tests, without a GPU, without bf16, and without upscaling first."""
     import torch
 
-    from pamcli.inference import device, images, models
+    from pamcli.inference import device, images
 
     monkeypatch.setattr(images, "AUTO_MOST", 1.0)  # 4 times faster
     monkeypatch.setattr(device, "cpu_has_bf16", lambda: False)
-    monkeypatch.setattr(models, "load_network", load_once)
+    monkeypatch.setattr("pamcli.inference.models.load_network", load_once)
     for kind in KINDS:
         monkeypatch.setattr(kind, "prepared", prepare_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -22,7 +22,7 @@ from pamcli.evaluation.pixels import compute_regions
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate
-from pamcli.inference.memory import peak_memory
+from pamcli.inference.device import peak_memory
 
 
 @pytest.mark.parametrize(("kind", "scenes"), [("normal", 20), ("skewed", 30)])

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from pamcli.errors import DeviceError, UsageError
 from pamcli.inference import device
-from pamcli.inference.device import Compute
+from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import catch_memory_errors
 from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
