@@ -126,7 +126,7 @@ def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | 
 
 
 def _is_worthwhile(sides: Sequence[int], dilation: int) -> bool:
-    """Return whether enough of the tiles' area lies inside a result of this height and width."""
+    """Return whether tiles fit a result of this height and width well enough to be faster."""
     own = (side / dilation for side in sides)
     return math.prod(side / (-(-side // TILE) * TILE) for side in own) >= FEWEST
 

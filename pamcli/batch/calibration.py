@@ -43,7 +43,7 @@ from pamcli.settings.shared import MAX_PIXELS
 
 @dataclass(frozen=True)
 class Moment:
-    """The images of both cameras at one time, or why they cannot be read."""
+    """The images that both cameras took at one moment, or the error in reading them."""
 
     name: str
     pair: StereoPair | InputError
@@ -80,7 +80,7 @@ class BoardImages:
         if len(texts) != (2 if self.layout is None else 1):
             raise UsageError(
                 f"LEFT RIGHT must be two folders, templates or videos, got {join_names(texts)}",
-                "one is enough with `packed`",
+                "pass a single one with `packed`",
             )
         if are_videos(texts):
             self.clip = self._open_clip([*map(Path, texts)])
@@ -147,7 +147,7 @@ class Calibrated:
     left_out: Sequence[Rejection]
     """Unused pairs, with the reasons."""
     tips: Sequence[str]
-    """How to improve the calibration."""
+    """Advice on how to improve the calibration."""
 
     def facts(self) -> dict[str, Any]:
         """Return the quality of the calibration in px, m and shares."""

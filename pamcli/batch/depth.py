@@ -58,7 +58,7 @@ def read_description(
     extrinsics: Extrinsics = "transform",
     recording: Recording | None = None,
 ) -> tuple[CameraDescription, Interpretation]:
-    """Return what the calibration states, and the user's additions. Raises InputError, UsageError."""
+    """Return the cameras in calibration files, completed by options. Raises InputError, UsageError."""
     if "" in settings.calibration_files:
         raise UsageError("`calibration` is empty", EMPTY_NAME)
     how = (extrinsics, fisheye, settings.unit, settings.baseline)
@@ -88,7 +88,7 @@ def load_rectified_calibration(settings: RectifiedCalibration) -> Calibration:
         for name in ("focal", "baseline", "doffs", "cameras", "unit", "principal_point"):
             if settings.is_set(name):
                 message = f"cannot use both a `Calibration` and `{name}`"
-                raise UsageError(message, f"change the `Calibration`, or drop `{name}`")
+                raise UsageError(message, f"set it in the `Calibration`, or drop `{name}`")
         return settings.calibration
     files, doubt = settings.calibration_files, None
     names = ", ".join(map(str, files))
@@ -219,7 +219,9 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         raise UsageError("DISPARITY is empty", EMPTY_NAME)
     if are_videos(inputs):
         if len(inputs) > 1 or image is not None:
-            raise UsageError("a video of disparity maps must be the only input", "drop `image` and others")
+            raise UsageError(
+                "a video of disparity maps must be the only input", "drop `image` and all other inputs"
+            )
         pairing = pair_frames(inputs)
         Video(Path(inputs[0])).check_disparities()
         return pairing
@@ -274,7 +276,7 @@ class _Map:
     image: np.ndarray | None
     warnings: Sequence[str] = ()
     is_default_png: bool = False
-    """Whether the default scale of 16-bit PNG was used."""
+    """True if the default scale of 16-bit PNG was used."""
 
     @property
     def width(self) -> int:

@@ -73,7 +73,7 @@ class Export:
         self.batch.set_processor(self.processor)
 
     def write_cameras(self) -> list[Path]:
-        """Write the cameras of all pairs that were exported; return the files. Raises OutputError."""
+        """Write the cameras of all exported pairs; return the files. Raises OutputError."""
         describe = _describe_colmap if self.kind == "colmap" else _describe_nerfstudio
         files = describe(self.processor.frames) if self.processor.frames else {}
         for name, data in files.items():

@@ -20,7 +20,7 @@ from pamcli.files.pairing import (
 from pamcli.files.paths import STDIN_NAME, are_packed, is_recording, join_names, pluralize, quote
 from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
 
-EMPTY_NAME = "perhaps a shell variable is not set"
+EMPTY_NAME = "check that the shell variable is set"
 PACKED_HINT = "add `packed` lr, rl, tb or bt"
 
 
@@ -34,7 +34,7 @@ class Job:
     returned: Mapping[str, Path] = field(default_factory=dict)
     """The kind of the result that is returned as bytes, and a name with the suffix of its format."""
     done: bool = False
-    """Whether all results exist and are to be kept."""
+    """True if all results exist and must not be replaced."""
     error: PamError | None = None
     line: int | None = None
     """Line of the list."""
@@ -52,7 +52,7 @@ class Job:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The files of all results, including the returned one."""
+        """The paths of all results, including one that is returned as bytes."""
         return {**self.files, **self.returned}
 
 
@@ -62,7 +62,7 @@ class Result:
 
     job: Job
     error: PamError | None = None
-    """Why there are no results, or None."""
+    """The error of a failed pair, or None."""
     warnings: Sequence[str] = ()
     """Suspected problems of the pair or its results."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Result:
 
     @property
     def status(self) -> Literal["ok", "skipped", "failed"]:
-        """State of the results: written, skipped because they existed, or missing."""
+        """Status of the results: "ok", "skipped" because they exist already, or "failed"."""
         return "failed" if self.error else "skipped" if self.job.done else "ok"
 
     @property

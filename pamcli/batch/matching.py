@@ -145,7 +145,7 @@ class MatchProcessor(PairProcessor):
             "confidence": needs_confidence,
         }
         self.extras = {*filter(requested.get, requested)}
-        """What the network computes besides the disparity map."""
+        """Outputs of the network besides the disparity map."""
 
     @cached_property
     def network(self) -> StereoMatcher:
@@ -172,7 +172,7 @@ class MatchProcessor(PairProcessor):
         return pair
 
     def apply(self, job: Job, pair: StereoPair) -> Outcome:
-        progress = None if self.bar is None else self.bar.within(pair.height)
+        progress = None if self.bar is None else self.bar.track_rows(pair.height)
         left, right = self.rotate(pair.left.pixels), self.rotate(pair.right.pixels)
         result: StereoResult = self.network(left, right, extras=self.extras, progress=progress)
         if self.settings.vertical:

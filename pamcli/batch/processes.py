@@ -152,7 +152,7 @@ class _Helper:
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, job: Job) -> Any:
-        """Return the result of a job, and the logged lines. Raises what loading the network raises."""
+        """Return the result of a job and its log lines. Raises the errors of loading the network."""
         if job.error is not None:
             return job.error, ()
         lines: tuple[tuple[int, str], ...] = ()

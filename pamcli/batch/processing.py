@@ -31,7 +31,7 @@ from pamcli.imaging.vr180 import FIELD_OF_VIEW
 from pamcli.inference import PAIRS_AT_ONCE
 
 Outcome = tuple[Any, Mapping[str, Any], Sequence[str]]
-"""What `PairProcessor.apply` returns: what it computed, facts, and warnings."""
+"""The return value of `PairProcessor.apply`: the computed result, facts, and warnings."""
 
 
 def read_views(pair: PairPaths, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
@@ -50,7 +50,7 @@ class PairProcessor:
     recording: Any = None
     """The `Recording` that holds the pairs; None for files."""
     rectifies_recording = True
-    """Whether images of a recording are rectified with its `camera_info`."""
+    """True if images of a recording are rectified with its `camera_info`."""
     videos: Mapping[str, Path] = MappingProxyType({})
     """Videos to write, by the kind of result."""
     bar: Any = None
@@ -58,14 +58,14 @@ class PairProcessor:
     max_memory: int | None = None
     """Memory of the network, bytes, if it differs from the settings."""
     needs_whole_batch = False
-    """Whether some results can only be encoded after the whole batch."""
+    """True if some results can only be encoded after the whole batch."""
     needs_first_pair = False
-    """Whether `prepare_batch` must see the first pair before other processes begin."""
+    """True if `prepare_batch` must see the first pair before other processes begin."""
     cores: int | None = None
     """Default number of cores of a Ray worker."""
     uses_gpu = False
     stretches_contrast = False
-    """Whether 16-bit images of low contrast are stretched first."""
+    """True if 16-bit images of low contrast are stretched first."""
     _is_stretch_reported = False
 
     def __init__(self, settings: Any) -> None:
@@ -235,7 +235,7 @@ class PairProcessor:
         raise NotImplementedError
 
     def prepare_batch(self, job: Job, pair: StereoPair) -> None:
-        """Determine from the first pair what is the same for all. Raises InputError if it cannot."""
+        """Determine the values that all pairs share from the first pair. Raises InputError on failure."""
 
     def collect(self, facts: Mapping[str, Any]) -> None:
         """Collect the facts about a pair that any process computed."""
@@ -250,10 +250,10 @@ class PairProcessor:
         return frames_of
 
     def end_batch(self) -> None:
-        """Do what remains after the last pair, even if pairs failed."""
+        """Finish the batch after its last pair, even if pairs failed."""
 
     def close(self) -> None:
-        """Release resources of the batch."""
+        """Release the resources of the batch."""
 
 
 def prepare_from_first(processor: PairProcessor, jobs: Iterator[Job]) -> Iterator[Job]:
@@ -349,7 +349,7 @@ def run_one(processor: Any, job: Job) -> Result | PamError:
 
 
 def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a step, or its error; pass on an error that is the last argument."""
+    """Run a step and return its result or its error; if the last argument is an error, return that one."""
     if arguments and isinstance(arguments[-1], PamError):
         return arguments[-1]
     try:

@@ -82,7 +82,7 @@ def rectify_files(settings: RectifySettings) -> Batch:
         if recording is not None and not files and recording.states_rectified:
             raise InputError(
                 f"the images of {recording.name} are already rectified",
-                "use them with `pam disparity`, or state 'bag:FILE?rectified=no'",
+                "use them with `pam disparity`, or add the key rectified=no: 'bag:FILE?rectified=no'",
             )
         options = {"fisheye": settings.fisheye, "extrinsics": settings.extrinsics}
         processor.reading = read_description(settings, **options, recording=recording)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def _format_angles(field_of_view: tuple[float, float]) -> str:
 
 @dataclass(frozen=True)
 class _Rectified:
-    """Rectified images, and the check of their rows."""
+    """Rectified images, and the measured offsets of their rows."""
 
     images: Mapping[str, RgbImage]
     matches: int | None
@@ -125,14 +125,14 @@ class _RectifyProcessor(PairProcessor):
         self.files = settings.calibration_files
         self.names = ", ".join(map(str, self.files))
         self.reading: tuple[CameraDescription, Interpretation] | None = None
-        """What the files and the user state about the cameras; None without a calibration."""
+        """The cameras as files and options describe them; None without a calibration."""
         self.rig: Rig | None = None
         self.view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
         """Arguments of `Rig.compute_rectification`."""
         self.frames: Sequence[PairPaths] = ()
         """Frames of a video from which the rectification is estimated."""
         self.failure: InputError | None = None
-        """Why no pair can be rectified."""
+        """The error that prevents every rectification, if any."""
         self.size: tuple[int, int] | None = None
         self.right_size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
@@ -142,7 +142,7 @@ class _RectifyProcessor(PairProcessor):
         self.is_written = False
 
     def load_rig(self, batch: Batch) -> None:
-        """Load the cameras. Raises InputError, with the reading that fits the first pair if there is one."""
+        """Load the rig. Raises InputError, which suggests an interpretation that fits the first pair."""
         assert self.reading is not None
         try:
             stored = finish_calibration(self.files, *self.reading)
@@ -158,7 +158,7 @@ class _RectifyProcessor(PairProcessor):
         self.rig, self.needs_first_pair = stored.rig, True
 
     def _suggest_interpretation(self, error: InputError, batch: Batch) -> InputError:
-        """Return the error, with the options of a reading that fits the first pair if there is one."""
+        """Add the options of an interpretation that fits the first pair to the error, if there is one."""
         assert self.reading is not None
         job = next(batch.jobs(), None) if self.reading[0].pairs and batch.total else None
         if job is not None and job.pair is not None:
@@ -189,7 +189,7 @@ class _RectifyProcessor(PairProcessor):
         self.rectification = None  # it is large; other processes compute it from `size`
 
     def skip(self, job: Job) -> None:
-        """Remember a calibration that is missing beside existing images."""
+        """Note a calibration that is missing beside existing images."""
         path = self._calibration_path(_first_file(job))
         if self.rig is not None and path is not None and not path.exists():
             self.missing = str(path)
@@ -248,7 +248,7 @@ class _RectifyProcessor(PairProcessor):
         return check.matches, offset
 
     def _require_aligned_rows(self, pair: StereoPair, measured: float | None) -> None:
-        """Raise InputError if rows are far apart, or another reading of the calibration fits better."""
+        """Raise InputError if rows are far apart, or another interpretation fits better."""
         assert self.reading is not None
         found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
         if found is None:

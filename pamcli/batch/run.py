@@ -80,7 +80,7 @@ class Batch:
         self.recording = getattr(self.pairing and self.pairing.pairs, "recording", None)
         """The ROS bag that holds the pairs; None for files."""
         self.many = self.pairing is None or self.pairing.batch
-        """Whether the batch continues after a failed pair."""
+        """True if the batch continues after a failed pair."""
         if settings.engine == "ray" and not self.many:
             raise UsageError("`engine` ray requires a batch of several pairs", "drop `engine` ray")
         if not is_named:
@@ -125,7 +125,7 @@ class Batch:
     def _plan_returned(
         self, kinds: list[OutputKind], main: OutputKind, format_name: str | None
     ) -> dict[str, Path]:
-        """Plan the result that is requested as `-`. Raises UsageError."""
+        """Plan the result that `-` requests as bytes. Raises UsageError."""
         kind, *others = kinds
         if others:
             message = f"cannot write both {kind.option} - and {others[0].option} - to stdout"
@@ -137,13 +137,13 @@ class Batch:
         return {kind.name: Path(f"standard output{suffix}")}
 
     def set_processor(self, processor: PairProcessor) -> Self:
-        """Set what is done with each pair."""
+        """Set the processor that runs on each pair."""
         self.processor, processor.packed, processor.videos = processor, self.packed, self.videos
         processor.recording = self.recording
         return self
 
     def share(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield this shard's items of the items of all pairs."""
+        """Yield the items that belong to this shard."""
         part, count = self.settings.shard or (1, 1)
         return itertools.islice(items, part - 1, None, count)
 
@@ -157,7 +157,7 @@ class Batch:
 
     @property
     def outputs(self) -> Iterator[Path]:
-        """All results that are known before the work."""
+        """The paths of all results that are known before processing starts."""
         for job in self.jobs() if self.pairing else ():
             yield from job.files.values()
 

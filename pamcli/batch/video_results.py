@@ -199,7 +199,7 @@ def remove_frames(video: Path, places: Iterable[Path]) -> None:
 
 
 def find_complete_videos(batch: Any) -> frozenset[str]:
-    """Return the videos that are kept: they exist, and no stored frames are to replace them."""
+    """Return the existing videos that no stored frames will replace."""
     if not batch.settings.skip_existing:
         return frozenset()
     existing = {name for name, video in batch.videos.items() if video.exists()}

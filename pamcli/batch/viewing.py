@@ -1,4 +1,4 @@
-"""Prepare what `pam view` serves: stored pages, or the page of a disparity map."""
+"""Prepare the pages that `pam view` serves: stored ones, or a new one of a disparity map."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _serve_page(page: bytes, path: str) -> bytes:
 
 
 def render_result(settings: ViewSettings) -> bytes:
-    """Render the page of a disparity map and its left image. Raises UsageError, InputError."""
+    """Render the page of a disparity map with its left image. Raises UsageError, InputError."""
     if settings.image is None:
         raise UsageError(f"{settings.result} requires its left image", "add it: pam view disp.pfm left.png")
     stored = read_disparity_file(settings.result, scale=settings.scale, invalid=settings.invalid)

@@ -78,7 +78,7 @@ class Solution:
 
 
 def root_mean_square(residuals: Iterable[Floats | None]) -> float:
-    """Return the root of the mean squared length of residuals (N, 2), without the None among them."""
+    """Return the root mean square length of residuals (N, 2); None entries are ignored."""
     found = np.concatenate([each for each in residuals if each is not None])
     return float(np.sqrt((found**2).sum(axis=1).mean()))
 

@@ -15,7 +15,7 @@ DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhol
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """A pinhole or fisheye camera of OpenCV. Raises InputError if the numbers describe no camera."""
+    """A pinhole or fisheye camera of OpenCV. Raises InputError for impossible values."""
 
     matrix: Floats  # (3, 3), px
     distortion: Floats  # (N,): k1 k2 p1 p2 [k3 ...] of a pinhole, k1 ... k4 of a fisheye; may be empty

@@ -124,7 +124,7 @@ def _read_rigs(text: str) -> list[_Sensor]:
     rows = _split_rows(text)
     rigs = [(index, found) for index, row in enumerate(rows) if (found := _RIG.fullmatch(row))]
     if not rigs:
-        raise InputError("must have a line of a rig with its cameras")
+        raise InputError("must contain a rig line with its cameras")
     counts = [read_integer(found[1], "NUM_SENSORS, the number of sensors,") for _, found in rigs]
     chosen = next((at for at, count in enumerate(counts) if count > 1), 0)
     (index, first), count = rigs[chosen], counts[chosen]

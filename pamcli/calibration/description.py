@@ -250,7 +250,7 @@ class StoredCalibration:
         return facts
 
     def lines(self) -> list[str]:
-        """Return the same for people."""
+        """Return the values as lines of text for people."""
         facts, lines = self.facts(), [f"{self.kind} calibration"]
         for title, name in (("cameras", "rig"), ("rectified images", "rectified")):
             if name in facts:

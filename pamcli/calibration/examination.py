@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class KnownLength:
-    """Two pixels of the unrectified left image, and their distance in metres."""
+    """Two pixels of the unrectified left image with their known distance, m."""
 
     points: tuple[tuple[float, float], tuple[float, float]]
     metres: float

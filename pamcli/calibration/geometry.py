@@ -153,7 +153,7 @@ class Calibration:
         )
 
     def scale_width(self, ratio: float) -> "Calibration":
-        """Return what is known for images `ratio` times as wide, perhaps with another aspect ratio."""
+        """Return the calibration of images `ratio` times as wide, without values that depend on height."""
         ndisp = None if self.ndisp is None else self.ndisp * ratio
         return Calibration(self.focal_length * ratio, self.baseline, self.offset * ratio, ndisp=ndisp)
 

@@ -126,7 +126,7 @@ def _read_size(tree: Section) -> Size | None:
 
 
 def _parse_dat(source: Source) -> list[Section]:
-    """Return the numbers below each line such as "intrinsic:", of each file."""
+    """Return the numbers of each file by the heading above them, such as "intrinsic:"."""
     found: list[Section] = []
     for text in source.texts:
         found.append(Section())

@@ -60,12 +60,12 @@ class Source:
 
     @cached_property
     def tree(self) -> "Section":
-        """The names of all trees together."""
+        """The values of all trees, merged into one tree."""
         return Section({name: value for tree in self.trees for name, value in tree.items()})
 
     @cached_property
     def flat(self) -> "Section":
-        """The same with dotted names, such as Camera.fx for fx below Camera."""
+        """The values of all trees by dotted names, such as Camera.fx for fx below Camera."""
         return Section(dict(walk(self.tree)))
 
     @cached_property
@@ -118,7 +118,7 @@ def walk(tree: Mapping[str, Any], depth: int = 4) -> Iterator[tuple[str, Any]]:
 
 
 def parse(data: bytes) -> tuple[str, list["Section"], str]:
-    """Return the text of a file, its trees, and why there are none. Raises InputError."""
+    """Return the text of a file, its trees of values, and the parsing error, if any. Raises InputError."""
     if data.startswith(b"PK"):
         try:
             return "", [Section(parse_npz(data))], ""

@@ -96,7 +96,7 @@ def _say(message: str) -> None:
 
 @contextmanager
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle Ctrl-C and SIGTERM meanwhile, unless the program was started with them ignored."""
+    """Handle Ctrl-C and SIGTERM within the block, unless the program was started with them ignored."""
     before = dict(zip(_SIGNALS, map(signal.getsignal, _SIGNALS), strict=True))
     for number, old in before.items():
         if old is not signal.SIG_IGN:
@@ -118,7 +118,7 @@ class Console(Settings, panel="Messages"):
     verbose: bool = flag("Print details of the processing.", "-v")
 
     @property
-    def draws(self) -> bool:
+    def has_bar(self) -> bool:
         """A progress bar is shown: on a terminal, unless `quiet`."""
         return not self.quiet and sys.stderr.isatty()
 
@@ -174,7 +174,7 @@ class Console(Settings, panel="Messages"):
 
         An exception during the import of a library may become any other, or a traceback.
         """
-        if self.draws:
+        if self.has_bar:
             _say(f"loading {what} ...")
         is_main = threading.current_thread() is threading.main_thread()
         with handle_signals(lambda number, frame: os._exit(128 + number)) if is_main else nullcontext():
@@ -183,7 +183,7 @@ class Console(Settings, panel="Messages"):
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Any]:
         """Show progress on stderr, unless `quiet`: a bar on a terminal, else a line per minute."""
-        if not self.draws:
+        if not self.has_bar:
             yield SILENT if self.quiet else Lines(self.inform, what, total)
             return
         from rich import progress as rich

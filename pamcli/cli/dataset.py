@@ -102,7 +102,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
 
 
 class Sheet(NewFile):
-    """The contact sheet."""
+    """Options of the contact sheet."""
 
     output: Path = option("Image to write: .png, .jpg, .webp or .tif.", "-o", default=..., metavar="FILE")
     count: int = option("Show N samples, spread evenly over the data set.", default=8, min=1, max=_MOST_ROWS)

@@ -18,7 +18,7 @@ HINT = "pam doctor LEFT RIGHT --calibration FILE"
 
 
 class Pair(CalibrationFiles, Limit, panel="Calibration"):
-    """Image pair whose calibration is checked."""
+    """The image pair whose calibration is checked."""
 
     inputs: list[str] | None = argument(
         "Two images, to check their calibration. Without images: check the installation.",

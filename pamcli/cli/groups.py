@@ -45,7 +45,7 @@ _TYPES: dict[Any, tuple[str, Any]] = {
 
 
 def group(help_text: str, *, completion: bool = False) -> typer.Typer:
-    """Return a command that consists of commands. completion: add options that install shell completion."""
+    """Return a group of commands. completion: add options that install shell completion."""
     return typer.Typer(
         help=help_text,
         cls=_Group,

@@ -25,7 +25,7 @@ class Progress:
         """Estimated time until the end, s, or None."""
 
     def advance(self, *, skipped: bool = False) -> None:
-        """Count one more. skipped: it took no time."""
+        """Count one more pair. skipped: its results existed, so it took no time."""
         self.completed += 1
         now = time.monotonic()
         if skipped:
@@ -38,7 +38,7 @@ class Progress:
         self._display()
 
     def _expect(self, each: float, passed: float) -> None:
-        """Estimate the remaining time. each: time of a pair, s; passed: of the current one, s."""
+        """Estimate the remaining time. each: time per pair, s; passed: time spent on the current pair, s."""
         if self.total is not None and (left := self.total - self.completed) > 0:
             self.remaining = max(left * each - passed, 0.0)
             speed = self.rate.partition(", ")[0] if self._timed else ""
@@ -60,10 +60,10 @@ class Progress:
 
     @property
     def watch(self) -> Callable[[int], Callable[[float], None]] | None:
-        """`within`, or None if nothing is shown."""
-        return None if type(self) is Progress else self.within
+        """The callback factory `track_rows`, or None if nothing is shown."""
+        return None if type(self) is Progress else self.track_rows
 
-    def within(self, rows: int) -> Callable[[float], None]:
+    def track_rows(self, rows: int) -> Callable[[float], None]:
         """Return a function that is called with the finished share of a pair of `rows` rows."""
         self.end()
         began = time.monotonic()
@@ -72,12 +72,12 @@ class Progress:
             passed = time.monotonic() - began
             if 0 < share < 1 and passed > SLOW and not self._timed:
                 self._expect(passed / share, passed)
-            self._within(rows, share, passed)
+            self._show_share(rows, share, passed)
 
         return report
 
-    def _within(self, rows: int, share: float, passed: float) -> None:
-        """Show the finished share of the current pair; passed: its time so far, s."""
+    def _show_share(self, rows: int, share: float, passed: float) -> None:
+        """Show the finished share of the current pair; passed: time spent on it so far, s."""
 
     def end(self) -> None:
         """End the display."""
@@ -94,7 +94,7 @@ class Bar(Progress):
         self._bar, self._task = bar, bar.add_task(what, total=total, rate="")
         self._rows: Any = None
 
-    def _within(self, rows: int, share: float, passed: float) -> None:
+    def _show_share(self, rows: int, share: float, passed: float) -> None:
         if share >= 1:
             self.end()
         elif self._rows is not None or passed > SLOW:
@@ -121,7 +121,7 @@ class Lines(Progress):
         self._print, self._what, self._printed = print_line, what, time.monotonic()
         self._estimated = False
 
-    def _within(self, rows: int, share: float, passed: float) -> None:
+    def _show_share(self, rows: int, share: float, passed: float) -> None:
         if share < 1:
             self._display(f", {share:.0%} of the next one, {self.rate or _format_remaining(passed, share)}")
 

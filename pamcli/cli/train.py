@@ -120,7 +120,7 @@ def _make_watcher(console: Console, bar: Any) -> Observer:
             if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
                 figures += f", {left} remaining"
             bar.show(rate=f"{loss}{figures}")
-            if not console.draws:
+            if not console.has_bar:
                 terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
                 console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
 

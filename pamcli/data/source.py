@@ -120,7 +120,7 @@ class Source(ABC):
         return None
 
     def scene(self, name: str) -> str:
-        """Return the name of the scene that a sample shows; samples of one scene are alike."""
+        """Return the name of the scene that a sample belongs to; samples of one scene look alike."""
         found = re.fullmatch(self.spec.info.scene if self.spec else FRAMES, name)
         return found[1] if found else name
 

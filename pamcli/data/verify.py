@@ -139,11 +139,11 @@ def _describe_scale(by: float, units: float | None) -> str:
     return f"it matches when multiplied by {by:g}"
 
 
-def _remove_mean(picture: NDArray[np.generic]) -> Values:
+def _remove_mean(image: NDArray[np.generic]) -> Values:
     """Return the grey values (H, W) of an image (H, W, 3) minus their local mean."""
     import cv2
 
-    grey = picture.mean(axis=2, dtype=np.float64)
+    grey = image.mean(axis=2, dtype=np.float64)
     mean = cv2.blur(grey, (_BOX, _BOX), borderType=cv2.BORDER_REPLICATE)
     return np.asarray(grey - mean, dtype=np.float32)
 

@@ -83,7 +83,7 @@ class Task(ABC):
 
     @abstractmethod
     def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Callable[[Any], Any]:
-        """Prepare a method for a data set; raise UsageError or InputError as methods do."""
+        """Prepare a method for a data set. Raises UsageError, InputError."""
 
     @abstractmethod
     def rank(self, images: Sequence[ImageFigures]) -> float | None:

@@ -124,7 +124,7 @@ def _make_template(kind: OutputKind, text: str, batch: bool, format_suffix: str 
         raise UsageError(f"{kind.option} is empty", "give a file or a folder")
     if text == "-":
         raise UsageError(
-            f"{kind.option} - is only possible for one result of one pair", "give a file or a folder"
+            f"{kind.option} - requires a single result of a single pair", "give a file or a folder"
         )
     if is_folder_name(text, batch):
         if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):

@@ -22,7 +22,7 @@ from pamcli.files.suffixes import (
 )
 
 _MARKS = {**dict.fromkeys(HEIF_SUFFIXES, b"ster"), **dict.fromkeys((".jpg", ".jpeg"), b"GImage:")}
-"""What the metadata of spatial photos and of VR180 photos contain."""
+"""Markers in the metadata of spatial photos and of VR180 photos."""
 _HEAD = 1 << 18  # bytes at the beginning of a file that hold its metadata
 STDIN_NAME = "standard input"
 _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms

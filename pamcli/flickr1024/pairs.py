@@ -100,7 +100,7 @@ def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tu
         hint = "add the missing images, or leave these out with `skip_unpaired`"
         raise UsageError(join_names(found.unpaired, "; "), hint)
     for line in found.unpaired:
-        LOG.warning("%s and is left out", line)
+        LOG.warning("%s and is excluded", line)
     if others := [f"{pluralize(count, 'pair')} of {name}" for name, count in found.other_splits.items()]:
         LOG.info(f"not included: {join_names(others)} (`split`)")
     if names is None:

@@ -47,7 +47,7 @@ _STRAIGHT = 0.25  # px; smaller rotations are not applied, as resampling blurs
 
 @dataclass(frozen=True)
 class RowFit:
-    """The fitted equation of the module's docstring."""
+    """Fitted coefficients of the equation in the module's docstring."""
 
     offset: float
     rotation: float  # rotation of the second view minus that of the first, radians
@@ -131,7 +131,7 @@ def rectify_stereogram(
     Raises StereogramError if the image is not usable or its layout cannot be detected.
     """
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype not in (np.uint8, np.uint16):
-        raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {image.shape} of {image.dtype}")
+        raise ValueError(f"an image must be (H, W, 3) with 8 or 16 bits, got {image.shape} of {image.dtype}")
     boxes = find_views(image)
     views = [np.ascontiguousarray(box.of(image)) for box in boxes]
     size = boxes[0].size
@@ -233,7 +233,7 @@ def _choose_windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tu
     height, width = (side // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
     if min(height, width) < SMALLEST_SIDE // MULTIPLE * MULTIPLE:
         area = f"{max(width, 0)} x {max(height, 0)} pixels"
-        raise StereogramError(f"only {area} of its views are left after the shift by {shift}")
+        raise StereogramError(f"only {area} of the views remain after shifting them by {shift}")
     top += (bottom - top - height) // 2  # keeps the centre
     start += (end - start - width) // 2
     left, right = (Box(top, top + height, start + move, start + move + width) for move in (0, shift))

@@ -98,7 +98,7 @@ def list_corners(height: int, width: int) -> list[tuple[int, int]]:
 
 
 def compute_crop(width: int, height: int, scale: int, halved: bool) -> tuple[int, int]:
-    """Return the high-resolution (width, height) that is kept of an image of this size."""
+    """Return the (width, height) to which a high-resolution image of this size is cropped."""
     if halved:
         width, height = -(-width // 2), -(-height // 2)
     return width - width % scale, height - height % scale

@@ -25,7 +25,7 @@ def imresize(image: Array, scale: float) -> Array:
     The image is (H, W) or (H, W, C), uint8, uint16, float32 or float64; floats may overshoot.
     """
     if not (scale > 0 and math.isfinite(scale)):
-        raise ValueError(f"scale must be above 0, not {scale}")
+        raise ValueError(f"scale must be above 0, got {scale}")
     height, width = (math.ceil(scale * side) for side in image.shape[:2])
     return _resize(image, (height, width), (scale, scale))
 

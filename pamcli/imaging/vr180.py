@@ -57,7 +57,7 @@ def _span(text: bytes) -> tuple[float, ...]:
     edges = [left / all_width * 360 - 180, (left + width) / all_width * 360 - 180]
     edges += [top / all_height * 180 - 90, (top + height) / all_height * 180 - 90]
     if not (-180 <= edges[0] < 0 < edges[1] <= 180 and -90 <= edges[2] < 0 < edges[3] <= 90):
-        raise ValueError("the panorama does not show what is ahead")
+        raise ValueError("the panorama does not cover the forward direction")
     return tuple(edges)
 
 

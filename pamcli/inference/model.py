@@ -81,7 +81,7 @@ class StereoModel(Protocol):
     has_fixed_search: bool = False
     """True if no maximum disparity can be set."""
     runtime_note: str | None = None
-    """Where a network that is not pam's own runs, for people."""
+    """Runtime and device of a foreign network, for messages."""
 
     def match(
         self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
@@ -104,7 +104,7 @@ class StereoModel(Protocol):
         return None
 
     def adaptation_note(self, height: int, width: int) -> str | None:
-        """Return a participle phrase on the preprocessing of images of a size, if the network needs any."""
+        """Return a phrase on the preprocessing of images of this size, such as "padded to ...", or None."""
         return None
 
     def reduced_size(self, height: int, width: int) -> tuple[int, int] | None:

@@ -193,7 +193,7 @@ def open_runner(
     if network_from is not None:
         return Module.load(network_from, device, precision)
     if not network:
-        raise UsageError(f"{named_by} names no network", "add `network_from` MODULE:FUNCTION")
+        raise UsageError(f"{named_by} does not name a network", "add `network_from` MODULE:FUNCTION")
     return Session.load(Path(network), device, precision)
 
 

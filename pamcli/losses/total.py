@@ -242,7 +242,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
         yield "confidence", weights.confidence, (error_likelihood(matching.log_expected_error, *at),)
     if weights.estimate:
         if matching.estimate is None:
-            raise ValueError("the network makes no estimate of its own")
+            raise ValueError("the network has no refinement estimate")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
         disparity, counted = sample_truth(*left, stride)

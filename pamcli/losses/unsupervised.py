@@ -40,11 +40,11 @@ def photometric_loss(left: Tensor, right: Tensor, disparity: Tensor, valid: Tens
     return masked_mean(appearance_loss(left, warp_right_to_left(right, disparity)), valid)
 
 
-def appearance_loss(picture: Tensor, rebuilt: Tensor) -> Tensor:
+def appearance_loss(image: Tensor, warped: Tensor) -> Tensor:
     """Compute alpha (1 - SSIM) / 2 + (1 - alpha) |difference| per pixel: two (B, 3, H, W) give (B, H, W)."""
-    picture, rebuilt = picture.float(), rebuilt.float()
-    dissimilar = (1 - _ssim(picture, rebuilt)) / 2
-    difference = (picture - rebuilt).abs()
+    image, warped = image.float(), warped.float()
+    dissimilar = (1 - _ssim(image, warped)) / 2
+    difference = (image - warped).abs()
     return (SSIM_SHARE * dissimilar + (1 - SSIM_SHARE) * difference).mean(1)
 
 
@@ -113,30 +113,30 @@ def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
         )
 
 
-def squared_error_loss(picture: Tensor, truth: Tensor) -> Quotient:
+def squared_error_loss(image: Tensor, truth: Tensor) -> Quotient:
     """Compute L_SR (Equation 17): the mean squared error over pixels and channels of two (B, 3, H, W)."""
-    error = (picture.float() - truth.float()).square()
+    error = (image.float() - truth.float()).square()
     return Quotient(error.sum(), _constant(error.numel(), error))
 
 
-def charbonnier_loss(picture: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
+def charbonnier_loss(image: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
     """Compute the mean of sqrt(difference^2 + epsilon^2), close to the absolute error; not in the paper."""
-    error = ((picture.float() - truth.float()).square() + epsilon**2).sqrt()
+    error = ((image.float() - truth.float()).square() + epsilon**2).sqrt()
     return Quotient(error.sum(), _constant(error.numel(), error))
 
 
-def psnr_loss(picture: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
+def psnr_loss(image: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
     """Compute the mean over B images of log(1 + mean squared error / floor), as PSNR; not in the paper."""
-    error = (picture.float() - truth.float()).square().mean(dim=(1, 2, 3))
+    error = (image.float() - truth.float()).square().mean(dim=(1, 2, 3))
     return Quotient(torch.log1p(error / floor).sum(), _constant(len(error), error))
 
 
-def downsample(picture: Tensor, stride: int) -> Tensor:
+def downsample(image: Tensor, stride: int) -> Tensor:
     """Downsample to (B, C, H/stride, W/stride), bilinear without antialiasing, as L_PAM-p needs."""
     if stride == 1:
-        return picture
-    size = (picture.shape[-2] // stride, picture.shape[-1] // stride)
-    return F.interpolate(picture.float(), size, mode="bilinear", align_corners=False)
+        return image
+    size = (image.shape[-2] // stride, image.shape[-1] // stride)
+    return F.interpolate(image.float(), size, mode="bilinear", align_corners=False)
 
 
 def _ssim(x: Tensor, y: Tensor) -> Tensor:

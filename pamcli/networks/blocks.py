@@ -120,7 +120,7 @@ def upsample_cost(cost: Tensor) -> Tensor:
 
 
 def needs_gradient_on_cpu(x: Tensor) -> bool:
-    """Return True for training on a CPU, where other implementations are fast than elsewhere."""
+    """Return True for training on a CPU, where other implementations are the fastest."""
     return x.requires_grad and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 

@@ -284,7 +284,7 @@ def _find_small_regions(mask: Tensor, size: int) -> Tensor:
 
 
 def _dilate_values(values: Tensor) -> Tensor:
-    """Return the largest of the 3 x 3 values around each, (B, H, W)."""
+    """Replace each value (B, H, W) by the largest of its 3 x 3 neighbourhood."""
     if torch.compiler.is_compiling():  # slower, but a single operation in an exported graph
         return F.max_pool2d(values, 3, 1, 1)
     for dim in (-1, -2):

@@ -59,12 +59,12 @@ class SymmetricAttention:
 
     @property
     def right_to_left(self) -> RowAttention:
-        """M_right->left: rows are left pixels j."""
+        """The attention M_right->left (B, h, w, w); its rows are left columns j."""
         return RowAttention(self.cost, self.normaliser, "left", self.max_disparity)
 
     @cached_property
     def left_to_right(self) -> RowAttention:
-        """M_left->right: rows are right pixels k."""
+        """The attention M_left->right (B, h, w, w); its rows are right columns k."""
         normaliser = (self.cost + _mask(self.cost, self.max_disparity)).logsumexp(-2)
         return RowAttention(self.cost.transpose(-1, -2), normaliser, "right", self.max_disparity)
 

@@ -66,9 +66,9 @@ class Recording:
         self.name = quote(Path(text))
         self.place, keys = _parse(text)
         self.notes: list[str] = []
-        """What was decided about the recording, for people."""
+        """Messages about choices made for the recording."""
         self.warnings: list[str] = []
-        """What looks wrong with it."""
+        """Messages about likely faults of the recording."""
         self._reading = threading.Lock()
         self._streams: dict[str, tuple[int, Iterator[Any]]] = {}
         images = {name: kind for name, kind in self._topics.items() if kind in IMAGES}
@@ -85,11 +85,11 @@ class Recording:
         """(N,): times at which the left images were taken, ns."""
         in_topics = all("rect" in each.removesuffix("/compressed").rpartition("/")[2] for each in self.topics)
         self.states_rectified = {"yes": True, "no": False}.get(keys.get("rectified", ""), in_topics)
-        """Whether images are rectified by the key `rectified`, else by the names of their topics."""
+        """True if the key `rectified`, or else the names of the topics, state rectified images."""
         rig = self.described.resolve(Interpretation()).rig if self.described else None
         is_ideal = "rectified" not in keys and (rig is None or rig.to_calibration() is not None)
         self.are_rectified = self.states_rectified or is_ideal
-        """Whether images need no rectification, also because their cameras are ideal or unknown."""
+        """True if images need no rectification, also because their cameras are ideal or unknown."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs; it opens the file again."""

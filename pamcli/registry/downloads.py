@@ -78,7 +78,7 @@ def _download_from_hub(text: str) -> Path:
 
 
 def _fetch(repository: str, file: str, revision: str) -> Path:
-    """Return a file of the Hub in the cache of the Hub's own library; raise the library's errors."""
+    """Return a file of the Hub from the library's cache; download it if necessary. Raises its errors."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.errors import (  # type: ignore[attr-defined]
         EntryNotFoundError,

@@ -153,7 +153,7 @@ class _Rules:
     """The constraints on the fields of a class, computed once."""
 
     names: Mapping[str, _Option]
-    """By the keyword that messages use."""
+    """Rules by the keyword that messages use."""
     values: Sequence[tuple[str, tuple[Any, ...] | None, float, float, Callable[[Any, str], Any] | None]]
     """Name, choices, least and largest number, and a function that checks any other value."""
     conflicts: Sequence[tuple[str, str]]

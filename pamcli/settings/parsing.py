@@ -23,7 +23,7 @@ def _make_error(option: str, what: str, text: object, hint: str | None = None) -
 def parse_name(text: str, option: str) -> str:
     """Return the text. Raises UsageError if it is empty."""
     if not text:
-        raise UsageError(f"{option} is empty", "perhaps a shell variable is not set")
+        raise UsageError(f"{option} is empty", "check that the shell variable is set")
     return text
 
 

@@ -41,7 +41,7 @@ class Source(Settings, panel="Input"):
 
 
 class Learning(Settings, panel="Learning"):
-    """The recipe, and changes to it."""
+    """The recipe of a run, and changes to its values."""
 
     recipe: str | None = option(
         "Train by a recipe of pam (pam guide recipes), or by the recipe.json of a run; options change it.",

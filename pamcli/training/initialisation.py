@@ -164,8 +164,8 @@ def initialise_as_upscaler(network: PASSRnet) -> None:
 
     The image travels in the first three feature channels, to which residual branches add nothing.
     """
-    picture = range(3)
-    itself = {channel: channel for channel in picture}
+    colours = range(3)
+    itself = {channel: channel for channel in colours}
     _copy_channels(network.init_feature[0], itself)
     for module in network.modules():
         if isinstance(module, ResidualBlock):
@@ -179,14 +179,14 @@ def initialise_as_upscaler(network: PASSRnet) -> None:
                 _damp(getattr(module, f"b_{group}"))
     if not isinstance(network, SingleImage):
         width = network.pam.fusion.out_channels
-        _copy_channels(network.pam.fusion, {channel: width + channel for channel in picture})
+        _copy_channels(network.pam.fusion, {channel: width + channel for channel in colours})
 
     spread, blend, last = (_convolution(network.upscale[place]) for place in (4, 6, 7))
     places = network.scale**2
-    _copy_channels(spread, {channel * places + k: channel for channel in picture for k in range(places)})
+    _copy_channels(spread, {channel * places + k: channel for channel in colours for k in range(places)})
     blend.weight.mul_(DAMPING)
     last.weight.zero_()
-    for channel in picture:
+    for channel in colours:
         blend.weight[channel, :3] = 0
         for layer, row in zip((blend, last), SMOOTHING[network.scale], strict=True):
             window = torch.tensor(row) / sum(row)

@@ -154,7 +154,7 @@ class Observer:
     """An observer of a run, such as the command line; it ignores all events by default."""
 
     def on_start(self, step: int, steps: int) -> None:
-        """Handle the start of a run, or its continuation after `step` steps."""
+        """Handle the start of a run, or its resumption after `step` steps."""
 
     def on_step(self, step: int) -> None:
         """Handle the end of a step, whose values are not known yet."""

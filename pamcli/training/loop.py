@@ -139,7 +139,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group.setdefault("factor", 1.0)  # earlier versions had one group only
                 if group.setdefault("muon", False) != (self.recipe.optimizer == "muon"):
-                    raise KeyError("moments of another optimizer")
+                    raise KeyError("the moments belong to another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
             restore_random_states(checkpoint.random)
@@ -163,7 +163,7 @@ class Trainer:
             for part in batch.parts(self.recipe.accumulate):
                 share, values = self.loss(part.to(self.compute.device))
                 if not share.requires_grad:
-                    raise UsageError(f"no loss term depends on {self.recipe.only}, the only part that trains")
+                    raise UsageError(f"no loss term depends on {self.recipe.only}, the only trained part")
                 counts = len(part.left) / len(batch.left)
                 self.scaler.scale(share * counts).backward()  # type: ignore[no-untyped-call]
                 for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Implement the optimizer Muon, which moves weight matrices equally in all of their directions.
+"""Implement the optimizer Muon, which orthogonalizes the updates of weight matrices.
 
 Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): the averaged gradient of a
 layer is replaced by the nearest matrix with equal singular values, so that rare gradient directions are
@@ -59,7 +59,7 @@ class Muon(torch.optim.AdamW):
 
 
 def is_matrix(weights: Tensor) -> bool:
-    """Return whether Muon moves these weights: those of convolutions that are not small."""
+    """Return whether Muon updates these weights: those of large convolutions."""
     return weights.ndim == 4 and min(weights.flatten(1).shape) >= SMALLEST
 
 

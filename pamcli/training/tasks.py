@@ -39,8 +39,8 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
         views = [view.contiguous(memory_format=torch.channels_last) for view in (batch.left, batch.right)]
         with compute.autocast():
             result = network(*views, both=recipe.views == "both")
-        pictures = batch.left, batch.right, batch.left_high, batch.right_high
-        return superres_terms(result, *pictures, recipe.losses, make_ground_truth(batch))
+        images = batch.left, batch.right, batch.left_high, batch.right_high
+        return superres_terms(result, *images, recipe.losses, make_ground_truth(batch))
 
     return loss
 

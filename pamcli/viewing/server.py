@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, *_: object) -> None:
-        """Print nothing for each request."""
+        """Do not log requests."""
 
 
 def read_folder(folder: Path) -> Callable[[str], bytes]:

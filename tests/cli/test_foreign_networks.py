@@ -284,9 +284,11 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
         ("mynetwork:torch", 4, "mynetwork:torch fails: TypeError"),
     ):
         refuse(pam(*DISPARITY, *options, source), code, said)
-    refuse(pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml names no network", "--network-from")
+    refuse(
+        pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml does not name a network", "--network-from"
+    )
     again = ["weights", "describe", "mine.toml", "-o", "again.toml"]
-    refuse(pam(*again), 2, "mine.toml names no network", "add --network-from MODULE:FUNCTION")
+    refuse(pam(*again), 2, "mine.toml does not name a network", "add --network-from MODULE:FUNCTION")
     run = pam(*again, "--network-from", "mynetwork:make")
     assert run.code == 0, run.stderr
     assert "white = 1" in Path("again.toml").read_text()

@@ -140,7 +140,7 @@ def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     now, said = 0.0, list[str]()
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
     shown = progress.Lines(said.append, "pairs", 15)
-    first = shown.within(100)
+    first = shown.track_rows(100)
     now = 3.0
     first(0.25)  # 12 s a pair, of which 3 have passed
     assert said == ["pairs: 0 of 15, 25% of the next one, 0:02:57 remaining"]

@@ -229,7 +229,7 @@ def test_lone_views_are_named_and_can_be_left_out() -> None:
         refuse(pam(*PREPARE), 2, "Flickr1024/Train/0002_L.png has no right image", "--skip-unpaired")
     run = pam(*PREPARE, "--skip-unpaired")
     assert result(run)[-1] == "out/x2: 1 pair, 6 patches"
-    assert "warning: Flickr1024/Train/0002_L.png has no right image and is left out" in run.complaints
+    assert "warning: Flickr1024/Train/0002_L.png has no right image and is excluded" in run.complaints
 
 
 @pytest.mark.usefixtures("published")

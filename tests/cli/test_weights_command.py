@@ -339,7 +339,7 @@ def test_the_description_of_a_pytorch_network_is_tried_again(
     text = foreign_networks.DESCRIBED.format(name="other", size="free").replace("disparities", "0")
     Path("own.toml").write_text(text.partition("\n")[2])
     again = ["weights", "describe", "own.toml", "-o", "own.toml", "--overwrite", "--device", "cpu"]
-    refuse(pam(*again), 2, "own.toml names no network", "add --network-from MODULE:FUNCTION")
+    refuse(pam(*again), 2, "own.toml does not name a network", "add --network-from MODULE:FUNCTION")
     run = pam(*again, "--network-from", "described:make")
     assert (run.code, run.lines) == (0, ["own.toml", "own.png"]), run.stderr
     again[2] = "other.onnx"

@@ -180,7 +180,9 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
         store = Path(os.path.abspath(root))
         paths = StorePaths(root, *(store.parent / f"{store.name}{suffix}" for suffix in (".csv", ".json")))
         if unfinished := sorted(root.glob("*x[24].unfinished")):
-            raise InputError(f"{quote(unfinished[0])} is unfinished", "repeat the command that started it")
+            raise InputError(
+                f"{quote(unfinished[0])} was not completed", "repeat the command that started it"
+            )
     whole = keys.get("view") == "pictures"
     index = stores.read_index(paths.index) if paths.index.is_file() else None
     if index is not None and keys.get("scale") not in (None, str(index.scale)):
