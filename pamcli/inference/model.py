@@ -318,7 +318,7 @@ class Runtime:
                     torch.allclose(a.float(), b.float(), 1e-3, 1e-3, equal_nan=True)
                     for a, b in zip(outputs, expected, strict=True)
                 ):
-                    raise RuntimeError("the replay has other results")
+                    raise RuntimeError("the replayed graph returns other results")
         except (RuntimeError, ValueError) as error:
             torch.cuda.synchronize()
             if is_memory_error(error):
