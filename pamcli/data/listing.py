@@ -78,7 +78,7 @@ class Listed(Source):
         unpaired: Iterable[str] = (),
         calibration: Calibration | None = None,
     ) -> None:
-        """List files as samples; `parts` besides the images. Raises InputError if two have one name."""
+        """List files as samples with further `parts`. Raises InputError if two samples have one name."""
         by_name: dict[str, Files] = {}
         for each in files:
             if each.name in by_name:

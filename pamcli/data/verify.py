@@ -46,7 +46,7 @@ class Finding:
 
 
 def verify(source: Source, progress: Callable[[int], None] | None = None) -> list[Finding]:
-    """Read every sample and return the problems, those of the set first; `progress` gets the count."""
+    """Read every sample and return the problems, first of the set; `progress` gets the finished count."""
     findings = [Finding("", "incomplete", line) for line in source.absent]
     findings += [Finding("", "damage", line) for line in source.unpaired]
     for index, name in enumerate(source.names):

@@ -124,7 +124,7 @@ def load_method(settings: DisparityMaps, listener: Reporter, name: str = "", **f
 def _make_method(
     name: str, what: str, settings: EvaluateDisparitySettings, built: list[str], listener: Reporter
 ) -> Method:
-    """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights (some in `built`)."""
+    """Return the method for `files:FOLDER`, `opencv`, `opencv-wls` or weights; raise UsageError."""
     if what.startswith("files:"):
         folder = Path(what.removeprefix("files:"))
         return FilesMethod(folder, settings.scale, settings.allow_missing, name=name)

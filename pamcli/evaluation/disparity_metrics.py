@@ -64,7 +64,7 @@ class Estimate:
     seconds: float | None = None  # run time of the method, s
     memory: int | None = None  # peak memory of the method beyond what was in use before, bytes
     again: Callable[..., Any] | None = None  # runs the network on the same pair again, for further outputs
-    of_network: bool = False  # a network of this package cannot confuse units: unchecked
+    of_network: bool = False  # True for networks of this package, whose units need no check
     units: float | None = None  # units per pixel with which a result file was read
 
 

@@ -39,7 +39,7 @@ Watch = Callable[[int], Callable[[float], None]]  # rows of a pair -> callback f
 
 
 def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
-    """Run a function; return its result and peak memory, bytes beyond that before, None if unknown."""
+    """Run a function; return its result and its peak memory in bytes (None if unknown), on `gpu` if given."""
     from pamcli.inference.device import measure_gpu_peak, remember_peak
 
     if gpu is not None:

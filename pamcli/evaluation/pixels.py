@@ -45,7 +45,7 @@ RANGES = ("0-100", "100-200", ">200", ">192")  # regions by size of the ground t
 
 COMPUTED_REGIONS = ("edges", "textureless")  # not given by the data
 
-FRACTIONS = tuple(index / 100 for index in range(100))  # removed parts of sparsification curves
+FRACTIONS = tuple(index / 100 for index in range(100))  # fractions of removed pixels in sparsification curves
 
 _JUMP, _REACH = 2.0, 4  # px of disparity; px of the image
 _FLAT = 4.0  # squared 8-bit grey levels

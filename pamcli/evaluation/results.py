@@ -261,7 +261,7 @@ class Evaluation:
     headline: tuple[Table, ...] = ()  # excerpt of the summary for terminals; empty = the whole summary
     sections: tuple[Table, ...] = ()  # requested tables; a terminal shows only these
     studies: tuple[Table, ...] = ()
-    published: Mapping[str, Table] = field(default_factory=dict)  # below a row of this run
+    published: Mapping[str, Table] = field(default_factory=dict)  # published rows by data set
     charts: tuple[Histogram | CurveChart, ...] = ()
     worst_pairs: tuple[DrawnPair, ...] = ()  # the pairs with the largest errors, worst first
     numbers: Mapping[str, Any] = field(default_factory=dict)  # JSON content besides facts and notes
@@ -310,7 +310,7 @@ class Evaluation:
 
 
 def check_files(settings: Any, *weights: Any) -> None:
-    """Check all output files against those that are read, `weights` too; raise UsageError, OutputError."""
+    """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
     data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
     lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
     files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]

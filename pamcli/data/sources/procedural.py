@@ -58,7 +58,7 @@ class Scenes(Source):
         return replace(self.render(CHECK_SERIES, int(name), self._height, self._width), name=name)
 
     def render(self, series: int, number: int, height: int, width: int) -> Sample:
-        """Render scene `number` (from 0) of a series (a seed below `CHECK_SERIES`), exactly labelled."""
+        """Render scene `number` of a series (a seed below `CHECK_SERIES`) with exact ground truth."""
         from pamcli.scenes.scene import scene_pair
 
         pair = scene_pair(self._library, series, number, height, width, self._hard or NONE)
