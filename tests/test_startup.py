@@ -179,11 +179,11 @@ PAIR = ["left.png", "right.png"]
             2,
             ["no prediction", "a.pfm"],
         ),
-        (["submit", "--data", "pairs:set", "-o", "s.zip"], 2, ["no benchmark takes"]),
+        (["submit", "--data", "pairs:set", "-o", "s.zip"], 2, ["cannot submit results on pairs"]),
         (
             ["submit", "--data", "kitti2015/testing:k", "-o", "s.zip"],
             3,
-            ["199 pictures"],
+            ["199 images"],
         ),
         (
             ["eval", "superres", "--data", "pairs:set", "--scale", "4", "--weights", "passrnet-x2"],
