@@ -47,7 +47,7 @@ def describe_first_error(error: ValidationError, kind: type) -> str:
     one = error.errors(include_url=False)[0]
     path, place = one["loc"], ".".join(map(str, one["loc"]))
     if one["type"] == "unexpected_keyword_argument":
-        return describe_unknown(place, _names(kind, path[:-1]))
+        return describe_unknown(place, _list_names(kind, path[:-1]))
     if one["type"] == "missing":
         return f"{place} is missing"
     expected = one["msg"].removeprefix("Input should be ")
@@ -57,10 +57,10 @@ def describe_first_error(error: ValidationError, kind: type) -> str:
         return f"{place}: {one['ctx']['error']}" if place else str(one["ctx"]["error"])
     if one["type"].startswith(("dataclass", "dict")):
         expected = "names with values"
-    return f"{place or 'the value'} must be {expected}, got {_short(one['input'])}"
+    return f"{place or 'the value'} must be {expected}, got {_shorten(one['input'])}"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     try:
         text = repr(value)
     except RecursionError:
@@ -76,7 +76,7 @@ def describe_unknown(name: str, known: Sequence[str], what: str = "value") -> st
     return f"unknown {what} {name!r} ({guess}known: {', '.join(known)})"
 
 
-def _names(kind: Any, path: Sequence[Any]) -> list[str]:
+def _list_names(kind: Any, path: Sequence[Any]) -> list[str]:
     """Return the field names of the record at `path` inside a record of `kind`."""
     for part in path:
         kind = typing.get_type_hints(kind)[part]

@@ -1,4 +1,4 @@
-"""What every test runs under: an environment that does not change what the commands print."""
+"""The environment of every test, which must not change the output of the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pip installs: a wheel with weights, licence and command inside; or the checkout, in place."""
+"""Tests of the installed package: a wheel with weights, licence and command, or a checkout in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import pamcli` offers: a few names, loaded when they are used, each with an example that runs."""
+"""Tests of the names that `import pamcli` offers, loaded on first use, each with a running example."""
 
 from __future__ import annotations
 

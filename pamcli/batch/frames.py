@@ -123,7 +123,7 @@ def pair_frames(
 def _pair_times(left: Video, right: Video, offset: int | Literal["auto"], start: int) -> NDArray[np.int64]:
     """Return (N, 2): numbers of the frames that were recorded at the same time."""
     times = [left.times, right.times]
-    steps = [_frame_time(each) for each in times]
+    steps = [_compute_frame_time(each) for each in times]
     step = max(steps)
     if min(steps) > 0 and step > (1 + RATE_TOLERANCE) * min(steps):
         rates = [f"{1 / each:.4g}" for each in steps]
@@ -157,7 +157,7 @@ def _pair_times(left: Video, right: Video, offset: int | Literal["auto"], start:
     return both
 
 
-def _frame_time(times: NDArray[np.float64]) -> float:
+def _compute_frame_time(times: NDArray[np.float64]) -> float:
     """Return the mean time between frames, s, without dropped frames; 0 for a single frame."""
     steps = np.diff(times)
     return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0

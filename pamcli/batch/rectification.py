@@ -190,7 +190,7 @@ class _RectifyProcessor(PairProcessor):
 
     def skip(self, job: Job) -> None:
         """Note a calibration that is missing beside existing images."""
-        path = self._calibration_path(_first_file(job))
+        path = self._make_calibration_path(_first_file(job))
         if self.rig is not None and path is not None and not path.exists():
             self.missing = str(path)
 
@@ -344,14 +344,14 @@ class _RectifyProcessor(PairProcessor):
         hint = "run pam doctor LEFT RIGHT --calibration FILE" if self.rig else "calibrate the cameras"
         return [f"matches are {result.offset:.2f} px above or below each other after rectification: {hint}"]
 
-    def _calibration_path(self, image: Path | None) -> Path | None:
+    def _make_calibration_path(self, image: Path | None) -> Path | None:
         """Return the path of the calibration, beside an image of the results unless given."""
         return self.path or (None if image is None else image.parent / CALIBRATION)
 
     def _write_calibration(self, image: Path | None) -> None:
         """Write the calibration once."""
         calibration = self.rectification.calibration if self.rectification else None
-        path = self._calibration_path(image)
+        path = self._make_calibration_path(image)
         if self.is_written or calibration is None or path is None:
             return
         check_extra_output(path, self.files)

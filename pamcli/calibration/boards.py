@@ -161,7 +161,7 @@ class BoardDetector:
             grid = grid[::-1]
         if (columns + rows) % 2:
             first, last = (
-                _mean_level(image, at[0, 0] - (at[0, 1] - at[0, 0] + at[1, 0] - at[0, 0]) / 2)
+                _measure_level(image, at[0, 0] - (at[0, 1] - at[0, 0] + at[1, 0] - at[0, 0]) / 2)
                 for at in (grid, grid[::-1, ::-1])
             )
             if first > last:
@@ -256,7 +256,7 @@ def _load_dictionary(name: str, board: Board) -> Any:
     return cv2.aruco.getPredefinedDictionary(number)
 
 
-def _mean_level(image: Grey, place: Floats) -> float:
+def _measure_level(image: Grey, place: Floats) -> float:
     """Return the mean grey level around (x, y), clipped to the image."""
     x, y = np.clip(np.rint(place), 0, np.array(image.shape[::-1]) - 1).astype(int)
     return float(image[max(0, y - 1) : y + 2, max(0, x - 1) : x + 2].mean())

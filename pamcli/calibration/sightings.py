@@ -249,7 +249,7 @@ def select_diverse(sightings: Sequence[Sighting], size: tuple[int, int]) -> list
     chosen: list[Sighting] = []
     for both in (True, False):
         group = [each for each in sightings if each.both == both]
-        outlines = np.array([_outline(each, size) for each in group]).reshape(len(group), 8)
+        outlines = np.array([_find_outline(each, size) for each in group]).reshape(len(group), 8)
         nearest = np.full(len(group), np.inf)
         while len(chosen) < MOST_SIGHTINGS and len(group) and nearest.max() > 0:
             best = int(nearest.argmax())
@@ -259,7 +259,7 @@ def select_diverse(sightings: Sequence[Sighting], size: tuple[int, int]) -> list
     return [each for each in sightings if id(each) in kept]
 
 
-def _outline(sighting: Sighting, size: tuple[int, int]) -> Floats:
+def _find_outline(sighting: Sighting, size: tuple[int, int]) -> Floats:
     """Return the four extreme corners of a board (8,), as parts of the image width."""
     pixels = sighting.detections[0].corners.pixels / size[0]
     corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])

@@ -42,7 +42,7 @@ class Progress:
         if self.total is not None and (left := self.total - self.completed) > 0:
             self.remaining = max(left * each - passed, 0.0)
             speed = self.rate.partition(", ")[0] if self._timed else ""
-            self.rate = f"{speed}, {_seconds(self.remaining)} remaining".removeprefix(", ")
+            self.rate = f"{speed}, {_format_seconds(self.remaining)} remaining".removeprefix(", ")
 
     def expect(self, count: int) -> None:
         """Increase the total by `count`."""
@@ -139,8 +139,8 @@ class Lines(Progress):
 
 
 def _format_remaining(passed: float, share: float) -> str:
-    return f"{_seconds(passed / max(share, 1e-9) * (1 - share))} remaining"
+    return f"{_format_seconds(passed / max(share, 1e-9) * (1 - share))} remaining"
 
 
-def _seconds(count: float) -> datetime.timedelta:
+def _format_seconds(count: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=round(count))

@@ -105,11 +105,11 @@ def add_comparison(
     first = next(iter(sets[0].methods))
     rows: list[dict[str, Value]] = []
     numbers = []
-    stated = [each.metric for each in sets[0].last.protocol.stated if each.region == "all"]
+    stated = [each.metric for each in sets[0].tested.protocol.stated if each.region == "all"]
     metrics = [*dict.fromkeys((*stated, *FIGURES))][:3]
     for one in sets:
         for name, total in one.methods.items():
-            figures = {"data": one.label, "method": name} | _costs(total)
+            figures = {"data": one.label, "method": name} | _list_costs(total)
             figures |= {metric: total.image_means["all"].get(metric) for metric in (*metrics, "density")}
             row, plain = {**figures}, {}
             for metric in metrics if name != first else ():
@@ -136,23 +136,23 @@ def add_comparison(
     note = (
         f"Means over the images. Differences to {first} are paired by image, with 95 % intervals by scenes."
     )
-    parts = _region_table(sets, columns[metrics[0]])
-    charts = [_chart(one) for one in sets]
+    parts = _make_region_table(sets, columns[metrics[0]])
+    charts = [_make_chart(one) for one in sets]
     compared = {"reference": first, "methods": numbers, "parts": to_json_rows(parts)}
     return replace(
         page,
         sections=(Table(table_columns, tuple(rows), "Method comparison", note), parts, *page.sections),
         charts=(*charts, *page.charts),
-        notes=(*_notes(sets), "time and memory are those of the disparity alone", *page.notes),
+        notes=(*_list_notes(sets), "time and memory are those of the disparity alone", *page.notes),
         numbers={**page.numbers, "comparison": compared},
     )
 
 
-def _notes(sets: Sequence[MeasuredSet]) -> list[str]:
+def _list_notes(sets: Sequence[MeasuredSet]) -> list[str]:
     """Return one note per data set on how its intervals were computed."""
     notes = []
     for one in sets:
-        count = len({one.source.scene(image.name) for image in one.last.images if image.figures})
+        count = len({one.source.scene(image.name) for image in one.tested.images if image.figures})
         scenes = pluralize(count, "scene")
         if count < LEAST_SCENES:
             notes.append(f"{one.label}: {scenes}; intervals of the differences need {LEAST_SCENES}")
@@ -164,7 +164,7 @@ def _notes(sets: Sequence[MeasuredSet]) -> list[str]:
     return notes
 
 
-def _costs(total: DisparityMeter) -> dict[str, Value]:
+def _list_costs(total: DisparityMeter) -> dict[str, Value]:
     seconds = [image.seconds for image in total.images if image.seconds is not None]
     memory = [image.memory for image in total.images if image.memory is not None]
     return {
@@ -174,12 +174,12 @@ def _costs(total: DisparityMeter) -> dict[str, Value]:
     }
 
 
-def _region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
+def _make_region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
     rows: list[dict[str, Value]] = []
     for one in sets:
         pooled = {name: total.pooled for name, total in one.methods.items()}
         first = next(iter(pooled.values()))
-        ranges = [*name_ranges(one.last.protocol.ranges)]
+        ranges = [*name_ranges(one.tested.protocol.ranges)]
         # Regions that only some data sets define: those of Spring and Booster.
         others = [name for name in first if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
         for part in ("all", "noc", "occluded", "bg", "fg", *COMPUTED_REGIONS, *others, *ranges):
@@ -193,7 +193,7 @@ def _region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
     return Table(columns, tuple(rows), "Errors by region", note)
 
 
-def _chart(one: MeasuredSet) -> CurveChart:
+def _make_chart(one: MeasuredSet) -> CurveChart:
     shown = itertools.islice(one.methods.items(), 3)
     curves = {name: [total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in shown}
     caption = "" if len(one.methods) <= 3 else "Only the first three methods are shown."

@@ -254,7 +254,7 @@ class Disparity(Task):
                 yield {"region": region, "average": average, "images": images, **figures[region]}
 
     def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
-        numbers = {"sets": [each for one in sets for each in _numbers(one)], **page.numbers}
+        numbers = {"sets": [each for one in sets for each in _list_numbers(one)], **page.numbers}
         charts: list[Histogram | CurveChart] = []
         studied: tuple[Table, ...] = ()
         if self.study is not None:
@@ -262,7 +262,7 @@ class Disparity(Task):
             numbers["study"] = {"kind": self.study, "rows": to_json_rows(rows)}
             studied = (rows,)
         if report and not self.comparing:
-            charts += [chart for one in sets for chart in _charts(one)]
+            charts += [chart for one in sets for chart in _make_charts(one)]
         named = filter(REGIONS.__contains__, dict.fromkeys(str(row["region"]) for row in page.summary.rows))
         note = f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}"
         notes = (note, *page.notes)
@@ -272,7 +272,7 @@ class Disparity(Task):
         return comparison.add_comparison(page, sets, COLUMNS) if self.comparing else page
 
 
-def _numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
+def _list_numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
     """Yield the metrics of each method for JSON, with its name if there are several."""
     for name, total in one.methods.items():
         pooled, means, counts = {}, {}, {}
@@ -291,9 +291,9 @@ def _numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
         }
 
 
-def _charts(one: MeasuredSet) -> Iterator[Histogram | CurveChart]:
+def _make_charts(one: MeasuredSet) -> Iterator[Histogram | CurveChart]:
     """Yield the histogram of errors and, if there is confidence, the sparsification curve."""
-    meter: DisparityMeter = one.last
+    meter: DisparityMeter = one.tested
     histogram = meter.histograms["all"]
     without = max(round(meter.pooled["all"]["pixels"] - histogram[0].sum()), 0)
     counts = count_between(histogram, ERROR_EDGES)

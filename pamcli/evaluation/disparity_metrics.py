@@ -142,11 +142,11 @@ class DisparityMeter(Meter):
                     counters[f"predicted-{kind}"] = int(np.count_nonzero(here))
                     counters[f"true-{kind}"] = int(np.count_nonzero(there))
             self._counters.setdefault(region, Counter()).update(counters)
-            regions[region] = _figures(counters, skip_holes=protocol.skip_holes)
+            regions[region] = _compute_figures(counters, skip_holes=protocol.skip_holes)
             if region in self.histograms:
                 finite = error[mask & np.isfinite(error)]
                 self.histograms[region] += pixels.make_error_histogram(finite)
-                regions[region] |= _quantiles(finite, floor=protocol.floor_quantiles)
+                regions[region] |= _find_quantiles(finite, floor=protocol.floor_quantiles)
         if regions:
             regions["all"] |= areas
         image = ImageFigures(sample.name, regions, answer.seconds, answer.memory)
@@ -167,7 +167,7 @@ class DisparityMeter(Meter):
         pooled = {}
         for region in (*REGIONS, *pixels.name_ranges(protocol.ranges)):
             if region in self._counters:
-                pooled[region] = _figures(self._counters[region], skip_holes=protocol.skip_holes)
+                pooled[region] = _compute_figures(self._counters[region], skip_holes=protocol.skip_holes)
         for region, histogram in self.histograms.items():
             if region in pooled:
                 for name, fraction in QUANTILES.items():
@@ -296,7 +296,7 @@ def _count(error: NDArray[np.float64], outlier: Mask, outlier_1: Mask, estimated
     return counters
 
 
-def _figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, float]:
+def _compute_figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, float]:
     pixels, finite, estimated = counters["pixels"], counters["finite"], counters["estimated"]
     # A hole fails every threshold, unless the protocol skips holes.
     holes, base = (pixels - finite, finite) if skip_holes else (0, pixels)
@@ -304,25 +304,25 @@ def _figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, f
         "pixels": float(pixels),
         "density": 100 * estimated / pixels,
         "invalid": 100 - 100 * estimated / pixels,
-        "epe": _ratio(counters["sum"], finite),
-        "rms": _ratio(counters["squares"], finite) ** 0.5,
+        "epe": _divide(counters["sum"], finite),
+        "rms": _divide(counters["squares"], finite) ** 0.5,
     }
     for name in _SHARES:
-        figures[name] = 100 * _ratio(counters[name] - holes, base)
-    figures["d1-estimated"] = 100 * _ratio(counters["d1-estimated"], estimated)
+        figures[name] = 100 * _divide(counters[name] - holes, base)
+    figures["d1-estimated"] = 100 * _divide(counters["d1-estimated"], estimated)
     if "true-visible" in counters:
         for kind in ("visible", "occluded"):
             both = counters[f"both-{kind}"]
-            figures[f"{kind}-precision"] = 100 * _ratio(both, counters[f"predicted-{kind}"])
-            figures[f"{kind}-recall"] = 100 * _ratio(both, counters[f"true-{kind}"])
+            figures[f"{kind}-precision"] = 100 * _divide(both, counters[f"predicted-{kind}"])
+            figures[f"{kind}-recall"] = 100 * _divide(both, counters[f"true-{kind}"])
     return figures
 
 
-def _ratio(part: float, whole: float) -> float:
+def _divide(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")
 
 
-def _quantiles(errors: NDArray[np.float64], *, floor: bool = False) -> dict[str, float]:
+def _find_quantiles(errors: NDArray[np.float64], *, floor: bool = False) -> dict[str, float]:
     """Return the error quantiles; `floor` as in `DisparityProtocol.floor_quantiles`."""
     if not len(errors):
         return dict.fromkeys(QUANTILES, float("nan"))

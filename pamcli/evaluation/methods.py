@@ -49,14 +49,14 @@ def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result,
     remember_peak()
     try:
         _RESET.write_text("5")  # resets the peak to the current size
-        before = _memory_bytes("VmRSS")
+        before = _read_memory_size("VmRSS")
     except (OSError, ValueError):
         return run(), None
     result = run()
-    return result, max(0, _memory_bytes("VmHWM") - before)
+    return result, max(0, _read_memory_size("VmHWM") - before)
 
 
-def _memory_bytes(name: str) -> int:
+def _read_memory_size(name: str) -> int:
     """Return a memory size in bytes; raise OSError or ValueError if it is not available."""
     found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     if found is None:

@@ -13,7 +13,7 @@ _WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
 _LONG = 40  # number of characters from which cell text is wrapped
 
 
-def _environment() -> jinja2.Environment:
+def _make_environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pamcli.evaluation"),
         autoescape=True,
@@ -21,7 +21,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"cells": _cells, "svg": render_chart, "panels": _panels}
+    environment.filters |= {"cells": _make_cells, "svg": render_chart, "panels": _make_panels}
     return environment
 
 
@@ -31,7 +31,7 @@ def render_report(found: Any) -> bytes:
     several = len(pairs) > len({data for data, _ in pairs})
     methods = {row.get("method") for row in found.images.rows} - {"bicubic"}  # bicubic is in every table
     page = (
-        _environment()
+        _make_environment()
         .get_template("report.html")
         .render(
             found=found,
@@ -55,7 +55,7 @@ def render_report(found: Any) -> bytes:
     return page.encode("utf-8", "replace")
 
 
-def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:
+def _make_cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:
     """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:
@@ -70,10 +70,10 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
 def render_chart(chart: Histogram | CurveChart) -> Markup:
     """Render the chart as inline SVG with its legend."""
     drawn = {"bars": (), "lines": {}, "y_title": "", **chart.lay_out()}
-    return Markup(_environment().get_template("chart.html").render(drawn))
+    return Markup(_make_environment().get_template("chart.html").render(drawn))
 
 
-def _panels(pair: DrawnPair) -> dict[str, Any]:
+def _make_panels(pair: DrawnPair) -> dict[str, Any]:
     drawn = [(panel, *encode_data_uri(panel)) for panel in pair.panels]
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)

@@ -34,7 +34,7 @@ class Histogram:
         if self.without:
             spans, kinds, counts = [*spans, "no estimate"], [*kinds, "wrong"], [*counts, self.without]
         shares = [100 * count / (sum(counts) or 1) for count in counts]
-        top, y_ticks = _y_axis(max(shares), " %")
+        top, y_ticks = _make_y_axis(max(shares), " %")
         x_ticks = [(n / len(shares), f"{edge:g}") for n, edge in enumerate(self.edges) if math.isfinite(edge)]
         if self.without:
             x_ticks.append((1 - 0.5 / len(shares), "none"))
@@ -68,7 +68,7 @@ class CurveChart:
             for name, y in self.curves.items()
         }
         low, width = min(self.x), max(max(self.x) - min(self.x), 1e-9)
-        top, y_ticks = _y_axis(max((y for line in points.values() for _, y in line), default=1))
+        top, y_ticks = _make_y_axis(max((y for line in points.values() for _, y in line), default=1))
         step = _round_step(width)
         round_numbers = range(math.ceil(low / step - 1e-9), math.floor((low + width) / step + 1e-9) + 1)
         return {
@@ -84,7 +84,7 @@ class CurveChart:
         }
 
 
-def _y_axis(highest: float, unit: str = "") -> tuple[float, list[tuple[float, str]]]:
+def _make_y_axis(highest: float, unit: str = "") -> tuple[float, list[tuple[float, str]]]:
     """Return the end of an axis just above `highest`, and positions and labels of about four round ticks."""
     step = _round_step(highest if highest > 0 else 1)
     ticks = [step * index for index in range(math.ceil(highest / step) + 1 if highest > 0 else 5)]

@@ -112,7 +112,7 @@ def draw_superres(
     truth: NDArray[np.uint8],
 ) -> DrawnPair:
     """Show the left image, and its crop with the largest error: bicubic, result (if any), ground truth."""
-    cut = _worst_window(bicubic if result is None else result, truth)
+    cut = _find_worst_window(bicubic if result is None else result, truth)
     panels = [Panel("Left image with the crop shown below", _draw_frame(truth, cut))]
     panels.append(Panel("Bicubic", bicubic[cut], "crop"))
     if result is not None:
@@ -143,7 +143,7 @@ def _pick_coloured(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
     return np.take_along_axis(blocks, first[..., None, None], axis=2)[:, :, 0]
 
 
-def _worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[slice, slice]:
+def _find_worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[slice, slice]:
     """Return the rows and columns of the crop with the largest sum of squared errors."""
     height, width = (min(side, most) for side, most in zip(truth.shape[:2], CROP, strict=True))
     squared = np.square(result.astype(np.float64) - truth).sum(axis=2)

@@ -57,21 +57,21 @@ def summarize(
     rows: Rows = []
     charts: list[Histogram | CurveChart] = []
     for one in sets:
-        of_set, chart = (_rows_by_range if kind == "range" else _rows_by_resolution)(one)
+        of_set, chart = (_make_range_rows if kind == "range" else _make_resolution_rows)(one)
         rows += of_set
         charts.append(chart)
     return Table((*columns, *(figures[key] for key in FIGURES)), tuple(rows)), charts
 
 
-def _rows_by_resolution(one: MeasuredSet) -> tuple[Rows, CurveChart]:
+def _make_resolution_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
     rows: Rows = []
     for factor in RESOLUTIONS:
-        meter = one.last if factor == 1 else one.variants[factor]
+        meter = one.tested if factor == 1 else one.variants[factor]
         times = [image.seconds for image in meter.images if image.seconds is not None]
         seconds = sum(times) / len(times) if times else None
         figures = {key: meter.pooled["all"][key] for key in FIGURES}
         rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
-    curves = {"D1": _numbers(rows, "d1"), "bad-2": _numbers(rows, "bad-2")}
+    curves = {"D1": _list_numbers(rows, "d1"), "bad-2": _list_numbers(rows, "bad-2")}
     caption = "Images are resized for the network alone; errors are at full size."
     title = f"{one.label}: resolution"
     return rows, CurveChart(title, RESOLUTIONS, curves, "factor of the image size", "bad pixels (%)", caption)
@@ -87,11 +87,11 @@ def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
     return Estimate(back, seconds=found.seconds, of_network=True)
 
 
-def _rows_by_range(one: MeasuredSet) -> tuple[Rows, CurveChart]:
-    runs: dict[str, DisparityMeter] = {"as measured": one.last}
+def _make_range_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
+    runs: dict[str, DisparityMeter] = {"as measured": one.tested}
     runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
     regions = name_ranges(RANGES)
-    parts = [region for region in (*regions, "all") if region in one.last.pooled]
+    parts = [region for region in (*regions, "all") if region in one.tested.pooled]
     rows: Rows = []
     curves = {}
     for name, each in runs.items():
@@ -101,7 +101,7 @@ def _rows_by_range(one: MeasuredSet) -> tuple[Rows, CurveChart]:
             for region in parts
         ]
         rows += found
-        curves[f"maximum {name}" if len(runs) > 1 else "D1"] = _numbers(found[:-1], "d1")
+        curves[f"maximum {name}" if len(runs) > 1 else "D1"] = _list_numbers(found[:-1], "d1")
     caption = "Each point is at the lower edge of its range of ground truth."
     title, edges = f"{one.label}: range of disparity", [regions[region] for region in parts[:-1]]
     return rows, CurveChart(title, edges, curves, "ground truth (px)", "D1 (%)", caption)
@@ -114,5 +114,5 @@ def _limit_search(method: NetworkMethod, limit: int) -> Callable[[Sample], Estim
     return lambda sample: other.match(sample.left, sample.right)
 
 
-def _numbers(rows: Rows, key: str) -> list[float]:
+def _list_numbers(rows: Rows, key: str) -> list[float]:
     return [float(row[key]) for row in rows]  # type: ignore[arg-type]  # all are numbers

@@ -193,7 +193,7 @@ def rectify_stereogram(
     )
 
 
-def _local_variance(values: Values | Grey) -> Values:
+def _compute_variance(values: Values | Grey) -> Values:
     import cv2
 
     values = values.astype(np.float32)
@@ -204,7 +204,7 @@ def _select_reliable(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -
     """Return the disparities (N,) of textured pixels on smooth surfaces visible in both views."""
     import cv2
 
-    keep = seen & (_local_variance(levels) > _TEXTURE**2) & (_local_variance(disparity) < _SMOOTH**2)
+    keep = seen & (_compute_variance(levels) > _TEXTURE**2) & (_compute_variance(disparity) < _SMOOTH**2)
     steps = np.where(keep, disparity * 16, _NOTHING).astype(np.int16)
     cv2.filterSpeckles(steps, _NOTHING, _SPECKLE, 16)
     return disparity[steps > _NOTHING]
@@ -217,7 +217,7 @@ def _decide_infinity(view: Colours, trusted: Values, low: float, high: float) ->
     the far half of the disparities; "no" needs neither.
     """
     upper = view[: max(8, len(view) // 3)].astype(np.int16)
-    plain = _local_variance(upper.mean(axis=2)) < _PLAIN**2
+    plain = _compute_variance(upper.mean(axis=2)) < _PLAIN**2
     sky = float((plain & (upper.mean(axis=2) > _BRIGHT) & (upper[..., 2] >= upper[..., 0] - _WARM)).mean())
     median = (float(np.median(trusted)) - low) / max(high - low, 1e-3)
     if 0.05 < sky < 0.5 and median < 0.5:

@@ -110,15 +110,15 @@ def _read_boxes(data: bytes) -> tuple[list[tuple[int, ...]], dict[int, dict[str,
             count = int.from_bytes(content[8:12])
             groups.append(tuple(np.frombuffer(content, ">u4", count, 12).tolist()))
     properties = dict(_boxes(parts.get(b"iprp", b"")))
-    values = [_camera_property(*box) for box in _boxes(properties.get(b"ipco", b""))]
+    values = [_read_camera_property(*box) for box in _boxes(properties.get(b"ipco", b""))]
     cameras: dict[int, dict[str, Any]] = {}
-    for item, indices in _associations(properties.get(b"ipma", b"")):
+    for item, indices in _read_associations(properties.get(b"ipma", b"")):
         found = [values[index - 1] for index in indices if 0 < index <= len(values)]
         cameras[item] = {key: value for each in found for key, value in each.items()}
     return groups, cameras
 
 
-def _camera_property(kind: bytes, content: bytes) -> dict[str, Any]:
+def _read_camera_property(kind: bytes, content: bytes) -> dict[str, Any]:
     """Read one property: `cmin` in shares of width and height, `cmex` in metres, `ispe` as the size."""
     flags, numbers = int.from_bytes(content[1:4]), content[4:]
     if kind == b"ispe":
@@ -133,7 +133,7 @@ def _camera_property(kind: bytes, content: bytes) -> dict[str, Any]:
     return {}
 
 
-def _associations(content: bytes) -> Iterator[tuple[int, list[int]]]:
+def _read_associations(content: bytes) -> Iterator[tuple[int, list[int]]]:
     """Yield each item with the numbers of its properties, from 1 (box `ipma`)."""
     wide_items, wide_numbers = content[:1] > b"\0", content[3:4] > b"\0" and content[3] & 1
     at, step = 8, 2 if wide_numbers else 1

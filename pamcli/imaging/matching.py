@@ -180,11 +180,11 @@ def match_reliably(left: Grey, right: Grey, most: int) -> Values:
     return np.where(_check_consistency(one, two, -1), one, np.float32(np.nan))
 
 
-def _match_semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: int) -> Values:
+def _match_semi_global(first: Grey, second: Grey, low: int, high: int, **overrides: int) -> Values:
     """Match two images; values below `low` mark missing matches. Settings of OpenCV override the defaults."""
     import cv2
 
-    settings = {"blockSize": 3, "P1": 8 * 3**2, "P2": 32 * 3**2, "preFilterCap": 15} | otherwise
+    settings = {"blockSize": 3, "P1": 8 * 3**2, "P2": 32 * 3**2, "preFilterCap": 15} | overrides
     matcher = cv2.StereoSGBM.create(
         minDisparity=low,
         numDisparities=-(-(high - low + 1) // 16) * 16,

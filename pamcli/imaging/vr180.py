@@ -43,10 +43,10 @@ def find_right_view(stream: BinaryIO, name: str) -> tuple[bytes, tuple[float, ..
         found = re.search(rb'GImage:Data(?:\s*=\s*["\']|>)([^"\'<]*)', text)
         if found is None:
             raise InputError(f"{name} is damaged: its metadata lacks the right view")
-        return base64.b64decode(found[1]), _span(text)
+        return base64.b64decode(found[1]), _parse_span(text)
 
 
-def _span(text: bytes) -> tuple[float, ...]:
+def _parse_span(text: bytes) -> tuple[float, ...]:
     names = ["CroppedAreaLeftPixels", "CroppedAreaTopPixels"]
     names += ["CroppedAreaImageWidthPixels", "CroppedAreaImageHeightPixels"]
     names += ["FullPanoWidthPixels", "FullPanoHeightPixels"]

@@ -53,7 +53,7 @@ class Findings:
     def warnings(self) -> Iterator[str]:
         """Yield arguments against the description or for another one, one line each."""
         yield from (*self.contradictions, *self.close)
-        if not self.result.works:
+        if not self.result.is_useful:
             yield (
                 "the network does not work on the sample pair with this description: it may be for other "
                 "images, or another value is wrong"
@@ -79,7 +79,7 @@ class Findings:
 
     def check(self) -> None:
         """Raise ModelError if the sample pair contradicts, UsageError if an aspect is undecided."""
-        if self.contradictions and not self.result.works:
+        if self.contradictions and not self.result.is_useful:
             raise ModelError(self.contradictions[0])
         if self.undecided:
             unknown = "; ".join(f"{ASPECTS[each]} ({SET[each]})" for each in self.undecided)
@@ -168,13 +168,13 @@ class Candidate:
         candidates = _combine(description, {"views", "range", "sign", "unit"} - decided)
         best, rival = trials.find_simplest(candidates, share)
         close = [explain_tie(best, rival)] if rival is not None else []
-        if best.works and "channels" not in decided:
+        if best.is_useful and "channels" not in decided:
             colours = [best.description, *list_alternatives(best.description, "channels")]
             best, rival = trials.find_simplest(colours, SLIGHTLY)
             close += [explain_tie(best, rival)] if rival is not None else []
         contradictions = tuple(trials.find_contradictions(best, decided))
         open_aspects = {*ASPECTS} - decided
-        if not best.works and not contradictions and open_aspects:
+        if not best.is_useful and not contradictions and open_aspects:
             undecided = tuple(each for each in ASPECTS if each in open_aspects)
             return Findings(best, undecided, contradictions, close=tuple(close))
         found = sorted(describe_aspect(best.description, each) for each in open_aspects)

@@ -59,7 +59,7 @@ class Compute:
             raise UsageError(
                 f"unknown precision {precision!r}, expected one of auto, {', '.join(PRECISIONS)}"
             )
-        chosen = _device(device)
+        chosen = _parse_device(device)
         if precision == "fp16" and chosen.type == "cpu":
             raise DeviceError("fp16 requires a GPU", "use `precision` fp32 or bf16 on the CPU")
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
@@ -119,7 +119,7 @@ def hardware_precision(device: torch.device) -> str:
     return "bf16" if device.type == "cpu" and is_cpu_faster_in_bf16() else "fp32"
 
 
-def _device(text: str) -> torch.device:
+def _parse_device(text: str) -> torch.device:
     if text == "auto":
         if not torch.cuda.is_available():  # Apple GPUs must be named, because they are untested
             return torch.device("cpu")

@@ -82,7 +82,7 @@ class TrialResult:
     """The disparity map, or both upscaled images."""
 
     @property
-    def works(self) -> bool:
+    def is_useful(self) -> bool:
         """True if the result is useful."""
         return self.wrong < (WORKING if self.description.task == "disparity" else 1.0)
 
@@ -167,7 +167,7 @@ class Trials:
         """
         results = self._run_all(candidates)
         best = min(results, key=lambda result: result.rank_key)
-        near = [each for each in results if each.works and best.error >= share * each.error]
+        near = [each for each in results if each.is_useful and best.error >= share * each.error]
         if not near:
             return best, None
         return near[0], min(near[1:], key=lambda result: result.rank_key, default=None)
@@ -185,7 +185,7 @@ class Trials:
             except ModelError:
                 continue
             limit = SLIGHTLY if aspect == "channels" else CLEARLY
-            is_better = other.works and other.error < limit * best.error
+            is_better = other.is_useful and other.error < limit * best.error
             if is_better and (aspect != "channels" or other.wrong < best.wrong):
                 yield (
                     f"on the sample pair, {describe_aspect(other.description, aspect)} is better than "

@@ -127,7 +127,7 @@ def find_visible_left(disparity: Tensor, right_disparity: Tensor | None = None) 
     """
     known = disparity.isfinite()
     own = torch.where(known, disparity.float(), 0)
-    columns, inside = _matching_columns(own)
+    columns, inside = _find_matching_columns(own)
     visible = _find_in_front(own, known & inside, columns)
     if right_disparity is not None:
         right_known = right_disparity.isfinite()
@@ -142,7 +142,7 @@ def find_visible_right(disparity: Tensor, right_disparity: Tensor) -> Tensor:
     return find_visible_left(right_disparity.flip(-1), disparity.flip(-1)).flip(-1)
 
 
-def _matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
+def _find_matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
     """Return the two columns around each pixel's match, (B, H, 2 W), and whether it lies in the row."""
     last = disparity.shape[-1] - 1
     position = torch.arange(last + 1, device=disparity.device) - disparity

@@ -129,10 +129,10 @@ def superres_terms(
         if weights.uses_attention or weights.likelihood:
             raise ValueError("these loss weights need attention, and the network has none")
         return _sum_by_name(entries)
-    entries += _pam(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
+    entries += _pam_terms(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
     if weights.likelihood and truth is not None:
         seen = _apply_limit(truth, weights).visible_pixels()
-        entries += _likelihood(result.maps, 1, weights.likelihood, weights, *seen)
+        entries += _likelihood_terms(result.maps, 1, weights.likelihood, weights, *seen)
     return _sum_by_name(entries)
 
 
@@ -178,11 +178,11 @@ def _unsupervised_matching(
     if weights.smoothness:
         yield "smoothness", weights.smoothness, (smoothness_loss(matching.disparity, left),)
     if weights.uses_attention:
-        for maps, stride, share in _stages(matching, STAGE_WEIGHTS):
-            yield from _pam(maps, left, right, stride, weights, weights.pam * share, truth)
+        for maps, stride, share in _iterate_stages(matching, STAGE_WEIGHTS):
+            yield from _pam_terms(maps, left, right, stride, weights, weights.pam * share, truth)
 
 
-def _stages(matching: Matching, shares: Sequence[float]) -> Iterator[tuple[ParallaxMaps, int, float]]:
+def _iterate_stages(matching: Matching, shares: Sequence[float]) -> Iterator[tuple[ParallaxMaps, int, float]]:
     """Yield maps, stride and share of each stage; a single-scale variant gets the sum of all shares."""
     count = len(matching.maps)
     if count == 1:
@@ -190,7 +190,7 @@ def _stages(matching: Matching, shares: Sequence[float]) -> Iterator[tuple[Paral
     return zip(matching.maps, STAGE_STRIDES[-count:], shares, strict=True)
 
 
-def _pam(
+def _pam_terms(
     maps: ParallaxMaps,
     left: Tensor,
     right: Tensor,
@@ -255,13 +255,13 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
             attentions = [scale.attention for scale in matching.scales]
             stages = zip(attentions, STAGE_STRIDES, weights.likelihood_shares, strict=True)
         else:
-            stages = _stages(matching, weights.likelihood_shares)
+            stages = _iterate_stages(matching, weights.likelihood_shares)
         for maps, stride, share in stages:
             if share:
-                yield from _likelihood(maps, stride, weights.likelihood * share, weights, left, right)
+                yield from _likelihood_terms(maps, stride, weights.likelihood * share, weights, left, right)
 
 
-def _likelihood(
+def _likelihood_terms(
     maps: ParallaxMaps | SymmetricAttention,
     stride: int,
     weight: float,

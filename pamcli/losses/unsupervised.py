@@ -71,7 +71,7 @@ def smoothness_loss(disparity: Tensor, left: Tensor) -> Quotient:
         for axis in (-1, -2)
     )
     assert isinstance(total, Tensor)
-    return Quotient(total, _constant(disparity.numel(), disparity))
+    return Quotient(total, _fill(disparity.numel(), disparity))
 
 
 def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tuple[Quotient, Quotient]:
@@ -96,7 +96,7 @@ def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
     diagonal = sum((M[:, :, 1:, 1:] - M[:, :, :-1, :-1]).abs().sum() for M in both)
     assert isinstance(vertical, Tensor)
     assert isinstance(diagonal, Tensor)
-    count = _constant(math.prod(both[0].shape[:3]), both[0])
+    count = _fill(math.prod(both[0].shape[:3]), both[0])
     return Quotient(vertical, count), Quotient(diagonal, count)
 
 
@@ -116,19 +116,19 @@ def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
 def squared_error_loss(image: Tensor, truth: Tensor) -> Quotient:
     """Compute L_SR (Equation 17): the mean squared error over pixels and channels of two (B, 3, H, W)."""
     error = (image.float() - truth.float()).square()
-    return Quotient(error.sum(), _constant(error.numel(), error))
+    return Quotient(error.sum(), _fill(error.numel(), error))
 
 
 def charbonnier_loss(image: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
     """Compute the mean of sqrt(difference^2 + epsilon^2), close to the absolute error; not in the paper."""
     error = ((image.float() - truth.float()).square() + epsilon**2).sqrt()
-    return Quotient(error.sum(), _constant(error.numel(), error))
+    return Quotient(error.sum(), _fill(error.numel(), error))
 
 
 def psnr_loss(image: Tensor, truth: Tensor, floor: float = 1e-3) -> Quotient:
     """Compute the mean over B images of log(1 + mean squared error / floor), as PSNR; not in the paper."""
     error = (image.float() - truth.float()).square().mean(dim=(1, 2, 3))
-    return Quotient(torch.log1p(error / floor).sum(), _constant(len(error), error))
+    return Quotient(torch.log1p(error / floor).sum(), _fill(len(error), error))
 
 
 def downsample(image: Tensor, stride: int) -> Tensor:
@@ -179,6 +179,6 @@ def _sum_deviations(cycle: Tensor) -> Tensor:
     return (cycle - torch.eye(cycle.shape[-1], device=cycle.device)).abs().sum(-1)
 
 
-def _constant(value: float, like: Tensor) -> Tensor:
+def _fill(value: float, like: Tensor) -> Tensor:
     """Return a scalar on the device of `like`, filled there without a copy."""
     return torch.full((), value, dtype=torch.float32, device=like.device)

@@ -194,10 +194,10 @@ class PASMnet2(MatchingNetwork):
 
         mixture = self.mask(torch.cat((fine.hidden, v3, half), 1))
         disparity = convex_upsample(repeat_edges(fine.disparity, 1), mixture)
-        error_scale = self._expected_error(coarse, middle, fine) if confidence else None
+        error_scale = self._estimate_error(coarse, middle, fine) if confidence else None
         return PASMnet2Matching(disparity, (coarse, middle, fine), error_scale)
 
-    def _expected_error(self, coarse: ScaleResult, middle: ScaleResult, fine: ScaleResult) -> Tensor:
+    def _estimate_error(self, coarse: ScaleResult, middle: ScaleResult, fine: ScaleResult) -> Tensor:
         """Return the logarithm of the expected error (B, H/4, W/4), trained without influence on the rest."""
         d = fine.disparity.detach()
         first, second = (scale.disparity.detach()[:, None] for scale in (coarse, middle))

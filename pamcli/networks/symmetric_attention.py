@@ -86,7 +86,7 @@ class SymmetricAttention:
             columns = (before.long()[..., None] + steps).clamp(0, width - 1)  # (B, h, w, 2 reach + 2)
             logs = self.right_to_left.log_at(columns)
         else:
-            logs = _windows(self.padded, before.long() - reach, 2 * reach + 2) - self.normaliser[..., None]
+            logs = _cut(self.padded, before.long() - reach, 2 * reach + 2) - self.normaliser[..., None]
         logs = logs.clamp(min=SMALLEST_LOG) * LOG_SCALE
         between = torch.lerp(logs[..., :-1], logs[..., 1:], (position - before)[..., None])
         return between.permute(0, 3, 1, 2)
@@ -176,7 +176,7 @@ def _fill_edges(padded: Tensor) -> None:
     padded[..., -BEHIND:] = padded[..., -BEHIND - 1 : -BEHIND]
 
 
-def _windows(padded: Tensor, first: Tensor, count: int) -> Tensor:
+def _cut(padded: Tensor, first: Tensor, count: int) -> Tensor:
     """Return `count` adjacent costs of each pixel, from column `first` (B, h, w) on."""
     columns = padded.shape[-1]
     pixel = torch.arange(0, padded.numel(), columns, device=padded.device).view(first.shape)

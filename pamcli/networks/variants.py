@@ -109,7 +109,7 @@ class CostVolumes(CascadedParallaxAttention):
         volume2 = self.stage2(views) + upsample_cost(volume1)
         views = upsample_and_join(self.b3, views, f3)
         volume3 = self.stage3(views) + upsample_cost(volume2)
-        return [_volume_costs(volume) for volume in (volume1, volume2, volume3)], views
+        return [_convert_volume(volume) for volume in (volume1, volume2, volume3)], views
 
 
 class VolumeStage(Stage):
@@ -142,7 +142,7 @@ def _shift(right: Tensor, disparity: int) -> Tensor:
     return F.pad(right, (disparity, 0))[..., : right.shape[-1]]
 
 
-def _volume_costs(volume: Tensor) -> tuple[Tensor, Tensor]:
+def _convert_volume(volume: Tensor) -> tuple[Tensor, Tensor]:
     """Convert costs (B, D, H, W) to right->left and left->right (B, H, W, W), -inf beyond the range."""
     count, disparities, height, width = volume.shape
     column = torch.arange(width, device=volume.device)
@@ -204,7 +204,7 @@ class CostVolume(ParallaxAttention):
         """Fuse as `ParallaxAttention` does; 3D convolutions and whole maps are float32."""
         left, right = views.float().chunk(2)
         volume = torch.stack([left - _shift(right, d) for d in range(self.disparities)], 2)
-        costs = _volume_costs(self.body(volume).float().mean(1))
+        costs = _convert_volume(self.body(volume).float().mean(1))
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)
         return self.fuse(views, maps, both=both), lambda: maps
 

@@ -76,10 +76,10 @@ class Recording:
         if not keys.keys() >= {"left", "right"} and "left" not in self.topics[0]:
             self.notes.append(f"left images: {self.topics[0]}, right images: {self.topics[1]}")
         self._infos = [self._read_info(topic, keys.get(f"{side}_info")) for side, topic in self._sides]
-        times, stamps = self._scan(most)
+        times, stamps = self._read_times(most)
         self._times = times
         """(N,) of each topic: when the bag received its messages, ns, ascending."""
-        self.numbers = self._pair(stamps, _seconds(keys.get("tolerance", str(TOLERANCE))))
+        self.numbers = self._pair(stamps, _parse_seconds(keys.get("tolerance", str(TOLERANCE))))
         """(N, 2): numbers of the left and the right message of each pair, from 0."""
         self.stamps = stamps[0][self.numbers[:, 0]]
         """(N,): times at which the left images were taken, ns."""
@@ -124,7 +124,7 @@ class Recording:
         """
         name = f"{self.name}, frame {numbers[0]}"
         left, right = (
-            self._image(f"{name} ({topic})", topic, number, max_pixels)
+            self._read_image(f"{name} ({topic})", topic, number, max_pixels)
             for topic, number in zip(self.topics, numbers, strict=True)
         )
         pair = StereoPair(left, right, name)
@@ -170,7 +170,7 @@ class Recording:
     def _topics(self) -> dict[str, str]:
         return {each.topic: each.msgtype for each in self._reader.connections}
 
-    def _messages(self, topics: Sequence[str], start: int | None = None) -> Iterator[Any]:
+    def _iterate_messages(self, topics: Sequence[str], start: int | None = None) -> Iterator[Any]:
         """Yield the connection, time (ns) and data of the messages of topics, in the order of their times."""
         known = [each for each in self._reader.connections if each.topic in topics]
         with report_damage(quote(self.place), "cannot be read to its end"):
@@ -186,7 +186,7 @@ class Recording:
                 said = f"{quote(self.place)} has no camera_info {named}"
                 raise UsageError(said, f"its topics of this kind: {join_names(known) or 'none'}")
             return None
-        found = next(self._messages([info]), None)
+        found = next(self._iterate_messages([info]), None)
         return None if found is None else camera_tree(self._decode(found))
 
     def _decode(self, found: Any) -> Any:
@@ -194,13 +194,13 @@ class Recording:
         with report_damage(quote(self.place), f"has a damaged message in {connection.topic}"):
             return self._reader.deserialize(data, connection.msgtype)
 
-    def _scan(self, most: int | None) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    def _read_times(self, most: int | None) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         """Return when messages of both topics were received, and when their images were taken, ns.
 
         The time of an image is that of its header; if all are 0, the time at which it was received.
         """
         found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in self.topics}
-        for connection, time, data in self._messages(self.topics):
+        for connection, time, data in self._iterate_messages(self.topics):
             # A header begins with its stamp: in ROS 1 after a number, in ROS 2 after the encoding.
             seconds, rest = np.frombuffer(data, "<u4", 2, 4).tolist() if len(data) >= 12 else (0, 0)
             found[connection.topic].append((time, seconds * 10**9 + rest))
@@ -228,13 +228,13 @@ class Recording:
             self.warnings.append(f"{said} and are skipped ({hint})")
         return np.stack([np.flatnonzero(kept), nearest[kept]], axis=1)
 
-    def _image(self, name: str, topic: str, number: int, max_pixels: int | None) -> RgbImage:
+    def _read_image(self, name: str, topic: str, number: int, max_pixels: int | None) -> RgbImage:
         times = self._times[self.topics.index(topic)]
         with self._reading:
             at, stream = self._streams.pop(topic, (number, iter(())))
             if not at < number <= at + _PEEKED:
                 at = int(np.searchsorted(times, times[number])) - 1
-                stream = self._messages([topic], start=int(times[number]))
+                stream = self._iterate_messages([topic], start=int(times[number]))
             for found in stream:
                 at += 1
                 if at == number:
@@ -265,7 +265,7 @@ def _parse(text: str) -> tuple[Path, dict[str, str]]:
     return Path(name), keys
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     found = re.fullmatch(r"(\d*\.?\d+)(ms|s)?", text)
     if found is None:
         raise UsageError(f"tolerance={text} is not a time", "seconds, or with a unit, as in 20ms")

@@ -53,7 +53,7 @@ def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
     check_size(width, height, name, max_pixels)
     if encoding in _PLAIN:
         size, channels, order = _PLAIN[encoding]
-        samples = _rows(message, name, height, size)[:, : width * channels]
+        samples = _decode_rows(message, name, height, size)[:, : width * channels]
         if samples.shape[1] < width * channels:
             raise _make_damage_error(message, name)
         pixels = np.ascontiguousarray(samples.reshape(height, width, channels)[..., list(order)])
@@ -64,7 +64,7 @@ def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
     import cv2
 
     size, channels, rows, conversion = _CONVERTED[encoding]
-    samples = _rows(message, name, round(rows * height), size)[:, : width * channels]
+    samples = _decode_rows(message, name, round(rows * height), size)[:, : width * channels]
     if samples.shape[1] < width * channels:
         raise _make_damage_error(message, name)
     shape = (len(samples), width, channels) if channels > 1 else samples.shape
@@ -72,7 +72,7 @@ def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
     return RgbImage(np.ascontiguousarray(found))
 
 
-def _rows(message: Any, name: str, rows: int, size: int) -> NDArray[Any]:
+def _decode_rows(message: Any, name: str, rows: int, size: int) -> NDArray[Any]:
     """Return the samples of each row, (rows, N), uint8 or uint16."""
     data, step = np.asarray(message.data, np.uint8), int(message.step)
     if step < 1 or step % size or len(data) < rows * step:

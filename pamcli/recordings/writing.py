@@ -49,14 +49,14 @@ def write_disparities(
         with closing(writer):
             connection = writer.add_connection(TOPIC, KIND, typestore=store)
             for time, disparity in maps:
-                message = _message(store.types, is_first, time, disparity, focal_length, baseline)
+                message = _make_message(store.types, is_first, time, disparity, focal_length, baseline)
                 data = (store.serialize_ros1 if is_first else store.serialize_cdr)(message, KIND)
                 writer.write(connection, time, data)
         if not is_first:
             next(Path(folder, "bag").glob("*.mcap")).rename(temporary)
 
 
-def _message(
+def _make_message(
     types: Any,
     is_first: bool,
     time: int,

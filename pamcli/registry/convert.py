@@ -57,7 +57,7 @@ def read_checkpoint(
     with suppress(ModelError):
         read_header(path)
         raise UsageError(f"{path} is already a weights file of pam", "use it directly")
-    state = _state_dict(_load(path), path)
+    state = _find_state_dict(_load(path), path)
     architecture, scale = _recognise(state, path)
     if max_disparity is not None and ARCHITECTURES[architecture].task != "disparity":
         raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "omit it")
@@ -97,7 +97,7 @@ def _load(path: Path) -> Any:
         raise ModelError(what, f"download it again; TorchScript, and {OTHERS}") from error
 
 
-def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
+def _find_state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
     """Return the tensors of a state dict, or of a record with one, without the prefix `module.`."""
     state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):

@@ -114,7 +114,7 @@ class Description:
     @property
     def fixed_size(self) -> tuple[int, int] | None:
         """Height and width of the input; None = any."""
-        return None if self.size == FREE else _height_and_width(self.size)
+        return None if self.size == FREE else _parse_sides(self.size)
 
     @property
     def tile_overlap(self) -> tuple[int, int]:
@@ -123,7 +123,7 @@ class Description:
             return 0, 0
         height, width = self.fixed_size
         if self.overlap is not None:
-            return _height_and_width(self.overlap)
+            return _parse_sides(self.overlap)
         return min(128, height // 2), min(512, width // 2)
 
     @property
@@ -152,7 +152,7 @@ class Description:
         return replace(self, **values)  # type: ignore[type-var]
 
 
-def _height_and_width(text: str) -> tuple[int, int]:
+def _parse_sides(text: str) -> tuple[int, int]:
     width, height = map(int, text.split("x"))
     return height, width
 

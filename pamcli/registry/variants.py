@@ -22,7 +22,7 @@ class Variant:
         return ",".join(self.changes) or PAPER
 
     @property
-    def without(self) -> list[str]:
+    def missing_parts(self) -> list[str]:
         """Parts of the published network that this variant lacks."""
         absent = {"refinement=none": "refine", "views=left": "pam"}
         return [absent[change] for change in self.changes if change in absent]

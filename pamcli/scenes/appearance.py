@@ -38,14 +38,14 @@ def box(rng: Generator, height: int, width: int) -> Mask:
 
 
 def ellipse(rng: Generator, height: int, width: int) -> Mask:
-    x, y = _grid(height, width)
+    x, y = _make_grid(height, width)
     power = rng.choice([2.0, 2.0, 3.0, 6.0])
     radius = (np.abs(x) ** power + np.abs(y) ** power) ** (1 / power)
     return _soften((1 - radius) * min(height, width) / 2)
 
 
 def ring(rng: Generator, height: int, width: int) -> Mask:
-    x, y = _grid(height, width)
+    x, y = _make_grid(height, width)
     inner = rng.uniform(0.3, 0.9)
     radius = np.hypot(x, y)
     return _soften(np.minimum(1 - radius, radius - inner) * min(height, width) / 2)
@@ -64,7 +64,7 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
 
 def blob(rng: Generator, height: int, width: int) -> Mask:
     """Return a closed curve with a varying radius."""
-    x, y = _grid(height, width)
+    x, y = _make_grid(height, width)
     angle, edge = np.arctan2(y, x), np.full((height, width), 0.7)
     for order in range(2, 7):
         edge += rng.uniform(0, 0.3 / order) * np.sin(order * angle + rng.uniform(0, 2 * np.pi))
@@ -131,7 +131,7 @@ def framework(rng: Generator, height: int, width: int) -> Mask:
     return np.asarray(mask / np.float32(255), np.float32)
 
 
-def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _make_grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the columns and rows of a mask, scaled to [-1, 1]."""
     return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
 
@@ -202,7 +202,7 @@ def facade(
     rng: Generator, library: TextureLibrary, rows: int, columns: int, storeys: int, bays: int
 ) -> Tensor:
     """Return a wall with rows of equal windows, and perhaps ledges between storeys."""
-    wall = _plaster(rng, library, rows, columns)
+    wall = _make_plaster(rng, library, rows, columns)
     y = np.linspace(0, storeys, rows, endpoint=False)[:, None]
     x = np.linspace(0, bays, columns, endpoint=False)[None]
     u, v = x % 1, y % 1
@@ -221,7 +221,7 @@ def facade(
     return add_gloss(wall, np.where(pane & ~shut, rng.uniform(0, 0.5), 0.0))
 
 
-def _plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -> Colours:
+def _make_plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -> Colours:
     colour = rng.uniform(0.15, 0.85) * (1 + rng.uniform(-0.2, 0.2) * np.array([1.0, 0.2, -1.0]))
     if rng.random() < 0.4:
         photo = library.skin(rng, rows, columns)[:3].permute(1, 2, 0).double().numpy()

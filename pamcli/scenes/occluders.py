@@ -31,7 +31,7 @@ def _choose_size(rng: Generator, image: Rgb, high: float, wide: float) -> tuple[
     return max(8, int(FINER * height * rows)), max(8, int(FINER * height * columns))
 
 
-def _post(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_post(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, _ = _choose_size(rng, image, 1.2, 0.1)
     columns = max(4, int(FINER * math.exp(rng.uniform(math.log(2), math.log(0.08 * len(image))))))
     texture = appearance.post(rng, rows, columns)
@@ -39,14 +39,14 @@ def _post(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     return texture, 0.0
 
 
-def _fence(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_fence(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.7, 1.2)
     outline = (appearance.bars, appearance.net, thin_objects.rail_mask)[rng.integers(3)]
     mask = cv2.resize(outline(rng, rows // 2 + 1, columns // 2 + 1), (columns, rows))
     return cut(thin_objects.paint(rng, rows, columns), mask), 0.15
 
 
-def _twig(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_twig(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.9, 0.9)
     mask = thin_objects.branch_mask(rng, rows, columns)
     if rng.random() < 0.5:
@@ -54,24 +54,24 @@ def _twig(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     return cut(thin_objects.bark(rng, rows, columns), mask), 0.1
 
 
-def _wire(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_wire(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.4, 2.0)
     return cut(thin_objects.paint(rng, rows, columns), thin_objects.wire_mask(rng, rows, columns)), 0.15
 
 
-def _shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     """Return a solid shape."""
     rows, columns = _choose_size(rng, image, 0.7, 0.7)
-    return cut(_surface(rng, image, rows, columns), appearance.random_shape(rng, rows, columns)), 0.1
+    return cut(_make_surface(rng, image, rows, columns), appearance.random_shape(rng, rows, columns)), 0.1
 
 
-def _framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     """Return a frame, wheel or tubes with large holes."""
     rows, columns = _choose_size(rng, image, 0.9, 0.9)
-    return cut(_surface(rng, image, rows, columns), appearance.framework(rng, rows, columns)), 0.1
+    return cut(_make_surface(rng, image, rows, columns), appearance.framework(rng, rows, columns)), 0.1
 
 
-def _surface(rng: Generator, image: Rgb, rows: int, columns: int) -> Tensor:
+def _make_surface(rng: Generator, image: Rgb, rows: int, columns: int) -> Tensor:
     """Return one colour, a generated texture, or another part of the image."""
     height, width = image.shape[:2]
     look = rng.random()
@@ -86,5 +86,5 @@ def _surface(rng: Generator, image: Rgb, rows: int, columns: int) -> Tensor:
     return make_opaque(piece / np.float32(255) * np.float32(rng.uniform(0.6, 1.4))).clamp(0, 1)
 
 
-OCCLUDERS = (_post, _fence, _twig, _wire, _shape, _framework)
+OCCLUDERS = (_make_post, _make_fence, _make_twig, _make_wire, _make_shape, _make_framework)
 _SHARES = (0.25, 0.1, 0.1, 0.1, 0.25, 0.2)

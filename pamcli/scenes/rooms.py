@@ -25,7 +25,7 @@ def make_room(
     return stage
 
 
-def _random_range(rng: Generator, least: int, most: int) -> range:
+def _draw_range(rng: Generator, least: int, most: int) -> range:
     return range(int(rng.integers(least, (least + most) // 2 if rng.random() < 0.6 else most)))
 
 
@@ -45,7 +45,7 @@ def _add_loose_objects(stage: Stage) -> None:
         foot = stage.camera.ground_at(stage.uniform(0, 1.1) * stage.width, disparity)
         foot[1] = (stage.uniform(0.1, 1.2) * stage.height - y) / disparity
         _add_crate(stage, foot, disparity)
-    for _ in _random_range(rng, 2, 22):
+    for _ in _draw_range(rng, 2, 22):
         at = stage.uniform(-0.05, 1.15) * stage.width, stage.uniform(-0.05, 1.05) * stage.height
         stage.add_object(somewhere(), *at, stage.extent(), (0.5, 0.5), rng.choice([0.1, 1.0]))
 
@@ -77,7 +77,7 @@ def _add_room(stage: Stage) -> None:
         foot = stage.camera.ground_at(at, disparity)
         foot[1] = floor / back
         _add_crate(stage, foot, disparity)
-    for _ in _random_range(rng, 3, 18):
+    for _ in _draw_range(rng, 3, 18):
         disparity = back + (stage.largest - back) * float(rng.beta(1, 1.3))
         size, at = stage.extent(), stage.uniform(-0.05, 1.15) * stage.width
         if rng.random() < 0.5:  # the object stands on the floor

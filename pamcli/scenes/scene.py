@@ -121,7 +121,7 @@ def _shade(rng: Generator, layer: Layer) -> Layer:
     if layer.endless:
         unshaded = layer.box is not None or rng.random() < 0.5
         count = 0 if unshaded else int(rng.integers(1, 4))
-        return replace(layer, decals=tuple(_random_shadow(rng, layer) for _ in range(count)))
+        return replace(layer, decals=tuple(_draw_shadow(rng, layer) for _ in range(count)))
     if layer.box is None or len(layer.texture) == 5 or rng.random() >= 0.15:
         return layer
     disparity = layer.middle_disparity * float(rng.uniform(-0.4, 0.7))
@@ -131,7 +131,7 @@ def _shade(rng: Generator, layer: Layer) -> Layer:
     return replace(layer, texture=texture, reflection=mirrored)
 
 
-def _random_shadow(rng: Generator, layer: Layer) -> Decal:
+def _draw_shadow(rng: Generator, layer: Layer) -> Decal:
     """Return a shadow at a random place on a background."""
     rows, columns = layer.texture.shape[1:]
     scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))

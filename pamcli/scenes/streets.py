@@ -287,10 +287,10 @@ def _add_houses(street: Street, side: int) -> None:
             sides = {"left": length, "right": length, "front": depth, "rear": depth}
             texels = {name: (size * per_metre, 384.0) for name, size in sides.items()}
             shine = street.random_reflection(camera.focal / max(house.nearest(), 1.0))
-            street.add_block(house, street.light, _looks(wall, wall[:, :8, :8]), texels, shine)
+            street.add_block(house, street.light, _make_skins(wall, wall[:, :8, :8]), texels, shine)
 
 
-def _looks(side: Tensor, top: Tensor) -> Callable[[str, int, int], Tensor]:
+def _make_skins(side: Tensor, top: Tensor) -> Callable[[str, int, int], Tensor]:
     return lambda name, rows, columns: top if name == "top" else side
 
 
@@ -305,7 +305,7 @@ def _add_curb(street: Street, side: int) -> None:
     along = length * scale
     texels = {"top": (along, width * scale), "left": (along, 16.0), "right": (along, 16.0)}
     curb = Block(foot, 0.0, length, width, street.uniform(0.08, 0.2) * metre)
-    street.add_block(curb, street.light, _looks(rim, top), texels)
+    street.add_block(curb, street.light, _make_skins(rim, top), texels)
 
 
 def _add_far_objects(street: Street) -> None:

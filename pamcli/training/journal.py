@@ -107,7 +107,7 @@ class Journal:
             with self.folder.log.open("a", encoding="utf-8") as log:
                 log.write(_line(entry))
         except OSError as error:
-            raise _output_error(self.folder.log, error) from error
+            raise _make_output_error(self.folder.log, error) from error
         for name, value in _flatten(entry).items():
             self._events.add_scalar(name, value, entry["step"])
 
@@ -125,7 +125,7 @@ class Journal:
             self._events.close()
         except OSError as failed:
             if error is None:
-                raise _output_error(self.folder.path, failed) from failed
+                raise _make_output_error(self.folder.path, failed) from failed
 
 
 def _line(entry: Entry) -> str:
@@ -144,7 +144,7 @@ def _flatten(entry: Entry, prefix: str = "") -> dict[str, float]:
     return found
 
 
-def _output_error(path: Path, error: OSError) -> OutputError:
+def _make_output_error(path: Path, error: OSError) -> OutputError:
     return OutputError(
         f"cannot write {path}: {error.strerror or error}", "free some space, then continue with `resume`"
     )

@@ -107,7 +107,7 @@ def select_pairs_to_label(
     return {name: pair for name, pair in wanted.items() if name not in complete}
 
 
-def _views(sample: Sample, mirrored: bool) -> Views:
+def _load_views(sample: Sample, mirrored: bool) -> Views:
     """Return the 8-bit images of a pair, stretched if needed, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
     left, right, _ = stretch_levels(*views)
@@ -124,7 +124,7 @@ def _hash(views: Views) -> str:
 def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, Path]) -> bool:
     """Return whether labels were made from images other than the present ones; log if unknown."""
     try:
-        views = _views(source.load(index), mirrored)
+        views = _load_views(source.load(index), mirrored)
         labelled = [read_image(files[side]) for side in ("left", "right")]
     except InputError as error:
         LOG.warning(f"{quote(source.names[index])}: keeping its labels, but {error.message}")
@@ -147,7 +147,7 @@ def label_pairs(
     """Label the pairs of `select_pairs_to_label`; yield each name with its share of labels or InputError."""
     for name, (index, mirrored) in wanted.items():
         try:
-            whole = _views(source.load(index), mirrored)
+            whole = _load_views(source.load(index), mirrored)
             left, right = map(_downscale, whole)
             found = find_labels(matcher, left, right, second)
         except InputError as error:

@@ -246,7 +246,7 @@ class _Writer:
         broken = sums.find_broken(count_gradient=not trainer.scaler.is_enabled())
         if trainer.processes.any_true(broken is not None):
             where = f"since step {broken[0]} (first: {broken[1]})" if broken else "on another process"
-            raise _divergence(f"the loss is not finite {where}")
+            raise _diverged_error(f"the loss is not finite {where}")
         means = sums.average(trainer.processes)
         if self.journal is None:
             return
@@ -276,7 +276,7 @@ class _Writer:
         state = self.trainer.make_checkpoint()
         for key, value in state.network.items():
             if not bool(value.isfinite().all()):
-                raise _divergence(f"the weights are not finite at step {state.step} (first: {key})")
+                raise _diverged_error(f"the weights are not finite at step {state.step} (first: {key})")
         require_folder(self.folder.path, self.folder.log.name)
         save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
         self.export(None, last=True)
@@ -330,7 +330,7 @@ class _Writer:
             raise _StoppedError
 
 
-def _divergence(what: str) -> PamError:
+def _diverged_error(what: str) -> PamError:
     return PamError(
         f"{what}; the last checkpoint is from before",
         "start again with a lower `learning_rate`, `from` last.safetensors if it exists",

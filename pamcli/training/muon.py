@@ -39,7 +39,7 @@ class Muon(torch.optim.AdamW):
         matrices.sort(key=lambda each: each[1].shape)
         for shape, alike in groupby(matrices, key=lambda each: each[1].shape):
             groups, layers, gradients = zip(*alike, strict=True)
-            means = [self._mean(*each) for each in zip(layers, gradients, strict=True)]
+            means = [self._update_mean(*each) for each in zip(layers, gradients, strict=True)]
             ahead = torch.stack(gradients).lerp(torch.stack(means), MOMENTUM)
             size = OF_ADAMW * max(layers[0].flatten(1).shape) ** 0.5
             changes = size * orthogonalize(ahead.flatten(2)).view(-1, *shape)
@@ -48,7 +48,7 @@ class Muon(torch.optim.AdamW):
                 weights.mul_(1 - group["lr"] * group["weight_decay"])
                 weights.sub_(change, alpha=group["lr"])
 
-    def _mean(self, weights: Tensor, gradient: Tensor) -> Tensor:
+    def _update_mean(self, weights: Tensor, gradient: Tensor) -> Tensor:
         """Update and return the moving average of a layer's gradients."""
         state = self.state[weights]
         if not state:  # AdamW requires a step count in checkpoints

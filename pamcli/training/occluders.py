@@ -49,8 +49,8 @@ class Occluder(NamedTuple):
                    for a in (0.0, self.across) for b in (0.0, self.down)]  # fmt: skip
         nearest, farthest = (max(corners), min(corners)) if from_right else (0.0, 0.0)
         window = (
-            _window(self.top, self.top + rows / FINER, height),
-            _window(self.left - nearest, self.left + texels / FINER - farthest, width),
+            _make_window(self.top, self.top + rows / FINER, height),
+            _make_window(self.left - nearest, self.left + texels / FINER - farthest, width),
         )
         y, x = (
             torch.arange(FINER * part.start, FINER * part.stop).add(0.5).div(FINER).sub(0.5)
@@ -70,7 +70,7 @@ class Occluder(NamedTuple):
         return colours, opacity, disparity
 
 
-def _window(first: float, last: float, side: int) -> slice:
+def _make_window(first: float, last: float, side: int) -> slice:
     """Return the pixels of a side between `first` and `last`, at least one."""
     start = int(np.clip(math.floor(first) - 1, 0, side - 1))
     return slice(start, int(np.clip(math.ceil(last) + 1, start + 1, side)))

@@ -232,7 +232,7 @@ class Recipe:
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
     def _check_parts(self) -> None:
-        without = () if self.form is None else self.form.without
+        without = () if self.form is None else self.form.missing_parts
         known = [part for part in self.row.parts if part not in without]
         names = [*(self.only.split(",") if self.only else ()), *self.rates]
         wrong = [name for name in names if self.row.get_part(name) not in known]

@@ -119,7 +119,7 @@ def _run(
     endless = any(source.endless for source in examples.sources)
     steps = recipe.count_steps(None if endless else examples.pass_length)
     before = read_made_with(folder.recipe) if resumed else {}
-    if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
+    if before.get("data", _list_fingerprints(examples)) != _list_fingerprints(examples):
         raise UsageError(
             f"the data of the run {quote(folder.path)} has changed: pairs or textures were added or removed",
             f"restore it, or start a new run with `from` {quote(folder.last)}",
@@ -327,24 +327,24 @@ def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: P
     """Return versions and other facts that may affect the results of a run."""
     facts: dict[str, Any] = {
         "pam": pamcli.__version__,
-        "commit": _commit(),
+        "commit": _find_commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         **compute.describe(),
         "threads": torch.get_num_threads(),
         "processes": processes.world,
-        "data": _fingerprints(examples),
+        "data": _list_fingerprints(examples),
     }
     if recipe.start is not None:
         facts["start_sha256"] = sha256(locate(recipe.start))
     return facts
 
 
-def _fingerprints(examples: Examples) -> list[str]:
+def _list_fingerprints(examples: Examples) -> list[str]:
     return [source.fingerprint() for source in examples.sources]
 
 
-def _commit() -> str | None:
+def _find_commit() -> str | None:
     """Return the git commit of pam, with "-dirty" if files differ; None outside of a checkout."""
     root = Path(pamcli.__file__).parents[1]
     if not (root / ".git").exists():

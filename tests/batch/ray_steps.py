@@ -1,4 +1,4 @@
-"""What other processes do in the tests: they write a file for each job, which must appear once and whole."""
+"""Steps that other processes run in the tests: each job writes a file, once and whole."""
 
 from __future__ import annotations
 

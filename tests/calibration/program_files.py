@@ -11,7 +11,7 @@ import numpy as np
 from calibration_files import D1, D2, K1, K2, P1, P2, R1, R2, R, T, row
 
 BODY = np.eye(4)
-"""Where the left camera stands on a body, as (4, 4) from its coordinates."""
+"""The pose of the left camera on a body, as (4, 4) from its coordinates."""
 BODY[:3, :3] = cv2.Rodrigues(np.array([0.4, -1.2, 0.7]))[0]
 BODY[:3, 3] = 0.02, -0.06, 0.01
 RIGHT_FROM_LEFT = np.vstack([np.column_stack([R, T]), [0, 0, 0, 1]])
@@ -197,7 +197,7 @@ REALSENSE_VIEWER = json.dumps(
     },
     indent=4,
 )
-"""What RealSense Viewer saves, shortened: every number is a text."""
+"""A calibration as RealSense Viewer saves it, shortened: every number is a text."""
 
 REALSENSE_PRESET = '{"parameters": {"param-depthunits": "1000"}, "schema version": 1}'
 

@@ -1,4 +1,4 @@
-"""What `pam disparity` writes: one map in every format, unknown pixels, colours, the search range."""
+"""Tests of the results of `pam disparity`: formats, unknown pixels, colours, search range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pam eval disparity refuses, and says why."""
+"""Tests of the errors of `pam eval disparity`."""
 
 from __future__ import annotations
 

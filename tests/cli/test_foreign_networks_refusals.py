@@ -1,4 +1,4 @@
-"""What pam refuses of networks that are not its own, and of their descriptions, and says why."""
+"""Tests of the errors about foreign networks and their descriptions."""
 
 from __future__ import annotations
 

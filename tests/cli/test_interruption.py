@@ -40,7 +40,7 @@ STOPPED = {
         "stopped after no pairs; results of the whole batch are written at its end, so start again"
     ],
 }
-"""What a signal before the first result makes the commands say, by their words."""
+"""The message of each command after a signal before its first result."""
 
 both_signals = pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]

@@ -1,4 +1,4 @@
-"""What `pam superres` writes: larger pictures with the depth, transparency and profile they came with."""
+"""Tests of the results of `pam superres`: upscaled images with depth, transparency and profile kept."""
 
 from __future__ import annotations
 

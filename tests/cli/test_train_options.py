@@ -1,4 +1,4 @@
-"""What `pam train` refuses before it begins, and what its options make of a recipe."""
+"""Tests of the options of `pam train`: errors before a run, and their effect on the recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--data` says: NAME[/SPLIT]:PATH[?key=value&...]."""
+"""Tests of parsing `--data`: NAME[/SPLIT]:PATH[?key=value&...]."""
 
 from __future__ import annotations
 

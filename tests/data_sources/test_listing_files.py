@@ -1,4 +1,4 @@
-"""What every source is made of: lists of files."""
+"""Tests of the lists of files that every data source is built on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said where no name pairs the pictures of two cameras: words that work when they are typed."""
+"""Tests of the hints for images that cannot be paired by name: the suggested words must work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether work that was begun is the work that is asked for."""
+"""Tests of resuming: work is continued only if the request is the same."""
 
 from __future__ import annotations
 

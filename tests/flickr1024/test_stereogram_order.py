@@ -1,4 +1,4 @@
-"""Which view is the left one."""
+"""Tests of the decision which view of a stereogram is the left one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the views of a side-by-side picture lie."""
+"""Tests of finding the two views in a side-by-side image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a GPU shows: results of each precision, CUDA graphs, lack of memory, two processes, training."""
+"""Tests that need a GPU: precisions, CUDA graphs, lack of memory, two processes, training."""
 
 from __future__ import annotations
 

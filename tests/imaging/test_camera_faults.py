@@ -1,4 +1,4 @@
-"""What pictures show of their cameras: the quality of a JPEG, and noise."""
+"""Tests of detecting camera faults: the quality of a JPEG, and noise."""
 
 from __future__ import annotations
 

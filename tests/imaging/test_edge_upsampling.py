@@ -1,4 +1,4 @@
-"""What was found of a reduced view comes back in full size: sharp where the view is, nothing made up."""
+"""Tests of upsampling along edges: sharp at image edges, without invented values."""
 
 from __future__ import annotations
 

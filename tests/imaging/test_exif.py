@@ -1,4 +1,4 @@
-"""What a camera noted stays with its picture."""
+"""Tests that the EXIF data of a camera is kept with its image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no picture, or none that may be read: one line that names the file, and silence beside it."""
+"""Tests of unreadable images: one line that names the file, and no other output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which device and precision a value stands for, and what running out of memory becomes."""
+"""Tests of choosing device and precision, and of out-of-memory errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot fit is refused before it is tried."""
+"""Tests that work which cannot fit into memory fails before it starts."""
 
 from __future__ import annotations
 

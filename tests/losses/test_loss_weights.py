@@ -1,4 +1,4 @@
-"""What the losses weigh: the paper's presets, and that they can be stored."""
+"""Tests of the loss weights: the paper's presets, and storing them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from pamcli.networks.parallax import attention
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.variants import CostVolume, VolumeStage, _volume_costs
+from pamcli.networks.variants import CostVolume, VolumeStage, _convert_volume
 from pamcli.registry.load import Network, build_network
 from pamcli.registry.spec import ModelSpec
 
@@ -85,7 +85,7 @@ def test_a_cost_volume_finds_nothing_beyond_its_maximum() -> None:
 
 def test_costs_of_a_volume_stand_where_their_pixels_meet() -> None:
     volume = torch.rand(1, 3, 2, 5)
-    to_left, to_right = _volume_costs(volume)
+    to_left, to_right = _convert_volume(volume)
     for j in range(5):
         for k in range(5):
             expected = volume[0, j - k, 1, j] if 0 <= j - k < 3 else torch.tensor(-torch.inf)

@@ -1,4 +1,4 @@
-"""What a weights file says about itself: round trips, contradictions, damage."""
+"""Tests of the metadata of weights files: round trips, contradictions, damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a variant's text says, and what is refused."""
+"""Tests of parsing variants of a network."""
 
 from __future__ import annotations
 

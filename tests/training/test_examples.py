@@ -1,4 +1,4 @@
-"""What stands at a position of a run, and the batches made of it."""
+"""Tests of the training examples by position, and of the batches made of them."""
 
 from __future__ import annotations
 

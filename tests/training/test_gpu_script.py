@@ -1,4 +1,4 @@
-"""What runs on a lent GPU machine, tried on the CPU: a call, one more there, and one on another machine."""
+"""Tests of the script for a GPU machine, run on the CPU: one call, resumption, another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run begins with."""
+"""Tests of the initial weights of a run."""
 
 from __future__ import annotations
 

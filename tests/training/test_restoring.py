@@ -1,4 +1,4 @@
-"""What a checkpoint brings back beside the weights."""
+"""Tests of the state that a checkpoint restores beside the weights."""
 
 from __future__ import annotations
 

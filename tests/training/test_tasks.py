@@ -1,4 +1,4 @@
-"""What the networks do with a batch, and in which precision."""
+"""Tests of losses and outputs of the networks in training, in each precision."""
 
 from __future__ import annotations
 

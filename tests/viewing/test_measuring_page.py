@@ -1,4 +1,4 @@
-"""What is measured on the page of a pair, with fingers and keys: against the same in Python."""
+"""Tests of measuring on the page of a pair, by touch and keyboard, against the same in Python."""
 
 from __future__ import annotations
 

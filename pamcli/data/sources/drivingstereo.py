@@ -22,7 +22,7 @@ _LEVELS = {"half": 256, "full": 128}
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     size = keys.get("size", "half")
     lefts, rights, truth = (
-        _files(root, split, kind, size) for kind in ("left-image", "right-image", "disparity-map")
+        _list_files(root, split, kind, size) for kind in ("left-image", "right-image", "disparity-map")
     )
     read = partial(read_scaled_disparity, levels_per_pixel=_LEVELS[size])
     return pair_files(
@@ -30,7 +30,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     )
 
 
-def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
+def _list_files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
     top = f"{split}-{kind}"
     home = find_root(root, "DrivingStereo", holds=[top, split])
     home = home / top if split in ("train", "test") else home / split

@@ -74,7 +74,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     elif split == "training":
         alone = os.path.basename(os.path.abspath(root))
         scenes = {below or alone: folder for below, folder, _ in walk_folders(root, depth=4)}
-    read = partial(_disparity, size=size)
+    read = partial(_read_disparity, size=size)
     shrunk = _SHRUNK.get(size or "F", 1) if evaluation else 1
     truth = (
         Part("disparity", "ground truth", read),
@@ -98,7 +98,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         "calibration": {name: folder / "calib.txt" for name, folder in scenes.items()},
     }
     places["visible"] = {
-        name: _mask(_find_in_trees(folder / "mask0nocc.png", home, gts), places["disparity"].get(name))
+        name: _choose_mask(_find_in_trees(folder / "mask0nocc.png", home, gts), places["disparity"].get(name))
         for name, folder in scenes.items()
     }
     if shrunk > 1:
@@ -124,7 +124,7 @@ def _find_in_trees(path: Path, home: Path, trees: Sequence[Path]) -> Path:
     return next((tree / below for tree in trees if (tree / below).is_file()), path)
 
 
-def _mask(mask: Path, truth: Path | None) -> Path:
+def _choose_mask(mask: Path, truth: Path | None) -> Path:
     """Return the file of visible pixels: the mask, else the left ground truth if the right one exists too."""
     both = truth is not None and truth.suffix == ".pfm" and truth.is_file() and _right_path(truth).is_file()
     return truth if truth is not None and both and not mask.is_file() else mask
@@ -155,13 +155,13 @@ def _read_fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
     return {**found, "fine_visible": read_mask(mask, white=255)} if mask.is_file() else found
 
 
-def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
+def _read_disparity(path: Path, size: str | None) -> NDArray[np.float32]:
     if path.suffix == ".pfm":
         return read_disparity(path)
-    return read_scaled_disparity(path, _levels_per_pixel(path, size))
+    return read_scaled_disparity(path, _get_levels_per_pixel(path, size))
 
 
-def _levels_per_pixel(path: Path, size: str | None) -> float:
+def _get_levels_per_pixel(path: Path, size: str | None) -> float:
     """Return the levels per px of an 8-bit ground truth. Raises InputError if they cannot be determined."""
     scene = path.parent.name.lower()
     if path.name.startswith("truedisp"):
@@ -173,15 +173,15 @@ def _levels_per_pixel(path: Path, size: str | None) -> float:
             return 8
         if "cones" in scene or "teddy" in scene:
             # Quarter size, the most common, has 4 levels per px; half and full size have 2 and 1.
-            return 4 / {"F": 4, "H": 2}.get(size or _size(path, _HEIGHT_2003, "FHQ"), 1)
+            return 4 / {"F": 4, "H": 2}.get(size or _guess_size(path, _HEIGHT_2003, "FHQ"), 1)
         raise InputError(
             f"{quote(path)}: the folder name, which determines the scale, is unknown",
             f"name the folder {', '.join(_SCENES_2001)}, cones or teddy, or store it as disp0GT.pfm",
         )
-    return _SHRUNK[size or _size(path, _HEIGHT_2005, "FHT")]
+    return _SHRUNK[size or _guess_size(path, _HEIGHT_2005, "FHT")]
 
 
-def _size(path: Path, full_height: int, sizes: str) -> str:
+def _guess_size(path: Path, full_height: int, sizes: str) -> str:
     height = read_levels(path).shape[0]
     for size in sizes:
         if height == full_height // _SHRUNK[size]:
