@@ -82,7 +82,7 @@ def test_a_batch_that_is_killed_goes_on_where_it_stopped(number: signal.Signals)
     assert 8 <= len(skipped) < 47
     assert {stem: outcomes[stem]["code"] for stem in BAD} == dict.fromkeys(BAD, 3)
     assert "r/pair07.png is damaged or truncated" in outcomes["pair07"]["error"]
-    assert "l/pair23.png is not a picture" in outcomes["pair23"]["error"]
+    assert "l/pair23.png is not an image" in outcomes["pair23"]["error"]
     assert "both images of a rectified pair must have the same size" in outcomes["pair41"]["error"]
     assert {name: data for name, data in files(Path("out")).items() if not unfinished(name)} == expected
 
