@@ -43,7 +43,7 @@ class Job:
 
     @property
     def names(self) -> list[str]:
-        """The images, as messages name them."""
+        """The names of the images in messages."""
         images = (self.pair.left, self.pair.right) if self.pair else ()
         if self.pair and self.pair.frames:
             both = zip(images, self.pair.frames, strict=True)

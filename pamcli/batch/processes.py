@@ -62,7 +62,7 @@ def count_workers(batch: Any) -> int:
     cores, pairs = usable_cores(), batch.total or 0
     if cores == 1 or pairs < 2 * LEAST_PAIRS:
         return 1
-    memory = min(settings.max_memory or math.inf, _free_memory())
+    memory = min(settings.max_memory or math.inf, _get_free_memory())
     most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
     return int(max(1, min(most, memory // PROCESS_MEMORY)))
 
@@ -80,7 +80,7 @@ def _count_pixels(batch: Any) -> int:
     return 0
 
 
-def _free_memory() -> float:
+def _get_free_memory() -> float:
     """Return the free memory of Linux or its container, bytes, without PyTorch; elsewhere infinity."""
     free = math.inf
     with suppress(OSError, ValueError, IndexError):

@@ -162,7 +162,7 @@ class Batch:
             yield from job.files.values()
 
     def jobs(self) -> Iterator[Job]:
-        """Yield the jobs, created anew each time: there may be a million."""
+        """Yield the jobs, created on demand because there may be a million."""
         if self.pairing is None:
             return self.share(self._iterate_list())
         return map(self._job, self.share(self.pairing.pairs))

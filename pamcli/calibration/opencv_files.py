@@ -45,7 +45,7 @@ _EXTRINSICS = {"R", "T", "RT"}
 
 
 def canonical_names(tree: Section) -> dict[str, str]:
-    """Return the names that a tree has for M1 D1 M2 D2 R T RT P1 P2 Q."""
+    """Map OpenCV's names (M1 D1 M2 D2 R T RT P1 P2 Q) to the keys that a tree uses for them."""
     found: dict[str, str] = {}
     for name, value in tree.items():
         plain = re.sub(r"[\W_]", "", name).lower()

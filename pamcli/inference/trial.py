@@ -88,7 +88,7 @@ class TrialResult:
 
     @property
     def rank_key(self) -> tuple[float, float]:
-        """Key to sort results by, the best first."""
+        """Sort key of the result; the best result has the smallest key."""
         return self.error, self.wrong
 
     @property

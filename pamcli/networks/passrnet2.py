@@ -252,7 +252,7 @@ class GatedBlock(nn.Module):
         for part in range(parts):
             wide = pointwise(widen, x, part=part, parts=parts)
             if mix is not None:
-                weight, bias = _part(mix, part, parts)
+                weight, bias = _slice_layer(mix, part, parts)
                 wide = F.conv2d(wide, weight, bias, padding=1, groups=len(weight))
             made += wide.chunk(2 // parts, 1)
         one, other = made
@@ -263,8 +263,8 @@ class GatedBlock(nn.Module):
         normal = self.norm1(x)
         one, other = (
             F.conv2d(
-                convolve(normal, *_part(self.widen, part, 2)),
-                *_part(self.mix, part, 2),
+                convolve(normal, *_slice_layer(self.widen, part, 2)),
+                *_slice_layer(self.mix, part, 2),
                 padding=1,
                 groups=WIDTH,
             )
@@ -272,8 +272,8 @@ class GatedBlock(nn.Module):
         )
         add_convolution(x, one.mul_(other), self.narrow.weight, self.narrow.bias)
         normal = self.norm2(x)
-        one = convolve(normal, *_part(self.widen2, 0, 2))
-        gate = multiply_by_convolution(one, normal, *_part(self.widen2, 1, 2))
+        one = convolve(normal, *_slice_layer(self.widen2, 0, 2))
+        gate = multiply_by_convolution(one, normal, *_slice_layer(self.widen2, 1, 2))
         add_convolution(x, gate, self.narrow2.weight, self.narrow2.bias)
 
 
@@ -285,7 +285,7 @@ def pointwise(
     Of `parts` equal parts of the output channels, compute only `part`. On GPUs a matrix product needs fewer
     kernels.
     """
-    weight, bias = _part(layer, part, parts)
+    weight, bias = _slice_layer(layer, part, parts)
     if scale is not None:
         weight, bias = weight * scale[..., None], bias * scale[:, 0, 0]
     if x.is_cuda and is_inference():
@@ -293,7 +293,7 @@ def pointwise(
     return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
 
 
-def _part(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
+def _slice_layer(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
     """Return weight and bias of one of `parts` equal parts of a layer's output channels."""
     assert layer.bias is not None
     if parts == 1:

@@ -32,7 +32,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
     folder = home / _SPLITS[split]
     if not folder.is_dir():
         folder = root  # all images in one folder, or the folder of a split
-        if patches := _patches(root, split, keys):
+        if patches := _open_patches(root, split, keys):
             return patches
         if (root / "pairs").is_dir():  # from stereograms
             folder = root / "pairs"
@@ -162,7 +162,7 @@ class PackedImages(_Packed):
         return Sample(self.names[index], high[0], high[1], low_left=low[0], low_right=low[1])
 
 
-def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
+def _open_patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     """Return the patches below an output folder, or in `root` itself; None if there are none."""
     wanted = [scale for scale in stores.SCALES if keys.get("scale") in (None, str(scale))]
     there = [StorePaths.of(root, scale, store) for scale in wanted for store in get_args(StoreName)]
