@@ -158,6 +158,11 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console, path = messages.console(), locate(weights)
     check_extra_output(given.output, [path])
+    if path.suffix in (".onnx", ".toml") and path.is_file():
+        raise UsageError(
+            f"only pam's own networks can be exported, got {path}",
+            "export networks of other projects with PyTorch: pam guide own-network",
+        )
     with console.starting(weights):
         from pamcli.files.atomic import write_atomically
         from pamcli.inference.onnx_file import export

@@ -221,7 +221,10 @@ class Recipe:
             raise UsageError("pseudo_labels is not supported for super-resolution")
         for name in self.row.other_terms:
             if getattr(self.losses, name):
-                raise UsageError(f"{self.architecture} does not have the loss term {name}")
+                raise UsageError(
+                    f"{self.architecture} does not have the loss term {name}",
+                    f"use a recipe without losses.{name}: pam guide recipes",
+                )
         attention = self.losses.uses_attention or self.losses.likelihood
         if attention and self.form is not None and not self.form.has_attention:
             raise UsageError(

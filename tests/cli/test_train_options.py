@@ -54,7 +54,10 @@ def pairs(here: Path) -> Path:
             ["-o", "run", "--data", "procedural", "--set", "losses.refined=-1"],
             ["refined is -1", "equal to 0"],
         ),
-        (["-o", "run", "--data", "procedural", "--set", "losses.charbonnier=1"], ["loss term charbonnier"]),
+        (
+            ["-o", "run", "--data", "procedural", "--set", "losses.charbonnier=1"],
+            ["term charbonnier", "without losses."],
+        ),
         (["-o", "run", "--data", "procedural", "--set", "noise"], ["noise", "KEY=VALUE"]),
         (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["augmentation.noise or "]),
         (["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"], ["noise is -1"]),

@@ -372,3 +372,9 @@ def test_json_of_info_is_one_line(here: Path) -> None:
     run = pam("weights", "info", "mine.safetensors", "--json")
     assert len(run.lines) == 1
     assert json.loads(run.lines[0])["training"] == spec.training
+
+
+def test_only_networks_of_pam_are_exported(here: Path) -> None:
+    Path("other.toml").touch()
+    refuse(pam("weights", "export", "other.toml", "-o", "net.onnx"), 2, "got other.toml", "own-network")
+    refuse(pam("weights", "export", "none.toml", "-o", "net.onnx"), 4, "none.toml")
