@@ -26,9 +26,8 @@ def open_server(settings: ViewSettings) -> PageServer:
     if result.is_dir():
         pages = sorted(page.name for page in result.glob("*.html"))
         if not pages:
-            raise UsageError(
-                f"{result} contains no page", "write pages with `pam disparity ... --page FOLDER`"
-            )
+            hint = "write pages with `pam disparity ... --page FOLDER`"
+            raise UsageError(f"{result} contains no page", hint)
         return PageServer(read_folder(result), INDEX if INDEX in pages else pages[0], settings.port)
     require_file(result)
     if result.suffix.lower() == ".html":
@@ -39,13 +38,13 @@ def open_server(settings: ViewSettings) -> PageServer:
         known = ", ".join((".html", *DISPARITY_SUFFIXES))
         raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"expected one of {known}")
     page = render_result(settings)
-    return PageServer(lambda path: _serve_page(page, path), INDEX, settings.port)
 
+    def read(path: str) -> bytes:
+        if path != INDEX:
+            raise FileNotFoundError(path)
+        return page
 
-def _serve_page(page: bytes, path: str) -> bytes:
-    if path != INDEX:
-        raise FileNotFoundError(path)
-    return page
+    return PageServer(read, INDEX, settings.port)
 
 
 def render_result(settings: ViewSettings) -> bytes:
@@ -72,7 +71,5 @@ def render_result(settings: ViewSettings) -> bytes:
 def _check_size(file: Path, image: NDArray[np.generic], result: Path, disparity: NDArray[np.float32]) -> None:
     if image.shape[:2] != disparity.shape:
         (height, width), (rows, columns) = image.shape[:2], disparity.shape
-        raise InputError(
-            f"{file} is {width}x{height} but {result} is {columns}x{rows}",
-            "give the left image of this disparity map, at the same size",
-        )
+        hint = "give the left image of this disparity map, at the same size"
+        raise InputError(f"{file} is {width}x{height} but {result} is {columns}x{rows}", hint)

@@ -1,6 +1,7 @@
 """Readers for calibrations of benchmarks: KITTI, DrivingStereo, Middlebury, ETH3D, cvkit and Cityscapes."""
 
 import re
+from typing import Any
 
 from pamcli.calibration.camera import StatedRectification, make_transform
 from pamcli.calibration.description import CameraDescription, CameraPair, Projections, describe_rectified
@@ -58,16 +59,10 @@ def read_middlebury(source: Source) -> CameraDescription:
         if right is not left and abs(stated - offset) > 0.5:
             notes = [f"doffs is {stated:g} px and is used, but the principal points differ by {offset:g} px"]
         offset = stated
-    return describe_rectified(
-        "Middlebury",
-        left,
-        lines.number("baseline"),
-        offset=offset,
-        size=lines.size("width", "height") if "width" in lines else None,
-        ndisp=(lines.number("ndisp") if lines.get("ndisp") else 0) or None,
-        metres=1e-3,
-        notes=notes,
-    )
+    size = lines.size("width", "height") if "width" in lines else None
+    ndisp = (lines.number("ndisp") if lines.get("ndisp") else 0) or None
+    values: Any = {"offset": offset, "size": size, "ndisp": ndisp, "metres": 1e-3, "notes": notes}
+    return describe_rectified("Middlebury", left, lines.number("baseline"), **values)
 
 
 def read_cvkit(source: Source) -> CameraDescription:

@@ -1,8 +1,12 @@
-"""Calibration of two cameras from sightings of a board: selection, fit and quality."""
+"""Calibration of two cameras from sightings of a board: selection, fit, quality and uncertainty.
+
+The uncertainty is a jackknife over boards, because corners of one board err together, for example if it is
+bent: the standard deviation of any figure g is sqrt((n - 1) / n * sum of (g without board i - g)^2).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,16 +22,15 @@ from pamcli.calibration.bundle_adjustment import (
     fit_rig,
     root_mean_square,
 )
+from pamcli.calibration.camera import Camera, make_rotation, pinhole_matrix
+from pamcli.calibration.geometry import Floats
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.sightings import Rejection, Sighting
-from pamcli.calibration.uncertainty import Uncertainty, build_rig, estimate_uncertainty
 from pamcli.errors import InputError
 
+FAR = 20  # baselines, distance at which the uncertainty of depth is stated
 FEWEST_PAIRS = 5  # in which both cameras see the board
-BLURRED, SHARP = (
-    2.2,
-    3.5,
-)  # a board is blurred above this factor of the median width and this width (px)
+BLURRED, SHARP = 2.2, 3.5  # a board is blurred above this factor of the median width and this width (px)
 FAR_OFF = 5.0  # standard deviations from which a corner is rejected
 WRONG = 3.0  # a board is rejected if its median residual exceeds the usual one by this factor
 NEGLIGIBLE = 0.1  # px, residual below which no board and no corner is rejected
@@ -37,12 +40,15 @@ MUCH_BETTER = 0.6  # factor by which the other model must be better to be sugges
 
 
 @dataclass(frozen=True)
-class RowErrors:
-    """Distances (px) of corners from their rows after rectification."""
+class Uncertainty:
+    """Standard deviation of each figure of a calibration."""
 
-    rms: float
-    p95: float
-    worst: float
+    focal: list[list[float]]  # px, fx and fy of the left and the right camera
+    baseline: float  # m
+    depth_middle: float  # relative error of the depth straight ahead, `FAR` baselines away
+    depth_corners: float  # largest relative error of the depth at nine places of the image
+    rows: float  # px, largest disagreement of rows at these places
+    left_out_error: float  # px, reprojection error of boards that were left out of the fit
 
 
 @dataclass(frozen=True)
@@ -56,23 +62,20 @@ class BoardCalibration:
     misfits: int  # rejected corners, including those of rejected boards
     solution: Solution
     problem: Problem
-    rows: RowErrors
+    rows: Mapping[str, float]  # rms, p95 and worst distance of corners from their rows, px
     uncertainty: Uncertainty
     other_model: str | None = None  # advice to use the other lens model
 
     @property
     def error(self) -> float:
-        """Reprojection error (root mean square distance of corners), px."""
-        return self.solution.rms
+        return self.solution.rms  # px
 
     @property
     def corners(self) -> int:
-        """Number of used corners of both cameras."""
         return sum(len(corners) for view in self.problem.views for corners in view if corners is not None)
 
     @property
     def pairs(self) -> int:
-        """Number of used pairs in which both cameras see the board."""
         return sum(sighting.both for sighting in self.sightings)
 
     def camera_corners(self, camera: int) -> list[Corners]:
@@ -83,17 +86,7 @@ class BoardCalibration:
 def calibrate_rig(
     sightings: Sequence[Sighting], board: Board, size: tuple[int, int], *, fisheye: bool = False
 ) -> BoardCalibration:
-    """Calibrate two cameras; if the fit is poor, the other lens model is tried for advice.
-
-    Args:
-        sightings: Sightings of the board.
-        board: The board.
-        size: (width, height) of the images.
-        fisheye: Fit fisheye lenses instead of pinhole ones.
-
-    Raises:
-        InputError: If there are too few boards, the cameras are swapped, or nothing fits.
-    """
+    """Calibrate two cameras; if the fit is poor, the other lens model is tried for advice."""
     try:
         made = _calibrate(sightings, board, size, fisheye)
     except InputError as error:
@@ -113,7 +106,6 @@ def _try_other_model(
     fisheye: bool,
     made: BoardCalibration | None = None,
 ) -> str | None:
-    """Return advice to use the other lens model, or None if it is not much better."""
     try:
         other = _calibrate(sightings, board, size, not fisheye)
     except InputError:
@@ -130,10 +122,7 @@ def _try_other_model(
 def _calibrate(
     sightings: Sequence[Sighting], board: Board, size: tuple[int, int], fisheye: bool
 ) -> BoardCalibration:
-    """Calibrate with one lens model, rejecting blurred boards, boards that do not fit, and single corners.
-
-    Robust weights keep wrong boards from spoiling the fit before they are rejected. Raises InputError.
-    """
+    """Calibrate with one lens model; reject boards that are blurred or do not fit. Raises InputError."""
     used, rejections = _reject_blurred(sightings)
     _require_pairs(used, rejections)
     views: list[View] = []
@@ -146,9 +135,7 @@ def _calibrate(
     for _ in range(6):
         keep, wrong = _judge(solution)
         stays = [number for number in range(len(used)) if number not in wrong]
-        lost = sum(
-            int(np.count_nonzero(~each)) for number in stays for each in keep[number] if each is not None
-        )
+        lost = sum(int((~each).sum()) for at in stays for each in keep[at] if each is not None)
         if not wrong and not lost:
             break
         left_out += lost
@@ -156,17 +143,7 @@ def _calibrate(
         rejections += [Rejection(used[number].name, _explain(problem, solution, number)) for number in wrong]
         used = [used[number] for number in stays]
         _require_pairs(used, rejections)
-        problem = problem.with_views(
-            [
-                tuple(
-                    None
-                    if corners is None or kept is None or not kept.any()
-                    else Corners(corners.ids[kept], corners.pixels[kept])
-                    for corners, kept in zip(problem.views[number], keep[number], strict=True)
-                )
-                for number in stays
-            ]
-        )
+        problem = replace(problem, views=[_select(problem.views[at], keep[at]) for at in stays])
         solution = problem.solve(solution.shared, solution.poses[stays], robust=True)
     solution = problem.solve(solution.shared, solution.poses, robust=False)
     try:
@@ -179,8 +156,14 @@ def _calibrate(
     return BoardCalibration(rig, used, rejections, left_out, misfits, solution, problem, rows, uncertainty)
 
 
+def _select(view: View, keep: Sequence[NDArray[np.bool_] | None]) -> View:
+    return tuple(
+        None if corners is None or kept is None or not kept.any() else corners.take(kept)
+        for corners, kept in zip(view, keep, strict=True)
+    )
+
+
 def _reject_blurred(sightings: Sequence[Sighting]) -> tuple[list[Sighting], list[Rejection]]:
-    """Split sightings into sharp ones and rejections of blurred ones."""
     if not sightings:
         raise InputError("no image shows the board")
     usual = float(np.median([found.blur for each in sightings for found in each.detections]))
@@ -202,10 +185,8 @@ def _require_pairs(used: Sequence[Sighting], rejections: Sequence[Rejection]) ->
         if rejections:
             first = f"{rejections[0].name} ({rejections[0].reason})"
             why = f"; rejected: {first}{f' and {len(rejections) - 1} more' if rejections[1:] else ''}"
-        raise InputError(
-            f"both cameras see the board in {count} image pairs, at least {FEWEST_PAIRS} are required{why}",
-            "take 20 pairs, with the board in all parts of both images",
-        )
+        message = f"both cameras see the board in {count} image pairs, at least {FEWEST_PAIRS} are required"
+        raise InputError(message + why, "take 20 pairs, with the board in all parts of both images")
 
 
 def _judge(solution: Solution) -> tuple[list[list[NDArray[np.bool_] | None]], list[int]]:
@@ -224,31 +205,24 @@ def _judge(solution: Solution) -> tuple[list[list[NDArray[np.bool_] | None]], li
 
 
 def _explain(problem: Problem, solution: Solution, number: int) -> str:
-    """Return why a view does not fit: whether each camera's corners fit on their own."""
     view, pose = problem.views[number], solution.poses[number]
     worst = max(root_mean_square([each]) for each in solution.residuals[number] if each is not None)
     if None not in view:
         poses = pose, compose_poses(pose, solution.shared[-6:])
         alone = max(
-            problem.with_views([(view[camera],)])
+            replace(problem, views=[(view[camera],)])
             .solve(problem.lens(solution.shared, camera), poses[camera][None], robust=False, fixed=True)
             .rms
             for camera in (0, 1)
         )
-        means = [
-            [(each**2).sum(axis=1).mean() for each in other if each is not None]
-            for other in solution.residuals
-        ]
-        usual = float(np.median([np.sqrt(np.mean(each)) for each in means]))
+        usual = float(np.median([root_mean_square(each) for each in solution.residuals]))
         if alone < 0.5 * worst and alone < max(NEGLIGIBLE, WRONG * usual):
-            return (
-                f"the cameras disagree by {worst:.1f} px, but each alone fits to {alone:.2f} px: "
-                "the board moved between the two exposures"
-            )
+            fits = f"the cameras disagree by {worst:.1f} px, but each alone fits to {alone:.2f} px"
+            return f"{fits}: the board moved between the two exposures"
     return f"corners are off by {worst:.1f} px: the board was bent, moving or partly hidden"
 
 
-def _measure_rows(problem: Problem, rig: Rig) -> RowErrors:
+def _measure_rows(problem: Problem, rig: Rig) -> dict[str, float]:
     off = []
     for left, right in problem.views:
         if left is not None and right is not None:
@@ -257,4 +231,69 @@ def _measure_rows(problem: Problem, rig: Rig) -> RowErrors:
             off.append(there[0][:, 1] - there[1][:, 1])
     found = np.abs(np.concatenate(off))
     found = found[np.isfinite(found)]
-    return RowErrors(float(np.sqrt((found**2).mean())), float(np.percentile(found, 95)), float(found.max()))
+    p95, worst = np.percentile(found, (95, 100)).tolist()
+    return {"rms": float(np.sqrt((found**2).mean())), "p95": p95, "worst": worst}
+
+
+def build_rig(shared: Floats, problem: Problem) -> Rig:
+    """Return the rig (metres) of a solution's shared parameters. Raises InputError, as `Rig` does."""
+    lenses = [problem.lens(shared, number) for number in (0, 1)]
+    left, right = (Camera(pinhole_matrix(*lens[:4]), lens[4:].copy(), problem.fisheye) for lens in lenses)
+    return Rig(left, right, make_rotation(shared[-6:-3]), shared[-3:].copy(), problem.size)
+
+
+def leave_out_each(solution: Solution) -> list[Floats]:
+    """Return the shared parameters without each view, to first order from the normal equations."""
+    parts = [each.eliminate_pose() for each in solution.blocks]
+    normal, slope = (np.sum([part[at] for part in parts], axis=0) for at in (0, 1))
+    changes = [np.linalg.lstsq(normal - part[0], slope - part[1], rcond=None)[0] for part in parts]
+    return [solution.shared + change for change in changes]
+
+
+def estimate_uncertainty(problem: Problem, solution: Solution) -> Uncertainty:
+    """Jackknife a solution for two cameras without robust weights and with at least three views."""
+    without = leave_out_each(solution)
+    rigs = [build_rig(each, problem) for each in (solution.shared, *without)]
+    probe = _project_probe(rigs[0])
+    figures = np.array([_compute_figures(rig, *probe) for rig in rigs])
+    count = len(without)
+    deviation = np.sqrt((count - 1) / count * np.sum((figures[1:] - figures[0]) ** 2, axis=0))
+    depths, rows = np.split(deviation[5:], 2)
+    residuals: list[Floats | None] = []  # of each view, with its pose fitted to cameras that do not know it
+    for number, shared in enumerate(without):
+        alone = replace(problem, views=[problem.views[number]])
+        fit = alone.solve(shared, solution.poses[number : number + 1], robust=False, fixed=True)
+        residuals += fit.residuals[0]
+    return Uncertainty(
+        focal=deviation[:4].reshape(2, 2).tolist(),
+        baseline=float(deviation[4]),
+        depth_middle=float(depths[len(depths) // 2]),
+        depth_corners=float(depths.max()),
+        rows=float(rows.max()),
+        left_out_error=root_mean_square(residuals),
+    )
+
+
+def _project_probe(rig: Rig) -> tuple[Floats, Floats, float]:
+    """Return pixels (9, 2) of both cameras of nine points at one distance, and that distance (m)."""
+    assert rig.size is not None
+    distance = FAR * rig.baseline
+    across, down = np.meshgrid([0.08, 0.5, 0.92], [0.08, 0.5, 0.92])
+    rays = rig.left.rays(np.column_stack([across.ravel(), down.ravel()]) * rig.size)
+    rays = rays[rays[:, 2] > 0.17]  # within 80 degrees of the axis
+    points = rays / rays[:, 2:] * distance
+    right = points @ rig.rotation.T + rig.translation
+    return rig.left.project(points), rig.right.project(right), distance
+
+
+def _compute_figures(rig: Rig, left: Floats, right: Floats, distance: float) -> Floats:
+    """Return focal lengths, baseline, relative depths of the probe, and row offsets (px)."""
+    one, two = rig.left.rays(left), rig.right.rays(right) @ rig.rotation
+    center = rig.center
+    cross = (one * two).sum(axis=1)  # the rays pass each other nearest at `along` on the left one
+    along = ((one @ center) - cross * (two @ center)) / (1 - cross**2)
+    depth = along * one[:, 2] / distance
+    normal = np.cross(center / np.linalg.norm(center), one)
+    apart = (normal / np.linalg.norm(normal, axis=1, keepdims=True) * two).sum(axis=1) * rig.left.matrix[1, 1]
+    focal = [camera.matrix[at] for camera in (rig.left, rig.right) for at in ((0, 0), (1, 1))]
+    return np.concatenate([focal, [rig.baseline], depth, apart])

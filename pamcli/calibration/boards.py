@@ -26,13 +26,12 @@ Grey = NDArray[np.uint8]
 SEARCH_SIDE = 1000  # px, longer side to which images are downscaled for the search
 LARGEST_SQUARE = 2.0  # m; a larger side was probably meant in mm
 FEWEST_CORNERS = 8  # visible corners that a ChArUco board needs; a part of it may be outside the image
+# OpenCV's marker dictionaries, with the sizes of smaller ones that begin with the same markers.
 DICTIONARIES = {
     **dict.fromkeys(("4X4_1000", "5X5_1000", "6X6_1000", "7X7_1000"), (50, 100, 250, 1000)),
-    **dict.fromkeys(("ARUCO_ORIGINAL", "ARUCO_MIP_36H12"), ()),
-    **dict.fromkeys(("APRILTAG_16H5", "APRILTAG_25H9", "APRILTAG_36H10", "APRILTAG_36H11"), ()),
+    **dict.fromkeys(("ARUCO_ORIGINAL", "ARUCO_MIP_36H12", "APRILTAG_16H5", "APRILTAG_25H9"), ()),
+    **dict.fromkeys(("APRILTAG_36H10", "APRILTAG_36H11"), ()),
 }
-"""OpenCV's marker dictionaries, with the numbers of markers of the smaller ones that begin with the same
-markers."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +46,18 @@ class Board:
     def __post_init__(self) -> None:
         least = 3 if self.marker is None else 2
         if min(self.grid) < least or max(self.grid) < 3:
-            raise InputError(
-                f"the board has {self.grid[0]}x{self.grid[1]} inner corners, at least 3x{least} are required",
-                "use a larger board",
-            )
+            counts = f"{self.grid[0]}x{self.grid[1]} inner corners, at least 3x{least} are required"
+            raise InputError(f"the board has {counts}", "use a larger board")
         if self.square > LARGEST_SQUARE:
-            raise UsageError(
-                f"`square` must be at most {LARGEST_SQUARE:g} m, got {self.square:g} m",
-                "state the unit, as in 25mm; a bare number means metres",
-            )
+            message = f"`square` must be at most {LARGEST_SQUARE:g} m, got {self.square:g} m"
+            raise UsageError(message, "state the unit, as in 25mm; a bare number means metres")
         if self.marker is not None and not 0 < self.marker < self.square:
-            raise InputError(
-                f"`marker` ({self.marker:g} m) must be smaller than `square` ({self.square:g} m)",
-                "state the side of a marker and the side of a square",
-            )
+            message = f"`marker` ({self.marker:g} m) must be smaller than `square` ({self.square:g} m)"
+            raise InputError(message, "state the side of a marker and the side of a square")
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Columns and rows of the inner corners."""
-        less = 0 if self.marker is None else 1
+        less = int(self.marker is not None)
         return self.columns - less, self.rows - less
 
     @cached_property
@@ -89,20 +81,18 @@ class Detection:
 
 
 class BoardDetector:
-    """Detector of one board in grey images."""
+    """Detector of one board in grey images.
 
-    def __init__(self, board: Board, dictionary: str | None = None, legacy: bool = False) -> None:
-        """Prepare OpenCV's detector.
+    A ChArUco board needs a dictionary, one of `DICTIONARIES`. `legacy`: its first square is white, as OpenCV
+    before 4.6 drew boards with an even number of rows.
+    """
 
-        A ChArUco board needs a dictionary, one of `DICTIONARIES`. `legacy`: its first square is white, as
-        OpenCV before 4.6 drew boards with an even number of rows.
-        """
+    def __init__(self, board: Board, dictionary: str = "", legacy: bool = False) -> None:
         import cv2
 
-        self.board, self.detector = board, None
-        if board.marker is not None and dictionary is not None:
-            markers = _load_dictionary(dictionary, board)
-            size = (board.columns, board.rows)
+        self.board = board
+        if board.marker is not None:
+            size, markers = (board.columns, board.rows), _load_dictionary(dictionary, board)
             layout = cv2.aruco.CharucoBoard(size, board.square, board.marker, markers)
             layout.setLegacyPattern(legacy)
             self.detector = cv2.aruco.CharucoDetector(layout)
@@ -111,14 +101,16 @@ class BoardDetector:
         """Return the board in an image (H, W), or None if too little of it is visible."""
         import cv2
 
-        found = (
-            self._detect_markers(image) if self.board.marker is not None else self._detect_chessboard(image)
-        )
-        if found is None:
+        if self.board.marker is None:
+            found = self._detect_chessboard(image)
+            ids = np.arange(len(self.board.points))
+        else:
+            found, ids, _, _ = self.detector.detectBoard(image)
+        if found is None or ids is None or (self.board.marker is not None and len(ids) < FEWEST_CORNERS):
             return None
-        ids, pixels = found
+        ids, pixels = ids.ravel().astype(np.intp), found.reshape(-1, 2).astype(np.float64)
         # Share of a square's side that has one colour beside an edge.
-        margin = 0.4 if self.board.marker is None else 0.4 * (1 - self.board.marker / self.board.square)
+        margin = 0.4 * (1 - (self.board.marker or 0.0) / self.board.square)
         grid = self._to_grid(ids, pixels)
         steps = [np.linalg.norm(np.diff(grid, axis=axis), axis=-1) for axis in (0, 1)]
         nearest = min((float(np.nanmin(step)) for step in steps if np.isfinite(step).any()), default=8.0)
@@ -133,13 +125,12 @@ class BoardDetector:
         return Detection(Corners(ids, pixels), _measure_blur(image, self._to_grid(ids, pixels), margin))
 
     def _to_grid(self, ids: NDArray[np.intp], pixels: Floats) -> Floats:
-        """Arrange corners as (rows, columns, 2), NaN where a corner is not visible."""
         columns, rows = self.board.grid
         grid = np.full((rows * columns, 2), np.nan)
         grid[ids] = pixels
         return grid.reshape(rows, columns, 2)
 
-    def _detect_chessboard(self, image: Grey) -> tuple[NDArray[np.intp], Floats] | None:
+    def _detect_chessboard(self, image: Grey) -> Floats | None:
         import cv2
 
         factor = max(1, -(-max(image.shape) // SEARCH_SIDE))
@@ -149,7 +140,7 @@ class BoardDetector:
             good, found = cv2.findChessboardCornersSB(small, self.board.grid, flags=flags)
             if good:
                 pixels = (found.reshape(-1, 2).astype(np.float64) + 0.5) * step - 0.5
-                return np.arange(len(pixels)), self._orient(image, pixels)
+                return self._orient(image, pixels)
         return None
 
     def _orient(self, image: Grey, pixels: Floats) -> Floats:
@@ -168,18 +159,9 @@ class BoardDetector:
                 grid = grid[::-1, ::-1]
         return grid.reshape(-1, 2)
 
-    def _detect_markers(self, image: Grey) -> tuple[NDArray[np.intp], Floats] | None:
-        found, ids, _, _ = self.detector.detectBoard(image) if self.detector else (None,) * 4
-        if found is None or ids is None or len(ids) < FEWEST_CORNERS:
-            return None
-        return ids.ravel().astype(np.intp), found.reshape(-1, 2).astype(np.float64)
-
 
 def align_corners(board: Board, left: Corners, right: Corners) -> Corners:
-    """Renumber the right camera's corners like the left one's if the chessboard is symmetric.
-
-    Among the numberings that the board allows, the rows run most nearly the same way in both images.
-    """
+    """Renumber the right corners of a symmetric chessboard so that its rows run as in the left image."""
     columns, rows = board.grid
     if board.marker is not None or (columns + rows) % 2:
         return right
@@ -193,10 +175,7 @@ def align_corners(board: Board, left: Corners, right: Corners) -> Corners:
 
 
 def find_detector(board: Board, images: Sequence[Grey]) -> BoardDetector | None:
-    """Return a detector that finds the board in at least one image, or None if no image shows it.
-
-    For a ChArUco board, the dictionary and layout with the most detected corners are used.
-    """
+    """Return the detector that finds most corners in the first image that shows the board, or None."""
     if board.marker is None:
         detector = BoardDetector(board)
         return detector if any(detector.detect(image) for image in images) else None
@@ -211,7 +190,6 @@ def find_detector(board: Board, images: Sequence[Grey]) -> BoardDetector | None:
 
 
 def guess_board(board: Board, images: Sequence[Grey]) -> Board | None:
-    """Return the board that images show if its squares or inner corners were counted wrongly."""
     if board.marker is None:
         sizes = Counter(size for size in map(count_inner_corners, images) if size is not None)
         for size, _ in sizes.most_common(1):
@@ -239,7 +217,6 @@ def count_inner_corners(image: Grey) -> tuple[int, int] | None:
 
 
 def _count_markers(board: Board, name: str, image: Grey) -> int:
-    """Count the markers of the board that an image shows."""
     import cv2
 
     ids = cv2.aruco.ArucoDetector(_load_dictionary(name, board)).detectMarkers(image)[1]
@@ -257,7 +234,6 @@ def _load_dictionary(name: str, board: Board) -> Any:
 
 
 def _measure_level(image: Grey, place: Floats) -> float:
-    """Return the mean grey level around (x, y), clipped to the image."""
     x, y = np.clip(np.rint(place), 0, np.array(image.shape[::-1]) - 1).astype(int)
     return float(image[max(0, y - 1) : y + 2, max(0, x - 1) : x + 2].mean())
 
@@ -284,12 +260,9 @@ def _measure_blur(image: Grey, grid: Floats, margin: float) -> float:
         steps = np.arange(-half, half + 0.25, 0.5)
         parts = one[:, None] + np.array([0.35, 0.5, 0.65])[:, None] * along[:, None]
         places = (parts[:, :, None] + across[:, None, None] * steps[:, None]).astype(np.float32)
-        flat, border = places.reshape(-1, 1, 2), cv2.BORDER_REPLICATE
-        levels = [  # OpenCV limits the rows of a map
-            cv2.remap(image, flat[at : at + 30_000], None, cv2.INTER_LINEAR, borderMode=border)
-            for at in range(0, len(flat), 30_000)
-        ]
-        profiles = np.concatenate(levels).reshape(places.shape[:-1]).astype(np.float64).mean(axis=1)
+        lines, border = places.reshape(-1, len(steps), 2), cv2.BORDER_REPLICATE
+        levels = cv2.remap(image, lines, None, cv2.INTER_LINEAR, borderMode=border)
+        profiles = levels.reshape(places.shape[:-1]).astype(np.float64).mean(axis=1)
         rise = np.abs(profiles[:, -2:].mean(axis=1) - profiles[:, :2].mean(axis=1))
         slope = np.abs(np.diff(profiles, axis=1)).max(axis=1) / 0.5
         clear = rise > 10

@@ -1,26 +1,23 @@
 """Bundle adjustment of one or two cameras: least squares over lenses and board poses.
 
 OpenCV projects points and supplies derivatives. This module adds what it lacks: robust weights, boards that
-only one camera sees, missing corners, and the contribution of each board, which `uncertainty` needs. On clean
-corners the result equals that of cv2.stereoCalibrate.
+only one camera sees, missing corners, and the contribution of each board to the uncertainty. On clean corners
+the result equals that of cv2.stereoCalibrate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.calibration.camera import pinhole_matrix
 from pamcli.calibration.geometry import Floats
 from pamcli.errors import InputError
 
-COEFFICIENTS = {
-    False: 5,
-    True: 4,
-}  # distortion of a pinhole (k1 k2 p1 p2 k3) and a fisheye (k1 ... k4)
 FOCAL_LENGTHS = 0.2 * 1.25 ** np.arange(14)  # initial values, in image widths
 ROUNDS = 60
 TAIL = 3.0  # standard deviations from which residuals count little in a robust fit
@@ -37,9 +34,11 @@ class Corners:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def take(self, kept: NDArray[np.bool_]) -> Corners:
+        return Corners(self.ids[kept], self.pixels[kept])
 
-View = tuple[Corners | None, ...]
-"""Corners that each camera sees at one moment; None: no board."""
+
+View = tuple[Corners | None, ...]  # that each camera sees at one moment; None: no board
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,10 @@ class Solution:
 
     @property
     def rms(self) -> float:
-        """Reprojection error, px."""
-        return root_mean_square(each for view in self.residuals for each in view)
+        return root_mean_square([each for view in self.residuals for each in view])
 
 
-def root_mean_square(residuals: Iterable[Floats | None]) -> float:
+def root_mean_square(residuals: Sequence[Floats | None]) -> float:
     """Return the root mean square length of residuals (N, 2); None entries are ignored."""
     found = np.concatenate([each for each in residuals if each is not None])
     return float(np.sqrt((found**2).sum(axis=1).mean()))
@@ -85,8 +83,6 @@ def root_mean_square(residuals: Iterable[Floats | None]) -> float:
 
 @dataclass(frozen=True)
 class Problem:
-    """Views of boards by one or two cameras."""
-
     views: Sequence[View]
     points: Floats  # (N, 3), corners of the board in metres
     size: tuple[int, int]  # (width, height) of the images
@@ -94,27 +90,22 @@ class Problem:
 
     @property
     def width(self) -> int:
-        """Number of parameters of a lens."""
-        return 4 + COEFFICIENTS[self.fisheye]
+        return 8 if self.fisheye else 9  # fx fy cx cy, then k1 ... k4 or k1 k2 p1 p2 k3
 
     def lens(self, shared: Floats, camera: int) -> Floats:
         return shared[camera * self.width : (camera + 1) * self.width]
-
-    def with_views(self, views: Sequence[View]) -> Problem:
-        return Problem(views, self.points, self.size, self.fisheye)
 
     def project(self, lens: Floats, pose: Floats, ids: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
         """Return pixels (N, 2) and their derivatives by lens (2 N, L) and pose (2 N, 6)."""
         import cv2
 
         module: Any = cv2.fisheye if self.fisheye else cv2
-        points = self.points[ids].reshape(-1, 1, 3)
+        points, matrix = self.points[ids].reshape(-1, 1, 3), pinhole_matrix(*lens[:4])
         pixels, slope = module.projectPoints(
-            points, pose[:3].copy(), pose[3:].copy(), lens_matrix(lens), lens[4:].copy()
+            points, pose[:3].copy(), pose[3:].copy(), matrix, lens[4:].copy()
         )
-        if self.fisheye:
-            return pixels.reshape(-1, 2), slope[:, :8], slope[:, 8:14]
-        return pixels.reshape(-1, 2), slope[:, 6:], slope[:, :6]
+        by_lens, by_pose = (slope[:, :8], slope[:, 8:14]) if self.fisheye else (slope[:, 6:], slope[:, :6])
+        return pixels.reshape(-1, 2), by_lens, by_pose
 
     def linearize(
         self, shared: Floats, pose: Floats, view: View, weights: float | None
@@ -131,77 +122,64 @@ class Problem:
                 residuals.append(None)
                 continue
             index = np.arange(size)[camera * self.width : (camera + 1) * self.width]
+            there = compose_poses(pose, shared[-6:]) if camera else pose
+            pixels, jacobian, by_pose = self.project(shared[index], there, corners.ids)
             if camera:
-                r, t, *slopes = cv2.composeRT(pose[:3], pose[3:], shared[-6:-3], shared[-3:])
-                there = np.concatenate([r.ravel(), t.ravel()])
-                pixels, jacobian, by_pose = self.project(shared[index], there, corners.ids)
+                slopes = cv2.composeRT(pose[:3], pose[3:], shared[-6:-3], shared[-3:])[2:]
                 by_rig = np.block([[slopes[2], slopes[3]], [slopes[6], slopes[7]]])
                 jacobian = np.hstack([jacobian, by_pose @ by_rig])
                 index = np.concatenate([index, np.arange(size)[-6:]])
                 by_pose = by_pose @ np.block([[slopes[0], slopes[1]], [slopes[4], slopes[5]]])
-            else:
-                pixels, jacobian, by_pose = self.project(shared[index], pose, corners.ids)
             residual = corners.pixels - pixels
             residuals.append(residual)
             squares = (residual**2).sum(axis=1)
-            weight = np.ones((2 * len(residual), 1))
+            weight = np.ones_like(squares)
             if weights is None:
                 cost += float(squares.sum())
             else:
-                weight = np.repeat(1 / (1 + squares / weights**2), 2)[:, None]
+                weight = 1 / (1 + squares / weights**2)
                 cost += float(weights**2 * np.log1p(squares / weights**2).sum())
-            weighted, mine = jacobian * weight, by_pose * weight
-            blocks.shared[np.ix_(index, index)] += weighted.T @ jacobian
-            blocks.mixed[index] += weighted.T @ by_pose
-            blocks.own[:] += mine.T @ by_pose
-            blocks.shared_slope[index] += weighted.T @ residual.ravel()
-            blocks.own_slope[:] += mine.T @ residual.ravel()
+            weighted, mine = (each.T * np.repeat(weight, 2) for each in (jacobian, by_pose))
+            blocks.shared[np.ix_(index, index)] += weighted @ jacobian
+            blocks.mixed[index] += weighted @ by_pose
+            blocks.own[:] += mine @ by_pose
+            blocks.shared_slope[index] += weighted @ residual.ravel()
+            blocks.own_slope[:] += mine @ residual.ravel()
         return blocks, residuals, cost
 
     def evaluate(self, shared: Floats, poses: Floats, weights: float | None) -> tuple[Solution, float]:
-        """Return the solution with these parameters, and its cost."""
         found = [self.linearize(shared, *each, weights) for each in zip(poses, self.views, strict=True)]
         blocks, residuals, costs = zip(*found, strict=True)
         return Solution(shared, poses, blocks, residuals), sum(costs)
 
     def solve(self, shared: Floats, poses: Floats, *, robust: bool, fixed: bool = False) -> Solution:
-        """Minimize by Levenberg-Marquardt from initial values, only over the poses if `fixed`.
-
-        Raises InputError if nothing finite is found.
-        """
-        weights = None
+        """Minimize by Levenberg-Marquardt, only over the poses if `fixed`. Raises InputError."""
+        weights, damping = None, 1e-3
         now, cost = self.evaluate(shared, poses, weights)
         if robust:
             weights = TAIL * _measure_scale(now)
             now, cost = self.evaluate(shared, poses, weights)
-        damping = 1e-3
         for round_ in range(ROUNDS):
             step = _solve_step(now.blocks, damping, fixed)
             then, there = self.evaluate(now.shared + step[0], now.poses + step[1], weights)
-            if np.isfinite(there) and there < cost:
-                gain = (cost - there) / max(cost, 1e-12)
-                now, cost, damping = then, there, max(damping / 10, 1e-12)
-                if robust and round_ < ROUNDS // 2:
-                    weights = TAIL * _measure_scale(now)
-                    now, cost = self.evaluate(now.shared, now.poses, weights)
-                if gain < 1e-9:
-                    break
-            else:
+            if not there < cost:  # also true for NaN
                 damping *= 10
                 if damping > 1e10:
                     break
+                continue
+            gain = (cost - there) / max(cost, 1e-12)
+            now, cost, damping = then, there, max(damping / 10, 1e-12)
+            if robust and round_ < ROUNDS // 2:
+                weights = TAIL * _measure_scale(now)
+                now, cost = self.evaluate(now.shared, now.poses, weights)
+            if gain < 1e-9:
+                break
         if not np.isfinite(cost):
             raise InputError(NOT_FOUND)
         return now
 
 
-def lens_matrix(lens: Floats) -> Floats:
-    """Return the camera matrix (3, 3) of fx fy cx cy."""
-    return np.array([[lens[0], 0, lens[2]], [0, lens[1], lens[3]], [0, 0, 1]])
-
-
 def _measure_scale(solution: Solution) -> float:
-    """Return a robust standard deviation (px) of the residuals along an axis, at least 0.02."""
     found = np.concatenate([each.ravel() for view in solution.residuals for each in view if each is not None])
     return max(0.02, 1.4826 * float(np.median(np.abs(found))))
 
@@ -210,8 +188,7 @@ def _solve_step(blocks: Sequence[Blocks], damping: float, fixed: bool) -> tuple[
     parts = [each.eliminate_pose(damping) for each in blocks]
     shared = np.zeros(len(blocks[0].shared_slope))
     if not fixed:
-        normal = np.sum([part[0] for part in parts], axis=0)
-        slope = np.sum([part[1] for part in parts], axis=0)
+        normal, slope = (np.sum([part[at] for part in parts], axis=0) for at in (0, 1))
         diagonal = np.sum([np.diag(each.shared) for each in blocks], axis=0)
         shared = np.asarray(np.linalg.lstsq(normal + damping * np.diag(diagonal), slope, rcond=None)[0])
     pairs = zip(parts, blocks, strict=True)
@@ -221,22 +198,20 @@ def _solve_step(blocks: Sequence[Blocks], damping: float, fixed: bool) -> tuple[
 def fit_camera(problem: Problem) -> Solution:
     """Fit one camera, starting from the best of several focal lengths. Raises InputError."""
     width, height = problem.size
-    best: tuple[float, Floats, Floats] | None = None
+    fits = []
     for focal in FOCAL_LENGTHS * width:
         lens = np.zeros(problem.width)
         lens[:4] = focal, focal, (width - 1) / 2, (height - 1) / 2
-        poses = [
-            pose for view in problem.views if (pose := _estimate_pose(problem, lens, view[0])) is not None
-        ]
-        if len(poses) < len(problem.views):
-            continue
-        solution, _ = problem.evaluate(lens, np.array(poses), None)
-        error = float(np.median([np.median(np.abs(each)) for (each,) in solution.residuals]))  # type: ignore[arg-type]
-        if best is None or error < best[0]:
-            best = error, lens, solution.poses
-    if best is None:
+        poses = [_estimate_pose(problem, lens, view[0]) for view in problem.views]
+        known = [pose for pose in poses if pose is not None]
+        if len(known) == len(poses):
+            solution, _ = problem.evaluate(lens, np.array(known), None)
+            error = np.median([np.median(np.abs(each)) for (each,) in solution.residuals if each is not None])
+            fits.append((float(error), lens, solution.poses))
+    if not fits:
         raise InputError(NOT_FOUND)
-    return problem.solve(best[1], best[2], robust=True)
+    _, lens, start = min(fits, key=lambda fit: fit[0])
+    return problem.solve(lens, start, robust=True)
 
 
 def _estimate_pose(problem: Problem, lens: Floats, corners: Corners | None) -> Floats | None:
@@ -256,7 +231,6 @@ def _estimate_pose(problem: Problem, lens: Floats, corners: Corners | None) -> F
 
 
 def compose_poses(first: Floats, then: Floats) -> Floats:
-    """Return the pose (6,) that applies one pose after another."""
     import cv2
 
     turn, there = cv2.composeRT(first[:3], first[3:], then[:3], then[3:])[:2]
@@ -264,33 +238,26 @@ def compose_poses(first: Floats, then: Floats) -> Floats:
 
 
 def invert_pose(pose: Floats) -> Floats:
-    """Return the inverse of a pose (6,)."""
     import cv2
 
     return np.concatenate([-pose[:3], -cv2.Rodrigues(pose[:3])[0].T @ pose[3:]])
 
 
 def fit_rig(problem: Problem) -> Solution:
-    """Fit two cameras with robust weights, starting from fits of each camera.
-
-    Raises:
-        InputError: If no pair shows the board in both images, or nothing fits.
-    """
+    """Fit two cameras with robust weights, starting from fits of each camera. Raises InputError."""
     lenses, poses = [], []
     for camera, side in enumerate(("left", "right")):
         numbers = [number for number, view in enumerate(problem.views) if view[camera] is not None]
         if not numbers:
             raise InputError(f"no image of the {side} camera shows the board")
-        solution = fit_camera(problem.with_views([(problem.views[number][camera],) for number in numbers]))
+        solution = fit_camera(replace(problem, views=[(problem.views[at][camera],) for at in numbers]))
         lenses.append(solution.shared)
         poses.append(dict(zip(numbers, solution.poses, strict=True)))
     left, right = poses
-    relative = [compose_poses(invert_pose(left[number]), right[number]) for number in left if number in right]
+    relative = [compose_poses(invert_pose(left[at]), right[at]) for at in left if at in right]
     if not relative:
         raise InputError("no pair shows the board in both images")
     rig = np.median(relative, axis=0)
-    start = [
-        left[number] if number in left else compose_poses(right[number], invert_pose(rig))
-        for number in range(len(problem.views))
-    ]
+    left = {at: compose_poses(right[at], invert_pose(rig)) for at in right} | left
+    start = [left[at] for at in range(len(problem.views))]
     return problem.solve(np.concatenate([*lenses, rig]), np.array(start), robust=True)

@@ -10,8 +10,6 @@ import numpy as np
 from pamcli.calibration.geometry import Floats, Size, scale_point
 from pamcli.errors import InputError
 
-DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
-
 
 @dataclass(frozen=True, eq=False)
 class Camera:
@@ -29,13 +27,12 @@ class Camera:
             raise InputError(f"has focal lengths of {fx:g} and {fy:g} px, expected 0.1 to 1e7 px")
         if self.distortion.size and np.abs(self.distortion).max() > 1e6:
             raise InputError("has distortion coefficients above 1e6, expected far smaller ones")
-        if len(self.distortion) not in ((0, 4) if self.fisheye else DISTORTIONS):
+        if len(self.distortion) not in ((0, 4) if self.fisheye else (0, 4, 5, 8, 12, 14)):
             known = "4" if self.fisheye else "4, 5, 8, 12 or 14"
             raise InputError(f"has {len(self.distortion)} distortion coefficients, expected {known}")
 
     @property
     def coefficients(self) -> Floats:
-        """Distortion coefficients as OpenCV expects them, at least 4."""
         return self.distortion if self.distortion.size else np.zeros(4)
 
     def rays(self, points: Floats) -> Floats:
@@ -60,21 +57,17 @@ class Camera:
         falls = np.flatnonzero(np.diff(radii) <= 0)
         known = slice(None, falls[0] + 1 if len(falls) else None)
         angle = np.interp(np.hypot(x, y), radii[known], angles[known], right=np.nan)
-        around = np.arctan2(y, x)
-        return np.column_stack(
-            [np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)]
-        )
+        around, out = np.arctan2(y, x), np.sin(angle)
+        return np.column_stack([out * np.cos(around), out * np.sin(around), np.cos(angle)])
 
     def project(self, points: Floats) -> Floats:
         """Return pixels (N, 2) of points (N, 3) in camera coordinates, z ahead."""
         import cv2
 
         module: Any = cv2.fisheye if self.fisheye else cv2
-        zero = np.zeros(3)
-        found: Floats = module.projectPoints(
-            points.reshape(-1, 1, 3), zero, zero, self.matrix, self.distortion
-        )[0]
-        return found.reshape(-1, 2)
+        none, lens = np.zeros(3), (self.matrix, self.distortion)
+        found: Floats = module.projectPoints(points.reshape(-1, 1, 3), none, none, *lens)[0].reshape(-1, 2)
+        return found
 
     def field_of_view(self, size: Size) -> tuple[float, float]:
         """Return the degrees along the middle row and column of an image; NaN where unknown."""
@@ -101,7 +94,6 @@ class StatedRectification:
         return replace(self, rotations=self.rotations[::-1], projections=self.projections[::-1])
 
     def to_metres(self, scale: float) -> StatedRectification:
-        """Copy it with projections in metres, given the metres per unit."""
         left, right = (each * [1, 1, 1, scale] for each in self.projections)
         return replace(self, projections=(left, right))
 
@@ -112,29 +104,23 @@ class StatedRectification:
         return replace(self, projections=(left, right))
 
     def scale_images(self, x: float, y: float) -> StatedRectification:
-        """Copy it for images x times as wide and y times as high."""
         left, right = (scale_matrix(projection, x, y) for projection in self.projections)
         size = None if self.size is None else (round(self.size[0] * x), round(self.size[1] * y))
         return replace(self, projections=(left, right), size=size)
 
 
 def make_rotation(vector: Floats) -> Floats:
-    """Return the rotation (3, 3) of a rotation vector (3,), radians (Rodrigues)."""
     import cv2
 
-    rotation: Floats = cv2.Rodrigues(vector)[0]
-    return rotation
+    return np.asarray(cv2.Rodrigues(vector)[0], np.float64)
 
 
 def make_transform(rotation: Floats, translation: Floats) -> Floats:
     """Return the rigid transform (4, 4) of a rotation (3, 3) and a translation (3,)."""
-    transform: Floats = np.eye(4)
-    transform[:3, :3], transform[:3, 3] = rotation, translation
-    return transform
+    return np.vstack([np.column_stack([rotation, translation]), [0.0, 0.0, 0.0, 1.0]])
 
 
 def invert_transform(transform: Floats) -> Floats:
-    """Return the inverse of a rigid transform (4, 4)."""
     rotation = transform[:3, :3].T
     return make_transform(rotation, -rotation @ transform[:3, 3])
 
@@ -144,6 +130,10 @@ def scale_matrix(matrix: Floats, x: float, y: float) -> Floats:
     scaled: Floats = matrix * [[x], [y], [1]]
     scaled[:2, 2] = scale_point((matrix[0, 2], matrix[1, 2]), x, y)
     return scaled
+
+
+def pinhole_matrix(fx: float, fy: float, x: float, y: float) -> Floats:
+    return np.array([[fx, 0, x], [0, fy, y], [0, 0, 1.0]])
 
 
 def check_rotation(rotation: Floats, name: str) -> None:

@@ -16,13 +16,13 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.units import parse_length
 
 Extrinsics = Literal["transform", "pose", "rows", "position"]
+# Meanings of R and T, for a point x1 in left and x2 in right camera coordinates.
 EXTRINSICS: Mapping[str, str] = {
     "transform": "x2 = R x1 + T (OpenCV)",
     "pose": "x1 = R x2 + T (pose of the right camera)",
     "rows": "x2 = x1 R + T (row vectors, MATLAB)",
     "position": "x2 = R (x1 - T) (position of the right camera)",
 }
-"""Meanings of R and T, for a point x1 in left and x2 in right camera coordinates."""
 LONGEST_METRES = 1.0  # a longer baseline without a stated unit is probably not in metres
 
 
@@ -54,11 +54,10 @@ class CameraPair:
     def build_rig(self, interpretation: Interpretation, scale: float) -> Rig:
         """Build the rig, given the metres per unit of length. Raises InputError."""
         first, second = self.cameras
-        stated = self.stated and self.stated.to_metres(scale)
         size, other = self.sizes
         rotation, translation = self.transform[:3, :3], scale * self.transform[:3, 3]
-        if interpretation.extrinsics != "transform":
-            stated = None
+        stated = self.stated if interpretation.extrinsics == "transform" else None
+        stated = stated and stated.to_metres(scale)
         if interpretation.extrinsics == "pose":
             rotation, translation = rotation.T, -rotation.T @ translation
         elif interpretation.extrinsics == "rows":
@@ -102,10 +101,8 @@ class Projections:
         if not min(fx, fy, f2) > 0:
             raise InputError(f"the focal lengths of {keys[0]} and {keys[1]} must be above 0")
         if abs(f2 - fx) > 1e-3 * fx:
-            raise InputError(
-                f"{keys[0]} and {keys[1]} must have the same focal length for rectified images, "
-                f"got {fx:g} and {f2:g} px"
-            )
+            lengths = f"the same focal length for rectified images, got {fx:g} and {f2:g} px"
+            raise InputError(f"{keys[0]} and {keys[1]} must have {lengths}")
         across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
         if abs(down) > abs(across):
             raise InputError(
@@ -131,21 +128,13 @@ class CameraDescription:
 
     @property
     def has_two_sizes(self) -> bool:
-        """True if the images of the two cameras differ in size."""
         return any(None not in pair.sizes and pair.sizes[0] != pair.sizes[1] for pair in self.pairs)
 
     def resolve(self, interpretation: Interpretation = Interpretation()) -> StoredCalibration:
-        """Return the calibration with a user's interpretation.
-
-        Raises:
-            InputError: If the cameras are not a stereo pair.
-            UsageError: If a unit is given for a file that states its unit.
-        """
+        """Return the calibration with a user's interpretation. Raises InputError, UsageError."""
         if interpretation.unit is not None and self.metres is not None:
-            raise UsageError(
-                "cannot use `unit`: the calibration states its unit of length",
-                "omit `unit`, or use `baseline`",
-            )
+            message = "cannot use `unit`: the calibration states its unit of length"
+            raise UsageError(message, "omit `unit`, or use `baseline`")
         if interpretation.swapped and not self.swappable:
             raise InputError("cannot swap the cameras of this device", "omit `cameras`")
         scale = self.metres or interpretation.unit or 1.0
@@ -166,17 +155,12 @@ class CameraDescription:
             note = f"lengths are assumed to be in metres, because {self.kind} states no unit"
             baseline = rig.baseline if rig else rectified.baseline if rectified else 0.0
             if baseline >= LONGEST_METRES:
-                doubt = _question_unit(baseline)
+                likely = "mm" + (" or cm" if baseline <= 300 else "")
+                likely += " or board squares" if baseline <= 30 else ""
+                units = "`unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
+                doubt = f"a baseline of {baseline:g} m is implausible, and the file states no unit"
+                doubt = f"{doubt}: it is probably in {likely}; state {units}"
         return StoredCalibration(self.kind, rig, rectified, self.notes, note, doubt)
-
-
-def _question_unit(length: float) -> str:
-    """Return a warning with the likely units of a baseline that is implausible in metres."""
-    likely = ["mm", *(["cm"] if length <= 300 else []), *(["board squares"] if length <= 30 else [])]
-    return (
-        f"a baseline of {length:g} m is implausible, and the file states no unit: it is probably in "
-        f"{' or '.join(likely)}; state `unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
-    )
 
 
 def describe_rectified(
@@ -210,12 +194,9 @@ class StoredCalibration:
     doubt: str | None = None  # why that unit is implausible, with a remedy
 
     def warnings(self) -> list[str]:
-        """Return a line for each implausible value."""
-        if self.doubt:
-            return [self.doubt]
-        if self.rectified is not None:
-            return self.rectified.warnings()
-        return [] if self.rig is None else check_baseline(self.rig.baseline)
+        if self.doubt or self.rectified is None:
+            return [self.doubt] if self.doubt else check_baseline(self.rig.baseline) if self.rig else []
+        return self.rectified.warnings()
 
     def facts(self) -> dict[str, Any]:
         """Return the values by names that end in their units."""
@@ -226,8 +207,8 @@ class StoredCalibration:
                 values["right_size_px"] = rig.right_size
             values["model"] = "fisheye" if rig.left.fisheye else "pinhole"
             for name, camera in (("left", rig.left), ("right", rig.right)):
-                values[f"{name}_focal_px"] = [float(camera.matrix[i, i]) for i in (0, 1)]
-                values[f"{name}_principal_px"] = [float(camera.matrix[i, 2]) for i in (0, 1)]
+                values[f"{name}_focal_px"] = camera.matrix[[0, 1], [0, 1]].tolist()
+                values[f"{name}_principal_px"] = camera.matrix[:2, 2].tolist()
                 values[f"{name}_distortion"] = camera.distortion.tolist()
             values["baseline_m"] = rig.baseline
             values["right_camera_at_m"] = rig.center.tolist()
@@ -237,10 +218,8 @@ class StoredCalibration:
             facts["rig"] = values
         if found := self.rectified:
             facts["rectified"] = {
-                "size_px": found.size,
-                "focal_length_px": found.focal_length,
-                "principal_point_px": found.principal,
-                "doffs_px": found.offset,
+                **{"size_px": found.size, "focal_length_px": found.focal_length},
+                **{"principal_point_px": found.principal, "doffs_px": found.offset},
                 "baseline_m": found.baseline,
                 **({"field_of_view_degrees": found.field_of_view} if found.size else {}),
             }
@@ -250,14 +229,12 @@ class StoredCalibration:
         return facts
 
     def lines(self) -> list[str]:
-        """Return the values as lines of text for people."""
         facts, lines = self.facts(), [f"{self.kind} calibration"]
         for title, name in (("cameras", "rig"), ("rectified images", "rectified")):
             if name in facts:
                 lines.append(f"{title}:")
-                lines += [
-                    f"  {key.replace('_', ' '):28}{_format(key, facts[name][key])}" for key in facts[name]
-                ]
+                for key, value in facts[name].items():
+                    lines.append(f"  {key.replace('_', ' '):28}{_format(key, value)}")
         return lines
 
 
@@ -273,5 +250,4 @@ def _format(key: str, value: Any) -> str:
 
 
 def replace_nan(angles: Iterable[float]) -> list[float | None]:
-    """Return the numbers with None for NaN, which JSON lacks."""
     return [None if math.isnan(angle) else angle for angle in angles]

@@ -4,7 +4,7 @@ Files of ZED and RealSense hold a calibration for each resolution, because small
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,8 @@ from pamcli.calibration.parsing import (
 from pamcli.errors import InputError
 
 ZED_SIZES = {  # of the modes that sections are named after, full sensor first
-    "2K": (2208, 1242),
-    "4K": (3840, 2160),
-    "QHDPLUS": (3200, 1800),
-    "FHD1200": (1920, 1200),
-    "FHD": (1920, 1080),
-    "HD": (1280, 720),
-    "SVGA": (960, 600),
-    "VGA": (672, 376),
+    **{"2K": (2208, 1242), "4K": (3840, 2160), "QHDPLUS": (3200, 1800), "FHD1200": (1920, 1200)},
+    **{"FHD": (1920, 1080), "HD": (1280, 720), "SVGA": (960, 600), "VGA": (672, 376)},
 }
 
 
@@ -103,7 +97,6 @@ def read_viewer(source: Source) -> CameraDescription:
 
 
 def refuse_preset(source: Source) -> CameraDescription:
-    """Raise InputError for a RealSense preset, which holds no calibration."""
     raise InputError(
         "holds settings of a RealSense (a preset), not a calibration",
         "save a calibration with RealSense Viewer: More, Calibration Data, Save As",
@@ -114,32 +107,20 @@ _SIDES = (r"left|(infra(red)?|ir|fisheye)[ _]?1", r"right|(infra(red)?|ir|fishey
 
 
 def _find_side(name: str) -> int | None:
-    """Return the camera of a RealSense that a name means: 0 left, 1 right, None another one."""
     return next((side for side, pattern in enumerate(_SIDES) if re.search(pattern, name.lower())), None)
 
 
-def _walk_sections(tree: Section) -> Iterator[tuple[str, Section]]:
-    yield "", tree
-    for name, each in walk(tree):
-        if isinstance(each, Mapping):
-            name = name.replace(".", " ")
-            yield name, Section(each, f"{name}: ")
-
-
 def read_realsense(source: Source) -> CameraDescription:
-    """Read intrinsics (ppx ppy fx fy coeffs) and extrinsics in the form of librealsense.
-
-    The rotation is column by column, the translation in metres.
-    """
-    sections = [*_walk_sections(source.tree)]
+    """Read intrinsics and extrinsics of librealsense: the rotation by columns, the translation in metres."""
+    below = [(name.replace(".", " "), each) for name, each in walk(source.tree) if isinstance(each, Mapping)]
+    sections = [("", source.tree), *((name, Section(each, f"{name}: ")) for name, each in below)]
     cameras = [(name, each) for name, each in sections if {"fx", "fy", "ppx", "ppy"} <= each.keys()]
     sides = [[each for each in cameras if _find_side(each[0]) == side] for side in (0, 1)]
     poses = [each for _, each in sections if {"rotation", "translation"} <= each.keys()]
     if any(len(side) != 1 for side in sides) or len(poses) != 1:
-        raise InputError(
-            f"holds intrinsics of {len(cameras)} cameras and {len(poses)} extrinsics of a RealSense",
-            "it needs the intrinsics of infrared1 and infrared2, and the transform from one to the other",
-        )
+        message = f"holds intrinsics of {len(cameras)} cameras and {len(poses)} extrinsics of a RealSense"
+        hint = "it needs the intrinsics of infrared1 and infrared2, and the transform from one to the other"
+        raise InputError(message, hint)
     rotation = poses[0].numbers("rotation", 9).reshape(3, 3).T
     transform = make_transform(rotation, poses[0].numbers("translation", 3))
     return CameraDescription("RealSense", [_pair_realsense([side[0][1] for side in sides], transform)])
@@ -148,7 +129,7 @@ def read_realsense(source: Source) -> CameraDescription:
 def _pair_realsense(sections: Sequence[Section], transform: Floats) -> CameraPair:
     cameras, sizes = [], []
     for each in sections:
-        coefficients = each.numbers("coeffs") if each.get("coeffs") else np.zeros(0)
+        coefficients = each.numbers("coeffs", default=[])
         model = str(each.get("model", "")).lower().removeprefix("distortion.")
         unlike = any(word in model for word in ("inverse", "modified", "ftheta"))
         fisheye = is_fisheye("none" if unlike else model, f"{each.prefix}model")
@@ -189,10 +170,8 @@ def read_listing(source: Source) -> CameraDescription:
     way = next((way for way in ((0, 1), (1, 0)) if way in poses), None)
     both = [sides for sides in cameras.values() if len(sides) == 2]
     if way is None or not both:
-        raise InputError(
-            "must list the intrinsics of both infrared cameras and the extrinsics between them",
-            "rs-enumerate-devices -c lists both",
-        )
+        message = "must list the intrinsics of both infrared cameras and the extrinsics between them"
+        raise InputError(message, "rs-enumerate-devices -c lists both")
     values = read_numbers(poses[way], "Extrinsic", 12)
     transform = make_transform(values[:9].reshape(3, 3), values[9:])
     transform = transform if way == (0, 1) else invert_transform(transform)
@@ -202,10 +181,7 @@ def read_listing(source: Source) -> CameraDescription:
 
 
 def read_oak(source: Source) -> CameraDescription:
-    """Read the calibration of an OAK camera as DepthAI's eepromToJsonFile writes it, lengths in centimetres.
-
-    The extrinsics of each camera lead from its coordinates to those of the socket toCameraSocket.
-    """
+    """Read what DepthAI's eepromToJsonFile writes: extrinsics in cm from each socket to toCameraSocket."""
     data = source.tree["cameraData"]
     entries = [*data.items()] if isinstance(data, Mapping) else data if isinstance(data, list) else []
     if not entries or not all(isinstance(each, list | tuple) and len(each) == 2 for each in entries):
@@ -227,9 +203,8 @@ def read_oak(source: Source) -> CameraDescription:
             raise InputError(f"has no camera in socket {socket}", f"choose `cameras` from sockets {others}")
         each = sockets[socket]
         fisheye = each.number("cameraType", 0) == 1
-        coefficients = each.numbers("distortionCoeff") if each.get("distortionCoeff") else np.zeros(0)
+        coefficients = each.numbers("distortionCoeff", default=[])[: 4 if fisheye else None]
         lens = each.matrix("intrinsicMatrix", 3, 3), f"{each.prefix}intrinsicMatrix"
-        coefficients = coefficients[: 4 if fisheye else None]
         camera = make_camera(*lens, coefficients, f"{each.prefix}distortionCoeff", fisheye)
         root, pose = _follow_extrinsics(sockets, socket)
         placed.append((camera, pose, each.size("width", "height")))

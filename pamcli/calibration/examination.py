@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from pamcli.calibration.geometry import (
     has_aspect,
 )
 from pamcli.calibration.interpretations import compare_interpretations
-from pamcli.calibration.lengths import Length, find_ground, measure_length
+from pamcli.calibration.lengths import find_ground, measure_length
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.row_offsets import ENOUGH, MEASURED, RowOffsets, measure_row_offsets
 from pamcli.errors import InputError
@@ -36,6 +37,7 @@ USUAL_BASELINES = 0.02, 2.0  # m
 GOOD_LENGTH = 0.03  # relative error of a known length
 ROW_TOPICS = "rows", "matches", "rectifying", "cameras"  # findings that another interpretation may explain
 SWAP = "swap the two images"
+MOVED = "the cameras have moved, or the calibration is of other cameras: pam calibration make"
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,11 @@ class _RectifiedPair:
     left: Pixels
     right: Pixels
     calibration: Calibration | None
-    rows: RowOffsets | None
     rig: Rig | None = None  # that rectified the images; None: they were rectified before
+
+    @cached_property
+    def rows(self) -> RowOffsets | None:
+        return measure_row_offsets(self.left, self.right)
 
     @property
     def median(self) -> float:
@@ -81,22 +86,13 @@ class _RectifiedPair:
         return disparity + (self.calibration.offset if self.calibration else 0.0)
 
     def measure_share_behind(self, pixels: float = 0.0) -> float:
-        """Return the share of matches more than some px behind infinity."""
         return float(np.mean(self.absolute_disparity < -pixels))
 
 
 def examine(
     left: Pixels, right: Pixels, stored: StoredCalibration | None, known: Sequence[KnownLength] = ()
 ) -> list[Finding]:
-    """Examine a pair with its calibration.
-
-    Args:
-        left: Left image (H, W, 3), uint8 or uint16.
-        right: Right image.
-        stored: Calibration of the cameras, by which the images are rectified, or of rectified images. None:
-            the images count as rectified, and distances are unknown.
-        known: Known lengths.
-    """
+    """Examine a pair with its calibration."""
     size = left.shape[1], left.shape[0]
     findings = [] if stored is None else [_judge_size(stored, size)]
     if findings and findings[0].verdict == "wrong":
@@ -136,12 +132,7 @@ def examine_interpretations(
     asked: Interpretation,
     known: Sequence[KnownLength] = (),
 ) -> list[Finding]:
-    """Examine a pair as `examine` does, and name the interpretation of the calibration that fits better.
-
-    Raises:
-        InputError: If the cameras are not a stereo pair with any interpretation.
-    """
-    other = "the calibration is of other cameras, or they have moved: pam calibration make"
+    """Examine a pair as `examine` does, and name the interpretation of the calibration that fits better."""
     try:
         findings = examine(left, right, description.resolve(asked), known)
     except InputError as error:
@@ -158,16 +149,14 @@ def examine_interpretations(
             return [*rest, Finding("cameras", "wrong", text, found.do)]
         if doubtful[0].topic == "matches" and math.isfinite(found.row_error):
             text = f"rows are {found.row_error:.1f} px apart after rectification"
-            findings[findings.index(doubtful[0])] = Finding("rows", "wrong", text, other)
+            findings[findings.index(doubtful[0])] = Finding("rows", "wrong", text, MOVED)
     return findings
 
 
 def _judge_size(stored: StoredCalibration, size: Size) -> Finding:
     cameras = stored.rig or stored.rectified
-    assert cameras is not None
-    exact = [each for each in cameras.sizes if each is not None]
-    names = " and ".join(f"{each[0]}x{each[1]} px" for each in exact)
-    mine = f"{size[0]}x{size[1]} px"
+    exact = [each for each in cameras.sizes if each is not None] if cameras else []
+    names, mine = " and ".join(f"{each[0]}x{each[1]} px" for each in exact), f"{size[0]}x{size[1]} px"
     if not exact:
         return Finding("size", "look", f"the calibration states no image size; the images are {mine}")
     if size in exact:
@@ -177,7 +166,7 @@ def _judge_size(stored: StoredCalibration, size: Size) -> Finding:
             return Finding("size", "ok", f"{mine}, as the rectified images in the calibration")
         if not has_aspect(exact[0], *size):  # perhaps rectified images that were downscaled
             exact = [stored.rectified.size]
-            names = f"{exact[0][0]}x{exact[0][1]} px"
+            names = "{}x{} px".format(*exact[0])
     if not has_aspect(exact[0], *size):
         text = f"the images are {mine}, but the calibration is for {names}: another part of the sensor"
         return Finding("size", "wrong", text, "calibrate with images of this size, or use uncropped images")
@@ -189,7 +178,6 @@ def _judge_size(stored: StoredCalibration, size: Size) -> Finding:
 def _prepare_pair(
     left: Pixels, right: Pixels, stored: StoredCalibration | None, size: Size
 ) -> tuple[_RectifiedPair, list[Finding]]:
-    """Return the pair as the calibration describes it: rectified by it, or as it is. Raises InputError."""
     rig, rectified = (stored.rig, stored.rectified) if stored else (None, None)
     if left.shape != right.shape:
         if rig is None:
@@ -198,7 +186,7 @@ def _prepare_pair(
     if rig and rectified and rectified.size and not has_aspect(rectified.size, *size):
         rectified = None  # unrectified images, which have another size
     calibration = None if rectified is None else rectified.for_size(*size)
-    plain = _RectifiedPair(left, right, calibration, measure_row_offsets(left, right))
+    plain = _RectifiedPair(left, right, calibration)
     if rig is None or (rectified is not None and rig.size not in (None, size)):
         return plain, []
     pair = _rectify(left, right, rig)
@@ -214,8 +202,7 @@ def _prepare_pair(
 def _rectify(left: Pixels, right: Pixels, rig: Rig) -> _RectifiedPair:
     rig = rig.for_size(left.shape[1], left.shape[0], (right.shape[1], right.shape[0]))
     found = rig.compute_rectification()
-    one, two = found.left(left), found.right(right)
-    return _RectifiedPair(one, two, found.calibration, measure_row_offsets(one, two), rig)
+    return _RectifiedPair(found.left(left), found.right(right), found.calibration, rig)
 
 
 def _judge_rows(rows: RowOffsets, stored: StoredCalibration | None) -> Finding:
@@ -227,10 +214,7 @@ def _judge_rows(rows: RowOffsets, stored: StoredCalibration | None) -> Finding:
         text += f": the right image is {rows.pattern}"
     if rows.worst is not None:
         text += f"; largest in the {rows.worst[0]} part, {rows.worst[1]:+.1f} px"
-    if stored is None or stored.rig is None:
-        do = "rectify the images first: pam rectify --calibration FILE"
-    else:
-        do = "the cameras have moved, or the calibration is of other cameras: pam calibration make"
+    do = MOVED if stored and stored.rig else "rectify the images first: pam rectify --calibration FILE"
     return Finding("rows", "wrong" if rows.median > GOOD_ROWS else "look", text, do)
 
 
@@ -238,8 +222,7 @@ def _judge_order(
     left: Pixels, right: Pixels, stored: StoredCalibration | None, pair: _RectifiedPair
 ) -> Finding:
     """Judge the order by the side of the matches, and by whether rows agree better after swapping."""
-    behind = pair.measure_share_behind()
-    assert pair.rows is not None
+    behind, disparity = pair.measure_share_behind(), pair.rows.matches.disparity if pair.rows else np.zeros(1)
     if left.shape == right.shape and pair.rig is not None and stored and stored.rig is not None:
         other = _rectify(right, left, stored.rig)
         if other.median < MUCH_BETTER * pair.median and other.measure_share_behind() < WRONG_SIDE:
@@ -247,19 +230,18 @@ def _judge_order(
             return Finding("left and right", "wrong", text, SWAP)
         is_swapped = behind > WRONG_SIDE and other.measure_share_behind() < behind
     else:
-        is_swapped = behind > WRONG_SIDE and float(np.mean(pair.rows.matches.disparity < 0)) > WRONG_SIDE
+        is_swapped = behind > WRONG_SIDE and float(np.mean(disparity < 0)) > WRONG_SIDE
     if is_swapped:
         text = f"{100 * behind:.0f} % of the matches are on the wrong side, as if the images were swapped"
         return Finding("left and right", "wrong", text, SWAP)
     ahead = 1 - behind
     if pair.rig is None:  # a wrong offset does not swap anything
-        ahead = max(ahead, float(np.mean(pair.rows.matches.disparity >= 0)))
+        ahead = max(ahead, float(np.mean(disparity >= 0)))
     text = f"{100 * ahead:.0f} % of the matches are on the right side"
     return Finding("left and right", "ok" if ahead > 1 - WRONG_SIDE else "look", text)
 
 
 def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str | None) -> Iterator[Finding]:
-    """Judge infinity, the field of view, and the distances that follow from the baseline."""
     past = pair.measure_share_behind(BEHIND)
     if past > MOST_BEHIND:
         text = f"{100 * past:.0f} % of the matches are behind infinity, by up to "
@@ -275,14 +257,12 @@ def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str 
         yield Finding("focal length", "wrong", text, do)
     baseline = calibration.baseline
     if baseline == 0:
-        yield Finding(
-            "baseline", "wrong", "the calibration states none, so depth is unknown", "state `baseline`"
-        )
+        text = "the calibration states none, so depth is unknown"
+        yield Finding("baseline", "wrong", text, "state `baseline`")
         return
     ahead = pair.absolute_disparity[pair.absolute_disparity > 0.25]
     if len(ahead) < ENOUGH:
-        text = f"{_format_length(baseline)}; too few matches to judge it"
-        yield Finding("baseline", "look", text)
+        yield Finding("baseline", "look", f"{_format_length(baseline)}; too few matches to judge it")
         return
     near, middle, far = np.percentile(calibration.focal_length * baseline / ahead, (5, 50, 95))
     if doubt:
@@ -294,11 +274,11 @@ def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str 
     text = f"{_format_length(baseline)}, which means distances of {_format_length(near)} to "
     text += f"{_format_length(far)}, median {_format_length(middle)}"
     if baseline > LONGEST_BASELINE or middle > FARTHEST:
+        least, most = USUAL_BASELINES
+        likely = [unit for factor, unit in ((1000, "mm"), (100, "cm")) if least <= baseline / factor <= most]
         do = "state `baseline` with its unit"
-        for factor, unit in ((1000, "mm"), (100, "cm")):
-            if USUAL_BASELINES[0] <= baseline / factor <= USUAL_BASELINES[1]:
-                do = f"it is probably in {unit}: `baseline` {baseline:g}{unit}"
-                break
+        if likely:
+            do = f"it is probably in {likely[0]}: `baseline` {baseline:g}{likely[0]}"
         yield Finding("baseline", "wrong", text, do)
     elif baseline < SHORTEST_BASELINE or middle < NEAREST:
         do = f"it is probably 1000 times too small: `baseline` {1000 * baseline:g}m"
@@ -317,23 +297,25 @@ def _judge_lengths(
         found = measure_length(pair.left, pair.right, calibration, points)
         (x1, y1), (x2, y2) = each.points
         name = f"known length {x1:g},{y1:g},{x2:g},{y2:g}"
-        if not isinstance(found, Length):
-            x, y = each.points[int(np.abs(points - found).sum(axis=1).argmin())]
+        if isinstance(found, int):
+            x, y = each.points[found]
             text = f"the point {x:g},{y:g} px has no match in the right image"
             do = "choose points with texture, away from edges, that both cameras see"
             yield Finding(name, "look", text, do)
             continue
-        ratio = found.metres / each.metres
-        text = f"measured {_format_length(found.metres)} (+- {_format_length(found.error)} from matching), "
+        length, error = found
+        ratio = length / each.metres
+        text = f"measured {_format_length(length)} (+- {_format_length(error)} from matching), "
         text += f"stated {_format_length(each.metres)}"
-        if abs(ratio - 1) <= max(GOOD_LENGTH, 2 * found.error / each.metres):
+        if abs(ratio - 1) <= max(GOOD_LENGTH, 2 * error / each.metres):
             yield Finding(name, "ok", text)
             continue
         right = calibration.baseline / ratio
         do = f"distances are {ratio:.3g} times too large: `baseline` {right:.4g}m corrects them"
         yield Finding(name, "wrong", text, do)
     if not known and (ground := find_ground(pair.left, pair.right, calibration)):
-        text = f"a plane {_format_length(ground.height)} below the camera fills {100 * ground.share:.0f} % "
+        height, share = ground
+        text = f"a plane {_format_length(height)} below the camera fills {100 * share:.0f} % "
         text += "of the lower half of the image"
         yield Finding("ground", "look", text, "if it is the ground, check the height of the camera above it")
 

@@ -27,20 +27,10 @@ ROUNDS = 100
 def estimate_rectification(
     pairs: Iterable[tuple[Pixels, Pixels]], *, size: Size | None = None
 ) -> tuple[Rectification, int]:
-    """Estimate the rectification of all pairs of two cameras, and return the number of matches as well.
-
-    The right images are shifted so that disparities start just above 0.
-
-    Args:
-        pairs: At least one pair of images (H, W, 3), uint8 or uint16, all of one size.
-        size: (width, height) of the rectified images, by default that of the images.
-
-    Raises:
-        InputError: If there are too few matches, or the cameras are not beside each other.
-    """
+    """Rectify the pairs (H, W, 3) of two cameras; return also the number of matches. Raises InputError."""
     import cv2
 
-    matched, failure = [], None
+    matched, failures = [], []
     for left, right in pairs:
         height, width = left.shape[:2]
         if max(width, height, *(size or ())) > LARGEST_SIDE:
@@ -48,10 +38,9 @@ def estimate_rectification(
         try:
             matched.append(_match(left, right))
         except InputError as too_few:
-            failure = too_few
+            failures.append(too_few)
     if not matched:
-        assert failure is not None
-        raise failure
+        raise failures[-1]
     size = size or (width, height)
     there = tuple(np.concatenate(side) for side in zip(*matched, strict=True))
     middle = np.array([(width - 1) / 2, (height - 1) / 2])
@@ -62,10 +51,9 @@ def estimate_rectification(
     error = float(np.median(np.abs(sides[0][:, 1] - sides[1][:, 1]))) * scale
     disparity = (sides[0][:, 0] - sides[1][:, 0]) * scale
     if not error <= LARGEST_ERROR:
-        raise InputError(
-            f"cannot rectify the images without a calibration: matches remain {error:.1f} px off their rows",
-            "check that the cameras are beside each other, or calibrate them: pam calibration make",
-        )
+        message = f"matches remain {error:.1f} px off their rows"
+        hint = "check that the cameras are beside each other, or calibrate them: pam calibration make"
+        raise InputError(f"cannot rectify the images without a calibration: {message}", hint)
     # Keep the centre in place: both images move together vertically, each one horizontally.
     shift = [
         -np.median(side, axis=0) * scale + np.median(points - middle, axis=0)
@@ -85,17 +73,14 @@ def estimate_rectification(
         warp = partial(cv2.warpPerspective, M=homography, dsize=size, flags=cv2.INTER_LINEAR)
         seen = float(np.mean(warp(np.full((height, width), 255, np.uint8)) > 0))
         if seen < 1 - MOST_EMPTY:
-            raise InputError(
-                f"the rectified images would be {100 * (1 - seen):.0f} % empty: the cameras look in too "
-                "different directions, or the matches are wrong",
-                "calibrate the cameras: pam guide calibration",
-            )
+            why = "the cameras look in too different directions, or the matches are wrong"
+            message = f"the rectified images would be {100 * (1 - seen):.0f} % empty: {why}"
+            raise InputError(message, "calibrate the cameras: pam guide calibration")
         warps.append(warp)
     return Rectification(warps[0], warps[1], None), len(one)
 
 
 def _scale_and_move(factor: float, move: Floats) -> Floats:
-    """Return the homography (3, 3) that multiplies a point by a factor, then adds (2,)."""
     return np.array([[factor, 0, move[0]], [0, factor, move[1]], [0, 0, 1]])
 
 
@@ -113,12 +98,10 @@ def _match(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
             _, mask = cv2.findFundamentalMat(one, two, cv2.FM_RANSAC, 1.0, 0.999, 10_000)
         if mask is not None:
             agree = mask.ravel().astype(bool)
-    if np.count_nonzero(agree) < FEWEST_MATCHES:
-        raise InputError(
-            f"only {np.count_nonzero(agree)} of {len(one)} matches between the images agree, at least "
-            f"{FEWEST_MATCHES} are required",
-            "check that both images show the same scene, with texture",
-        )
+    if (count := np.count_nonzero(agree)) < FEWEST_MATCHES:
+        message = f"only {count} of {len(one)} matches between the images agree"
+        hint = "check that both images show the same scene, with texture"
+        raise InputError(f"{message}, at least {FEWEST_MATCHES} are required", hint)
     return one[agree], two[agree]
 
 
@@ -160,6 +143,5 @@ def _fit_rotations(one: Floats, two: Floats) -> tuple[tuple[Floats, Floats], flo
 
 
 def _rotate(points: Floats, turn: Floats, focal: float) -> Floats:
-    """Return the positions of points (N, 2) about the centre after the camera rotates."""
     rays = np.concatenate([points / focal, np.ones((len(points), 1))], axis=1) @ turn.T
     return focal * rays[:, :2] / np.maximum(rays[:, 2:], 1e-3)

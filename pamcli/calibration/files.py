@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class Reader:
     """A format of calibration files."""
 
     name: str
-    detect: Callable[[Source], bool] | str  # a test, or a pattern of keys such as Camera.fx, or cam0= in text
+    detect: Callable[[Source], Any] | str  # a test, or a pattern of keys such as Camera.fx, or cam0= in text
     read: Callable[[Source], CameraDescription]
     keys: str = ""  # keys of such a file, for messages about missing ones
     numbered: bool = False  # True if it can hold more than two cameras, selected by number
@@ -41,11 +41,12 @@ class Reader:
     def accepts(self, source: Source) -> bool:
         if isinstance(self.detect, str):
             return any(re.fullmatch(self.detect, key) for key in source.keys)
-        return self.detect(source)
+        return bool(self.detect(source))
 
 
 VINS = "body_T_cam0 body_T_cam1 cam0_calib cam1_calib"
 CAMERA_INFO = "camera_matrix projection_matrix rectification_matrix"
+ORB_PATTERN = r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left"
 ORB_SLAM = "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf"
 CITYSCAPES = "extrinsic.baseline intrinsic.fx"
 READERS = (
@@ -64,22 +65,19 @@ READERS = (
     Reader("OAK (DepthAI)", "cameraData", device.read_oak, "cameraData", True),
     Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
     Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
-    Reader("ROS topic", ros.has_topics, ros.read_topics, "K D R P width height distortion_model"),
+    Reader("ROS topic", ros.find_topics, ros.read_topics, "K D R P width height distortion_model"),
     Reader("a file per camera", opencv.has_camera_files, opencv.read_camera_files, "camera_matrix R T"),
     Reader("ROS camera_info", ros.has_camera_info, ros.read_camera_info, CAMERA_INFO),
-    Reader(
-        "ORB-SLAM, stella_vslam",
-        r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left",
-        slam.read_orb_slam,
-        ORB_SLAM,
-    ),
+    Reader("ORB-SLAM, stella_vslam", ORB_PATTERN, slam.read_orb_slam, ORB_SLAM),
     Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
     Reader("RealSense Viewer", r"rectified\.0\.fx", device.read_viewer, "baseline rectified.0.fx"),
     Reader("RealSense preset", r"(parameters\.)?param-.*", device.refuse_preset),
     Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
     Reader("Cityscapes", r"extrinsic\.baseline", bench.read_cityscapes, CITYSCAPES),
-    Reader("rectification maps", opencv.has_maps, opencv.refuse_maps),
-    Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
+    Reader("rectification maps", opencv.find_maps, opencv.refuse_maps),
+    Reader(
+        "OpenCV", opencv.has_opencv, lambda source: opencv.describe_opencv(source.tree), "K1 D1 K2 D2 R T"
+    ),
 )
 """Formats in the order of the attempts: the first one that accepts the files reads them."""
 
@@ -120,21 +118,13 @@ def read_calibration(
 def describe_calibration(
     *paths: str | Path, cameras: tuple[int, int] | None = None, how: Sequence[Any] = ()
 ) -> tuple[CameraDescription, Interpretation]:
-    """Return the cameras of files, and their interpretation.
-
-    `how` holds the fields of `Interpretation` after `swapped`. For files and cameras, see `read_calibration`.
-    """
+    """Return the cameras of files, and their interpretation; `how`: its fields after `swapped`."""
     if not 1 <= len(paths) <= MOST_FILES:
         raise UsageError(f"a calibration has 1 to {MOST_FILES} files, got {len(paths)}")
 
-    def read_beside(name: str) -> bytes | None:
-        with suppress(InputError):
-            return read_bytes(Path(paths[0]).parent / name)
-        return None
-
     with prefix_errors(", ".join(map(str, paths))):
         contents = [(str(path), read_bytes(Path(path))) for path in paths]
-        source = Source(contents, cameras, read_beside)
+        source = Source(contents, cameras)
         reader = next((each for each in READERS if each.accepts(source)), None)
         if reader is None:
             raise _describe_unknown(source)
@@ -147,9 +137,8 @@ def describe_calibration(
 def _describe_unknown(source: Source) -> InputError:
     """Return the error about files that no reader accepts: their keys, the closest format, all formats."""
     problem = next((problem for _, trees, problem in source.parsed if problem and not trees), "")
-    names = dict.fromkeys(
-        [*source.tree, *source.read_lines("="), *([] if problem else source.read_lines(":"))]
-    )
+    lines = {} if problem else source.read_lines(":")
+    names = dict.fromkeys([*source.tree, *source.read_lines("="), *lines])
     known = {name for name, _ in walk(source.tree)} | names.keys()
     message = "is not a calibration in a supported format"
     if problem:
@@ -157,16 +146,12 @@ def _describe_unknown(source: Source) -> InputError:
     if names:
         message += f"; it has the keys {', '.join(str(name)[:30] for name in [*names][:8])}"
         message += " ..." if len(names) > 8 else ""
-    scores = {
-        each: len(known & {*each.keys.split()}) / len(each.keys.split()) for each in READERS if each.keys
-    }
-    best = max(scores, key=lambda reader: scores[reader])
-    if scores[best] > 0:
-        missing = [key for key in best.keys.split() if key not in known]
-        message += f"; {best.name} is closest, but lacks {', '.join(missing)}"
-    tried = dict.fromkeys(
-        each.name for each in READERS if "maps" not in each.name and "preset" not in each.name
-    )
+    keyed = [(each.name, each.keys.split()) for each in READERS if each.keys]
+    best, keys = max(keyed, key=lambda each: len(known & {*each[1]}) / len(each[1]))
+    missing = [key for key in keys if key not in known]
+    if len(missing) < len(keys):
+        message += f"; {best} is closest, but lacks {', '.join(missing)}"
+    tried = [each.name for each in READERS if "maps" not in each.name and "preset" not in each.name]
     return InputError(f"{message}. Supported: {', '.join(tried)}", MINIMAL)
 
 
@@ -176,34 +161,26 @@ def prefix_errors(name: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise (
-            error if name in error.message else InputError(f"{name}: {error.message}", error.hint)
-        ) from error
+        if name in error.message:
+            raise
+        raise InputError(f"{name}: {error.message}", error.hint) from error
 
 
 def encode_calibration(calibration: Calibration) -> bytes:
-    """Encode a calibration with `principal` and `size` as OpenCV's YAML: P1, P2, Q, baseline (m) and size.
-
-    `read_calibration` and OpenCV's FileStorage can read it.
-    """
+    """Encode a calibration with `principal` and `size` as OpenCV's YAML: P1, P2, Q, baseline (m) and size."""
     p1, p2 = calibration.projections()
     values = {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
     return _encode_yaml(calibration.size, values)
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:
-    """Encode a rig with `size` as OpenCV's YAML: K1, D1, K2, D2, R, T (mm), size, and more facts.
-
-    `read_calibration` and OpenCV's FileStorage can read it.
-    """
-    cameras: dict[str, Any] = {}
-    for index, camera in enumerate((rig.left, rig.right), 1):
-        cameras |= {f"K{index}": camera.matrix, f"D{index}": camera.distortion.reshape(1, -1)}
+    """Encode a rig with `size` as OpenCV's YAML: K1, D1, K2, D2, R, T (mm), size, and more facts."""
     model = "fisheye" if rig.left.fisheye else "pinhole"
-    pose = {"R": rig.rotation, "T": 1000 * rig.translation.reshape(3, 1)}
-    return _encode_yaml(
-        rig.size, {"distortion_model": model, "length_unit": "mm", **cameras, **pose, **facts}
-    )
+    values: dict[str, Any] = {"distortion_model": model, "length_unit": "mm"}
+    for index, camera in enumerate((rig.left, rig.right), 1):
+        values |= {f"K{index}": camera.matrix, f"D{index}": camera.distortion.reshape(1, -1)}
+    values |= {"R": rig.rotation, "T": 1000 * rig.translation.reshape(3, 1), **facts}
+    return _encode_yaml(rig.size, values)
 
 
 def _encode_yaml(size: Size | None, values: Mapping[str, Any]) -> bytes:

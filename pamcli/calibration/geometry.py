@@ -12,10 +12,8 @@ from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
 Floats = NDArray[np.float64]
-Pixels = NDArray[Any]
-"""An image (H, W) or (H, W, C), uint8 or uint16."""
-Size = tuple[int, int]
-"""Width and height of an image, px."""
+Pixels = NDArray[Any]  # an image (H, W) or (H, W, C), uint8 or uint16
+Size = tuple[int, int]  # width and height of an image, px
 
 SHORTEST_BASELINE, LONGEST_BASELINE = 1e-3, 5.0  # m; others are probably in another unit
 SHORTEST_FOCAL_LENGTH = 50.0  # px; a shorter one is probably in millimetres
@@ -64,10 +62,8 @@ class Calibration:
         if isinstance(given, str):
             object.__setattr__(self, "baseline", parse_length(given, "baseline"))
         if self.baseline < 0:
-            raise InputError(
-                f"the baseline is {self.baseline:g} m: the right camera is left of the left camera",
-                SWAP_CAMERAS,
-            )
+            message = f"the baseline is {self.baseline:g} m: the right camera is left of the left camera"
+            raise InputError(message, SWAP_CAMERAS)
         for name, value, least, most, unit in (
             ("focal length", self.focal_length, 0.1, 1e7, "px"),
             ("vertical focal length", self.vertical_focal_length, 0.1, 1e7, "px"),
@@ -93,29 +89,24 @@ class Calibration:
     def field_of_view(self) -> tuple[float, float]:
         """Horizontal and vertical field of view, degrees; requires `size`."""
         assert self.size is not None
-        width, height = self.size
-        return (
-            2 * math.degrees(math.atan(width / 2 / self.focal_length)),
-            2 * math.degrees(math.atan(height / 2 / self.vertical_focal_length)),
-        )
+        lengths = self.focal_length, self.vertical_focal_length
+        across, down = np.degrees(2 * np.arctan(np.array(self.size) / 2 / lengths)).tolist()
+        return across, down
 
     @property
     def sizes(self) -> tuple[Size | None, ...]:
-        """Image sizes that need no scaling."""
         return self.size, *(each.size for each in self.others)
 
     def with_baseline(self, metres: float) -> "Calibration":
-        """Copy it with another baseline, for all sizes."""
         others = tuple(replace(each, baseline=metres) for each in self.others)
         return replace(self, baseline=metres, others=others)
 
     def with_pixels(self, **values: Any) -> "Calibration":
-        """Copy it with a focal length, offset or principal point that hold for images of any size."""
+        """Copy it with a focal length, offset or principal point (px) that hold for any image size."""
         known = tuple((name, value) for name, value in values.items() if value is not None)
         return replace(self, by_hand=known)
 
     def warnings(self) -> list[str]:
-        """Return a line for each implausible value."""
         lines = check_baseline(self.baseline)
         if self.focal_length < SHORTEST_FOCAL_LENGTH:
             lines.append(f"the focal length of {self.focal_length:g} px is perhaps in millimetres")
@@ -131,7 +122,10 @@ class Calibration:
         Raises:
             InputError: If `size` has another aspect ratio, or several calibrations could be meant.
         """
-        return replace(self._scale_to(width, height), by_hand=(), **_make_square(dict(self.by_hand)))
+        values = dict(self.by_hand)
+        if "focal_length" in values:
+            values["focal_length_y"] = None
+        return replace(self._scale_to(width, height), by_hand=(), **values)
 
     def _scale_to(self, width: int, height: int) -> "Calibration":
         centre = (width - 1) / 2, (height - 1) / 2
@@ -165,11 +159,9 @@ class Calibration:
         """
         if self.size is not None and disparity.ndim == 2 and disparity.shape[::-1] != self.size:
             height, width = disparity.shape
-            raise InputError(
-                f"the calibration is for {self.size[0]}x{self.size[1]} px, but the disparity map is "
-                f"{width}x{height} px",
-                f"use calibration.for_size({width}, {height}) for images that were resized",
-            )
+            sizes = f"{self.size[0]}x{self.size[1]} px, but the disparity map is {width}x{height} px"
+            hint = f"use calibration.for_size({width}, {height}) for images that were resized"
+            raise InputError(f"the calibration is for {sizes}", hint)
         shifted = disparity.astype(np.float32) + np.float32(self.offset)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             depth = np.float32(self.focal_length * self._require_baseline()) / shifted
@@ -212,9 +204,8 @@ def check_baseline(baseline: float) -> list[str]:
     if baseline == 0:
         return ["the baseline is unknown, so depth cannot be computed"]
     if baseline > LONGEST_BASELINE:
-        units, option = "millimetres", f"`baseline` {baseline:g}mm"
-        if baseline < 50:
-            units, option = f"{units} or centimetres", f"{option} or {baseline:g}cm"
+        units = "millimetres or centimetres" if baseline < 50 else "millimetres"
+        option = f"`baseline` {baseline:g}mm" + (f" or {baseline:g}cm" if baseline < 50 else "")
         return [f"the baseline of {baseline:g} m is perhaps in {units} ({option})"]
     if baseline < SHORTEST_BASELINE:
         return [f"the baseline of {baseline:g} m is perhaps in km (`baseline` {1000 * baseline:g}m)"]
@@ -228,38 +219,23 @@ def has_aspect(size: Size, width: int, height: int) -> bool:
 
 
 def require_one_lens(focal_lengths: Iterable[tuple[Size | None, float]], width: int, height: int) -> None:
-    """Raise InputError if calibrations of several sizes differ in focal length when scaled to another size.
-
-    This happens if the modes of a camera crop the sensor: the image could be resized from any of them.
-    """
-    scaled = {
-        size: width / size[0] * pixels
-        for size, pixels in focal_lengths
-        if size and has_aspect(size, width, height)
-    }
+    """Raise InputError if the image could be resized from several crops of the sensor."""
+    sizes = [(size, pixels) for size, pixels in focal_lengths if size and has_aspect(size, width, height)]
+    scaled = {size: width / size[0] * pixels for size, pixels in sizes}
     if scaled and max(scaled.values()) > SAME_LENS * min(scaled.values()):
-        sizes = " or ".join(f"{size[0]}x{size[1]} px" for size in scaled)
+        names = " or ".join(f"{size[0]}x{size[1]} px" for size in scaled)
         lengths = " or ".join(f"{pixels:.0f} px" for pixels in scaled.values())
-        raise InputError(
-            f"cannot scale the calibration to {width}x{height} px: the images were resized from {sizes}, "
-            f"which means a focal length of {lengths}",
-            "use the images at the size at which the camera took them",
-        )
-
-
-def _make_square(values: dict[str, Any]) -> dict[str, Any]:
-    """Reset the vertical focal length if `values` contain a focal length."""
-    return {**values, "focal_length_y": None} if "focal_length" in values else values
+        message = f"cannot scale the calibration to {width}x{height} px: the images were resized from {names}"
+        hint = "use the images at the size at which the camera took them"
+        raise InputError(f"{message}, which means a focal length of {lengths}", hint)
 
 
 def compute_scales(size: Size, width: int, height: int) -> tuple[float, float]:
     """Return the factors from `size` to (width, height). Raises InputError for another aspect ratio."""
     if not has_aspect(size, width, height):
-        raise InputError(
-            f"the calibration is for {size[0]}x{size[1]} px, but the image is {width}x{height} px: "
-            "the aspect ratios differ",
-            "a cropped image needs a calibration of its own",
-        )
+        sizes = f"{size[0]}x{size[1]} px, but the image is {width}x{height} px"
+        hint = "a cropped image needs a calibration of its own"
+        raise InputError(f"the calibration is for {sizes}: the aspect ratios differ", hint)
     return width / size[0], height / size[1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -25,37 +26,13 @@ AHEAD = -1.0  # px, smallest disparity of a match that is not behind infinity
 
 @dataclass(frozen=True)
 class Comparison:
-    """Row errors with the user's interpretation of a calibration, and with a better one if there is one.
+    """Median row distances of matches (px; inf: not a stereo pair) with two interpretations."""
 
-    A row error is the median distance of the rows of matches, px; infinity: not a stereo pair.
-    """
-
-    asked: Interpretation
     row_error: float
     better: Interpretation | None = None
     better_error: float = float("inf")
-
-    @property
-    def text(self) -> str:
-        """Row errors of the better and the user's interpretation, for people."""
-        assert self.better is not None
-        extrinsics = self.better.extrinsics
-        meaning = "" if extrinsics == self.asked.extrinsics else f", with {EXTRINSICS[extrinsics]}"
-        before = f" instead of {self.row_error:.1f} px" if np.isfinite(self.row_error) else ""
-        return f"rows agree to {self.better_error:.2f} px{before}{meaning}"
-
-    @property
-    def do(self) -> str:
-        """Options of the better interpretation."""
-        assert self.better is not None
-        parts = []
-        if self.better.extrinsics != self.asked.extrinsics:
-            parts.append(f"`extrinsics` {self.better.extrinsics}")
-        if self.better.fisheye != self.asked.fisheye:
-            parts.append("`fisheye`" if self.better.fisheye else "leave out `fisheye`")
-        if self.better.swapped != self.asked.swapped:
-            parts.append("`cameras` 1:0" if self.better.swapped else "leave out `cameras`")
-        return ", ".join(parts)
+    text: str = ""  # the improvement, for people
+    do: str = ""  # options of the better interpretation
 
 
 def compare_interpretations(
@@ -66,28 +43,33 @@ def compare_interpretations(
     matches = match_keypoints(first, second, FEATURES, RIVAL)
     if len(matches[0]) < FEWEST_MATCHES or not description.pairs:
         return None
-    found = {
-        each: _measure_row_error(description, each, matches, left, right)
-        for each in _list_interpretations(description, asked)
-    }
-    best = min(found.values())
-    if best > max(FITS[0], FITS[1] * left.shape[0]) or best > MUCH_BETTER * found[asked]:
-        return Comparison(asked, found[asked])
+    ways = _list_interpretations(description, asked)
+    found = {each: _measure_row_error(description, each, matches, left, right) for each in ways}
+    best, error = min(found.values()), found[asked]
+    if best > max(FITS[0], FITS[1] * left.shape[0]) or best > MUCH_BETTER * error:
+        return Comparison(error)
     better = next(each for each, error in found.items() if error <= ALIKE[0] * best + ALIKE[1])
-    return Comparison(asked, found[asked], better, found[better])
+    before = f" instead of {error:.1f} px" if np.isfinite(error) else ""
+    meaning, options = "", []
+    if better.extrinsics != asked.extrinsics:
+        meaning = f", with {EXTRINSICS[better.extrinsics]}"
+        options.append(f"`extrinsics` {better.extrinsics}")
+    if better.fisheye != asked.fisheye:
+        options.append("`fisheye`" if better.fisheye else "leave out `fisheye`")
+    if better.swapped != asked.swapped:
+        options.append("`cameras` 1:0" if better.swapped else "leave out `cameras`")
+    text = f"rows agree to {found[better]:.2f} px{before}{meaning}"
+    return Comparison(error, better, found[better], text, ", ".join(options))
 
 
 def _list_interpretations(description: CameraDescription, asked: Interpretation) -> list[Interpretation]:
-    """Return all interpretations: the user's, then those with fewer changes first."""
     lenses = [camera for pair in description.pairs for camera in pair.cameras]
     either = all(not lens.fisheye and lens.distortion.size in (0, 4) for lens in lenses)
-    ways: list[Extrinsics] = [asked.extrinsics, *(w for w in get_args(Extrinsics) if w != asked.extrinsics)]
+    ways: Iterable[Extrinsics] = sorted(get_args(Extrinsics), key=lambda way: way != asked.extrinsics)
     swaps = (asked.swapped, not asked.swapped) if description.swappable else (asked.swapped,)
     fisheyes = (asked.fisheye, not asked.fisheye) if either else (asked.fisheye,)
-    found = [
-        replace(asked, extrinsics=way, fisheye=fisheye, swapped=swapped)
-        for swapped, fisheye, way in itertools.product(swaps, fisheyes, ways)
-    ]
+    options = itertools.product(swaps, fisheyes, ways)
+    found = [replace(asked, swapped=one, fisheye=two, extrinsics=way) for one, two, way in options]
     names = "extrinsics", "fisheye", "swapped"
     return sorted(found, key=lambda each: sum(getattr(each, name) != getattr(asked, name) for name in names))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,24 +25,8 @@ GROUND = 0.35  # smallest share of the lower half of the image that the ground f
 UPRIGHT = 0.6  # smallest cosine between the ground's normal and the image columns
 
 
-@dataclass(frozen=True)
-class Ground:
-    """A plane below the camera."""
-
-    height: float  # metres from the camera to the plane
-    share: float  # share of the lower half of the image that it fills
-
-
-@dataclass(frozen=True)
-class Length:
-    """Distance between two points, and its error if the matches are off by `MATCHING_ERROR`, metres."""
-
-    metres: float
-    error: float
-
-
-def find_ground(left: Pixels, right: Pixels, calibration: Calibration) -> Ground | None:
-    """Find the largest plane below the camera in the lower half of a rectified pair (H, W, 3), or None."""
+def find_ground(left: Pixels, right: Pixels, calibration: Calibration) -> tuple[float, float] | None:
+    """Return the distance (m) of the largest plane below the camera, and its share of the lower half."""
     factor = choose_downscaling(left.shape, AREA, 420)
     one, two = (to_grey(downscale_to_uint8(view, factor)) for view in (left, right))
     reach = int(0.35 * one.shape[1])
@@ -51,9 +34,9 @@ def find_ground(left: Pixels, right: Pixels, calibration: Calibration) -> Ground
     height, width = found.first.shape
     rows, columns = np.nonzero(found.first_seen)
     disparity = found.first[rows, columns].astype(np.float64)
+    terms = np.column_stack([columns, rows, np.ones(len(disparity))]).astype(np.float64)
     lower = (rows > height / 2) & (disparity > 0)
-    disparity = disparity[lower]
-    terms = np.column_stack([columns[lower], rows[lower], np.ones(len(disparity))]).astype(np.float64)
+    disparity, terms = disparity[lower], terms[lower]
     count = width * (height // 2)
     if len(disparity) < GROUND * count:
         return None
@@ -77,7 +60,7 @@ def find_ground(left: Pixels, right: Pixels, calibration: Calibration) -> Ground
     normal = _compute_normal(fit, factor, calibration)
     if not _is_ground(normal):
         return None
-    return Ground(1 / float(np.linalg.norm(normal)), float(np.count_nonzero(inside)) / count)
+    return 1 / float(np.linalg.norm(normal)), float(np.count_nonzero(inside)) / count
 
 
 def _is_ground(normal: Floats) -> bool:
@@ -99,25 +82,25 @@ def _compute_normal(plane: Floats, factor: int, calibration: Calibration) -> Flo
 
 def measure_length(
     left: Pixels, right: Pixels, calibration: Calibration, points: Floats
-) -> Length | tuple[float, float]:
+) -> tuple[float, float] | int:
     """Measure between two points (2, 2) of the left image of a rectified pair (H, W, 3).
 
-    Returns x and y of a point instead if it has no match in the right image.
+    Returns the length (m), and its error (m) if the matches are off by `MATCHING_ERROR`; or the number of a
+    point that has no match in the right image.
     """
     ends = []
-    for point in points:
+    for number, point in enumerate(points):
         disparity = _match_point(left, right, point, calibration)
         if disparity is None:
-            return float(point[0]), float(point[1])
+            return number
         errors = (0.0, MATCHING_ERROR, -MATCHING_ERROR)
         ends.append([_locate(calibration, point, disparity + error) for error in errors])
     one, two = ends
     length = math.dist(one[0], two[0])
-    return Length(length, math.hypot(math.dist(one[1], two[0]) - length, math.dist(one[0], two[1]) - length))
+    return length, math.hypot(math.dist(one[1], two[0]) - length, math.dist(one[0], two[1]) - length)
 
 
 def _locate(calibration: Calibration, point: Floats, disparity: float) -> Floats:
-    """Return a point (3,) in left camera coordinates, metres."""
     x, y = calibration.principal or (0.0, 0.0)
     z = calibration.focal_length * calibration.baseline / max(disparity + calibration.offset, 1e-6)
     across = (point[0] - x) / calibration.focal_length
@@ -125,16 +108,13 @@ def _locate(calibration: Calibration, point: Floats, disparity: float) -> Floats
 
 
 def _match_point(left: Pixels, right: Pixels, point: Floats, calibration: Calibration) -> float | None:
-    """Return the disparity of the patch around a point, from its best match in the same row."""
     import cv2
 
     height, width = left.shape[:2]
-    if not np.isfinite(point).all():
-        return None
-    x, y = (round(float(value)) for value in point)
     half = max(HALF, width // 100)
-    if not (half <= x < width - half and half <= y < height - half):
+    if not ((point >= half) & (point < (width - half - 0.5, height - half - 0.5))).all():  # also for NaN
         return None
+    x, y = np.rint(point).astype(int).tolist()
     patch = left[y - half : y + half + 1, x - half : x + half + 1].astype(np.float32)
     last = min(width - 1, int(x + calibration.offset) + half + 1)  # not behind infinity
     strip = right[y - half - 1 : y + half + 2, : last + 1].astype(np.float32)
@@ -145,6 +125,4 @@ def _match_point(left: Pixels, right: Pixels, point: Floats, calibration: Calibr
     if best < ALIKE:
         return None
     inside = 0 < column < score.shape[1] - 1
-    return float(
-        x - (column + half + (interpolate_peak(score[row, column - 1 : column + 2]) if inside else 0.0))
-    )
+    return float(x - column - half - (interpolate_peak(score[row, column - 1 : column + 2]) if inside else 0))

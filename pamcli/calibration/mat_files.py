@@ -30,10 +30,7 @@ class Unread:
 
 
 def read_mat(data: bytes) -> dict[str, Any]:
-    """Return variables by name: arrays of any shape, str, dict (struct), list (cell, structs), Unread.
-
-    Raises InputError for version 4 or 7.3, and for damaged or too large files.
-    """
+    """Return variables: arrays, str, dict (struct), list (cell, structs), Unread. Raises InputError."""
     if data[:4] == b"\x89HDF" or b"MATLAB 7.3" in data[:_HEADER]:
         raise InputError("is a .mat file of version 7.3, expected version 5", _SAVE)
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
@@ -69,7 +66,6 @@ class _Elements:
         return found
 
     def read_element(self) -> tuple[int, bytes]:
-        """Return type and content of the next element."""
         kind, size = struct.unpack_from(f"{self.order}II", self.data, self.at)
         start = self.at + 8
         if kind >> 16:  # a small element: type and size share four bytes, the content takes the next four
@@ -121,13 +117,9 @@ class _Elements:
         return name, self.read_numbers().reshape(shape, order="F")
 
     def _read_inner(self, count: int, depth: int) -> list[Any]:
-        """Read the matrices of a cell or struct."""
         if 8 * count > len(self.data) - self.at:  # each takes at least 8 bytes
             raise ValueError("ends early")
-        found = []
-        for _ in range(count):
-            kind, content = self.read_element()
-            if kind != _MATRIX:
-                raise ValueError("not a matrix")
-            found.append(_Elements(content, self.order).read_matrix(depth + 1)[1])
-        return found
+        elements = [self.read_element() for _ in range(count)]
+        if any(kind != _MATRIX for kind, _ in elements):
+            raise ValueError("not a matrix")
+        return [_Elements(content, self.order).read_matrix(depth + 1)[1] for _, content in elements]

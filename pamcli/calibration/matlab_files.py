@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, make_transform
+from pamcli.calibration.camera import Camera, make_transform, pinhole_matrix
 from pamcli.calibration.description import CameraDescription, CameraPair
 from pamcli.calibration.mat_files import Unread
 from pamcli.calibration.opencv_files import canonical_names, describe_opencv
-from pamcli.calibration.parsing import Section, Source, make_camera, pinhole_matrix, read_size, walk
+from pamcli.calibration.parsing import Section, Source, make_camera, read_size, walk
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
@@ -16,7 +16,6 @@ EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')
 
 
 def has_matlab(source: Source) -> bool:
-    """Return True for a .mat file, and for JSON of a struct of stereoParameters."""
     is_mat = source.contents[0][1].startswith((b"MATLAB", b"\x89HDF"))
     return is_mat or _find_parameters(source.tree) is not None
 
@@ -37,7 +36,6 @@ def read_matlab(source: Source) -> CameraDescription:
 
 
 def _find_parameters(tree: Section) -> Section | None:
-    """Return the struct of stereoParameters, wherever it is."""
     below = (each for _, each in walk(tree) if isinstance(each, Mapping))
     return next((Section(each) for each in (tree, *below) if "CameraParameters1" in each), None)
 

@@ -17,8 +17,7 @@ from pamcli.imaging.resize import imresize_to
 _MOST_VERTICES = 100_000  # a file of 5 MB
 _LONGEST_TEXTURE = 2048  # px
 _QUALITY = 85  # of the texture, a JPEG
-_FARTHEST = 10.0
-"""Largest depth by default, as a multiple of the median: viewers zoom out until they show every point."""
+_FARTHEST = 10.0  # largest depth by default, in medians: viewers zoom out until they show every point
 _STEEPEST = 0.5  # disparity per pixel that still belongs to one surface; beyond it a new one begins
 _FLOAT, _UINT, _ARRAY, _INDICES = 5126, 5125, 34962, 34963  # constants of glTF
 
@@ -34,17 +33,7 @@ def encode_mesh(
     """Return the bytes of a GLB with the surface that the left camera sees, and the number of its triangles.
 
     The mesh has holes where the depth is unknown, and between surfaces of different depth. Coordinates are
-    metres: x to the right, y up, the camera looks along -z.
-
-    Args:
-        disparity: Disparity map (H, W), px, NaN = unknown.
-        calibration: Calibration of images of this aspect ratio.
-        image: Left image (H, W, 3) RGB for the texture, uint8 or uint16; None = grey.
-        max_depth: Largest depth, m; None = 10 times the median.
-        stride: Smallest step between vertices, px; it is larger if the mesh would have too many.
-
-    Raises:
-        InputError: If the calibration has another aspect ratio or no baseline.
+    metres: x to the right, y up, the camera looks along -z. Raises InputError.
     """
     height, width = disparity.shape
     calibration = calibration.for_size(width, height)
@@ -62,31 +51,21 @@ def encode_mesh(
     across = samples.shape[1]
     first = row * across + column
     # Counterclockwise seen from the camera: upper left, lower left, upper right; and the other half.
-    faces = np.stack(
-        [first, first + across, first + 1, first + 1, first + across, first + across + 1], axis=1
-    )
+    faces = first[:, None] + [0, across, 1, 1, across, across + 1]
     used, indices = np.unique(faces.ravel(), return_inverse=True)
     y, x = np.divmod(used, across) if len(used) else (used, used)
     z = depth.ravel()[used]
     x0, y0 = calibration.principal or (0.0, 0.0)
-    points = np.stack(
-        [
-            z * ((x * step - x0) / calibration.focal_length),
-            -z * ((y * step - y0) / calibration.vertical_focal_length),
-            -z,
-        ],
-        axis=1,
-    ).astype("<f4")
+    right = (x * step - x0) / calibration.focal_length
+    down = (y * step - y0) / calibration.vertical_focal_length
+    points = np.stack([z * right, -z * down, -z], axis=1).astype("<f4")
     places = np.stack([(x * step + 0.5) / width, (y * step + 0.5) / height], axis=1).astype("<f4")
-    texture = None if image is None else _encode_texture(image)
+    texture = None
+    if image is not None:
+        shrink = min(1.0, _LONGEST_TEXTURE / max(image.shape))
+        small = imresize_to(image, *(max(1, round(shrink * side)) for side in image.shape[1::-1]))
+        texture = encode_image(RgbImage(to_uint8(small)), ".jpg", name="the texture", quality=_QUALITY)
     return _encode_glb(points, places, indices.astype("<u4"), texture), 2 * len(first)
-
-
-def _encode_texture(image: NDArray[Any]) -> bytes:
-    height, width = image.shape[:2]
-    shrink = min(1.0, _LONGEST_TEXTURE / max(height, width))
-    small = imresize_to(image, max(1, round(shrink * width)), max(1, round(shrink * height)))
-    return encode_image(RgbImage(to_uint8(small)), ".jpg", name="the texture", quality=_QUALITY)
 
 
 def _encode_glb(
@@ -114,6 +93,7 @@ def _encode_glb(
             tree["images"] = [{"bufferView": 3, "mimeType": "image/jpeg"}]
             tree["samplers"] = [{"wrapS": 33071, "wrapT": 33071}]  # the edges are not repeated
             tree["textures"] = [{"source": 0, "sampler": 0}]
+        surface = {"attributes": {"POSITION": 0, "TEXCOORD_0": 1}, "indices": 2, "material": 0}
         at = 0
         for view, part in zip(views, parts, strict=True):
             view.update({"buffer": 0, "byteOffset": at, "byteLength": len(part)})
@@ -122,13 +102,7 @@ def _encode_glb(
             "extensionsUsed": ["KHR_materials_unlit"],
             "scenes": [{"nodes": [0]}],
             "nodes": [{"mesh": 0}],
-            "meshes": [
-                {
-                    "primitives": [
-                        {"attributes": {"POSITION": 0, "TEXCOORD_0": 1}, "indices": 2, "material": 0}
-                    ]
-                }
-            ],
+            "meshes": [{"primitives": [surface]}],
             "materials": [material],
             "accessors": [
                 {"bufferView": number, "componentType": kind, "count": len(array), "type": shape, **bounds}

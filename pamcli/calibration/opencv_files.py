@@ -10,7 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pamcli.calibration.camera import StatedRectification, invert_transform, make_rotation, make_transform
+from pamcli.calibration.camera import (
+    StatedRectification,
+    invert_transform,
+    make_rotation,
+    make_transform,
+    pinhole_matrix,
+)
 from pamcli.calibration.description import (
     CameraDescription,
     CameraPair,
@@ -19,7 +25,7 @@ from pamcli.calibration.description import (
     pair_cameras,
 )
 from pamcli.calibration.geometry import Floats, Size
-from pamcli.calibration.parsing import Section, Source, is_fisheye, make_camera, pinhole_matrix, read_numbers
+from pamcli.calibration.parsing import Section, Source, is_fisheye, make_camera, read_numbers
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
@@ -73,12 +79,11 @@ def has_opencv(source: Source) -> bool:
 
 
 def read_opencv(source: Source) -> CameraDescription:
-    """Read K1 D1 K2 D2 R T, P1 P2, or Q."""
     return describe_opencv(source.tree)
 
 
 def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
-    """Describe the cameras of a tree with OpenCV's names."""
+    """Describe the cameras of a tree with K1 D1 K2 D2 R T, P1 P2, or Q."""
     names = canonical_names(tree)
     key = {each: names.get(each, each) for each in _KEYS}
     size = _read_size(tree)
@@ -139,23 +144,17 @@ def _parse_dat(source: Source) -> list[Section]:
 
 
 def has_dat(source: Source) -> bool:
-    """Return True if each file has intrinsics, or a pose, below a line of its own."""
     return all(any(parts.get(key) for key in ("intrinsic", "R")) for parts in _parse_dat(source))
 
 
 def read_dat(source: Source) -> CameraDescription:
-    """Read camera0_intrinsics.dat, camera1_intrinsics.dat, camera0_rot_trans.dat and camera1_rot_trans.dat.
-
-    A pose leads from world to camera coordinates; without one, the first camera defines the world.
-    """
+    """Read intrinsics and rot_trans files; poses lead from world (by default the first camera) to camera."""
     parts = _parse_dat(source)
     cameras = [each.matrix_camera("intrinsic", "distortion") for each in parts if each.get("intrinsic")]
     poses = [each.transform("R", "T") for each in parts if each.get("R")]
     if not (cameras and poses) or max(len(cameras), len(poses)) > 2:
-        raise InputError(
-            f"the .dat set holds {len(cameras)} intrinsics and {len(poses)} poses",
-            "give intrinsics and rot_trans of both cameras, the left one first",
-        )
+        hint = "give intrinsics and rot_trans of both cameras, the left one first"
+        raise InputError(f"the .dat set holds {len(cameras)} intrinsics and {len(poses)} poses", hint)
     notes = ["both cameras have the same intrinsics"] if len(cameras) == 1 else []
     first, second = [np.eye(4), *poses][-2:]
     placed = ((cameras[0], invert_transform(first), None), (cameras[-1], invert_transform(second), None))
@@ -163,7 +162,6 @@ def read_dat(source: Source) -> CameraDescription:
 
 
 def has_camera_files(source: Source) -> bool:
-    """Return True if two files hold a camera_matrix each, and another one R and T."""
     cameras = [tree for tree in source.trees if "camera_matrix" in tree]
     return len(cameras) == 2 and {"R", "T"} <= canonical_names(source.tree).keys()
 
@@ -178,7 +176,6 @@ def read_camera_files(source: Source) -> CameraDescription:
 
 
 def _parse_plain_numbers(source: Source) -> Floats | None:
-    """Return the numbers of a file that holds nothing else, or None."""
     text = re.sub(r"#.*", "", source.texts[0])
     if len(source.texts) != 1 or len(text) > 20_000 or not re.fullmatch(r"[-+\d.eE\s,;\[\]]+", text):
         return None
@@ -206,18 +203,13 @@ def read_plain_numbers(source: Source) -> CameraDescription:
     return describe_rectified("K.txt", camera, float(found[9]) if len(found) > 9 else 0.0)
 
 
-def _find_maps(source: Source) -> list[str]:
+def find_maps(source: Source) -> list[str]:
     return [name for name in source.tree if len(name) < 40 and _MAP.fullmatch(name)]
 
 
-def has_maps(source: Source) -> bool:
-    return bool(_find_maps(source))
-
-
 def refuse_maps(source: Source) -> CameraDescription:
-    """Raise InputError for maps of initUndistortRectifyMap, which hold no baseline."""
     raise InputError(
-        f"holds OpenCV's rectification maps ({', '.join(_find_maps(source)[:4])}), but no baseline",
+        f"holds OpenCV's rectification maps ({', '.join(find_maps(source)[:4])}), but no baseline",
         "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap and "
         "state `focal` and `baseline`",
     )

@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, check_rotation, make_transform
+from pamcli.calibration.camera import Camera, check_rotation, make_transform, pinhole_matrix
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.mat_files import read_mat
 from pamcli.errors import InputError
@@ -21,9 +22,7 @@ MOST_VALUES = 10_000  # in one matrix, or names examined in one file: YAML alias
 MOST_DOCUMENTS = 50  # of a YAML file, for example a recorded topic
 LONGEST_NUMBER = 400  # characters
 LARGEST_NUMBER = 1e12
-SAVE_ARRAYS = (
-    "write all arrays into one file: numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
-)
+SAVE_ARRAYS = "write all into one file: numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
 _FISHEYE = "fisheye equidistant kb4 kannalabrandt4 kannalabrandt8 kannalabrandt equi 1 true"
 _PINHOLE = (
     "none plumbbob radtan radialtangential pinhole perspective browncony rationalpolynomial radtan8 "
@@ -37,8 +36,6 @@ class Source:
 
     contents: Sequence[tuple[str, bytes]]  # name and content of each file
     pair: tuple[int, int] | None = None  # numbers of the left and the right camera; None: the default ones
-    read_beside: Callable[[str], bytes | None] = lambda name: None
-    """Reads another file of the same folder that the first one names; None: it does not exist."""
 
     @cached_property
     def parsed(self) -> list[tuple[str, list["Section"], str]]:
@@ -51,16 +48,16 @@ class Source:
 
     @cached_property
     def trees(self) -> list["Section"]:
-        """All different trees of all files."""
         found: list[Section] = []
         for tree in itertools.chain.from_iterable(trees for _, trees, _ in self.parsed):
-            if not any(tree is each or (len(tree) < 50 and _is_equal(tree, each)) for each in found):
-                found.append(tree)
+            with suppress(ValueError):  # arrays cannot be compared
+                if any(tree is each or (len(tree) < 50 and tree == each) for each in found):
+                    continue
+            found.append(tree)
         return found
 
     @cached_property
     def tree(self) -> "Section":
-        """The values of all trees, merged into one tree."""
         return Section({name: value for tree in self.trees for name, value in tree.items()})
 
     @cached_property
@@ -74,10 +71,7 @@ class Source:
         return [*self.flat, *(f"{name}=" for name in self.read_lines("="))]
 
     def read_lines(self, mark: str, *, once: bool = False) -> "Section":
-        """Return names and values of lines such as name=value (mark "="), nothing for several files.
-
-        Raises InputError if `once` is set and a name has two values.
-        """
+        """Return names and values of lines name=value (mark "="); `once`: repeated names raise InputError."""
         lines = Section()
         for line in self.texts[0].splitlines() if len(self.texts) == 1 else ():
             name, found, value = (part.strip() for part in line.partition(mark))
@@ -95,26 +89,16 @@ class Source:
         return pair
 
 
-def _is_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    try:
-        return bool(one == other)
-    except ValueError:  # arrays
-        return False
-
-
 def walk(tree: Mapping[str, Any], depth: int = 4) -> Iterator[tuple[str, Any]]:
     """Yield the dotted name and the value of everything below a tree, at most `MOST_VALUES`."""
-
-    def walk_all() -> Iterator[tuple[str, Any]]:
-        waiting = [("", tree, depth)]
-        while waiting:
-            name, value, left = waiting.pop(0)
-            for key, each in value.items():
-                yield (path := f"{name}{key}"), each
-                if isinstance(each, Mapping) and left:
-                    waiting.append((f"{path}.", each, left - 1))
-
-    return itertools.islice(walk_all(), MOST_VALUES)
+    waiting, count = [("", tree, depth)], 0
+    while waiting:
+        name, value, left = waiting.pop(0)
+        for key, each in itertools.islice(value.items(), MOST_VALUES - count):
+            count += 1
+            yield (path := f"{name}{key}"), each
+            if isinstance(each, Mapping) and left:
+                waiting.append((f"{path}.", each, left - 1))
 
 
 def parse(data: bytes) -> tuple[str, list["Section"], str]:
@@ -132,17 +116,14 @@ def parse(data: bytes) -> tuple[str, list["Section"], str]:
         raise InputError("is a pickle, which can run any program when it is read", SAVE_ARRAYS)
     # COLMAP's cameras.bin and rigs.bin start with an 8-byte count.
     if len(data) > 24 and data[1:8] == bytes(7):
-        raise InputError(
-            "is a binary file, perhaps of COLMAP",
-            "convert it to cameras.txt and rigs.txt: colmap model_converter --output_type TXT",
-        )
+        hint = "convert it to cameras.txt and rigs.txt: colmap model_converter --output_type TXT"
+        raise InputError("is a binary file, perhaps of COLMAP", hint)
     if b"'optimization_inputs" in data:  # mrcal: megabytes that are not YAML
         data = re.sub(rb"b'[^'\n]*'", b"''", data)
     if len(data) > LARGEST_SETTINGS:
-        raise InputError(
-            f"has more than {LARGEST_SETTINGS >> 20} MB of text, too much for a calibration",
-            "for rectification maps (stereoMapL_x ...), give the calibration they were made from",
-        )
+        message = f"has more than {LARGEST_SETTINGS >> 20} MB of text, too much for a calibration"
+        hint = "for rectification maps (stereoMapL_x ...), give the calibration they were made from"
+        raise InputError(message, hint)
     try:
         lines = data.decode("utf-8-sig").splitlines()
         if b"\0" in data:
@@ -165,8 +146,7 @@ def _parse_trees(text: str) -> tuple[list["Section"], str]:
         elif kind == "JSON":
             trees = [_parse_json_or_yaml(text)]
         else:
-            for tree in itertools.islice(parse_yaml(text), MOST_DOCUMENTS):
-                trees.append(tree)
+            trees.extend(itertools.islice(parse_yaml(text), MOST_DOCUMENTS))
     except ValueError as error:
         problem = f"not valid {kind}: {error}"
     found: list[Section] = []
@@ -189,10 +169,7 @@ def _parse_json_or_yaml(text: str) -> Any:
 
 
 def read_numbers(value: Any, key: str, *counts: int) -> Floats:
-    """Return all numbers of a value, in order; texts such as "[1 0 2; 0 1 3]" hold several.
-
-    `counts` are the allowed numbers of numbers, by default any. Raises InputError naming the key.
-    """
+    """Return all numbers of a value, in order; `counts` are allowed. Raises InputError naming the key."""
     found: list[float] = []
     waiting, seen = [value], 0
     while waiting:
@@ -242,17 +219,13 @@ class Section(dict[str, Any]):
     def number(self, key: str, default: Any = None) -> float:
         return float(self.numbers(key, 1, default=default)[0])
 
-    def integer(self, key: str) -> int:
-        return read_integer(self.get(key), self.prefix + key)
-
     def matrix(self, key: str, rows: int, columns: int) -> Floats:
         """Read a matrix; if its shape is stated, it must be right."""
         value = self.get(key)
         if isinstance(value, Mapping) and ("rows" in value or "cols" in value):
-            stated = tuple(str(value.get(name)) for name in ("rows", "cols"))
-            if stated != (str(rows), str(columns)):
-                message = f"{self.prefix}{key} has {' x '.join(stated)} entries, expected {rows} x {columns}"
-                raise InputError(message)
+            stated = f"{value.get('rows')} x {value.get('cols')}"
+            if stated != f"{rows} x {columns}":
+                raise InputError(f"{self.prefix}{key} has {stated} entries, expected {rows} x {columns}")
         return self.numbers(key, rows * columns).reshape(rows, columns)
 
     def size(self, *keys: str) -> Size:
@@ -267,13 +240,11 @@ class Section(dict[str, Any]):
         return Section(found, f"{self.prefix}{key}: ")
 
     def pose(self, key: str) -> Floats:
-        """Read a rigid transform (4, 4), or its first three rows."""
         found = self.numbers(key, 12, 16)[:12].reshape(3, 4)
         check_rotation(found[:, :3], f"{self.prefix}{key} (its first three columns)")
         return make_transform(found[:, :3], found[:, 3])
 
     def transform(self, rotation: str, translation: str) -> Floats:
-        """Read a rigid transform (4, 4) from the keys of R (3, 3) and T (3,)."""
         return make_transform(self.matrix(rotation, 3, 3), self.numbers(translation, 3))
 
     def camera(
@@ -293,16 +264,16 @@ class Section(dict[str, Any]):
 
 def read_integer(value: Any, key: str) -> int:
     """Read a whole number from 0 to a million. Raises InputError naming the key."""
-    found = read_numbers(value, key, 1)[0]
-    if found != int(found) or not 0 <= found <= 1e6:
+    (found,) = read_numbers(value, key, 1).tolist()
+    if not (found.is_integer() and 0 <= found <= 1e6):
         raise InputError(f"{key} must be a whole number from 0 to 1000000, got {str(value)[:20]}")
     return int(found)
 
 
 def read_size(value: Any, key: str) -> Size:
     """Read width and height of an image. Raises InputError naming the key."""
-    width, height = read_numbers(value, key, 2)
-    if not all(side >= 1 and side == int(side) and side < 1e6 for side in (width, height)):
+    width, height = read_numbers(value, key, 2).tolist()
+    if not all(1 <= side < 1e6 and side.is_integer() for side in (width, height)):
         raise InputError(f"{key} must be a size of images in pixels, got {width:g}x{height:g}")
     return int(width), int(height)
 
@@ -318,11 +289,6 @@ def make_camera(
         raise InputError(f"{wrong} {error.message}", error.hint) from None
 
 
-def pinhole_matrix(fx: float, fy: float, x: float, y: float) -> Floats:
-    """Return the camera matrix (3, 3) of focal lengths and principal point, px."""
-    return np.array([[fx, 0, x], [0, fy, y], [0, 0, 1.0]])
-
-
 def is_fisheye(model: Any, key: str) -> bool:
     """Return True if a lens model is OpenCV's fisheye. Raises InputError for models OpenCV lacks."""
     text = "".join(letter for letter in str(model).lower() if letter.isalnum())
@@ -333,7 +299,6 @@ def is_fisheye(model: Any, key: str) -> bool:
 
 
 def unsupported_lens(key: str, model: Any, hint: str) -> InputError:
-    """Return the error about a lens model that OpenCV lacks."""
     return InputError(f"{key} {str(model)[:40]!r} is not a lens model of OpenCV", hint)
 
 

@@ -23,7 +23,6 @@ _LAS_UNIT = 1e-4  # m, of the whole numbers that a LAS file stores
 
 
 def import_laspy() -> Any:
-    """Import laspy. Raises UsageError if it is not installed."""
     try:
         return importlib.import_module("laspy")
     except ImportError:
@@ -61,24 +60,17 @@ def write_point_cloud(
     path = Path(path)
     check_new_file(path, *POINT_CLOUD_SUFFIXES, overwrite=overwrite, option="")
     far = None if max_depth is None else parse_length(max_depth, "`max_depth`")
-    data, count = encode_point_cloud(
-        disparity, calibration, suffix=path.suffix, image=image, max_depth=far, stride=stride
-    )
+    options = {"image": image, "max_depth": far, "stride": stride}
+    data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
     write_atomically(path, data)
     return count
 
 
 def encode_point_cloud(
-    disparity: NDArray[np.generic],
-    calibration: Calibration,
-    *,
-    suffix: str = ".ply",
-    image: NDArray[Any] | None = None,
-    max_depth: float | None = None,
-    stride: int = 1,
+    disparity: NDArray[np.generic], calibration: Calibration, *, suffix: str = ".ply", **options: Any
 ) -> tuple[bytes, int]:
     """Return the bytes of a file and the number of points; for arguments see `write_point_cloud`."""
-    points = compute_points(disparity, calibration, image=image, max_depth=max_depth, stride=stride)
+    points = compute_points(disparity, calibration, **options)
     if suffix.lower() == ".ply":
         return encode_ply(points), len(points)
     return _encode_las(points, is_compressed=suffix.lower() == ".laz"), len(points)
@@ -101,26 +93,21 @@ def compute_points(
     for first in range(0, height, _ROWS_AT_ONCE * stride):
         rows = slice(first, first + _ROWS_AT_ONCE * stride, stride)
         depth = calibration.depth(disparity[rows, columns])
-        known = depth <= (np.inf if max_depth is None else max_depth)  # False for NaN
-        row, column = np.nonzero(known)
+        row, column = known = np.nonzero(depth <= (np.inf if max_depth is None else max_depth))
         z = depth[known]
         part = np.empty(len(z), fields)
         x0, y0 = calibration.principal or (0.0, 0.0)
         part["x"] = z * ((column * stride - x0) / calibration.focal_length)
         part["y"] = z * ((row * stride + first - y0) / calibration.vertical_focal_length)
         part["z"] = z
-        colors: NDArray[Any] = np.full((len(z), 3), 255, np.uint8)
-        if image is not None:
-            colors = image[rows, columns][known]
-            colors = colors >> 8 if colors.dtype == np.uint16 else colors
-        for name, levels in zip(COLORS, colors.T, strict=True):
-            part[name] = levels
+        levels = np.full((len(z), 3), 255) if image is None else image[rows, columns][known]
+        for name, level in zip(COLORS, levels.T, strict=True):
+            part[name] = level >> 8 if level.dtype == np.uint16 else level
         parts.append(part)
     return np.concatenate(parts)
 
 
 def encode_ply(points: NDArray[Any]) -> bytes:
-    """Return the bytes of a binary PLY with such points as `compute_points` returns."""
     from plyfile import PlyData, PlyElement
 
     stream = io.BytesIO()

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.board_calibration import BoardCalibration
+from pamcli.calibration.board_calibration import FAR, BoardCalibration
 from pamcli.calibration.boards import Board
 from pamcli.calibration.bundle_adjustment import Corners
 from pamcli.calibration.camera import make_rotation
 from pamcli.calibration.description import replace_nan
 from pamcli.calibration.sightings import Rejection
-from pamcli.calibration.uncertainty import FAR
 
 ENOUGH_PAIRS = 15
 ENOUGH_BOARDS = 3  # in each region of an image
@@ -23,14 +22,12 @@ GOOD_ERROR = 0.5  # px of reprojection error
 GOOD_DEPTH = 0.01  # relative error of the depth `FAR` baselines away, one standard deviation
 SIDES = "left", "right"
 
-_ACROSS = (("left", 0.0, EDGE), ("", EDGE, 1 - EDGE), ("right", 1 - EDGE, 1.0))
-_DOWN = (("upper", 0.0, EDGE), ("", EDGE, 1 - EDGE), ("lower", 1 - EDGE, 1.0))
-
 
 def _iterate_regions() -> Iterator[tuple[str, tuple[float, float], tuple[float, float]]]:
     """Yield name, upper left and lower right corner of nine regions, as parts of width and height."""
-    for down, top, bottom in _DOWN:
-        for across, left, right in _ACROSS:
+    parts = (0.0, EDGE), (EDGE, 1 - EDGE), (1 - EDGE, 1.0)
+    for down, (top, bottom) in zip(("upper", "", "lower"), parts, strict=True):
+        for across, (left, right) in zip(("left", "", "right"), parts, strict=True):
             kind = "corner" if down and across else "edge" if down or across else "middle"
             yield " ".join(part for part in (down, across, kind) if part), (left, top), (right, bottom)
 
@@ -40,9 +37,8 @@ def count_boards(boards: Sequence[Corners], size: tuple[int, int]) -> dict[str, 
     counts = {}
     for name, start, end in _iterate_regions():
         low, high = np.array(start) * size, np.array(end) * size
-        counts[name] = sum(
-            bool(((each.pixels >= low) & (each.pixels < high)).all(axis=1).any()) for each in boards
-        )
+        inside = [((each.pixels >= low) & (each.pixels < high)).all(axis=1).any() for each in boards]
+        counts[name] = int(np.count_nonzero(inside))
     return counts
 
 
@@ -66,10 +62,7 @@ def measure_tilt(made: BoardCalibration) -> float:
 
 
 def find_dark_regions(brightest: NDArray[np.uint8]) -> set[str]:
-    """Return the image regions that are black in every image, as outside the circle of a fisheye.
-
-    `brightest` is a small map (H, W) of the largest level at each place.
-    """
+    """Return the regions that are black in a map (H, W) of largest levels, as beside a fisheye's circle."""
     height, width = brightest.shape
     found = set()
     for name, (left, top), (right, bottom) in _iterate_regions():
@@ -81,26 +74,17 @@ def find_dark_regions(brightest: NDArray[np.uint8]) -> set[str]:
 
 
 def list_advice(made: BoardCalibration, dark: Sequence[set[str]] = (set(), set())) -> list[str]:
-    """Return advice for a better calibration, the most important first.
-
-    Args:
-        made: The calibration.
-        dark: For each camera, the regions that need no boards (`find_dark_regions`).
-    """
     lines = []
     if made.other_model is not None:
         lines.append(made.other_model)
     elif made.error > GOOD_ERROR:
-        lines.append(
-            f"the reprojection error of {made.error:.2f} px is high (good: below {GOOD_ERROR:g} px): mount "
-            "the board on a stiff, flat plate, and check that `board` is as printed"
-        )
+        error = f"the reprojection error of {made.error:.2f} px is high (good: below {GOOD_ERROR:g} px)"
+        do = "mount the board on a stiff, flat plate, and check that `board` is as printed"
+        lines.append(f"{error}: {do}")
     moved = sum("moved between" in each.reason for each in made.rejections)
     if moved > 1:
-        lines.append(
-            f"in {moved} pairs the board moved between the two exposures: put the board down for each image, "
-            "or trigger both cameras at once"
-        )
+        do = "put the board down for each image, or trigger both cameras at once"
+        lines.append(f"in {moved} pairs the board moved between the two exposures: {do}")
     blurred = sum(each.reason.startswith("blurred") for each in made.rejections)
     if blurred > 0.2 * (blurred + len(made.sightings)):
         lines.append(f"{blurred} boards are blurred: use more light, or hold the board still")
@@ -113,22 +97,18 @@ def list_advice(made: BoardCalibration, dark: Sequence[set[str]] = (set(), set()
                 place = f"{'at' if region.endswith('edge') else 'in'} the {region} of the {side} image"
                 lines.append(f"boards {place}: {count}, take {ENOUGH_BOARDS - count} more there")
     if (tilt := measure_tilt(made)) < TILTED:
-        lines.append(
-            f"three of four boards are tilted by less than {tilt:.0f} degrees: tilt them by 30 to 45 "
-            "degrees, to all sides"
-        )
+        do = "tilt them by 30 to 45 degrees, to all sides"
+        lines.append(f"three of four boards are tilted by less than {tilt:.0f} degrees: {do}")
     if made.uncertainty.depth_middle > GOOD_DEPTH:
-        lines.append(
-            f"depth at {FAR} baselines is uncertain by {100 * made.uncertainty.depth_middle:.1f} %: take "
-            "more boards that are near and large in the image"
-        )
+        share = f"{100 * made.uncertainty.depth_middle:.1f} %"
+        do = "take more boards that are near and large in the image"
+        lines.append(f"depth at {FAR} baselines is uncertain by {share}: {do}")
     return lines
 
 
 def collect_facts(
     made: BoardCalibration, board: Board, rejections: Sequence[Rejection], advice: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the figures of a calibration by names that end in their units."""
     deviation, rig, size = made.uncertainty, made.rig, made.problem.size
     focal = [[float(each.matrix[i, i]) for i in (0, 1)] for each in (rig.left, rig.right)]
     boards = [made.camera_corners(camera) for camera in (0, 1)]
@@ -141,10 +121,10 @@ def collect_facts(
         "corners_left_out": made.corners_left_out,
         "reprojection_error_px": made.error,
         "left_out_reprojection_error_px": deviation.left_out_error,
-        "row_error_px": vars(made.rows),
+        "row_error_px": made.rows,
         "row_deviation_px": deviation.rows,
         "focal_length_px": dict(zip(SIDES, focal, strict=True)),
-        "focal_length_deviation_px": dict(zip(SIDES, map(list, deviation.focal), strict=True)),
+        "focal_length_deviation_px": dict(zip(SIDES, deviation.focal, strict=True)),
         "baseline_m": rig.baseline,
         "baseline_deviation_m": deviation.baseline,
         "right_camera_turned_degrees": rig.angle,
@@ -192,7 +172,7 @@ def select_file_facts(made: BoardCalibration, board: Board) -> dict[str, int | f
         "boards": len(made.sightings),
         "pairs": made.pairs,
         "reprojection_error": made.error,
-        "row_error": made.rows.rms,
+        "row_error": made.rows["rms"],
         "focal_length_deviation": max(max(each) for each in made.uncertainty.focal),
         "baseline_deviation": 1000 * made.uncertainty.baseline,
     }

@@ -31,10 +31,7 @@ FISHEYE_LIMIT = 160.0  # degrees, widest rectified fisheye; towards 180 its cent
 
 @dataclass(frozen=True, eq=False)
 class Rig:
-    """Two cameras: a point x in left camera coordinates is rotation @ x + translation in right ones.
-
-    Raises InputError if R is not a rotation, the cameras are swapped or above each other, or lenses differ.
-    """
+    """Two cameras: a point x in left camera coordinates is rotation @ x + translation in right ones."""
 
     left: Camera
     right: Camera
@@ -53,9 +50,8 @@ class Rig:
             raise InputError("both cameras must have the same lens model, but only one is a fisheye")
         across, down, ahead = self.center
         if abs(across) <= max(abs(down), abs(ahead)):
-            raise InputError(
-                f"the right camera is at x={across:g}, y={down:g}, z={ahead:g} m, not beside the left camera"
-            )
+            place = f"x={across:g}, y={down:g}, z={ahead:g} m"
+            raise InputError(f"the right camera is at {place}, not beside the left camera")
         if across < 0:
             raise InputError(
                 f"the baseline is {across:g} m: the right camera is left of the left camera",
@@ -69,26 +65,21 @@ class Rig:
 
     @property
     def baseline(self) -> float:
-        """Distance of the cameras, metres."""
         return float(np.linalg.norm(self.translation))
 
     @property
     def angle(self) -> float:
-        """Rotation between the cameras, degrees."""
         return float(np.degrees(np.arccos(np.clip((np.trace(self.rotation) - 1) / 2, -1, 1))))
 
     @property
     def sizes(self) -> tuple[Size | None, ...]:
-        """Image sizes that need no scaling."""
         return self.size, *(each.size for each in self.others)
 
     def as_fisheye(self) -> Rig:
-        """Interpret the coefficients as those of OpenCV's fisheye model. Raises InputError."""
         left, right = (replace(camera, fisheye=True) for camera in (self.left, self.right))
         return replace(self, left=left, right=right, others=tuple(each.as_fisheye() for each in self.others))
 
     def with_baseline(self, metres: float) -> Rig:
-        """Move the cameras to another distance, in the same direction."""
         others = tuple(each.with_baseline(metres) for each in self.others)
         translation = self.translation * (metres / self.baseline)
         stated = self.stated and self.stated.with_baseline(metres)
@@ -125,12 +116,9 @@ class Rig:
         assert self.size is not None
         made = self.stated.size if self.stated else None
         if made and has_aspect(made, width, height) and not has_aspect(self.size, width, height):
-            raise InputError(
-                f"images of {width}x{height} px are rectified already: the calibration states "
-                f"{self.size[0]}x{self.size[1]} px for camera images and {made[0]}x{made[1]} px for "
-                "rectified ones",
-                "use these images as they are",
-            )
+            sizes = f"{self.size[0]}x{self.size[1]} px for camera images and {made[0]}x{made[1]} px"
+            message = f"images of {width}x{height} px are rectified already: the calibration states {sizes}"
+            raise InputError(f"{message} for rectified ones", "use these images as they are")
         x, y = compute_scales(self.size, width, height)
         lenses = [(each.size, float(each.left.matrix[0, 0])) for each in (self, *self.others)]
         require_one_lens(lenses, width, height)
@@ -153,20 +141,15 @@ class Rig:
     ) -> Rectification:
         """Return what rectifies images of `self.size`; without options, as the file states.
 
-        Args:
-            alpha: 0 (default if nothing is stated) = only pixels visible in the image, 1 = the whole image
-                with black borders; for a fisheye 0 keeps the scale of its centre, 1 shows 160 degrees.
-            size: (width, height) of the rectified images, by default that of the images.
-            fov: Horizontal field of view of the rectified images in degrees, below 180, instead of alpha.
-
-        Raises:
-            InputError: If OpenCV finds no rectified image, or one that is mostly empty.
+        alpha: 0 (default if nothing is stated) = only pixels visible in the image, 1 = the whole image with
+        black borders; for a fisheye 0 keeps the scale of its centre, 1 shows 160 degrees. fov: horizontal
+        field of view in degrees, below 180, instead of alpha. Raises InputError if it is mostly empty.
         """
         import cv2
 
         turns, projections, size = self._compute_views(alpha, size, fov)
         module: Any = cv2.fisheye if self.left.fisheye else cv2
-        maps = []
+        maps: Any = []
         try:
             for camera, turn, p in zip((self.left, self.right), turns, projections, strict=True):
                 lens = camera.matrix, camera.coefficients
@@ -175,18 +158,15 @@ class Rig:
             raise InputError(*UNDEFINED) from error
         if fov is None and not (self.left.fisheye and alpha):  # else the user chose the view
             self._check_views(maps, projections[0], size)
-        left, right = (
-            partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
-        )
-        return Rectification(left, right, Calibration.from_projections(*projections, size))
+        warps = [partial(cv2.remap, map1=one, map2=two, interpolation=cv2.INTER_LINEAR) for one, two in maps]
+        return Rectification(warps[0], warps[1], Calibration.from_projections(*projections, size))
 
     def rectify_points(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
         """Return the positions of pixels (N, 2) in the rectified images, NaN if they have none."""
         turns, projections, _ = self._compute_views(None, None, None)
         found = []
-        for points, camera, turn, p in zip(
-            (left, right), (self.left, self.right), turns, projections, strict=True
-        ):
+        sides = ((left, self.left), (right, self.right))
+        for (points, camera), turn, p in zip(sides, turns, projections, strict=True):
             rays = camera.rays(points) @ turn.T
             rays[rays[:, 2] <= 0] = np.nan  # behind the rectified camera
             found.append(rays[:, :2] / rays[:, 2:] * p[[0, 1], [0, 1]] + p[:2, 2])
@@ -218,15 +198,12 @@ class Rig:
                 p[:2] *= zoom
                 p[:2, 2:3] += (1 - zoom) * middle
         if not (np.isfinite([p1, p2]).all() and p1[0, 0] > 0):
-            raise InputError(
-                f"the rectified images would be empty: the cameras are rotated by {self.angle:.0f} degrees "
-                "to each other",
-                "check R and T, or choose another view with `alpha` 1 or `fov`",
-            )
+            message = f"the cameras are rotated by {self.angle:.0f} degrees to each other"
+            hint = "check R and T, or choose another view with `alpha` 1 or `fov`"
+            raise InputError(f"the rectified images would be empty: {message}", hint)
         return turns, (p1, p2), size
 
     def _check_views(self, maps: Sequence[tuple[Pixels, Pixels]], p1: Floats, size: Size) -> None:
-        """Raise InputError if rectified images are mostly empty or magnified too much."""
         assert self.size is not None
         rotated = f"the cameras are rotated by {self.angle:.0f} degrees to each other"
         hint = "check R and T (pam doctor LEFT RIGHT --calibration FILE), or choose a view with `fov`"
@@ -238,9 +215,8 @@ class Rig:
             x, y = places[::4, ::4, 0], places[::4, ::4, 1]
             empty = 1 - float(np.mean((x >= 0) & (y >= 0) & (x < width) & (y < height)))
             if empty > MOST_EMPTY:
-                raise InputError(
-                    f"the rectified {name} image would be {100 * empty:.0f} % empty: {rotated}", hint
-                )
+                message = f"the rectified {name} image would be {100 * empty:.0f} % empty: {rotated}"
+                raise InputError(message, hint)
 
     def _rectify(self, alpha: float, size: Size) -> tuple[Floats, Floats, Floats, Floats]:
         """Return R1, R2 (3, 3) and P1, P2 (3, 4) of OpenCV's rectification. Raises cv2.error."""
@@ -251,18 +227,10 @@ class Rig:
         second = scale_matrix(self.right.matrix, *np.array(self.size) / (self.right_size or self.size))
         none = np.zeros(4)  # for a fisheye only the rotations are used, which do not depend on the lenses
         d1, d2 = (none if each.fisheye else each.coefficients for each in (self.left, self.right))
-        r1, r2, p1, p2, *_ = cv2.stereoRectify(
-            self.left.matrix,
-            d1,
-            second,
-            d2,
-            self.size,
-            np.ascontiguousarray(self.rotation, np.float64),
-            np.array(self.translation, np.float64).reshape(3, 1),
-            newImageSize=size,
-            flags=cv2.CALIB_ZERO_DISPARITY,
-            alpha=alpha,
-        )
+        pose: Any = np.ascontiguousarray(self.rotation), self.translation.reshape(3, 1)
+        how: Any = {"newImageSize": size, "flags": cv2.CALIB_ZERO_DISPARITY, "alpha": alpha}
+        lenses: Any = self.left.matrix, d1, second, d2
+        r1, r2, p1, p2, *_ = cv2.stereoRectify(*lenses, self.size, *pose, **how)
         if self.left.fisheye:
             focal, x, y = self._choose_fisheye_view(r1, r2, alpha, size)
             p1 = np.array([[focal, 0, x, 0], [0, focal, y, 0], [0, 0, 1, 0]])
@@ -275,16 +243,14 @@ class Rig:
     ) -> tuple[float, float, float]:
         """Return focal length and principal point (x, y) of rectified fisheyes, px.
 
-        The focal length is between that of the lens, which magnifies nothing in the centre, and the one that
-        shows all within FISHEYE_LIMIT. OpenCV's choice shows a lens of 160 degrees at a third of its
-        resolution.
+        The focal length is between that of the lens and the one that shows all within FISHEYE_LIMIT. OpenCV's
+        choice shows a lens of 160 degrees at a third of its resolution.
         """
         assert self.size is not None
         width, height = self.size
         along = np.linspace(0, 1, 65)
-        grid = np.stack(np.meshgrid(along, along), axis=-1)
-        border = np.concatenate([grid[0], grid[-1], grid[:, 0], grid[:, -1]])
-        points = np.vstack([[[0.5, 0.5]], border]) * (width - 1, height - 1)
+        border = [(x, y) for each in along for x, y in ((each, 0), (each, 1), (0, each), (1, each))]
+        points = np.array([(0.5, 0.5), *border]) * (width - 1, height - 1)
         middles, reach = [], np.zeros(2)
         for camera, turn in ((self.left, r1), (self.right, r2)):
             rays = camera.rays(points) @ turn.T

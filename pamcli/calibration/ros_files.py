@@ -12,19 +12,19 @@ from pamcli.calibration.parsing import Section, Source, is_fisheye
 from pamcli.errors import InputError
 from pamcli.files.paths import pluralize
 
-_NAMES = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
-_TOPIC = {**_NAMES, "P": "projection_matrix", "width": "image_width", "height": "image_height"}
+TOPIC = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
+TOPIC |= {"P": "projection_matrix", "width": "image_width", "height": "image_height"}
 _OST_SECTIONS = {
-    **{"width": "image_width", "height": "image_height", "camera matrix": _TOPIC["K"]},
-    **{"distortion": _TOPIC["D"], "rectification": _TOPIC["R"], "projection": _TOPIC["P"]},
+    **{"width": "image_width", "height": "image_height", "camera matrix": TOPIC["K"]},
+    **{"distortion": TOPIC["D"], "rectification": TOPIC["R"], "projection": TOPIC["P"]},
 }
 
 
-def _find_topics(source: Source) -> list[dict[str, Any]]:
+def find_topics(source: Source) -> list[dict[str, Any]]:
     """Return the messages of topics (K D R P, in ROS 2 k d r p) with the keys of camera_info files."""
     found: list[dict[str, Any]] = []
     for tree in source.trees:
-        for names in (_TOPIC, {key.lower(): name for key, name in _TOPIC.items()}):
+        for names in (TOPIC, {key.lower(): name for key, name in TOPIC.items()}):
             if {"distortion_model", *names} <= tree.keys():
                 message = {name: tree[key] for key, name in names.items()}
                 message["distortion_model"] = tree["distortion_model"]
@@ -33,13 +33,9 @@ def _find_topics(source: Source) -> list[dict[str, Any]]:
     return found
 
 
-def has_topics(source: Source) -> bool:
-    return bool(_find_topics(source))
-
-
 def read_topics(source: Source) -> CameraDescription:
     """Read sensor_msgs/CameraInfo of both cameras, as `rostopic echo` and `ros2 topic echo` print it."""
-    return describe_ros(_find_topics(source))
+    return describe_ros(find_topics(source))
 
 
 def has_camera_info(source: Source) -> bool:
@@ -48,7 +44,6 @@ def has_camera_info(source: Source) -> bool:
 
 
 def read_camera_info(source: Source) -> CameraDescription:
-    """Read the camera_info files of the left and the right camera."""
     return describe_ros(source.trees)
 
 
@@ -81,7 +76,6 @@ def has_ost(source: Source) -> bool:
 
 
 def read_ost(source: Source) -> CameraDescription:
-    """Read an ost.ini or ost.txt of both cameras, or one of each."""
     found: list[dict[str, Any]] = []
     key = None
     for line in (line.strip() for text in source.texts for line in text.splitlines()):

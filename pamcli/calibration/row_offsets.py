@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -73,14 +74,8 @@ def _measure_spread(values: Floats) -> float:
 
 
 def _find_worst(matches: Matches, width: int, height: int) -> tuple[str, float] | None:
-    medians = {}
-    for row, down in enumerate(("upper", "", "lower")):
-        for column, across in enumerate(("left", "", "right")):
-            here = (matches.x // (width / 3) == column) & (matches.y // (height / 3) == row)
-            if np.count_nonzero(here) > FEW:
-                name = " ".join(part for part in (down, across) if part) or "middle"
-                medians[name] = float(np.median(matches.dy[here]))
-    if len(medians) < 2:
-        return None
-    name = max(medians, key=lambda each: abs(medians[each]))
-    return name, medians[name]
+    ninths = itertools.product(("upper", "", "lower"), ("left", "", "right"))
+    places = 3 * (matches.y // (height / 3)) + matches.x // (width / 3)
+    parts = [(" ".join(filter(None, name)), matches.dy[places == at]) for at, name in enumerate(ninths)]
+    medians = [(name or "middle", float(np.median(each))) for name, each in parts if len(each) > FEW]
+    return max(medians, key=lambda each: abs(each[1])) if len(medians) > 1 else None

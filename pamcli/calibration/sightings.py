@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,14 @@ from pamcli.calibration.boards import (
     Board,
     BoardDetector,
     Detection,
+    Grey,
     find_detector,
     guess_board,
 )
-from pamcli.calibration.geometry import Floats
+from pamcli.calibration.geometry import Floats, Pixels
 from pamcli.errors import InputError
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.matching import to_grey
-
-Grey = NDArray[np.uint8]
 
 SHOWN_SIDE, BRIGHTNESS_SIDE = 640, 60  # px, longer side of the images kept for a page and of brightness maps
 COUNTED = 4  # images in which corners are counted: a small board is also found inside a larger one
@@ -74,28 +74,12 @@ class SightingCollector:
         self._without: list[Grey] = []
         self._counted: list[Grey] = []
 
-    def add(
-        self, name: str, left: NDArray[Any], right: NDArray[Any], following: NDArray[Any] | None = None
-    ) -> None:
-        """Search one pair for the board.
-
-        Args:
-            name: Name of the pair in messages.
-            left: Left image (H, W, 3) RGB, uint8 or uint16.
-            right: Right image of the same size.
-            following: Next frame of the left video, to reject boards that move.
-
-        Raises:
-            InputError: If the size differs from that of earlier pairs, or the board has other counts.
-        """
+    def add(self, name: str, left: Pixels, right: Pixels, following: Pixels | None = None) -> None:
         size = left.shape[1], left.shape[0]
         if self.size not in (None, size):
-            raise InputError(
-                f"{name} is {size[0]}x{size[1]} px, but earlier images are {self.size[0]}x{self.size[1]} px",
-                "calibrate with images of one size",
-            )
-        self.size = size
-        self.count += 1
+            sizes = f"{size[0]}x{size[1]} px, but earlier images are {self.size[0]}x{self.size[1]} px"
+            raise InputError(f"{name} is {sizes}", "calibrate with images of one size")
+        self.size, self.count = size, self.count + 1
         views = [_to_grey(view) for view in (left, right)]
         small = [_shrink(view, BRIGHTNESS_SIDE) for view in views]
         self.brightest = [np.maximum(*each) for each in zip(self.brightest or small, small, strict=True)]
@@ -107,32 +91,25 @@ class SightingCollector:
             self._counted += [view for view, seen in zip(views, (one, two), strict=True) if seen]
             if len(self._counted) >= COUNTED:
                 self._check_count()
+        moved = 0.0
+        if following is not None and one:
+            moved = measure_motion(views[0], _to_grey(following), one.corners.pixels)
         if one is None and two is None:
-            least = (
-                "the whole board" if self.board.marker is None else f"{FEWEST_CORNERS} corners of the board"
-            )
+            least = "the whole board" if self.board.marker is None else f"{FEWEST_CORNERS} corners of it"
             self.rejections.append(Rejection(name, f"neither image shows {least}"))
-        elif (
-            following is not None
-            and one
-            and (moved := measure_motion(views[0], _to_grey(following), one.corners.pixels)) > STILL
-        ):
+        elif moved > STILL:
             self.rejections.append(Rejection(name, f"the board moves by {moved:.0f} px per frame"))
         else:
             self.sightings.append(Sighting(name, one, two))
             self.images[name] = _shrink(views[0], SHOWN_SIDE), _shrink(views[1], SHOWN_SIDE)
 
     def _check_count(self) -> None:
-        """Raise InputError if most images show a board with other counts."""
         if (other := guess_board(self.board, self._counted)) is not None:
-            raise InputError(
-                f"the images show a board of {other.columns}x{other.rows} inner corners, "
-                f"not {self.board.columns}x{self.board.rows}",
-                f"`board` {other.columns}x{other.rows}",
-            )
+            counts = f"{other.columns}x{other.rows}"
+            message = f"{counts} inner corners, not {self.board.columns}x{self.board.rows}"
+            raise InputError(f"the images show a board of {message}", f"`board` {counts}")
 
     def reject(self, name: str, error: InputError) -> None:
-        """Record a pair that cannot be read."""
         self.count += 1
         self.rejections.append(Rejection(name, str(error)))
 
@@ -159,8 +136,8 @@ def _shrink(view: Grey, side: int) -> Grey:
     import cv2
 
     scale = min(1.0, side / max(view.shape))
-    size = (max(1, round(view.shape[1] * scale)), max(1, round(view.shape[0] * scale)))
-    return np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8)
+    width, height = (max(1, round(length * scale)) for length in view.shape[::-1])
+    return np.asarray(cv2.resize(view, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -183,25 +160,20 @@ class VideoClip:
 
 
 def open_videos(left: Path, right: Path | None) -> VideoClip:
-    """Open the videos of both cameras, or one video that holds both views (`right` is None).
-
-    Raises:
-        InputError: If OpenCV cannot read a video, or the frame rates differ.
-    """
+    """Open the videos of both cameras, or one video that holds both views (`right` is None)."""
     import cv2
 
     paths = [left] if right is None else [left, right]
     videos = [cv2.VideoCapture(str(path)) for path in paths]
-    for path, video in zip(paths, videos, strict=True):
-        if not video.isOpened() or video.get(cv2.CAP_PROP_FRAME_COUNT) < 1:
+    counts, rates = (
+        [float(video.get(fact)) for video in videos] for fact in (cv2.CAP_PROP_FRAME_COUNT, cv2.CAP_PROP_FPS)
+    )
+    for path, video, count in zip(paths, videos, counts, strict=True):
+        if not video.isOpened() or count < 1:
             raise InputError(f"cannot read {path} as a video", "extract its frames, for example with ffmpeg")
-    counts = [float(video.get(cv2.CAP_PROP_FRAME_COUNT)) for video in videos]
-    rates = [float(video.get(cv2.CAP_PROP_FPS)) for video in videos]
     if max(rates) > 1.01 * min(rates):
-        raise InputError(
-            f"{left} has {rates[0]:g} frames per second, but {right} has {rates[1]:g}",
-            "record both videos at the same rate",
-        )
+        message = f"{left} has {rates[0]:g} frames per second, but {right} has {rates[1]:g}"
+        raise InputError(message, "record both videos at the same rate")
     step = max(1, int(min(counts) // SAMPLED_MOMENTS))
     warning = None
     if max(counts) - min(counts) > 2:
@@ -214,17 +186,16 @@ def _read_frames(videos: Sequence[Any], step: int, rate: float) -> Iterator[Fram
     import cv2
 
     waiting: FramePair | None = None
-    number = 0
-    while all(video.grab() for video in videos):
+    for number in itertools.count():
+        if not all(video.grab() for video in videos):
+            break
         if waiting is not None or number % step == 0:
             frames = [cv2.cvtColor(video.retrieve()[1], cv2.COLOR_BGR2RGB) for video in videos]
             if waiting is not None:
-                yield FramePair(waiting.name, waiting.left, waiting.right, frames[0])
-                waiting = None
-            if number % step == 0:
-                name = f"frame {number}" + (f" ({number / rate:.1f} s)" if rate > 0 else "")
-                waiting = FramePair(name, frames[0], frames[1] if len(frames) > 1 else None)
-        number += 1
+                yield replace(waiting, following=frames[0])
+            name = f"frame {number}" + (f" ({number / rate:.1f} s)" if rate > 0 else "")
+            found = FramePair(name, frames[0], frames[1] if len(frames) > 1 else None)
+            waiting = found if number % step == 0 else None
     if waiting is not None:
         yield waiting
 
@@ -236,16 +207,12 @@ def measure_motion(now: Grey, following: Grey, corners: Floats) -> float:
     start = corners.astype(np.float32).reshape(-1, 1, 2)
     found, good, _ = cv2.calcOpticalFlowPyrLK(now, following, start, None)
     kept = good.ravel() == 1
-    if not kept.any():
-        return float("inf")
-    return float(np.median(np.linalg.norm((found - start).reshape(-1, 2)[kept], axis=1)))
+    moves = np.linalg.norm((found - start).reshape(-1, 2)[kept], axis=1)
+    return float(np.median(moves)) if len(moves) else float("inf")
 
 
 def select_diverse(sightings: Sequence[Sighting], size: tuple[int, int]) -> list[Sighting]:
-    """Select at most `MOST_SIGHTINGS` that differ most in position, size and tilt of the board.
-
-    Sightings by both cameras take precedence. `size` is the (width, height) of the images.
-    """
+    """Select the sightings, first those by both cameras, that differ most in position, size and tilt."""
     chosen: list[Sighting] = []
     for both in (True, False):
         group = [each for each in sightings if each.both == both]

@@ -1,12 +1,13 @@
 """Readers for calibrations of SLAM: Kalibr, EuRoC, ORB-SLAM, stella_vslam, VINS-Fusion, Basalt, mrcal."""
 
+import os
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform
+from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform, pinhole_matrix
 from pamcli.calibration.description import CameraDescription, CameraPair, describe_rectified, pair_cameras
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.parsing import (
@@ -15,24 +16,20 @@ from pamcli.calibration.parsing import (
     is_fisheye,
     make_camera,
     parse,
-    pinhole_matrix,
     read_quaternion_pose,
     read_size,
     unsupported_lens,
 )
-from pamcli.calibration.ros_files import describe_ros
+from pamcli.calibration.ros_files import TOPIC, describe_ros
 from pamcli.errors import InputError
 from pamcli.files.paths import pluralize
+from pamcli.files.safe_reading import read_bytes
 
 RADTAN, RATIONAL, KB4 = "k1 k2 p1 p2", "k1 k2 p1 p2 k3 k4 k5 k6", "k1 k2 k3 k4"
 
 
 def read_kalibr(source: Source) -> CameraDescription:
-    """Read camchain.yaml of Kalibr, and OpenVINS' kalibr_imucam_chain.yaml.
-
-    Poses are transforms from the camera before (T_cn_cnm1), or from or to the inertial sensor (T_cam_imu,
-    T_imu_cam).
-    """
+    """Read camchain.yaml of Kalibr, and OpenVINS' kalibr_imucam_chain.yaml."""
     pair = source.pair or (0, 1)
     parts = [source.tree.section(f"cam{index}") for index in pair]
     cameras, sizes = zip(*(_read_kalibr_camera(each, "distortion_coeffs") for each in parts), strict=True)
@@ -48,19 +45,15 @@ def read_kalibr(source: Source) -> CameraDescription:
             poses = [each.pose(key) for each in parts]
             poses = [*map(invert_transform, poses)] if key == "T_cam_imu" else poses
             return CameraDescription(kind, [pair_cameras(zip(cameras, poses, sizes, strict=True))])
-    raise InputError(
-        f"must hold T_cn_cnm1 of cam{max(pair)}, or T_imu_cam or T_cam_imu of both cameras",
-        "use a file for which both cameras were calibrated together",
-    )
+    message = f"must hold T_cn_cnm1 of cam{max(pair)}, or T_imu_cam or T_cam_imu of both cameras"
+    raise InputError(message, "use a file for which both cameras were calibrated together")
 
 
 def read_euroc(source: Source) -> CameraDescription:
     """Read sensor.yaml of both cameras: T_BS leads from camera to body coordinates."""
     if len(source.trees) != 2:
-        raise InputError(
-            f"holds {pluralize(len(source.trees), 'camera')}, a pair needs 2",
-            "give two files: cam0/sensor.yaml and cam1/sensor.yaml, the left one first",
-        )
+        hint = "give two files: cam0/sensor.yaml and cam1/sensor.yaml, the left one first"
+        raise InputError(f"holds {pluralize(len(source.trees), 'camera')}, a pair needs 2", hint)
     placed = []
     for tree in source.trees:
         camera, size = _read_kalibr_camera(tree, "distortion_coefficients")
@@ -84,18 +77,14 @@ def _read_kalibr_camera(tree: Section, coefficients: str) -> tuple[Camera, Size]
 def read_orb_slam(source: Source) -> CameraDescription:
     """Read the settings of ORB-SLAM2, ORB-SLAM3 and stella_vslam for a stereo camera.
 
-    They hold both cameras with their rectification (LEFT.K, D, R, P, and RIGHT's; StereoRectifier), both with
-    their poses (Camera1, Camera2, Stereo.T_c1_c2, in older files Tlr), or rectified images (Camera.fx and
-    Camera.bf, focal_x_baseline or Stereo.b). Camera.newWidth, which resizes images, is ignored.
+    They state a rectification (LEFT.K, D, R, P; StereoRectifier), a pose (Stereo.T_c1_c2, Tlr), or rectified
+    images (Camera.bf, focal_x_baseline or Stereo.b). Camera.newWidth, which resizes images, is ignored.
     """
     tree = source.flat
     kind = "stella_vslam" if {"Camera.focal_x_baseline", "Camera.setup"} & tree.keys() else "ORB-SLAM"
-    names = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
     if "LEFT.K" in tree:
-        names |= {"P": "projection_matrix", "width": "image_width", "height": "image_height"}
-        cameras = [
-            {name: tree.get(f"{side}.{key}") for key, name in names.items()} for side in ("LEFT", "RIGHT")
-        ]
+        sides = ("LEFT", "RIGHT")
+        cameras = [{name: tree.get(f"{side}.{key}") for key, name in TOPIC.items()} for side in sides]
         return describe_ros(cameras, kind)
     if "RGBD.DepthMapFactor" in tree or "DepthMapFactor" in tree:
         raise InputError("holds a depth camera (DepthMapFactor), not a stereo pair")
@@ -121,15 +110,13 @@ def read_orb_slam(source: Source) -> CameraDescription:
         cameras = []
         (found,) = rectified.projections
         for side, projection in (("left", found.p1), ("right", found.p2)):
-            each = {name: tree.get(f"StereoRectifier.{key}_{side}") for key, name in names.items()}
+            each = {name: tree.get(f"StereoRectifier.{key}_{side}") for key, name in TOPIC.items()}
             each |= {"projection_matrix": projection, "image_width": width, "image_height": height}
             cameras.append({**each, "distortion_model": tree.get("StereoRectifier.model") or "perspective"})
         return describe_ros(cameras, kind)
     if left.distortion.any():
-        raise InputError(
-            "holds distortion coefficients and a baseline, but no pose of the right camera",
-            "it needs LEFT.K ... RIGHT.P, StereoRectifier, or Stereo.T_c1_c2",
-        )
+        message = "holds distortion coefficients and a baseline, but no pose of the right camera"
+        raise InputError(message, "it needs LEFT.K ... RIGHT.P, StereoRectifier, or Stereo.T_c1_c2")
     return rectified
 
 
@@ -145,8 +132,9 @@ def read_vins(source: Source) -> CameraDescription:
     for place, index in enumerate(source.pair or (0, 1)):
         name = PurePosixPath(str(main.get(f"cam{index}_calib"))).name
         found = given.get(name) or (others[min(place, len(others) - 1)] if others else None)
-        if found is None and (beside := source.read_beside(name)):
-            found = next(iter(parse(beside)[1]), None)
+        beside = Path(source.contents[0][0]).parent / name
+        if found is None and os.path.isfile(beside):  # False also for impossible names
+            found = next(iter(parse(read_bytes(beside))[1]), None)
         if found is None:
             raise InputError(f"cam{index}_calib is {name[:60]}, which does not exist", "give that file, too")
         camera, size = _read_vins_camera(Section(found, f"{name[:60]}: "))

@@ -1,6 +1,7 @@
 """`pam doctor`: check the calibration of a pair, or the installation."""
 
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,6 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
 
     @property
     def is_recorded(self) -> bool:
-        """True if the pair is the first one of a ROS bag."""
         return self.inputs is not None and len(self.inputs) == 1 and is_recording(self.inputs[0])
 
 
@@ -102,14 +102,12 @@ def _examine(asked: Pair, console: Console) -> None:
     else:
         left, right = map(Path, asked.inputs or ())
         same_size = reading is None or not reading[0].has_two_sizes
-        pair_images = read_pair(
-            left, right, max_pixels=asked.max_pixels, same_size=same_size
-        ).stretch_contrast()
+        pair_images = read_pair(left, right, max_pixels=asked.max_pixels, same_size=same_size)
+        pair_images = pair_images.stretch_contrast()
     views = pair_images.left.pixels, pair_images.right.pixels
+    check = partial(examine_interpretations, *views, *reading) if reading else partial(examine, *views, None)
     with prefix_errors(", ".join(map(str, files))):
-        findings = (
-            examine_interpretations(*views, *reading, known) if reading else examine(*views, None, known)
-        )
+        findings = check(known)
     findings = [replace(each, do=each.do and format_option_names(each.do)) for each in findings]
     is_ok = all(each.verdict != "wrong" for each in findings)
     console.answer({"findings": [asdict(each) for each in findings], "ok": is_ok}, *map(str, findings))
@@ -121,14 +119,11 @@ def _examine_installation(console: Console) -> None:
     from pamcli.inference.system_checks import format_checks, run_checks
 
     found = run_checks()
-    failures = [each for each in found.values() if isinstance(each, PamError)]
-    facts = {
-        name: f"FAILED: {format_option_names(str(each))}" if isinstance(each, PamError) else each
-        for name, each in found.items()
-    }
+    failures = {name: each for name, each in found.items() if isinstance(each, PamError)}
+    facts = found | {name: f"FAILED: {format_option_names(str(each))}" for name, each in failures.items()}
     console.answer({**facts, "ok": not failures}, *format_checks(facts))
     if failures:
-        raise typer.Exit(failures[0].exit_code)
+        raise typer.Exit(next(iter(failures.values())).exit_code)
 
 
 def _check_gpu(console: Console) -> None:

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,45 @@ from numpy.typing import NDArray
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification
-from pamcli.calibration.ros_files import describe_ros
+from pamcli.calibration.ros_files import TOPIC, describe_ros
 from pamcli.errors import InputError, UsageError, suggest_extra
 from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.files.suffixes import BAG_PREFIX
-from pamcli.imaging.images import RgbImage
-from pamcli.imaging.raster import report_damage
+from pamcli.imaging.images import RgbImage, read_image
+from pamcli.imaging.raster import check_size, report_damage
 from pamcli.imaging.stereo_pair import StereoPair
-from pamcli.recordings.messages import CAMERA_INFO, IMAGES, camera_tree, decode_image
+
+IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
+CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
+
+_RGB, _BGR, _GREY = (0, 1, 2), (2, 1, 0), (0, 0, 0)
+# Bytes per channel, channels, and which of them are red, green and blue.
+_PLAIN: Mapping[str, tuple[int, int, tuple[int, int, int]]] = {
+    **{"rgb8": (1, 3, _RGB), "rgba8": (1, 4, _RGB), "rgb16": (2, 3, _RGB), "rgba16": (2, 4, _RGB)},
+    **{"bgr8": (1, 3, _BGR), "bgra8": (1, 4, _BGR), "bgr16": (2, 3, _BGR), "bgra16": (2, 4, _BGR)},
+    **{"mono8": (1, 1, _GREY), "8UC1": (1, 1, _GREY), "8UC3": (1, 3, _BGR), "8UC4": (1, 4, _BGR)},
+    **{"mono16": (2, 1, _GREY), "16UC1": (2, 1, _GREY), "16UC3": (2, 3, _BGR)},
+}
+# Bytes per sample, samples per pixel of a row, rows per row of the image, and OpenCV's conversion.
+_CONVERTED: Mapping[str, tuple[int, int, float, str]] = {
+    # OpenCV names a Bayer pattern by the second row's second and third pixel, ROS by the first two.
+    **{f"bayer_rggb{bits}": (bits // 8, 1, 1, "BayerBG2RGB") for bits in (8, 16)},
+    **{f"bayer_bggr{bits}": (bits // 8, 1, 1, "BayerRG2RGB") for bits in (8, 16)},
+    **{f"bayer_gbrg{bits}": (bits // 8, 1, 1, "BayerGR2RGB") for bits in (8, 16)},
+    **{f"bayer_grbg{bits}": (bits // 8, 1, 1, "BayerGB2RGB") for bits in (8, 16)},
+    **dict.fromkeys(("yuv422", "uyvy"), (1, 2, 1, "YUV2RGB_UYVY")),
+    **dict.fromkeys(("yuv422_yuy2", "yuyv"), (1, 2, 1, "YUV2RGB_YUYV")),
+    **{"nv12": (1, 1, 1.5, "YUV2RGB_NV12"), "nv21": (1, 1, 1.5, "YUV2RGB_NV21")},
+}
 
 KEYS = ("left", "right", "left_info", "right_info", "tolerance", "rectified")
 FORM = "bag:FILE?left=/TOPIC&right=/TOPIC"
-TOLERANCE = 0.01
-"""Seconds by which the time stamps of a pair may differ."""
-SIDES = (("left", "right"), ("0", "1"), ("1", "2"))
-"""Words that distinguish the topics of the left and of the right camera, tried in this order."""
+TOLERANCE = 0.01  # s by which the time stamps of a pair may differ
+SIDES = (("left", "right"), ("0", "1"), ("1", "2"))  # in names of topics, tried in this order
 _PEEKED = 50  # messages that are looked at beyond those that `count` needs, as some have no partner
 
 
 def rosbags(module: str) -> Any:
-    """Import a module of rosbags. Raises UsageError if it is not installed."""
     try:
         return importlib.import_module(f"rosbags.{module}")
     except ImportError:
@@ -46,62 +65,39 @@ def rosbags(module: str) -> Any:
 
 
 class Recording:
-    """Two image topics of a bag, whose messages are paired by their time stamps.
-
-    The images of a pair are rectified by `camera_info` unless they already are.
-    """
+    """Two image topics of a bag, paired by time stamps, and rectified by `camera_info` when read."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
-        """Open a bag, find its topics, and pair their messages.
-
-        Args:
-            text: `bag:FILE?left=/TOPIC&right=/TOPIC`, or the path of a bag. Topics that are not named are
-                found by their names if only one pair of topics is possible.
-            most: Number of left messages that are needed; None = all.
-
-        Raises:
-            UsageError: If a key is unknown, topics are ambiguous, or rosbags is missing.
-            InputError: If the bag is damaged, or no images have the same time.
-        """
+        """Open a bag, find its topics, and pair their messages. Raises UsageError, InputError."""
         self.name = quote(Path(text))
         self.place, keys = _parse(text)
-        self.notes: list[str] = []
-        """Messages about choices made for the recording."""
-        self.warnings: list[str] = []
-        """Messages about likely faults of the recording."""
+        self.notes: list[str] = []  # messages about choices made for the recording
+        self.warnings: list[str] = []  # messages about likely faults of the recording
         self._reading = threading.Lock()
         self._streams: dict[str, tuple[int, Iterator[Any]]] = {}
         images = {name: kind for name, kind in self._topics.items() if kind in IMAGES}
         self.topics = _choose_topics(images, keys, self.place)
         if not keys.keys() >= {"left", "right"} and "left" not in self.topics[0]:
             self.notes.append(f"left images: {self.topics[0]}, right images: {self.topics[1]}")
-        self._infos = [self._read_info(topic, keys.get(f"{side}_info")) for side, topic in self._sides]
-        times, stamps = self._read_times(most)
-        self._times = times
-        """(N,) of each topic: when the bag received its messages, ns, ascending."""
+        infos = zip(self.topics, ("left_info", "right_info"), strict=True)
+        self._infos = [self._read_info(topic, keys.get(key)) for topic, key in infos]
+        # For each topic (N,), when the bag received its messages, ns, ascending; and when images were taken.
+        self._times, stamps = self._read_times(most)
+        # (N, 2): numbers of the left and the right message of each pair, from 0.
         self.numbers = self._pair(stamps, _parse_seconds(keys.get("tolerance", str(TOLERANCE))))
-        """(N, 2): numbers of the left and the right message of each pair, from 0."""
-        self.stamps = stamps[0][self.numbers[:, 0]]
-        """(N,): times at which the left images were taken, ns."""
+        self.stamps = stamps[0][self.numbers[:, 0]]  # (N,): times at which the left images were taken, ns
         in_topics = all("rect" in each.removesuffix("/compressed").rpartition("/")[2] for each in self.topics)
         self.states_rectified = {"yes": True, "no": False}.get(keys.get("rectified", ""), in_topics)
-        """True if the key `rectified`, or else the names of the topics, state rectified images."""
         rig = self.described.resolve(Interpretation()).rig if self.described else None
         is_ideal = "rectified" not in keys and (rig is None or rig.to_calibration() is not None)
-        self.are_rectified = self.states_rectified or is_ideal
-        """True if images need no rectification, also because their cameras are ideal or unknown."""
+        self.are_rectified = self.states_rectified or is_ideal  # also if cameras are ideal or unknown
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs; it opens the file again."""
         gone = ("_reading", "_streams", "_reader", "_rectification")
         return {name: value for name, value in self.__dict__.items() if name not in gone}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state, _reading=threading.Lock(), _streams={})
-
-    @property
-    def _sides(self) -> Iterator[tuple[str, str]]:
-        return zip(("left", "right"), self.topics, strict=True)
 
     @cached_property
     def described(self) -> CameraDescription | None:
@@ -112,35 +108,20 @@ class Recording:
             return describe_ros([tree for tree in self._infos if tree is not None], "ROS bag")
 
     def read(self, numbers: tuple[int, int], *, max_pixels: int | None, rectify: bool) -> StereoPair:
-        """Read a pair by the numbers of its messages.
-
-        Args:
-            numbers: Row of `numbers`.
-            max_pixels: Largest width times height; None = no limit.
-            rectify: Rectify images that are not rectified, and state their calibration.
-
-        Raises:
-            InputError: If an image is damaged, or the calibration is for another size.
-        """
+        """Read a pair by the numbers of its messages. Raises InputError."""
         name = f"{self.name}, frame {numbers[0]}"
-        left, right = (
-            self._read_image(f"{name} ({topic})", topic, number, max_pixels)
-            for topic, number in zip(self.topics, numbers, strict=True)
-        )
+        each = zip(self.topics, numbers, strict=True)
+        left, right = (self._read_image(f"{name} ({topic})", topic, number, max_pixels) for topic, number in each)
         pair = StereoPair(left, right, name)
         if not rectify or self.described is None:
             return pair
         with report_damage(name, "cannot be rectified by its camera_info"):
             calibration = self._get_calibration(pair)
             if not self.are_rectified:
-                warps = self._rectification.left, self._rectification.right
-                left, right = (
-                    RgbImage(warp(view.pixels), grey=view.grey)
-                    for warp, view in zip(warps, (left, right), strict=True)
-                )
-        known = fields(Calibration) if calibration is not None else ()
-        stated = {each.name: getattr(calibration, each.name) for each in known}
-        return replace(pair, left=left, right=right, stated=stated)
+                warps = self._rectification
+                left = RgbImage(warps.left(left.pixels), grey=left.grey)
+                right = RgbImage(warps.right(right.pixels), grey=right.grey)
+        return replace(pair, left=left, right=right, stated={**vars(calibration)} if calibration else {})
 
     def _get_calibration(self, pair: StereoPair) -> Calibration | None:
         assert self.described is not None
@@ -151,8 +132,6 @@ class Recording:
         if found is None or found.calibration is None or found.calibration.size != size:
             self._rectification = found = stored.rig.for_size(*size).compute_rectification()
         return found.calibration
-
-    # --- reading the bag ------------------------------------------------------------------------------
 
     @cached_property
     def _reader(self) -> Any:
@@ -177,7 +156,6 @@ class Recording:
             yield from self._reader.messages(known, start=start)
 
     def _read_info(self, topic: str, named: str | None) -> dict[str, Any] | None:
-        """Read the first camera_info of a camera, by default the topic beside its images."""
         parts = topic.removesuffix("/compressed").split("/")
         info = named or "/".join([*parts[:-1], "camera_info"])
         if self._topics.get(info) != CAMERA_INFO:
@@ -195,10 +173,7 @@ class Recording:
             return self._reader.deserialize(data, connection.msgtype)
 
     def _read_times(self, most: int | None) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """Return when messages of both topics were received, and when their images were taken, ns.
-
-        The time of an image is that of its header; if all are 0, the time at which it was received.
-        """
+        """Return when messages of both topics were received, and when their images were taken, ns."""
         found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in self.topics}
         for connection, time, data in self._iterate_messages(self.topics):
             # A header begins with its stamp: in ROS 1 after a number, in ROS 2 after the encoding.
@@ -299,19 +274,58 @@ def _choose_topics(images: Mapping[str, str], keys: Mapping[str, str], place: Pa
 
 
 def _find_partner(topic: str, words: tuple[str, str]) -> str | None:
-    """Return the name of the right camera's topic for that of the left one."""
     left, right = words
-    pattern = rf"(?<![0-9A-Za-z]){left}(?![0-9A-Za-z])" if not left.isdigit() else rf"(?<!\d){left}(?!\d)"
-    changed = re.sub(pattern, right, topic)
+    inside = r"\d" if left.isdigit() else "[0-9A-Za-z]"
+    changed = re.sub(rf"(?<!{inside}){left}(?!{inside})", right, topic)
     return changed if changed != topic else None
 
 
 def _find_nearest(
     stamps: NDArray[np.int64], wanted: NDArray[np.int64], order: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Return for each wanted time the number of the nearest stamp. order: sorts the stamps."""
     ascending = stamps[order]
     after = np.searchsorted(ascending, wanted).clip(max=len(stamps) - 1)
     before = (after - 1).clip(min=0)
     earlier = np.abs(ascending[before] - wanted) <= np.abs(ascending[after] - wanted)
     return order[np.where(earlier, before, after)]
+
+
+def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
+    if hasattr(message, "format"):
+        return read_image(bytes(message.data), max_pixels=max_pixels, name=name)
+    width, height, encoding = int(message.width), int(message.height), str(message.encoding)
+    check_size(width, height, name, max_pixels)
+    if encoding in _PLAIN:
+        size, channels, order = _PLAIN[encoding]
+        samples = _read_samples(message, name, (height, width, channels), size)
+        return RgbImage(np.ascontiguousarray(samples[..., list(order)]), grey=channels == 1)
+    if encoding not in _CONVERTED:
+        known = ", ".join([*_PLAIN, *_CONVERTED])
+        raise InputError(f"{name} has the encoding {encoding!r}", f"supported encodings: {known}")
+    import cv2
+
+    size, channels, rows, conversion = _CONVERTED[encoding]
+    samples = _read_samples(message, name, (round(rows * height), width, channels), size)
+    found = cv2.cvtColor(samples, getattr(cv2, f"COLOR_{conversion}"))
+    return RgbImage(np.ascontiguousarray(found))
+
+
+def _read_samples(message: Any, name: str, shape: tuple[int, int, int], size: int) -> NDArray[Any]:
+    """Return the samples of a message in a shape (H, W, C), uint8 or uint16."""
+    (rows, width, channels), data, step = shape, np.asarray(message.data, np.uint8), int(message.step)
+    if step % size or step < width * channels * size or len(data) < rows * step:
+        said = f"{message.width}x{message.height} {message.encoding} with {step} bytes per row"
+        raise InputError(f"{name} is damaged: it has {len(data)} bytes, but its header says {said}")
+    samples: NDArray[Any] = data[: rows * step].reshape(rows, step)
+    if size == 2:
+        samples = samples.view(">u2" if message.is_bigendian else "<u2").astype(np.uint16)
+    return np.ascontiguousarray(samples[:, : width * channels]).reshape(shape)
+
+
+def camera_tree(message: Any) -> dict[str, Any] | None:
+    """Return a CameraInfo under the names of ROS calibration files; None if it is not calibrated."""
+    values = {name: np.asarray(getattr(message, name, getattr(message, name.lower(), ()))) for name in TOPIC}
+    if not values["K"].any():
+        return None
+    tree = {TOPIC[name]: value.tolist() for name, value in values.items()}
+    return {**tree, "distortion_model": str(message.distortion_model)}

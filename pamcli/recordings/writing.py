@@ -21,19 +21,7 @@ FRAME = "left_camera"
 def write_disparities(
     path: Path, maps: Iterable[tuple[int, NDArray[np.float32]]], focal_length: float, baseline: float
 ) -> None:
-    """Write disparity maps as a bag, whole or not at all.
-
-    Unknown pixels are one pixel below `min_disparity`, which ROS reads as invalid.
-
-    Args:
-        path: File to write; `.bag` is a bag of ROS 1, `.mcap` one of ROS 2.
-        maps: Time (ns, ascending) and disparity (H, W) of each left image, px, NaN = unknown.
-        focal_length: Focal length of the rectified images, px; 0 = not known.
-        baseline: Distance of the cameras, m; 0 = not known.
-
-    Raises:
-        OutputError: If the file cannot be written.
-    """
+    """Write (time in ns, map) pairs as a bag; unknown pixels are below the minimum. Raises OutputError."""
     is_first, typesys = path.suffix.lower() == ".bag", rosbags("typesys")
     store = typesys.get_typestore(typesys.Stores.ROS1_NOETIC if is_first else typesys.Stores.ROS2_HUMBLE)
     with (
@@ -71,22 +59,9 @@ def _make_message(
     stamp = types["builtin_interfaces/msg/Time"](time // 10**9, time % 10**9)
     order = {"seq": 0} if is_first else {}
     header = types["std_msgs/msg/Header"](stamp=stamp, frame_id=FRAME, **order)
-    image = types["sensor_msgs/msg/Image"](
-        header=header,
-        height=height,
-        width=width,
-        encoding="32FC1",
-        is_bigendian=0,
-        step=4 * width,
-        data=samples.view(np.uint8).ravel(),
-    )
+    pixels = samples.view(np.uint8).ravel()
+    image = types["sensor_msgs/msg/Image"](header, height, width, "32FC1", 0, 4 * width, pixels)
+    window = types["sensor_msgs/msg/RegionOfInterest"](0, 0, height, width, False)
     return types[KIND](
-        header=header,
-        image=image,
-        f=focal_length,
-        **{"T" if is_first else "t": baseline},
-        valid_window=types["sensor_msgs/msg/RegionOfInterest"](0, 0, height, width, False),
-        min_disparity=float(least),
-        max_disparity=float(largest),
-        delta_d=1 / 16,
+        header, image, focal_length, baseline, window, float(least), float(largest), delta_d=1 / 16
     )

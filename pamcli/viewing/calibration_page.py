@@ -27,23 +27,13 @@ def render_calibration(
     rejections: Sequence[Rejection],
     advice: Sequence[str],
 ) -> bytes:
-    """Return the page of a calibration as UTF-8 bytes; the page loads no other file.
-
-    Args:
-        title: Title of the page.
-        made: The calibration to show.
-        images: Left and right grey image (h, w) of each pair by its name, at any smaller size.
-        lines: Names and values of the figures.
-        rejections: Image pairs that were not used, with the reason.
-        advice: Advice for a better calibration.
-    """
-    size = made.problem.size
-    views = []
+    """Return the page of a calibration as UTF-8 bytes; the page loads no other file."""
+    size, views = made.problem.size, []
     for number, sighting in enumerate(made.sightings):
-        sides = [
-            {"image": encode_jpeg(image, QUALITY), "corners": _classify_corners(made, number, camera)}
-            for camera, image in enumerate(images[sighting.name])
-        ]
+        sides = []
+        for camera, image in enumerate(images[sighting.name]):
+            corners = _classify_corners(made, number, camera)
+            sides.append({"image": encode_jpeg(image, QUALITY), "corners": corners})
         views.append({"name": sighting.name, "sides": sides})
     best = max(
         (each for each in made.sightings if each.left and each.right),
@@ -53,15 +43,9 @@ def render_calibration(
     rectification = made.rig.for_size(left.shape[1], left.shape[0]).compute_rectification()
     return render_template(
         "calibration.html",
-        title=title,
-        width=size[0],
-        height=size[1],
-        lines=lines,
-        advice=advice,
-        rejections=rejections,
-        longer=LONGER,
-        enough=ENOUGH_BOARDS,
-        radius=max(size) / 200,
+        **{"title": title, "lines": lines, "advice": advice, "rejections": rejections},
+        **{"width": size[0], "height": size[1], "radius": max(size) / 200},
+        **{"longer": LONGER, "enough": ENOUGH_BOARDS},
         coverage=[_describe_coverage(made, camera) for camera in (0, 1)],
         rectified={
             "name": best.name,
@@ -79,11 +63,9 @@ def _classify_corners(made: BoardCalibration, number: int, camera: int) -> list[
     if corners is None or off is None:
         return []
     lengths = np.linalg.norm(off, axis=1) / max(made.error, 1e-9)
-    kinds = ("near", "off", "far")
-    return [
-        (round(float(x), 1), round(float(y), 1), kinds[int(length > 1.5) + int(length > 3)])
-        for (x, y), length in zip(corners.pixels, lengths, strict=True)
-    ]
+    kinds = np.array(("near", "off", "far"))[np.digitize(lengths, (1.5, 3.0))].tolist()
+    pixels = corners.pixels.round(1).tolist()
+    return [(x, y, kind) for (x, y), kind in zip(pixels, kinds, strict=True)]
 
 
 def _describe_coverage(made: BoardCalibration, camera: int) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from pamcli.viewing.page import PageEntry, render_template
 
 INDEX_NAME = "index.html"
 MOST_THUMBNAILS = 500  # an index of more pages shows names only
-_ENTRY_START = '<meta name="pam" '
+_ENTRY_START, _INDEX = '<meta name="pam" ', '<meta name="pam-index"'
 _ENTRY = re.compile(_ENTRY_START + r'content="(.*?)">')
-_INDEX = '<meta name="pam-index"'
 _HEAD_BYTES = 1 << 16  # at the start of a page, which contain its entry
 
 
@@ -38,12 +37,7 @@ def check_index(path: Path, pages: Iterable[Path] = ()) -> None:
 
 
 def write_index(path: Path) -> None:
-    """Write the index of all pages below the folder of `path`, replacing an earlier one.
-
-    Raises:
-        UsageError: If the file is not an index.
-        InputError: If pages are damaged; the index is written without them.
-    """
+    """Write the index of all pages below the folder of `path`, replacing an earlier one."""
     if not path.parent.is_dir():
         return
     check_index(path)

@@ -22,6 +22,7 @@ MOST_PIXELS = 2_500_000  # on a page; of larger images every second, third ... p
 FINEST_STEP = 1 / 64  # px, between stored disparities; coarser if 16 bits do not span the range
 PERCENTILES = (1, 50, 99)  # of the known disparities: range of the colours, and the middle of the scene
 THUMBNAIL = 224  # px, width of the thumbnails on an index
+CAMERA = "focal_length", "focal_length_y", "baseline", "offset", "principal"
 SCRIPTS = "page.js", "measuring.js", "cloud.js"  # in this order: `page.js` runs after loading
 
 
@@ -41,18 +42,7 @@ def render_page(
     confidence: NDArray[np.float32] | None = None,
     calibration: Calibration | None = None,
 ) -> bytes:
-    """Return the page of a result as UTF-8 bytes, for a browser of 2023 or later (WebGL for the cloud).
-
-    Args:
-        title: Title of the page.
-        left: Left image, (H, W, 3) RGB, uint8 or uint16.
-        disparity: Disparity map, (H, W), px, any sign, NaN = unknown.
-        confidence: Confidence map, (H, W), in [0, 1].
-        calibration: Calibration of images of this aspect ratio; without it, no depth is shown.
-
-    Raises:
-        InputError: If the calibration belongs to another aspect ratio.
-    """
+    """Return the page of a result as UTF-8 bytes, for a browser of 2023 or later (WebGL for the cloud)."""
     height, width = disparity.shape
     calibration = calibration and calibration.for_size(width, height)
     stride = math.ceil(math.sqrt(height * width / MOST_PIXELS))
@@ -65,18 +55,16 @@ def render_page(
     summary = {"size": f"{width}x{height} px", "disparity": f"{low:.1f} to {high:.1f} px"}
     if stride > 1:
         summary["shown"] = f"every {stride} pixels of every {stride} rows"
-    metric, depths = None, None
+    metric, depths = calibration if calibration and calibration.baseline > 0 else None, None
     if calibration is not None:
         focal = f"focal length {calibration.focal_length:.5g} px"
         summary["calibration"] = f"{focal}, baseline {calibration.baseline:.5g} m"
-        metric = calibration if calibration.baseline > 0 else None
     # Without metric calibration, the camera of the point cloud is one that sees all points.
     camera: tuple[Any, ...] = width, width, 1, max(0.0, 1 - low), ((width - 1) / 2, (height - 1) / 2)
     if metric is not None:
         depth = metric.depth(small.ravel())
-        if np.isfinite(depth).any():
-            near, _, far = np.percentile(depth[np.isfinite(depth)], PERCENTILES).tolist()
-            depths = [far, near]
+        if len(finite := depth[np.isfinite(depth)]):
+            depths = np.percentile(finite, PERCENTILES[::-2]).tolist()
         focal_lengths = metric.focal_length, metric.vertical_focal_length
         camera = (*focal_lengths, metric.baseline, metric.offset, metric.principal)
     values, lowest, step = _encode_maps(small, confidence)
@@ -88,21 +76,10 @@ def render_page(
         image=encode_jpeg(np.asarray(Image.fromarray(to_uint8(left)).reduce(stride)), 88),
         values=values,
         facts={
-            "width": small.shape[1],
-            "height": small.shape[0],
-            "stride": stride,
-            "low": lowest,
-            "step": step,
-            "range": [low, high],
-            "middle": middle,
-            "confidence": confidence is not None,
-            "depths": depths,
-            "calibration": metric is not None,
-            "camera": dict(
-                zip(
-                    ("focal_length", "focal_length_y", "baseline", "offset", "principal"), camera, strict=True
-                )
-            ),
+            **{"width": small.shape[1], "height": small.shape[0], "stride": stride},
+            **{"low": lowest, "step": step, "range": [low, high], "middle": middle, "depths": depths},
+            **{"confidence": confidence is not None, "calibration": metric is not None},
+            "camera": dict(zip(CAMERA, camera, strict=True)),
             "colors": base64.b64encode(get_color_table().tobytes()).decode(),
         },
     )
@@ -140,7 +117,6 @@ def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> str:
 
 
 def render_template(template: str, **values: Any) -> bytes:
-    """Render a template of this package with its style sheet and scripts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("pamcli.viewing", ".")

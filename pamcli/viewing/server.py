@@ -8,21 +8,11 @@ from urllib.parse import quote, unquote, urlsplit
 from pamcli.errors import UsageError
 
 HOST = "127.0.0.1"
-NAMES = HOST, "localhost"
 INDEX = "index.html"
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server of pages, closed by `server_close`; `serve_forever` runs it.
-
-    Args:
-        read: Return the page of a path below the address, such as `a.html`; raises OSError if there is none.
-        first: The path of the first page.
-        port: Port to listen on; 0 takes a free one.
-
-    Raises:
-        UsageError: If the port is in use or reserved.
-    """
+    """A server of pages, closed by `server_close`; `serve_forever` runs it. Raises UsageError."""
 
     daemon_threads = True
 
@@ -31,9 +21,8 @@ class PageServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            raise UsageError(
-                f"cannot serve on port {port}: {error.strerror}", "choose another `port`"
-            ) from error
+            message = f"cannot serve on port {port}: {error.strerror}"
+            raise UsageError(message, "choose another `port`") from error
         self.address = f"http://{HOST}:{self.server_port}/{quote(first)}"
 
 
@@ -44,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
         # Pages of other sites that resolve their own name to this computer are not served.
         host = (self.headers.get("Host") or "").rpartition(":")[0]
         try:
-            if host not in NAMES:
+            if host not in (HOST, "localhost"):
                 raise FileNotFoundError
             page = self.server.read(unquote(urlsplit(self.path).path).lstrip("/") or INDEX)
         except OSError:

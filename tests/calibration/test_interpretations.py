@@ -18,7 +18,7 @@ from pamcli.calibration.description import CameraDescription, CameraPair, Interp
 from pamcli.calibration.examination import examine_interpretations
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import describe_calibration, read_calibration
-from pamcli.calibration.interpretations import Comparison, compare_interpretations
+from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
 
@@ -80,7 +80,10 @@ def test_fisheye_and_swapped_cameras_are_distinguished(taken: Views, rig: Rig) -
         if each.verdict == "wrong"
     ]
     assert (finding.topic, finding.do) == ("cameras", "`fisheye`")
-    assert Comparison(Interpretation(fisheye=True), 9, Interpretation(), 0.1).do == "leave out `fisheye`"
+    wide = describe(unnamed, fisheye.rotation, fisheye.translation)
+    found = compare_interpretations(wide, Interpretation(fisheye=True), *photograph_room(unnamed))
+    assert found is not None
+    assert found.do == "leave out `fisheye`"
     back = -rig.rotation.T @ rig.translation
     turned = replace(
         describe(rig, rig.rotation.T, back),

@@ -22,8 +22,7 @@ from pamcli.batch.processing import attempt
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.imaging.images import RgbImage, encode_image
-from pamcli.recordings.bags import Recording
-from pamcli.recordings.messages import decode_image
+from pamcli.recordings.bags import Recording, decode_image
 
 KINDS = ("a.bag", "a.mcap", "a.db3")
 LEFT, RIGHT = "/cam/left/image_raw", "/cam/right/image_raw"
