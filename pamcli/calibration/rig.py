@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -227,10 +227,10 @@ class Rig:
         second = scale_matrix(self.right.matrix, *np.array(self.size) / (self.right_size or self.size))
         none = np.zeros(4)  # for a fisheye only the rotations are used, which do not depend on the lenses
         d1, d2 = (none if each.fisheye else each.coefficients for each in (self.left, self.right))
-        pose: Any = np.ascontiguousarray(self.rotation), self.translation.reshape(3, 1)
-        how: Any = {"newImageSize": size, "flags": cv2.CALIB_ZERO_DISPARITY, "alpha": alpha}
-        lenses: Any = self.left.matrix, d1, second, d2
-        r1, r2, p1, p2, *_ = cv2.stereoRectify(*lenses, self.size, *pose, **how)
+        pose = np.ascontiguousarray(self.rotation), self.translation.reshape(3, 1)
+        how = {"newImageSize": size, "flags": cv2.CALIB_ZERO_DISPARITY, "alpha": alpha}
+        lenses, rectify = (self.left.matrix, d1, second, d2), cast(Any, cv2.stereoRectify)
+        r1, r2, p1, p2, *_ = rectify(*lenses, self.size, *pose, **how)
         if self.left.fisheye:
             focal, x, y = self._choose_fisheye_view(r1, r2, alpha, size)
             p1 = np.array([[focal, 0, x, 0], [0, focal, y, 0], [0, 0, 1, 0]])
