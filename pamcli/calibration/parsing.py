@@ -22,7 +22,9 @@ MOST_VALUES = 10_000  # in one matrix, or names examined in one file: YAML alias
 MOST_DOCUMENTS = 50  # of a YAML file, for example a recorded topic
 LONGEST_NUMBER = 400  # characters
 LARGEST_NUMBER = 1e12
-SAVE_ARRAYS = "write all into one file: numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
+SAVE_ARRAYS = (
+    "write all arrays into one file: numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
+)
 _FISHEYE = "fisheye equidistant kb4 kannalabrandt4 kannalabrandt8 kannalabrandt equi 1 true"
 _PINHOLE = (
     "none plumbbob radtan radialtangential pinhole perspective browncony rationalpolynomial radtan8 "
