@@ -110,8 +110,10 @@ class Recording:
     def read(self, numbers: tuple[int, int], *, max_pixels: int | None, rectify: bool) -> StereoPair:
         """Read a pair by the numbers of its messages. Raises InputError."""
         name = f"{self.name}, frame {numbers[0]}"
-        each = zip(self.topics, numbers, strict=True)
-        left, right = (self._read_image(f"{name} ({topic})", topic, number, max_pixels) for topic, number in each)
+        left, right = (
+            self._read_image(f"{name} ({topic})", topic, number, max_pixels)
+            for topic, number in zip(self.topics, numbers, strict=True)
+        )
         pair = StereoPair(left, right, name)
         if not rectify or self.described is None:
             return pair
