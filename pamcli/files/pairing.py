@@ -33,10 +33,7 @@ class PairPaths(NamedTuple):
 
     left: Path
     right: Path | None  # None: `left` is a packed image with both views
-    key: str | None
-    """Text in place of `{}` in output names; may contain "/", but neither starts with it nor has ".." parts.
-
-    None: the left image of a list lies outside of the folder whose paths the results mirror."""
+    key: str | None  # text in place of `{}` in output names; None: the left image lies outside of `root`
     output: Path | None = None  # third column of a pair list: the name of the main output
     line: int | None = None  # line of the pair list, from 1 (in a NUL-separated list: number of the pair)
     frames: tuple[int, int] | None = None  # numbers of the left and the right frame, from 0, of videos

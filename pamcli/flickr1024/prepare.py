@@ -12,17 +12,8 @@ from pydantic import Field
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
-from pamcli.flickr1024 import stores
+from pamcli.flickr1024 import resumable, stores
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.resumable import (
-    LOG,
-    Item,
-    Request,
-    ResumableWork,
-    check_space,
-    format_size,
-    write_json,
-)
 from pamcli.flickr1024.stores import Index, StoredPair, StoreName, StorePaths
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
@@ -33,7 +24,7 @@ _SLACK = 12_000  # ... and bytes lost to partly filled disk blocks, including th
 
 
 @dataclass(frozen=True)
-class PairItem(Item):
+class PairItem(resumable.Item):
     """The work on one pair."""
 
     pair: Pair
@@ -56,7 +47,7 @@ class PairItem(Item):
 
 
 @dataclass(frozen=True)
-class Plan(ResumableWork[PairItem]):
+class Plan(resumable.ResumableWork[PairItem]):
     """A store to make: its location, its pairs and the finished part."""
 
     scale: int
@@ -81,11 +72,11 @@ class Plan(ResumableWork[PairItem]):
             files = remaining * _PATCH_FILES
         elif not (self.store / "pixels.npy").exists():
             needed += self.pixels
-        check_space(self.target, needed, files)
+        resumable.check_space(self.target, needed, files)
         made = f"{pluralize(patches, 'patch')} of {pluralize(len(self.items), 'pair')}"
-        LOG.info(f"{made}, about {format_size(needed)} to write")
+        resumable.LOG.info(f"{made}, about {resumable.format_size(needed)} to write")
         if small := sum(item.stored.patches == 0 for item in self.items):
-            LOG.info(f"too small for a patch: {pluralize(small, 'pair')}")
+            resumable.LOG.info(f"too small for a patch: {pluralize(small, 'pair')}")
 
 
 def plan_preparation(
@@ -124,7 +115,7 @@ def plan_preparation(
         images.append([title, *size])
         width, height = stores.compute_crop(*size, scale, pair.halved)
         if not (width and height):
-            LOG.warning(f"{quote(title)} is too small for a patch: {size[0]}x{size[1]}")
+            resumable.LOG.warning(f"{quote(title)} is too small for a patch: {size[0]}x{size[1]}")
             continue
         count = len(stores.list_corners(height // scale, width // scale))
         stored = StoredPair(pair.source, pair.name, width, height, first, count, offset)
@@ -134,7 +125,7 @@ def plan_preparation(
         least = f"{(stores.WIDTH + 6) * scale}x{(stores.HEIGHT + 6) * scale}"
         raise InputError(f"all images are too small for a patch, which needs at least {least}")
     check_folder(out)
-    request = Request({"store": store, "scale": scale, "split": split}, images)
+    request = resumable.Request({"store": store, "scale": scale, "split": split}, images)
     work = (folder, paths.store, paths.index, request, tuple(items))
     plan = Plan(*work, scale, split, store, tuple(unreadable))
     if not plan.is_complete:
@@ -149,15 +140,14 @@ def carry_out(
 
     Returns None if pairs cannot be read and `skip_damaged` is not set: a later run then finishes the store.
     """
-    for line in plan.describe_progress():
-        LOG.info(line)
+    plan.log_progress()
     if plan.is_complete:
         return stores.read_index(plan.record)
     plan.begin()
     if plan.layout == "packed":
         stores.allocate(plan.store / "pixels.npy", plan.pixels)
     for title, reason in plan.unreadable:
-        LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", title, reason)
+        resumable.LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", title, reason)
     failed = plan.process(prepare_pair, workers, advance, skip_damaged=skip_damaged)
     if failed is None:
         return None
@@ -170,7 +160,7 @@ def carry_out(
     manifest = stores.encode_manifest(index, [checksums[item.number] for item in items])
     beside = plan.layout == "folders"
     write_atomically(plan.record.with_suffix(".csv") if beside else plan.store / "manifest.csv", manifest)
-    write_json(plan.record if beside else plan.store / "index.json", index.as_json())
+    resumable.write_json(plan.record if beside else plan.store / "index.json", index.as_json())
     plan.publish()
     return index
 

@@ -40,8 +40,7 @@ _SPECKLE, _FEWEST_TRUSTED = 100, 500  # smallest surface (px), fewest pixels for
 _NOTHING = -30_000
 _BRIGHT, _WARM, _PLAIN = 150, 5, 2.5  # limits of a sky: brightness, red minus blue, texture
 _NOISE = 0.3  # px, error of a good match; four times that counts as wrong
-_PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
-"""Expected standard deviations of offset (px), difference of the rotations, zoom and second rotation."""
+_PRIOR = np.array([100.0, 0.03, 0.001, 0.006])  # deviations of offset (px), rotation, zoom, second rotation
 _STRAIGHT = 0.25  # px; smaller rotations are not applied, as resampling blurs
 
 

@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,12 +130,14 @@ class ResumableWork(Generic[AnItem]):
         check_writable(self.target)
         return False
 
-    def describe_progress(self) -> Iterator[str]:
-        """Yield lines about the work that is already done."""
+    def log_progress(self) -> None:
+        """Log the work that is already done."""
         if self.is_complete:
-            yield f"{quote(self.target)} is already complete"
+            LOG.info(f"{quote(self.target)} is already complete")
         elif self.done:
-            yield f"{quote(self.target)} is resumed: {len(self.done)} of {len(self.items)} images are done"
+            LOG.info(
+                f"{quote(self.target)} is resumed: {len(self.done)} of {len(self.items)} images are done"
+            )
 
     def begin(self) -> None:
         """Create the folder and record the request. Raises OutputError."""

@@ -126,8 +126,7 @@ def carry_out_stereograms(
 
     Returns None if images cannot be read and `skip_damaged` is not set: a later run then finishes the folder.
     """
-    for line in plan.describe_progress():
-        LOG.info(line)
+    plan.log_progress()
     if plan.is_complete:
         return load_json(Reports, plan.record, f"remove {quote(plan.target)} and start again").pictures
     failed = plan.process(rectify, workers, advance, skip_damaged=skip_damaged)

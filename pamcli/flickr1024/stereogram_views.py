@@ -10,8 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-_SAME, _EXCEPTIONS = 18, 0.01
-"""Grey levels by which a margin's pixels may differ (JPEG ringing), and the share that may differ by more."""
+_SAME, _EXCEPTIONS = 18, 0.01  # grey levels by which a margin may differ (JPEG), share of larger ones
 _SAMPLES = 300  # approximate number of pixels checked per line
 _FRAMES = 4
 _BLENDED = 2  # lines cut beside a margin or seam, as they blend both sides

@@ -4,23 +4,13 @@ Both images are cut to a multiple of the scale, downscaled by MATLAB's antialias
 bits. Windows of 90x30 px with a stride of 20 px are cut from the low resolution and the same areas from the
 high one. The authors' loops begin at the third pixel and end before the last window that would fit.
 
-Folders, as the authors' script writes them, one for each patch:
-
-    OUT/patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png
-    OUT/patches_x4.csv, OUT/patches_x4.json         manifest and index, beside the folder of patches
-
-Packed, all pixels in one file, of which a patch is a window:
-
-    OUT/x4/pixels.npy                               uint8; of each pair (H, 2, W, 3) and (H/4, 2, W/4, 3)
+    OUT/patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png  folders, as the authors' script writes them
+    OUT/patches_x4.csv, OUT/patches_x4.json                   manifest and index, beside the patches
+    OUT/x4/pixels.npy                     packed: uint8; of each pair (H, 2, W, 3) and (H/4, 2, W/4, 3)
     OUT/x4/manifest.csv, OUT/x4/index.json
 
 Patches overlap nearly sevenfold, so whole images take a seventh of the space and fit into memory. Rows of
-both images are interleaved, so a patch is two short runs of bytes. `numpy.load(..., mmap_mode="r")` opens the
-file; the index holds the offsets.
-
-Each line of the manifest (CSV) holds the number of a patch, its data set and image, row and column of its top
-left pixel, height and width in low resolution, and the SHA-256 of its pixels (high left, high right, low
-left, low right).
+both images are interleaved, so a patch is two short runs of bytes; the index holds the offsets.
 """
 
 import csv
@@ -56,7 +46,6 @@ SCALES = (2, 4)
 FORMAT = 1
 HEADER = 128  # bytes before the pixels in pixels.npy
 VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")  # in the order of the fields of `Patch`
-MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
 
 StoreName = Literal["packed", "folders"]
 Pixels = NDArray[np.uint8]
@@ -84,10 +73,7 @@ class Patch(NamedTuple):
 
     def checksum(self) -> str:
         """Return the SHA-256 of the pixels: high left, high right, low left, low right."""
-        digest = hashlib.sha256()
-        for view in self:
-            digest.update(np.ascontiguousarray(view).data)
-        return digest.hexdigest()
+        return hashlib.sha256(b"".join(view.tobytes() for view in self)).hexdigest()
 
 
 def list_corners(height: int, width: int) -> list[tuple[int, int]]:
@@ -205,8 +191,7 @@ class Index:
         counts: dict[str, dict[str, int]] = {}
         for picture in self.pictures:
             count = counts.setdefault(picture.source, {"pairs": 0, "patches": 0})
-            count["pairs"] += 1
-            count["patches"] += picture.patches
+            count.update(pairs=count["pairs"] + 1, patches=count["patches"] + picture.patches)
         return counts
 
     def as_json(self) -> dict[str, Any]:
@@ -299,7 +284,7 @@ def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
     """Return the manifest as CSV, given the checksums of the patches of each image."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(MANIFEST_COLUMNS)
+    writer.writerow(("patch", "source", "picture", "row", "column", "height", "width", "sha256"))
     for picture, sums in zip(index.pictures, checksums, strict=True):
         names = [escape_csv(picture.source), escape_csv(picture.name)]
         corners = enumerate(picture.list_corners(index.scale), start=picture.first)

@@ -24,16 +24,7 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.safe_reading import open_source, read_npy_header
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
-from pamcli.imaging import tiff
-from pamcli.imaging.raster import (
-    DEFAULT_MAX_PIXELS,
-    PNG_SIGNATURE,
-    check_size,
-    encode_png,
-    ignore_header_warnings,
-    read_png,
-    report_damage,
-)
+from pamcli.imaging import raster, tiff
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16  # units of the signed integers of OpenCV's StereoSGBM and StereoBM
@@ -79,12 +70,12 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
     """Return the bytes of a file with a confidence map (H, W), float32, 0 to 1; in PNG, 65535 = 1."""
     suffix = suffix.lower()
     if suffix == ".png":
-        return encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
+        return raster.encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
     return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES, "confidence, 0 to 1")
 
 
 def read_disparity(
-    path: str | Path, *, scale: float | None = None, max_pixels: int | None = DEFAULT_MAX_PIXELS
+    path: str | Path, *, scale: float | None = None, max_pixels: int | None = raster.DEFAULT_MAX_PIXELS
 ) -> np.ndarray:
     """Read a disparity file in the format of its suffix.
 
@@ -181,7 +172,7 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
     levels, count = _to_levels(values, units, keep_far=keep_far)
-    return Encoded(encode_png(levels), [_TOO_LARGE[keep_far].format(count)] if count else [], count)
+    return Encoded(raster.encode_png(levels), [_TOO_LARGE[keep_far].format(count)] if count else [], count)
 
 
 def _to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
@@ -237,7 +228,7 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
         raise InputError(
             f"{name}: the scale in the PFM header must be a number other than 0, got {texts[2]!r}"
         )
-    check_size(width, height, name, max_pixels)
+    raster.check_size(width, height, name, max_pixels)
     stream.seek(words[3].end())
     data = stream.read()
     # A single white-space character ends the header; with CR LF line ends, there are two.
@@ -252,7 +243,7 @@ def _check_data(length: int, expected: int, name: str) -> None:
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    samples = read_png(stream, name, max_pixels).samples
+    samples = raster.read_png(stream, name, max_pixels).samples
     if samples.shape[2] != 1:
         reason = f"{name} has {samples.shape[2]} channels, but a disparity map has one"
         raise InputError(reason, "pass the disparity map itself, not its colour map")
@@ -267,13 +258,13 @@ def decode_levels(levels: np.ndarray) -> np.ndarray:
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     # Reading the header separately avoids numpy.load, which allocates any claimed size.
-    with report_damage(name), ignore_header_warnings():
+    with raster.report_damage(name), raster.ignore_header_warnings():
         shape, fortran_order, dtype = read_npy_header(stream)
     if dtype.kind not in "fiu":
         raise InputError(f"{name} holds {dtype} values, but a disparity map holds numbers")
     if len(shape) != 2:
         raise InputError(f"{name} has shape {shape}, but a disparity map has shape (H, W)")
-    check_size(shape[1], shape[0], name, max_pixels)
+    raster.check_size(shape[1], shape[0], name, max_pixels)
     data = stream.read()
     _check_data(len(data), shape[0] * shape[1] * dtype.itemsize, name)
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
@@ -282,7 +273,7 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 _READERS = {
     # first bytes of a file, name of the format, reader
     ".pfm": ((b"",), "PFM", _read_pfm),  # the reader reports the first word
-    ".png": ((PNG_SIGNATURE,), "PNG", _read_png),
+    ".png": ((raster.PNG_SIGNATURE,), "PNG", _read_png),
     ".npy": ((b"\x93NUMPY",), "NumPy .npy file", _read_npy),
     ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_map),
     ".tiff": (tiff.SIGNATURES, "TIFF", tiff.read_map),

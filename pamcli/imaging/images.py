@@ -23,17 +23,6 @@ from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, PackedLayout
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif
-from pamcli.imaging.raster import (
-    DEFAULT_MAX_PIXELS,
-    PNG_SIGNATURE,
-    Raster,
-    check_size,
-    encode_png,
-    ignore_header_warnings,
-    read_png,
-    read_webp,
-    report_damage,
-)
 
 _SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"
 JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file
@@ -66,7 +55,7 @@ class RgbImage:
 
 
 def read_image(
-    source: str | Path | bytes, *, max_pixels: int | None = DEFAULT_MAX_PIXELS, name: str | None = None
+    source: str | Path | bytes, *, max_pixels: int | None = raster.DEFAULT_MAX_PIXELS, name: str | None = None
 ) -> RgbImage:
     """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content.
 
@@ -110,7 +99,7 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     raise InputError(f"{name} is {reason}", _SUPPORTED)
 
 
-def convert_raster(decoded: Raster) -> RgbImage:
+def convert_raster(decoded: raster.Raster) -> RgbImage:
     """Return a decoded image file as an upright RGB image."""
     orientation, samples = decoded.orientation or 1, decoded.samples
     if decoded.exif and decoded.orientation is None:
@@ -188,7 +177,7 @@ def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None
         samples = samples[..., 0]
     exif = raster.update_exif(image.exif, width, height)
     if suffix == ".png":
-        return encode_png(samples, image.icc_profile, exif)
+        return raster.encode_png(samples, image.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
         return tiff.encode_tiff(samples, image.icc_profile, exif)
     options: dict[str, Any] = {"icc_profile": image.icc_profile} if image.icc_profile else {}
@@ -205,7 +194,7 @@ def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None
 
 def encode_mask(mask: np.ndarray) -> bytes:
     """Encode a mask (H, W), bool, as an 8-bit grey PNG: 255 = True, 0 = False."""
-    return encode_png(mask.astype(np.uint8) * np.uint8(255))
+    return raster.encode_png(mask.astype(np.uint8) * np.uint8(255))
 
 
 def try_formats() -> tuple[str, ...]:
@@ -218,13 +207,15 @@ def try_formats() -> tuple[str, ...]:
     return tuple(IMAGE_OUTPUT_SUFFIXES)
 
 
-def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+def _read_with_pillow(
+    plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None
+) -> raster.Raster:
     # Image.open (also used by imageio) would try every format and has a global pixel limit, so the plugin's
     # own class is used.
-    with report_damage(name):
-        with ignore_header_warnings():
+    with raster.report_damage(name):
+        with raster.ignore_header_warnings():
             image = plugin(stream)
-        check_size(*image.size, name, max_pixels)
+        raster.check_size(*image.size, name, max_pixels)
         largest = image.tile[0].args[-1] if isinstance(image.tile[0].args, tuple) else None
         if image.mode == "RGB" and isinstance(largest, int) and largest > 255:
             raise InputError(f"{name} is a PPM with 16 bits per channel", "convert it to PNG or TIFF")
@@ -235,7 +226,9 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
             samples = np.array(image.convert(mode))  # copied, as Pillow's memory is read-only
         quality = estimate_jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
-    return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
+    return raster.Raster(
+        np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality
+    )
 
 
 def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
@@ -247,7 +240,7 @@ def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
     stream.seek(0)
     if not is_jpeg:
         return []
-    with report_damage(name), ignore_header_warnings():
+    with raster.report_damage(name), raster.ignore_header_warnings():
         image = JpegImageFile(stream)
         if "mp" not in image.info:
             stream.seek(0)
@@ -286,7 +279,7 @@ def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayou
     is_jpeg = stream.read(3) == JPEG
     stream.seek(0)
     if is_jpeg:
-        with report_damage(name), ignore_header_warnings():
+        with raster.report_damage(name), raster.ignore_header_warnings():
             segment = dict(JpegImageFile(stream).applist).get("APP3", b"")
         stream.seek(0)
     if not segment.startswith(b"_JPSJPS_") or len(segment) < 14:
@@ -326,12 +319,12 @@ def luminance_table(quality: int) -> tuple[int, ...]:
     return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in LUMINANCE)
 
 
-_Reader = Callable[[BinaryIO, str, int | None], Raster]
+_Reader = Callable[[BinaryIO, str, int | None], raster.Raster]
 _READERS: tuple[tuple[bytes, _Reader], ...] = (
     # first bytes of the file as a regular expression, reader
-    (re.escape(PNG_SIGNATURE), read_png),
+    (re.escape(raster.PNG_SIGNATURE), raster.read_png),
     (rb"II[*+]\0|MM\0[*+]", tiff.read_tiff),
-    (rb"RIFF....WEBP", read_webp),
+    (rb"RIFF....WEBP", raster.read_webp),
     (rb"....ftyp(?:" + b"|".join(HEIF_BRANDS) + rb")", read_heif),
     (JPEG, partial(_read_with_pillow, JpegImageFile)),
     (rb"BM", partial(_read_with_pillow, BmpImageFile)),

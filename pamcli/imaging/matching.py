@@ -135,8 +135,12 @@ def refine_matches(
     for i in np.unique(places.astype(np.intp)):
         there_x, there_y = round(matches.x[i] - matches.disparity[i]), round(matches.y[i] + matches.dy[i])
         x, y = round(matches.x[i]), round(matches.y[i])
-        patch, area = _cut(first, x, y, half), _cut(second, there_x, there_y, half + reach)
-        if patch is None or area is None:
+        if min(x, y) < half or min(there_x, there_y) < half + reach:  # a slice would begin at the other end
+            continue
+        patch = first[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
+        area = second[there_y - half - reach :, there_x - half - reach :, 1]
+        area = area[: 2 * (half + reach) + 1, : 2 * (half + reach) + 1].astype(np.float32)
+        if patch.shape != (2 * half + 1,) * 2 or area.shape != (2 * (half + reach) + 1,) * 2:
             continue
         score = cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED)
         _, best, _, (column, row) = cv2.minMaxLoc(score)
@@ -145,13 +149,6 @@ def refine_matches(
             below = there_y + row - reach + interpolate_peak(score[row - 1 : row + 2, column])
             rows.append((x, y, x - right, below - y))
     return Matches(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
-
-
-def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
-    """Return the green channel around (x, y), (2 half + 1, 2 half + 1), or None beyond the border."""
-    if min(x, y) < half or x + half >= view.shape[1] or y + half >= view.shape[0]:
-        return None
-    return view[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
 
 
 def interpolate_peak(three: NDArray[Any]) -> float:

@@ -11,25 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.imaging import matching
 from pamcli.imaging.left_right_order import weigh_order
-from pamcli.imaging.matching import (
-    Matches,
-    choose_downscaling,
-    downscale_to_uint8,
-    find_matches,
-    match_densely,
-    refine_matches,
-    to_grey,
-)
 
 REACH = 0.4, 0.1  # largest distance of a match across and down, as a part of the width and of the longer side
 REFINED = 48  # largest number of matches measured at full size
 ENOUGH_MATCHES = 10  # fewer matches give no verdict on order and rows, unless their rows agree:
 ENOUGH_ALIKE, ALIKE = 5, 1.0  # measured matches that suffice if most row offsets are so near (px) the median
-WRONG_SIDE, RIGHT_SIDE = 0.3, 0.1
-"""Share of negative disparities from which the order of the images is examined; and, among matches that
-indicate an order, the share of the right one below which disparities cannot come from a camera pair as it
-is."""
+WRONG_SIDE = 0.3  # share of negative disparities from which the order of the images is examined
+RIGHT_SIDE = 0.1  # share of the right order, among matches that show one, below which a pair is shifted
 ORDER_LOG_ODDS = 1.25  # decides the order; all 40 benchmark pairs reach it in either order
 SMALLEST, SLACK = 16, 8  # px: smallest side of images whose order is examined, search margin around matches
 CONFIRMED = 0.3
@@ -166,13 +156,13 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
 
 def measure_matches(
     left: NDArray[np.generic], right: NDArray[np.generic], reach: tuple[float, float], most: int
-) -> tuple[Matches, Matches, int]:
+) -> tuple[matching.Matches, matching.Matches, int]:
     """Return all matches, those measured at full size, and the downscaling factor; see `find_matches`."""
-    found, factor = find_matches(left, right, reach)
-    measured = refine_matches(left, right, found, factor, most)
+    found, factor = matching.find_matches(left, right, reach)
+    measured = matching.refine_matches(left, right, found, factor, most)
     if len(measured) < ENOUGH_MATCHES and factor == 1:
-        more, _ = find_matches(left, right, reach, upscaling=2)
-        better = refine_matches(left, right, more, 1, most)
+        more, _ = matching.find_matches(left, right, reach, upscaling=2)
+        better = matching.refine_matches(left, right, more, 1, most)
         if len(better) > max(len(measured), ENOUGH_ALIKE):
             found, measured = more, better
     return found, measured, factor
@@ -196,8 +186,8 @@ def _weigh_order(
     left: NDArray[np.generic], right: NDArray[np.generic], offset: float, disparity: NDArray[np.float64]
 ) -> float:
     """Return the log-odds that the first image is the left one, given row offset and disparities (px)."""
-    factor = choose_downscaling(left.shape, 120_000, 480)
-    one, two = downscale_to_uint8(left, factor), downscale_to_uint8(right, factor)
+    factor = matching.choose_downscaling(left.shape, 120_000, 480)
+    one, two = matching.downscale_to_uint8(left, factor), matching.downscale_to_uint8(right, factor)
     two = np.roll(two, -round(offset / factor), axis=0)
     low, middle, high = np.quantile(disparity, (0.02, 0.5, 0.98)) / factor
     move, width = round(float(middle)), one.shape[1]
@@ -205,19 +195,22 @@ def _weigh_order(
     if min(one.shape[:2]) < SMALLEST:
         return 0.0
     reach = int(low) - move - SLACK, int(high) - move + SLACK
-    return weigh_order(one, two, match_densely(to_grey(one), to_grey(two), *reach)).log_odds
+    return weigh_order(
+        one, two, matching.match_densely(matching.to_grey(one), matching.to_grey(two), *reach)
+    ).log_odds
 
 
 def _measure_common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
     """Return the share of consistent matches in small copies, or None if these are too small or plain."""
-    factor = choose_downscaling(left.shape, 60_000, 320)
+    factor = matching.choose_downscaling(left.shape, 60_000, 320)
     if min(left.shape[:2]) < SMALL * factor:
         return None
-    one, two = (to_grey(downscale_to_uint8(view, factor)) for view in (left, right))
+    one, two = (matching.to_grey(matching.downscale_to_uint8(view, factor)) for view in (left, right))
     if min(float(view.std(axis=1).mean()) for view in (one, two)) < PLAIN:
         return None
     reach = int(0.3 * one.shape[1])
     moves = {0, -round(offset / factor)}
     return max(
-        float(match_densely(one, np.roll(two, move, 0), -reach, reach).first_seen.mean()) for move in moves
+        float(matching.match_densely(one, np.roll(two, move, 0), -reach, reach).first_seen.mean())
+        for move in moves
     )

@@ -28,15 +28,12 @@ AROUND = 15  # px, side of the window for averaging that motion
 MOST_NOISE = 4.0  # grey levels, largest median difference of both frames that may be noise
 CHANGED = 3.0  # times the noise, plus 2 grey levels: larger differences show another object
 MOST_COST = 40.0  # grey levels, differences beyond it are equally bad
-COMMON, AGREEING, LEAST_SHARE = 31, 2.0, 0.2
-"""Window (px) for averaging the change of disparities, largest change (px) that is included, and smallest
-share of included pixels."""
+COMMON = 31  # px, window for averaging the change of disparities
+AGREEING, LEAST_SHARE = 2.0, 0.2  # largest change (px) that is averaged, smallest share of such pixels
 TAKEN, TAKEN_STILL = 0.25, 0.05  # weight of the new disparity near the old one, moving and still
 FOLLOWED = 0.5  # share of the common change that old disparities of moving pixels follow
 FAR = 1.0  # px, difference from which one of both is chosen instead of averaging
-PATIENCE, PATIENCE_STILL = -0.1, 4.0
-"""Surplus of the old disparity's left-right difference (times the noise) at which it is kept: negative for
-moving pixels, large for still ones."""
+PATIENCE, PATIENCE_STILL = -0.1, 4.0  # surplus of the old cost (times the noise) at which it is kept
 EVEN = 0.5  # px, disparity change within a pixel from which an edge is not interpolated
 
 
@@ -63,7 +60,12 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: Previous
     flow = _suppress_noise(_estimate_flow(views[0], views[2]), smooth[0], smooth[2])
     right_flow = _suppress_noise(_estimate_flow(views[1], views[3]), smooth[1], smooth[3])
 
-    moved = _move_disparity(before.disparity, flow)
+    x, y = _make_grid(flow)
+    nearest, between = (
+        cv2.remap(before.disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
+        for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
+    )
+    moved = np.where(np.abs(between - nearest) < EVEN, between, nearest)  # not interpolated across edges
     known = np.isfinite(moved)
     old = np.where(known, moved, disparity).astype(np.float32)
     there = _warp_right(right_flow, old)
@@ -75,7 +77,11 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: Previous
     agrees = known & (difference < CHANGED * noise + 2)
     cost, old_cost = (_measure_cost(smooth[0], smooth[1], each) for each in (disparity, old))
     change = disparity - old
-    old += FOLLOWED * (1 - still) * _average_change(change, agrees & (np.abs(change) < AGREEING))
+    agreeing = agrees & (np.abs(change) < AGREEING)
+    share = _average(agreeing.astype(np.float32), COMMON)
+    total = _average(np.where(agreeing, change, np.float32(0)), COMMON)
+    common = np.where(share > LEAST_SHARE, total / np.maximum(share, LEAST_SHARE), np.float32(0))
+    old += FOLLOWED * (1 - still) * common
     near = old + (TAKEN + (TAKEN_STILL - TAKEN) * still) * (disparity - old)
     patience = PATIENCE + (PATIENCE_STILL - PATIENCE) * still
     stays = old_cost <= cost + patience * noise
@@ -116,18 +122,6 @@ def _suppress_noise(flow: Floats, image: Floats, before: Floats) -> Floats:
     return np.where(still[..., None], np.float32(0), flow)
 
 
-def _move_disparity(disparity: Floats, flow: Floats) -> Floats:
-    """Return the old value at each pixel's old position, NaN outside; interpolated, but not across edges."""
-    import cv2
-
-    x, y = _make_grid(flow)
-    nearest, between = (
-        cv2.remap(disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
-        for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
-    )
-    return np.asarray(np.where(np.abs(between - nearest) < EVEN, between, nearest))
-
-
 def _make_grid(flow: Floats) -> tuple[Floats, Floats]:
     rows, columns = np.indices(flow.shape[:2], dtype=np.float32)
     return columns + flow[..., 0], rows + flow[..., 1]
@@ -160,10 +154,3 @@ def _measure_cost(left: Floats, right: Floats, disparity: Floats) -> Floats:
     """Return the grey level difference between both images at these disparities."""
     unlike = np.abs(left - _warp_right(right, disparity)).mean(axis=2)
     return _average(np.minimum(unlike, np.float32(MOST_COST)), COMPARED)
-
-
-def _average_change(change: Floats, agreeing: NDArray[np.bool_]) -> Floats:
-    """Return the mean change of agreeing pixels around each pixel; 0 if there are few."""
-    share = _average(agreeing.astype(np.float32), COMMON)
-    total = _average(np.where(agreeing, change, np.float32(0)), COMMON)
-    return np.where(share > LEAST_SHARE, total / np.maximum(share, LEAST_SHARE), np.float32(0))

@@ -15,14 +15,7 @@ from PIL.Image import Exif
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import (
-    BROKEN_EXIF,
-    Raster,
-    check_size,
-    ignore_header_warnings,
-    parse_exif,
-    report_damage,
-)
+from pamcli.imaging import raster
 
 SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -35,15 +28,14 @@ _COLORS = {_GREY_WHITE_0: 1, _GREY: 1, _RGB: 3, _PALETTE: 1, _INKS: 4, _YCBCR: 3
 _PREMULTIPLIED, _ALPHA = 1, 2  # kinds of extra samples
 _REDUCED, _MASK = 1, 4  # page flags: not separate images
 _JPEG = (6, 7)
-_LIMITED, _SMALLEST = (1, 5, 8, 32773, 32946), 2731
-"""Compressions (none, LZW, deflate, PackBits) and their largest ratio: LZW's 12-bit codes stand for up to
-4096 bytes."""
+_LIMITED = (1, 5, 8, 32773, 32946)  # compressions: none, LZW, deflate, PackBits
+_SMALLEST = 2731  # their largest ratio: LZW's 12-bit codes stand for up to 4096 bytes
 _MOST_PAGES = 10_000
 _ORIENTATION, _ICC_PROFILE = 274, 34675
 _NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)  # EXIF texts of the camera
 
 
-def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Raster:
     """Read an image of 1 to 8 or 16 bits: grey, palette, RGB, or CMYK (converted, without its profile)."""
     with _open_page(stream, name, max_pixels) as page:
         photometric = int(page.photometric)
@@ -71,16 +63,22 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
             levels = table.T if table.max() <= 255 else table.T >> 8  # some writers store 8 bits
             color = levels.astype(np.uint8)[color[..., 0]]
         elif photometric == _INKS:
-            color, icc_profile = _convert_inks(color), None
+            full = int(np.iinfo(color.dtype).max)
+            light = full - color.astype(np.uint32)  # of ideal inks
+            rgb = (light[..., :3] * light[..., 3:] + full // 2) // full
+            color, icc_profile = rgb.astype(color.dtype), None
         # A fourth channel without a declared meaning is alpha; one declared "unspecified" is not.
         meaning = int(page.extrasamples[0]) if page.extrasamples else _ALPHA
         if extra and meaning in (_PREMULTIPLIED, _ALPHA) and color.dtype == alpha.dtype:
             if meaning == _PREMULTIPLIED:
-                color = _divide_by_alpha(alpha, color)
+                whole = np.maximum(alpha, 1).astype(np.uint64)
+                full = int(np.iinfo(color.dtype).max)
+                divided = (color.astype(np.uint64) * full + whole // 2) // whole
+                color = np.minimum(divided, full).astype(color.dtype)
             color = np.concatenate([color, alpha], axis=-1)
         orientation = page.tags.valueof(_ORIENTATION, 1)
         upright = orientation if orientation in range(1, 9) else 1
-        return Raster(color, icc_profile, _read_camera_exif(stream), upright)
+        return raster.Raster(color, icc_profile, _read_camera_exif(stream), upright)
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -101,7 +99,7 @@ def encode_tiff(
     description: str | None = None,
 ) -> bytes:
     """Encode (H, W) uint8, uint16, float32 or (H, W, C) uint8, uint16; keep EXIF texts, camera and place."""
-    notes = parse_exif(exif)
+    notes = raster.parse_exif(exif)
     found = ((tag.value, str(notes[tag]).encode("ascii", "replace")) for tag in _NOTES if tag in notes)
     channels = samples.shape[2] if samples.ndim == 3 else 1
     buffer = io.BytesIO()
@@ -138,9 +136,9 @@ def _add_directories(data: bytes, notes: Exif) -> bytes:
         directory.update(values)
         entries.append(bytearray(struct.pack("<HHII", tag, 4, 1, len(whole))))
         try:
-            with ignore_header_warnings():
+            with raster.ignore_header_warnings():
                 whole += directory.tobytes(len(whole))
-        except BROKEN_EXIF:
+        except raster.BROKEN_EXIF:
             return data
     whole += bytes(len(whole) % 2)
     struct.pack_into("<I", whole, 4, len(whole))
@@ -161,7 +159,7 @@ def _read_camera_exif(stream: BinaryIO) -> bytes:
     """Return the EXIF block of a TIFF as in other formats, or nothing if it cannot be read."""
     kept = Exif()
     try:
-        with ignore_header_warnings():
+        with raster.ignore_header_warnings():
             found = Exif()
             stream.seek(0)
             found.load_from_fp(stream)
@@ -170,7 +168,7 @@ def _read_camera_exif(stream: BinaryIO) -> bytes:
                 kept.get_ifd(tag).update(values)
             kept.update({tag: found[tag] for tag in _NOTES if tag in found})
             return kept.tobytes() if directories or len(kept) else b""
-    except BROKEN_EXIF:
+    except raster.BROKEN_EXIF:
         return b""
 
 
@@ -194,14 +192,14 @@ def _check_directories(stream: BinaryIO) -> None:
 
 @contextmanager
 def _open_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
-    with report_damage(name):
+    with raster.report_damage(name):
         _check_directories(stream)
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    with report_damage(name), tifffile.TiffFile(stream) as file:
+    with raster.report_damage(name), tifffile.TiffFile(stream) as file:
         pages = [page for page in file.pages if not int(page.subfiletype) & (_REDUCED | _MASK)]
         page = pages[0] if pages else file.pages[0]
-        check_size(page.imagewidth, page.imagelength, name, max_pixels)
+        raster.check_size(page.imagewidth, page.imagelength, name, max_pixels)
         if len(pages) > 1:
             raise InputError(f"{name} has {len(pages)} pages", "save one page as a separate file")
         if page.axes not in ("YX", "YXS", "SYX"):
@@ -226,18 +224,3 @@ def _read_samples(page: tifffile.TiffPage) -> np.ndarray:
     if page.bitspersample == 8 or int(page.photometric) == _PALETTE:
         return samples
     return samples * np.uint8(255 // (2**page.bitspersample - 1))
-
-
-def _convert_inks(inks: np.ndarray) -> np.ndarray:
-    """Convert cyan, magenta, yellow, black (H, W, 4) to RGB (H, W, 3), assuming ideal inks."""
-    full = int(np.iinfo(inks.dtype).max)
-    light = full - inks.astype(np.uint32)
-    return ((light[..., :3] * light[..., 3:] + full // 2) // full).astype(inks.dtype)
-
-
-def _divide_by_alpha(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
-    """Divide the colours by alpha; where alpha is 0, they stay 0."""
-    full = int(np.iinfo(color.dtype).max)
-    whole = np.maximum(alpha, 1).astype(np.uint64)
-    divided = (color.astype(np.uint64) * full + whole // 2) // whole
-    return np.asarray(np.minimum(divided, full), color.dtype)

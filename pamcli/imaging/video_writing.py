@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -97,10 +96,6 @@ def _convert_frame(library: Any, samples: np.ndarray, stored: str, lossless: boo
     frame = library.VideoFrame.from_ndarray(pixels, format=given)
     if lossless:
         return frame.reformat(format=stored)
-    names = importlib.import_module("av.video.reformatter")
     return frame.reformat(
-        format=stored,
-        dst_colorspace=names.Colorspace.ITU709,
-        src_color_range=names.ColorRange.JPEG,
-        dst_color_range=names.ColorRange.MPEG,
+        format=stored, dst_colorspace="ITU709", src_color_range="JPEG", dst_color_range="MPEG"
     )

@@ -26,8 +26,8 @@ Read = TypeVar("Read")
 DISPARITY_SCALE = "DISPARITY_SCALE"  # metadata key of a disparity video: grey levels per pixel of disparity
 DECODED_ON = 100  # largest number of frames decoded to reach a frame, instead of seeking a key frame
 _CLOCK = re.compile(r"\d+:\d+:\d+(\.\d+)?")
+# Other formats of FFmpeg are lists, scripts and addresses of further files.
 _FORMATS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,mpegvideo,asf,h264,hevc,ogg,flv,mxf"
-"""Supported formats; other formats of FFmpeg are lists, scripts and addresses of further files."""
 _SHORT = 1.0  # s, by which frames may end before the duration in the header, as sound may be longer
 
 
