@@ -202,10 +202,8 @@ def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, froz
         below, path, left = waiting.pop()
         yield below, path, frozenset(name for name, _ in list_entries(path))
         if left:
-            inner = [
-                (f"{below}/{name}".lstrip("/"), sub, left - 1) for name, sub in list_folders(path).items()
-            ]
-            waiting += reversed(inner)
+            for name, sub in reversed(list_folders(path).items()):
+                waiting.append((f"{below}/{name}".lstrip("/"), sub, left - 1))
 
 
 def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:

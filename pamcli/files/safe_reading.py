@@ -5,6 +5,7 @@ A file that exceeds a limit costs little time and memory, and is an error of one
 
 import errno
 import io
+import itertools
 import json
 import math
 import re
@@ -146,11 +147,8 @@ def parse_yaml(text: str) -> Iterator[Any]:
             value, size = anchors[event.anchor]
             anchor = None
         elif isinstance(event, yaml.ScalarEvent):
-            value, size, anchor = (
-                _parse_scalar(event.value) if event.implicit[0] else event.value,
-                1,
-                event.anchor,
-            )
+            value = _parse_scalar(event.value) if event.implicit[0] else event.value
+            size, anchor = 1, event.anchor
         elif isinstance(event, yaml.CollectionEndEvent):
             items, anchor = nodes.pop()
             value, size = [item for item, _ in items], 1 + sum(count for _, count in items)
@@ -245,12 +243,9 @@ def _check_depth(tree: Any) -> Any:
     """Return the tree. Raises ValueError if it has more than `DEEPEST` levels."""
     level = [tree]
     for _ in range(DEEPEST):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
+        nodes = [node for node in level if isinstance(node, dict | list)]
+        inner = [node.values() if isinstance(node, dict) else node for node in nodes]
+        level = [*itertools.chain.from_iterable(inner)]
         if not level:
             return tree
     raise ValueError(f"it has more than {DEEPEST} levels")

@@ -80,13 +80,7 @@ class Plan(resumable.ResumableWork[PairItem]):
 
 
 def plan_preparation(
-    pairs: Sequence[Pair],
-    out: Path,
-    scale: int,
-    store: StoreName = "packed",
-    split: str = "train",
-    *,
-    skip_damaged: bool = False,
+    pairs: Sequence[Pair], out: Path, scale: int, store: StoreName, split: str, *, skip_damaged: bool = False
 ) -> Plan:
     """Plan a store from the sizes of the images and the output folder, without writing anything."""
     by_title: dict[str, Pair] = {}

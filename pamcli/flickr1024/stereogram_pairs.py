@@ -85,10 +85,9 @@ class StereogramItem(Item):
         return found
 
 
-StereogramPlan = ResumableWork[StereogramItem]
-
-
-def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, Any]) -> StereogramPlan:
+def plan_stereograms(
+    places: Sequence[Path], out: Path, options: Mapping[str, Any]
+) -> ResumableWork[StereogramItem]:
     """Find the images and check the output folder, without writing anything."""
     folder = out / "pairs.unfinished"
     items: dict[str, StereogramItem] = {}
@@ -116,11 +115,7 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
 
 
 def carry_out_stereograms(
-    plan: StereogramPlan,
-    workers: int,
-    advance: Callable[[], None] = lambda: None,
-    *,
-    skip_damaged: bool = False,
+    plan: ResumableWork[StereogramItem], workers: int, advance: Callable[[], None], *, skip_damaged: bool
 ) -> tuple[Report, ...] | None:
     """Rectify the remaining stereograms, write the report and return it.
 

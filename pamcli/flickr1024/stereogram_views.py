@@ -72,13 +72,11 @@ def _trim_margins(levels: NDArray[np.int16], box: Box) -> Box:
     """Return the box without single-coloured lines at its sides and the blended lines beside them."""
     for _ in range(_FRAMES):
         before, lines = box, box.of(levels)
-        box = Box(
-            box.top + _count_margin(lines), box.bottom - _count_margin(lines[::-1]), box.left, box.right
-        )
+        top, bottom = _count_margin(lines), _count_margin(lines[::-1])
+        box = replace(box, top=box.top + top, bottom=box.bottom - bottom)
         lines = box.of(levels).swapaxes(0, 1)
-        box = Box(
-            box.top, box.bottom, box.left + _count_margin(lines), box.right - _count_margin(lines[::-1])
-        )
+        left, right = _count_margin(lines), _count_margin(lines[::-1])
+        box = replace(box, left=box.left + left, right=box.right - right)
         if box == before or min(box.size) < 2:
             break
     return box

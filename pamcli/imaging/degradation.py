@@ -38,8 +38,7 @@ class Degradation:
                 raise UsageError(f"{name} must be from {least} to {most}, got {value:g}")
 
     def __str__(self) -> str:
-        values = {"blur": self.blur, "noise": self.noise, "sharpening": self.sharpening, "jpeg": self.jpeg}
-        return ",".join(f"{name}={value:g}" for name, value in values.items() if value)
+        return ",".join(f"{key}={it:g}" for key, it in vars(self).items() if it and key != "whole_colours")
 
     def __call__(self, view: View, rng: Generator) -> View:
         """Apply the faults to an image (H, W, 3); `rng` draws the noise."""

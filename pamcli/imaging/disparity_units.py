@@ -90,9 +90,8 @@ def find_unit_problem(disparity: Disparities, stored: float) -> str | None:
         return None
     high, width = float(np.quantile(known, 0.98)), disparity.shape[1]
     if high < 0:
-        return (
-            "all disparities are negative; use `scale` -1 to change their sign" if known.max() < 0 else None
-        )
+        hint = "all disparities are negative; use `scale` -1 to change their sign"
+        return hint if known.max() < 0 else None
     if (LEAST if stored != 1 else 1.0) <= high <= MOST * width:
         return None
     units = high * stored

@@ -142,8 +142,6 @@ def _read_associations(content: bytes) -> Iterator[tuple[int, list[int]]]:
         item, count = int.from_bytes(content[at : at + width]), content[at + width]
         at += width + 1
         mask = 0x7FFF if wide_numbers else 0x7F
-        yield (
-            item,
-            [int.from_bytes(content[at + n * step : at + (n + 1) * step]) & mask for n in range(count)],
-        )
+        places = range(at, at + count * step, step)
+        yield item, [int.from_bytes(content[n : n + step]) & mask for n in places]
         at += count * step

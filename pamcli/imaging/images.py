@@ -1,7 +1,7 @@
 """Read images as RGB of 8 or 16 bits, and write them with their metadata."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -225,7 +225,8 @@ def _read_with_pillow(
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
             samples = np.array(image.convert(mode))  # copied, as Pillow's memory is read-only
-        quality = estimate_jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
+        tables = image.quantization if isinstance(image, JpegImageFile) else {}
+        quality = find_nearest_quality(sum(tables[0])) if 0 in tables else None
     return raster.Raster(
         np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality
     )
@@ -300,16 +301,9 @@ def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayou
     return next(layout for layout in get_args(PackedLayout) if layout == order + half)
 
 
-def estimate_jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
-    """Return the libjpeg quality (1 to 100) with the nearest luminance table, or None without table 0."""
-    return find_nearest_quality(sum(tables[0])) if 0 in tables else None
-
-
 def find_nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
     """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `given`."""
-    sums = {
-        quality: sum(luminance_table(quality)[place] for place in places) for quality in range(100, 0, -1)
-    }
+    sums = {each: sum(luminance_table(each)[place] for place in places) for each in range(100, 0, -1)}
     return min(sums, key=lambda quality: abs(sums[quality] - given))
 
 

@@ -1,13 +1,9 @@
 """Determine which of two images is the left one, from half-occlusions.
 
 Disparity is first x - second x. If the first image is the left one, larger is nearer; otherwise smaller is.
-Neither the sign nor the steps of disparities decide this: both readings leave the same strips visible in one
-image alone. They differ in the side of the strip on which the nearer surface begins. The contour between two
-surfaces is the edge of the nearer one and moves with it from image to image. So at each disparity step, the
-edges are compared with the other image at both disparities and vote for the better one as the nearer: if that
-is the larger one, the first image is the left one.
-
-A second, weak hint: points lower in an image are usually nearer.
+The contour between two surfaces is the edge of the nearer one and moves with it from image to image. So at
+each disparity step, the edges are compared with the other image at both disparities and vote for the better
+one as the nearer. A second, weak hint: points lower in an image are usually nearer.
 """
 
 from dataclasses import dataclass

@@ -79,9 +79,8 @@ class PairCheck:
             return [Problem("matches", reason, "check that both belong to one pair")]
         if self.upright:
             reason = "the rows of both images differ, not the columns, as if one camera is above the other"
-            return [
-                Problem("cameras", reason, "use `vertical`, and pass the image of the upper camera first")
-            ]
+            do = "use `vertical`, and pass the image of the upper camera first"
+            return [Problem("cameras", reason, do)]
         found = []
         if self.is_exchanged:
             reason = f"the views look exchanged (median disparity {self.median_disparity:.1f} px)"
@@ -145,9 +144,8 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     right_side = np.count_nonzero(disparity > factor)
     wrong_side = np.count_nonzero(disparity < -factor)
     suspect = wrong_side >= max(ENOUGH_MATCHES, WRONG_SIDE * len(disparity))
-    behind = bool(
-        suspect and 2 * wrong_side >= len(disparity) and right_side < RIGHT_SIDE * (right_side + wrong_side)
-    )
+    few_right = right_side < RIGHT_SIDE * (right_side + wrong_side)
+    behind = bool(suspect and few_right and 2 * wrong_side >= len(disparity))
     order = _weigh_order(left, right, offset, disparity) if suspect else 0.0
     return PairCheck(
         len(found), median, offset if enough else 0.0, error, order=order, behind=behind, disparity=disparity
@@ -195,9 +193,8 @@ def _weigh_order(
     if min(one.shape[:2]) < SMALLEST:
         return 0.0
     reach = int(low) - move - SLACK, int(high) - move + SLACK
-    return weigh_order(
-        one, two, matching.match_densely(matching.to_grey(one), matching.to_grey(two), *reach)
-    ).log_odds
+    match = matching.match_densely(matching.to_grey(one), matching.to_grey(two), *reach)
+    return weigh_order(one, two, match).log_odds
 
 
 def _measure_common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:

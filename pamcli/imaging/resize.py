@@ -82,19 +82,14 @@ def _compute_weights(length: int, new: int, scale: float) -> tuple[NDArray[np.in
     centres = np.arange(1, new + 1) / scale + 0.5 * (1 - 1 / scale)
     first = np.floor(centres - width / 2).astype(np.intp)
     positions = first[:, None] + np.arange(math.ceil(width) + 2)
-    weights = shrink * _evaluate_kernel(shrink * (centres[:, None] - positions))
+    x = np.abs(shrink * (centres[:, None] - positions))
+    near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
+    weights = shrink * np.where(x <= 1, near, np.where(x <= 2, far, 0.0))
     weights /= weights.sum(axis=1, keepdims=True)
     used = weights.any(axis=0)
     positions, weights = positions[:, used], weights[:, used]
     around = (positions - 1) % (2 * length)  # the line and its mirror image, repeated
     return np.where(around < length, around, 2 * length - 1 - around), weights
-
-
-def _evaluate_kernel(distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    x = np.abs(distance)
-    near = 1.5 * x**3 - 2.5 * x**2 + 1
-    far = -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
-    return np.where(x <= 1, near, np.where(x <= 2, far, 0.0))
 
 
 def _resize_axis(

@@ -40,7 +40,8 @@ def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> Vi
     one, two = motions = [_measure_motion(video, step, begin) for video in (left, right)]
     names = f"{quote(left.path)} and {quote(right.path)}"
     hint = "state `offset` N, or use `start` N with a frame after which something moves irregularly"
-    if min(_measure_variation(motion) for motion in motions) < STILL:
+    known = [motion[~np.isnan(motion[:, 0])] for motion in motions]
+    if min(float(each.std(axis=0).max()) if len(each) > 1 else 0.0 for each in known) < STILL:
         raise InputError(f"cannot measure the offset of {names}: hardly anything moves", hint)
     reach = min(LARGEST, min(map(len, motions)) // 3)
     offsets = np.arange(-reach, reach + 1)
@@ -70,12 +71,6 @@ def _measure_motion(video: Video, step: float, begin: float) -> NDArray[np.float
             motion[places[number]] = np.concatenate([band.mean(axis=(0, 1)) for band in bands])
         before = image
     return motion
-
-
-def _measure_variation(motion: NDArray[np.float64]) -> float:
-    """Return the largest standard deviation over time (px) among the bands' mean flows."""
-    known = motion[~np.isnan(motion[:, 0])]
-    return float(known.std(axis=0).max()) if len(known) > 1 else 0.0
 
 
 def _correlate(left: NDArray[np.float64], right: NDArray[np.float64], offset: int) -> float:

@@ -47,10 +47,9 @@ def find_right_view(stream: BinaryIO, name: str) -> tuple[bytes, tuple[float, ..
 
 
 def _parse_span(text: bytes) -> tuple[float, ...]:
-    names = ["CroppedAreaLeftPixels", "CroppedAreaTopPixels"]
-    names += ["CroppedAreaImageWidthPixels", "CroppedAreaImageHeightPixels"]
-    names += ["FullPanoWidthPixels", "FullPanoHeightPixels"]
-    found = [re.search(rb'GPano:%b(?:\s*=\s*["\']|>)\s*(\d+)' % each.encode(), text) for each in names]
+    names = [b"CroppedArea%b" % each for each in (b"Left", b"Top", b"ImageWidth", b"ImageHeight")]
+    names += [b"FullPanoWidth", b"FullPanoHeight"]
+    found = [re.search(rb'GPano:%bPixels(?:\s*=\s*["\']|>)\s*(\d+)' % each, text) for each in names]
     if None in found:
         return HALF_SPHERE
     left, top, width, height, all_width, all_height = (float(each[1]) for each in found if each)
