@@ -21,7 +21,8 @@ def depth(*arguments: str) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("units", "said"), [(16, "--scale 16 (OpenCV's StereoSGBM)"), (100, "256 units per pixel")]
+    ("units", "said"),
+    [(16, "--scale 16 (OpenCV's StereoSGBM)"), (100, "PNG files are read with 256 units per px")],
 )
 def test_depth_of_files_in_other_units(here: Path, units: int, said: str) -> None:
     cv2.imwrite("d.png", np.rint(MAP * units).astype(np.uint16))
@@ -55,7 +56,8 @@ def test_the_unit_of_a_ground_truth_is_found_and_declared(here: Path, units: int
     )
     run = pam("dataset", "verify", "pairs:set")
     assert run.code == 3
-    assert f"divided by {units}, which the key scale={units} declares" in run.stdout.decode()
+    said = run.stdout.decode()
+    assert f"matches with {units} units per pixel (add the key scale={units})" in said
     assert pam("dataset", "verify", f"pairs:set?scale={units}").code == 0
     made = np.rint(np.where(np.isfinite(truth), truth, 0) * 256 / units).astype(np.uint16)
     Path("made").mkdir()

@@ -316,7 +316,8 @@ def test_stats_beside_the_papers_table() -> None:
     assert run.lines[0].split()[:4] == ["data", "pairs", "pixels", "per"]
     assert run.lines[1].split()[:3] == ["flickr1024:Flickr1024", "2", "29698"]
     assert [line.split()[-1] for line in run.lines[2:]] == ["-"] * 4
-    assert "CNNIQA needs the weights" in run.complaints[0]
+    assert "CNNIQA and SR-metric" in run.complaints[0]
+    assert "not computed" in run.complaints[0]
 
 
 @pytest.mark.usefixtures("published")
