@@ -16,7 +16,7 @@ from pamcli.registry.catalog import REGISTERED
 def test_the_cpu_half_where_there_is_no_gpu(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks run on pieces of the sample pair that are as small as they may be."""
     monkeypatch.setattr(gpu_check, "MATCHED", (slice(100, 132), slice(100, 164)))
-    monkeypatch.setattr(gpu_check, "ENLARGED", (slice(200, 208), slice(200, 208)))
+    monkeypatch.setattr(gpu_check, "UPSCALED", (slice(200, 208), slice(200, 208)))
     run = pam("doctor", "--gpu-check")
     assert run.code == 0, run.stderr
     assert run.complaints == ["PyTorch can use no GPU here: this is the CPU half of the check"]

@@ -294,7 +294,7 @@ def test_the_second_signal_ends_at_once(
 ) -> None:
     stop = Stop()
     before = signal.getsignal(number)
-    with train._signals(stop):
+    with train._stop_on_signals(stop):
         signal.raise_signal(number)
         assert stop.reason == reason
         with pytest.raises(second):

@@ -175,7 +175,7 @@ def test_a_video_whose_writing_fails_is_not_there(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(video_writing, "_frame", full)
+    monkeypatch.setattr(video_writing, "_convert_frame", full)
     refuse(run("disparity left.mkv right.mkv -o out.mkv --count 1"), 7, "cannot write out.mkv: no space left")
     assert [path.name for path in here.glob("out*")] == ["out.mkv.frames"]
     assert not list(here.glob(".pam-*"))

@@ -17,7 +17,7 @@ from pamcli.networks.passrnet2 import (
     compute_maps,
     upscale_bicubic,
 )
-from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _between, find_most_attended
+from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _gather_detail, find_most_attended
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_detail_is_what_the_other_view_has_beyond_interpolation_sorted_by_its_pl
     maps = torch.zeros(1, 1, 4, 4)
     maps[0, 0, 1] = torch.tensor([0, 0.2, 0.6, 0])  # its match is 1.75: pixel 2 lies 0.25 to its right
     maps[0, 0, [0, 2, 3], [0, 2, 3]] = 1  # exactly there
-    found = _between(own, other, *find_most_attended(maps))[0, :, 0]
+    found = _gather_detail(own, other, *find_most_attended(maps))[0, :, 0]
     weights, detail = found[:PHASES], found[PHASES:].view(3, PHASES, 4)
     torch.testing.assert_close(weights[:, 1], 0.8 * torch.tensor([0, 0, 0.5, 0.5]))  # centres 0.125 and 0.375
     torch.testing.assert_close(weights[:, 0], torch.tensor([0, 0.5, 0.5, 0]))
