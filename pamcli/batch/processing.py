@@ -154,22 +154,20 @@ class PairProcessor:
 
     def read(self, job: Job) -> StereoPair:
         """Read the input of a job. Raises InputError."""
-        pair, angle = self._read(job), getattr(self.settings, "vr180", None)
+        paths, max_pixels = job.pair, self.settings.max_pixels
+        assert paths is not None
+        if paths.frames is not None:
+            pair = self.read_frames(paths)
+        elif paths.left == STDIN and self.packed is not None:
+            with open_stdin() as stdin:
+                image = stdin.read()
+            pair = read_packed_pair(image, self.packed, max_pixels=max_pixels, name=STDIN_NAME)
+        elif self.packed is None and paths.right is not None:
+            pair = read_pair(paths.left, paths.right, max_pixels=max_pixels)
+        else:
+            pair = read_views(paths, self.packed, max_pixels)
+        angle = getattr(self.settings, "vr180", None)
         return pair if pair.span is None and angle is None else pair.make_rectilinear(angle or FIELD_OF_VIEW)
-
-    def _read(self, job: Job) -> StereoPair:
-        pair, max_pixels = job.pair, self.settings.max_pixels
-        assert pair is not None
-        if pair.frames is not None:
-            return self.read_frames(pair)
-        if self.packed is None and pair.right is not None:
-            return read_pair(pair.left, pair.right, max_pixels=max_pixels)
-        if pair.left != STDIN:
-            return read_views(pair, self.packed, max_pixels)
-        assert self.packed is not None
-        with open_stdin() as stdin:
-            image = stdin.read()
-        return read_packed_pair(image, self.packed, max_pixels=max_pixels, name=STDIN_NAME)
 
     def read_frames(self, pair: PairPaths) -> StereoPair:
         """Read a pair of video frames. Raises InputError."""

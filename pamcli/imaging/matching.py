@@ -5,7 +5,7 @@ disparities may have either sign.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,7 @@ class Matches:
         return Matches(self.x[keep], self.y[keep], self.disparity[keep], self.dy[keep])
 
 
-@dataclass(frozen=True)
-class DenseMatch:
+class DenseMatch(NamedTuple):
     """Disparities of two images, first x - second x, px."""
 
     first: Values  # (H, W) for every pixel, including wrong ones

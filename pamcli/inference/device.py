@@ -94,13 +94,13 @@ class Compute:
         return torch.autocast(self.device.type, self.dtype)
 
 
-def _has_cpu_features(*features: str) -> bool:
-    return any(getattr(torch.cpu, f"_is_{each}_supported", lambda: False)() for each in features)
+def _has_cpu_feature(name: str) -> bool:
+    return bool(getattr(torch.cpu, f"_is_{name}_supported", bool)())
 
 
 def cpu_has_bf16() -> bool:
     """Return True if this CPU multiplies bf16 in hardware (AVX512-BF16, AMX) instead of slow emulation."""
-    return _has_cpu_features("avx512_bf16", "amx_tile")
+    return _has_cpu_feature("avx512_bf16") or _has_cpu_feature("amx_tile")
 
 
 def is_cpu_faster_in_bf16() -> bool:
@@ -109,7 +109,7 @@ def is_cpu_faster_in_bf16() -> bool:
     Intel's AVX512-BF16 has the throughput of fp32: convolutions take 1.5 times as long.
     """
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
-    return cpu_has_bf16() and (_has_cpu_features("amx_tile") or "GenuineIntel" not in named)
+    return cpu_has_bf16() and (_has_cpu_feature("amx_tile") or "GenuineIntel" not in named)
 
 
 def hardware_precision(device: torch.device) -> str:
@@ -193,8 +193,7 @@ def get_free_memory(device: torch.device) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0]) + kept  # torch reuses the memory that it keeps
     if device.type != "cpu" or not MEMINFO.exists():
         return None
-    fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
-    free = 1024 * int(fields["MemAvailable"].split()[0])
+    free = 1024 * int(MEMINFO.read_text().split("MemAvailable:")[1].split()[0])
     return max(0, min([free, *_iterate_group_limits()]))
 
 
@@ -280,27 +279,23 @@ def _iterate_group_limits() -> Iterator[int]:
     for membership in memberships:
         _, controllers, path = membership.split(":", 2)
         if "memory" in controllers.split(","):
-            roots, names = [CGROUP / "memory"], ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+            roots, prefix = [CGROUP / "memory"], "total_"
+            limit, current = "memory.limit_in_bytes", "memory.usage_in_bytes"
         elif not controllers:
-            roots, names = [CGROUP, CGROUP / "unified"], ("memory.max", "memory.current", "")
+            roots, prefix = [CGROUP, CGROUP / "unified"], ""
+            limit, current = "memory.max", "memory.current"
         else:
             continue
         for root in roots:
             # Inside a container only the root may be visible, while the path is that outside.
             group = root / path.strip("/")
             for each in (group, *group.parents):
-                if each.is_relative_to(root) and (left := _read_group_limit(each, *names)) is not None:
-                    yield left
-
-
-def _read_group_limit(group: Path, limit: str, current: str, prefix: str) -> int | None:
-    try:
-        most = int((group / limit).read_text())
-        used = int((group / current).read_text())
-        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no such group, or no limit ("max")
-        return None
-    return most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # the file cache can be reclaimed
+                if not each.is_relative_to(root):
+                    continue
+                with suppress(OSError, ValueError):  # no such group, or no limit ("max")
+                    most, used = int((each / limit).read_text()), int((each / current).read_text())
+                    kinds = dict(map(str.split, (each / "memory.stat").read_text().splitlines()))
+                    yield most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # reclaimable file cache
 
 
 def first_line(error: Exception) -> str:

@@ -45,42 +45,39 @@ SMALLEST_SIDE = 16  # px, at matching resolution
 def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
     """Raise InputError unless both are (H, W, 3) of one size, at least `smallest` px on each side."""
     for name, image in (("left", left), ("right", right)):
-        _check_image(image, name, smallest)
+        if not isinstance(image, np.ndarray | np.generic):
+            raise InputError(
+                f"the {name} image must be a NumPy array, got {type(image).__name__}",
+                "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries",
+            )
+        if image.ndim != 3 or image.shape[2] != 3:
+            hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
+            raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
+        if min(image.shape[:2]) < smallest:
+            raise InputError(
+                f"the {name} image is {image.shape[1]}x{image.shape[0]}: "
+                f"both sides must be at least {smallest} px",
+                "use larger images",
+            )
+        if image.dtype.newbyteorder("=") in RANGES:
+            continue
+        if not np.issubdtype(image.dtype, np.floating):
+            raise InputError(
+                f"the {name} image must be uint8, uint16 or floating-point, got {image.dtype}",
+                "convert it to one of these",
+            )
+        low, high = (float(np.float32(bound)) for bound in (image.min(), image.max()))
+        if not (low >= 0 and high <= 1):  # also true for NaN
+            raise InputError(
+                f"the {name} image has values from {low:g} to {high:g}: "
+                "floating-point images must be in [0, 1]",
+                "divide it by its largest possible value",
+            )
     if left.shape != right.shape:
         raise InputError(
             f"the left image is {left.shape[1]}x{left.shape[0]} but the right image is "
             f"{right.shape[1]}x{right.shape[0]}: both images of a rectified pair must have the same size",
             "rectify them first: pam rectify",
-        )
-
-
-def _check_image(image: Pixels, name: str, smallest: int) -> None:
-    if not isinstance(image, np.ndarray | np.generic):
-        raise InputError(
-            f"the {name} image must be a NumPy array, got {type(image).__name__}",
-            "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries",
-        )
-    if image.ndim != 3 or image.shape[2] != 3:
-        hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
-        raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
-    if min(image.shape[:2]) < smallest:
-        raise InputError(
-            f"the {name} image is {image.shape[1]}x{image.shape[0]}: "
-            f"both sides must be at least {smallest} px",
-            "use larger images",
-        )
-    if image.dtype.newbyteorder("=") in RANGES:
-        return
-    if not np.issubdtype(image.dtype, np.floating):
-        raise InputError(
-            f"the {name} image must be uint8, uint16 or floating-point, got {image.dtype}",
-            "convert it to one of these",
-        )
-    low, high = (float(np.float32(bound)) for bound in (image.min(), image.max()))
-    if not (low >= 0 and high <= 1):  # also true for NaN
-        raise InputError(
-            f"the {name} image has values from {low:g} to {high:g}: floating-point images must be in [0, 1]",
-            "divide it by its largest possible value",
         )
 
 

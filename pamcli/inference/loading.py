@@ -32,8 +32,11 @@ def load_matcher(settings: Any, max_memory: int | None = None) -> tuple[StereoMa
     path = locate(settings.name)
     from pamcli.inference.matcher import StereoMatcher
 
-    values = {name: getattr(settings, name) for name in (*COMPUTE, *MATCHING) if hasattr(settings, name)}
-    matcher = StereoMatcher.load(path, **values | {"max_memory": max_memory or settings.max_memory})
+    values: dict[str, Any] = {"max_memory": max_memory or settings.max_memory}
+    for name in (*COMPUTE, *MATCHING):
+        if hasattr(settings, name):
+            values.setdefault(name, getattr(settings, name))
+    matcher = StereoMatcher.load(path, **values)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", matching resolution {matcher.match_size}"
     _log(matcher, settings.name, path, f"maximum disparity {limit}{resized}")

@@ -280,7 +280,8 @@ class StereoMatcher:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
         if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else as trained
             max_disparity += self.spec.row.searched_beyond
-        passes = 2 if self._needs_right(extras) else 1
+        needing = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
+        passes = 1 if needing.isdisjoint(extras) else 2
         upsamplings = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [UPSAMPLING * height * width] * upsamplings
         reports = split_progress(progress, work)
@@ -305,7 +306,7 @@ class StereoMatcher:
         reports: Sequence[Progress],
     ) -> StereoResult:
         """Match images at their size; `given`: the images before resizing."""
-        twice = self._needs_right(extras)
+        twice = len(reports) == 2
         with_confidence, with_visible = "confidence" in extras, "visible" in extras
         pixels = views[0][..., 0].size + (given[0][..., 0].size if given[0] is not views[0] else 0)
         results = 4 * pixels * (1 + 2 * twice + 2 * with_confidence)
@@ -314,8 +315,7 @@ class StereoMatcher:
             left: Pixels, right: Pixels, report: Progress, request: MatchRequest
         ) -> dict[str, NDArray[Any]]:
             def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, NDArray[Any]]:
-                found = self.model.match(left, right, request, progress)
-                return {name: value for name, value in vars(found).items() if value is not None}
+                return vars(self.model.match(left, right, request, progress))
 
             found = self._budget.run(compute, left, right, results=results, given=given, progress=report)
             report(1)
@@ -336,10 +336,6 @@ class StereoMatcher:
                 confidence = measure_agreement(disparity, right_disparity)
         returned = right_disparity if "right_disparity" in extras else None
         return StereoResult(disparity, returned, visible, confidence)
-
-    def _needs_right(self, extras: Collection[str]) -> bool:
-        needing = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
-        return bool(needing & set(extras))
 
 
 def _upsample(

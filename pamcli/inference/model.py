@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -42,8 +42,7 @@ MOST_GRAPHS = 8
 WARM_UPS = 2  # runs on a separate stream before recording, in which libraries choose algorithms
 
 
-@dataclass(frozen=True)
-class MatchRequest:
+class MatchRequest(NamedTuple):
     """Results to compute for a pair besides the left disparity."""
 
     max_disparity: int | None = None
@@ -130,9 +129,8 @@ class TorchModel(StereoModel):
         self.halo = network.HALO
         self.runtime = Runtime(compute)
         mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)
-        self._mean, self._std = (
-            torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std)
-        )
+        self._mean = torch.tensor(mean, device=compute.device).view(3, 1, 1)
+        self._std = torch.tensor(std, device=compute.device).view(3, 1, 1)
 
     def match(
         self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
@@ -265,7 +263,7 @@ class Runtime:
         tensors = [torch.from_numpy(np.require(each, requirements=("C", "W"))) for each in inputs]
         with torch.inference_mode(), self.compute.full_precision():
             if self.compute.device.type != "cuda":
-                outputs = program(*(each.to(self.compute.device) for each in tensors))
+                outputs = program(*[each.to(self.compute.device) for each in tensors])
                 return [np.array(each.cpu().numpy(), order="C") for each in outputs]
             with torch.cuda.device(self.compute.device):
                 sizes = tuple((each.shape, each.dtype) for each in tensors)

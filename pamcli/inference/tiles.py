@@ -6,9 +6,8 @@ Foreign networks with a fixed input size get tiles of that size.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +42,7 @@ GAPS = 1.15
 """Factor on the predicted memory, as free memory may be fragmented."""
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """A part of an image."""
 
     rows: slice
@@ -111,16 +109,15 @@ def split_progress(progress: Progress | None, work: Sequence[float]) -> list[Pro
     """Return a callback for each of several consecutive pieces of work; `work`: their relative durations."""
     if progress is None:
         return [lambda share: None] * len(work)
-    begins = [0.0, *accumulate(work)]
-    return [
-        lambda share, begin=begin, size=size: progress((begin + share * size) / begins[-1])  # type: ignore[misc]
-        for begin, size in zip(begins, work, strict=False)
-    ]
+    begins, reports = [0.0, *accumulate(work)], list[Progress]()
+    for begin, size in zip(begins, work, strict=False):
+        reports.append(lambda share, begin=begin, size=size: progress((begin + share * size) / begins[-1]))  # type: ignore[misc]
+    return reports
 
 
 def compute_parts(
     parts: Sequence[Tile],
-    compute: Callable[[slice, slice, Progress], dict[str, Array]],
+    compute: Callable[[slice, slice, Progress], dict[str, Any]],
     *,
     scale: int = 1,
     progress: Progress | None = None,
@@ -146,6 +143,8 @@ def compute_parts(
         place = tuple(slice(scale * side.start, scale * side.stop) for side in (part.rows, part.columns))
         weights = part.weights.repeat(scale, 0).repeat(scale, 1) if scale > 1 else part.weights
         for name, values in compute(part.rows, part.columns, report).items():
+            if values is None:
+                continue
             if name not in joined:
                 joined[name] = np.zeros((scale * height, scale * width, *values.shape[2:]), values.dtype)
             shares = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))
@@ -195,7 +194,14 @@ class MemoryBudget:
         """
         height, width = left.shape[:2]
         given = given or (left, right)
-        self._check_size(height, width, *given[0].shape[:2])
+        size, (given_height, given_width) = self.model.size, given[0].shape[:2]
+        if size is not None and (height > size[0] or width > size[1]):
+            is_resized = (height, width) != (given_height, given_width)
+            raise InputError(
+                f"images of {given_width}x{given_height}{f', matched at {width}x{height},' * is_resized} are "
+                f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
+                "export it for their size, or for any size: pam weights export",
+            )
         rows = self._rows(left, right, results, given)
 
         def compute_rows(lines: slice, _: slice, report: Progress) -> dict[str, Array]:
@@ -222,16 +228,6 @@ class MemoryBudget:
             rows, is_reduced = fewer, True
             self.model.release_memory()
 
-    def _check_size(self, height: int, width: int, given_height: int, given_width: int) -> None:
-        size = self.model.size
-        if size is not None and (height > size[0] or width > size[1]):
-            is_resized = (height, width) != (given_height, given_width)
-            raise InputError(
-                f"images of {given_width}x{given_height}{f', matched at {width}x{height},' * is_resized} are "
-                f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
-                "export it for their size, or for any size: pam weights export",
-            )
-
     def _count_fewest_rows(self, height: int) -> int:
         multiple = self.model.multiple
         least = 2 * self.model.halo + FEWEST
@@ -245,7 +241,7 @@ class MemoryBudget:
         height, width = int(left.shape[0]), int(left.shape[1])
         free = get_free_memory(self._device)
         held = results + (0 if given[0] is left else left.nbytes + right.nbytes)
-        images = PAIRS_AT_ONCE * sum(image.nbytes for image in given)
+        images = PAIRS_AT_ONCE * (given[0].nbytes + given[1].nbytes)
         if self._device.type != "cpu":
             held = images = 0
         fewest = self._count_fewest_rows(height)

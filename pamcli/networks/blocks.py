@@ -28,12 +28,17 @@ class Convolutions(nn.Sequential):
             for layer in self:
                 x = layer(x)
             return x
-        layers = [layer for layer in self if not isinstance(layer, nn.Identity)]
-        is_fused = False
-        for layer, following in zip(layers, [*layers[1:], None], strict=True):
+        layers, is_fused = [*self], False
+        for place, layer in enumerate(layers):
             if isinstance(layer, nn.Conv2d):
-                slope = following.negative_slope if isinstance(following, nn.LeakyReLU) else None
+                following = layers[place + 1 : place + 3]  # a folded norm is an Identity
+                if following and isinstance(following[0], nn.Identity):
+                    del following[0]
+                rectifier = following[0] if following else None
+                slope = rectifier.negative_slope if isinstance(rectifier, nn.LeakyReLU) else None
                 is_fused, x = slope is not None, convolve_layer(x, layer, slope)
+            elif isinstance(layer, nn.Identity):
+                continue
             elif is_fused:
                 is_fused = False
             else:
@@ -248,24 +253,19 @@ def fold_batch_norms(network: Network) -> Network:
         for place in range(len(module) - 1):
             layer, norm = module[place], module[place + 1]
             if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                _fold(layer, norm)
+                assert norm.running_mean is not None
+                assert norm.running_var is not None
+                scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+                bias = (
+                    -norm.running_mean.double()
+                    if layer.bias is None
+                    else layer.bias.double() - norm.running_mean.double()
+                )
+                weight = layer.weight.double() * scale[:, None, None, None]
+                layer.weight = nn.Parameter(weight.to(layer.weight.dtype), False)
+                layer.bias = nn.Parameter((bias * scale + norm.bias.double()).to(layer.weight.dtype), False)
                 module[place + 1] = nn.Identity()
     return network
-
-
-def _fold(layer: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
-    """Make a batch norm part of the convolution before it, in place."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
-    bias = (
-        -norm.running_mean.double()
-        if layer.bias is None
-        else layer.bias.double() - norm.running_mean.double()
-    )
-    weight = layer.weight.double() * scale[:, None, None, None]
-    layer.weight = nn.Parameter(weight.to(layer.weight.dtype), False)
-    layer.bias = nn.Parameter((bias * scale + norm.bias.double()).to(layer.weight.dtype), False)
 
 
 def convert(network: Network, dtype: torch.dtype) -> Network:

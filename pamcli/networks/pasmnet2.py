@@ -39,7 +39,6 @@ from pamcli.networks.blocks import (
     upsample_and_join,
 )
 from pamcli.networks.parallax import ParallaxMaps
-from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     SURROUNDINGS,
@@ -173,15 +172,18 @@ class PASMnet2(MatchingNetwork):
         F1 = self.D1(self.D0(self.E4(x3)), x3)
         F2 = self.D2(F1, x2)
         F3 = upsample_and_join(self.D3, F2, x1)
-        x1, x2, x3 = _first(len(left), x1, x2, x3)
+        count = len(left)
+        x1, x2, x3 = _first(x1, count), _first(x2, count), _first(x3, count)
 
-        limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
+        limits: list[int | None] = [None, None, None]
+        if max_disparity is not None:
+            limits = [max_disparity // 16, max_disparity // 8, max_disparity // 4]
         v1, features = self.st1(F1)
         attention1 = attend(features, None, limits[0])
         v2, features = self.st2(upsample_and_join(self.b2, v1, F2))
         attention2 = attend(features, attention1.cost, limits[1])
         v3, features = self.st3(upsample_and_join(self.b3, v2, F3))
-        v1, v2, v3 = _first(len(left), v1, v2, v3)
+        v1, v2, v3 = _first(v1, count), _first(v2, count), _first(v3, count)
         del F1, F2, F3
         attention3 = attend(features, attention2.cost, limits[2], finest=True)
         del features
@@ -208,9 +210,9 @@ class PASMnet2(MatchingNetwork):
         )
 
 
-def _first(count: int, *views: Tensor) -> list[Tensor]:
+def _first(views: Tensor, count: int) -> Tensor:
     """Return features of the left images; copied in inference, so that the right ones are freed."""
-    return [each[:count].clone() if is_inference() else each[:count] for each in views]
+    return views[:count].clone() if is_inference() else views[:count]
 
 
 class Stage(nn.Module):
@@ -225,7 +227,7 @@ class Stage(nn.Module):
         self.width = width
         self.blocks = cast(
             "Sequence[ParallaxAttentionBlock]",
-            nn.ModuleList(ParallaxAttentionBlock(width) for _ in range(blocks)),
+            nn.ModuleList(map(ParallaxAttentionBlock, [width] * blocks)),
         )
         self.products: Sequence[Tensor] | None = None
         """In inference, weight and bias of each block's merged convolution, see `merge_products`."""

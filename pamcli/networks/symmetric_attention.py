@@ -152,7 +152,9 @@ def _attend_in_blocks(
             if around is None:
                 rows.copy_(matmul(one, other))
             else:
-                _upsample_into(rows, around[first // 2 : last // 2 + 2])
+                near = around[first // 2 : last // 2 + 2]  # (n/2 + 2, w/2 + 2, w/2 + 2)
+                wide = _upsample_by_two(near, 2, near.new_empty(*near.shape[:2], width))
+                _upsample_by_two(_upsample_by_two(wide, 1, near.new_empty(len(near), width, width)), 0, rows)
                 add_matmul(rows, one, other)
             allowed = rows.add_(mask) if finest else rows + mask
             for values, new in zip(found[:, image, first:last], _summarise(allowed), strict=True):
@@ -202,14 +204,6 @@ def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     given = 1 / torch.matmul(share[..., None, :], attention).clamp(min=SMALLEST_TOTAL)
     attention_mass = share * torch.matmul(given, attention.mT)[..., 0, :]  # six times as fast in this order
     return normaliser, initial, mass, attention_mass
-
-
-def _upsample_into(cost: Tensor, around: Tensor) -> None:
-    """Upsample costs (n/2 + 2, w/2 + 2, w/2 + 2), with one edge value per side, into (n, w, w)."""
-    _rows, width, _ = cost.shape
-    wide = _upsample_by_two(around, 2, around.new_empty(*around.shape[:2], width))
-    wide = _upsample_by_two(wide, 1, around.new_empty(len(around), width, width))
-    _upsample_by_two(wide, 0, cost)
 
 
 def _upsample_by_two(x: Tensor, dim: int, into: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def repeat_edges(values: Tensor, reach: int) -> Tensor:
 
 def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
     """Return the 3 x 3 values around each, row by row: (B, h + 2 reach, w + 2 reach) to (B, 9, h, w)."""
-    height, width = (side - 2 * reach for side in padded.shape[-2:])
+    height, width = padded.shape[-2] - 2 * reach, padded.shape[-1] - 2 * reach
     beyond = reach - dilation
     places = [beyond + step * dilation for step in range(3)]
     rows = [padded.narrow(1, place, height) for place in places]
@@ -70,9 +70,9 @@ def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
     weights = mixture.permute(0, 2, 3, 1)
     step = ROWS if is_inference() and not mixture.is_cuda else weights.shape[1]
     parts = []
-    for some, near in zip(*(torch.split(each, step, 1) for each in (weights, around)), strict=True):
-        shares = some.float().unflatten(-1, (9, 16)).softmax(-2)
-        pixels = (shares * near).sum(-2).unflatten(-1, (4, 4))
+    for some, near in zip(torch.split(weights, step, 1), torch.split(around, step, 1), strict=True):
+        shares = torch.unflatten(some.float(), -1, (9, 16)).softmax(-2)
+        pixels = (shares * near).sum(-2).unflatten(-1, (4, 4))  # type: ignore[no-untyped-call]
         parts.append(pixels.transpose(2, 3).flatten(3).flatten(1, 2))
     return torch.cat(parts, 1)[:, None]
 

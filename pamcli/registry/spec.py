@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -89,8 +89,7 @@ class ModelSpec:
             raise ModelError(f"the metadata are damaged: {error!r}") from error
 
 
-@dataclass(frozen=True)
-class WeightsFile:
+class WeightsFile(NamedTuple):
     """The header of a safetensors file."""
 
     spec: ModelSpec
