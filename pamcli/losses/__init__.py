@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | 10 (4.2.1) | L_p, photometric | `unsupervised.photometric_loss` |
 | 11 (4.2.2) | L_s, edge-aware smoothness | `unsupervised.smoothness_loss` |
-| 12 (4.2.3) | L_PAM of a scale | `total._pam` |
+| 12 (4.2.3) | L_PAM of a scale | `total._pam_terms` |
 | 13 (4.2.3) | L_PAM-p | `unsupervised.attention_photometric` |
 | 14 (4.2.3) | L_PAM-s | `unsupervised.attention_smoothness` |
 | 15 (4.2.3) | L_PAM-c | `unsupervised.attention_cycle` |
