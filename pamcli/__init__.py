@@ -14,30 +14,39 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pamcli.batch.depth import depth_files
-    from pamcli.batch.jobs import Result
-    from pamcli.batch.matching import match_files
-    from pamcli.batch.rectification import rectify_files
-    from pamcli.batch.run import Batch
-    from pamcli.batch.upscaling import upscale_files
-    from pamcli.calibration.files import read_calibration
-    from pamcli.calibration.geometry import Calibration
-    from pamcli.calibration.point_cloud import write_point_cloud
-    from pamcli.data.preparing import prepare_flickr1024
-    from pamcli.errors import PamError
-    from pamcli.evaluation.disparity import evaluate_disparity
-    from pamcli.evaluation.disparity_metrics import disparity_metrics
-    from pamcli.evaluation.results import Evaluation
-    from pamcli.evaluation.superres import evaluate_superres
-    from pamcli.imaging.disparity_files import read_disparity, write_disparity
-    from pamcli.imaging.images import RgbImage, read_image
-    from pamcli.inference.matcher import StereoMatcher, StereoResult
-    from pamcli.inference.upscaler import StereoUpscaler
-    from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
-    from pamcli.settings.data import PrepareSettings
-    from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
-    from pamcli.settings.training import TrainDisparitySettings, TrainSuperresSettings
-    from pamcli.training.train import train_disparity, train_superres
+    from pamcli.batch.depth import depth_files as depth_files
+    from pamcli.batch.jobs import Result as Result
+    from pamcli.batch.matching import match_files as match_files
+    from pamcli.batch.rectification import rectify_files as rectify_files
+    from pamcli.batch.run import Batch as Batch
+    from pamcli.batch.upscaling import upscale_files as upscale_files
+    from pamcli.calibration.files import read_calibration as read_calibration
+    from pamcli.calibration.geometry import Calibration as Calibration
+    from pamcli.calibration.point_cloud import write_point_cloud as write_point_cloud
+    from pamcli.data.preparing import prepare_flickr1024 as prepare_flickr1024
+    from pamcli.errors import PamError as PamError
+    from pamcli.evaluation.disparity import evaluate_disparity as evaluate_disparity
+    from pamcli.evaluation.disparity_metrics import disparity_metrics as disparity_metrics
+    from pamcli.evaluation.results import Evaluation as Evaluation
+    from pamcli.evaluation.superres import evaluate_superres as evaluate_superres
+    from pamcli.imaging.disparity_files import read_disparity as read_disparity
+    from pamcli.imaging.disparity_files import write_disparity as write_disparity
+    from pamcli.imaging.images import RgbImage as RgbImage
+    from pamcli.imaging.images import read_image as read_image
+    from pamcli.inference.matcher import StereoMatcher as StereoMatcher
+    from pamcli.inference.matcher import StereoResult as StereoResult
+    from pamcli.inference.upscaler import StereoUpscaler as StereoUpscaler
+    from pamcli.settings.batches import DepthSettings as DepthSettings
+    from pamcli.settings.batches import MatchSettings as MatchSettings
+    from pamcli.settings.batches import RectifySettings as RectifySettings
+    from pamcli.settings.batches import UpscaleSettings as UpscaleSettings
+    from pamcli.settings.data import PrepareSettings as PrepareSettings
+    from pamcli.settings.evaluation import EvaluateDisparitySettings as EvaluateDisparitySettings
+    from pamcli.settings.evaluation import EvaluateSuperresSettings as EvaluateSuperresSettings
+    from pamcli.settings.training import TrainDisparitySettings as TrainDisparitySettings
+    from pamcli.settings.training import TrainSuperresSettings as TrainSuperresSettings
+    from pamcli.training.train import train_disparity as train_disparity
+    from pamcli.training.train import train_superres as train_superres
 
 if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & {*os.environ}:
     # Threads of PyTorch wait for each other briefly, then sleep. By default they spin, and use up the time of
@@ -46,79 +55,38 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & {*
 
 __version__ = "0.3.0"
 
-__all__ = [
-    "Batch",
-    "Calibration",
-    "DepthSettings",
-    "EvaluateDisparitySettings",
-    "EvaluateSuperresSettings",
-    "Evaluation",
-    "MatchSettings",
-    "PamError",
-    "PrepareSettings",
-    "RectifySettings",
-    "Result",
-    "RgbImage",
-    "StereoMatcher",
-    "StereoResult",
-    "StereoUpscaler",
-    "TrainDisparitySettings",
-    "TrainSuperresSettings",
-    "UpscaleSettings",
-    "__version__",
-    "depth_files",
-    "disparity_metrics",
-    "evaluate_disparity",
-    "evaluate_superres",
-    "match_files",
-    "prepare_flickr1024",
-    "read_calibration",
-    "read_disparity",
-    "read_image",
-    "rectify_files",
-    "train_disparity",
-    "train_superres",
-    "upscale_files",
-    "write_disparity",
-    "write_point_cloud",
-]
-
-_LAZY = {
-    "Batch": "pamcli.batch.run",
-    "Calibration": "pamcli.calibration.geometry",
-    "DepthSettings": "pamcli.settings.batches",
-    "EvaluateDisparitySettings": "pamcli.settings.evaluation",
-    "EvaluateSuperresSettings": "pamcli.settings.evaluation",
-    "Evaluation": "pamcli.evaluation.results",
-    "MatchSettings": "pamcli.settings.batches",
-    "PamError": "pamcli.errors",
-    "RgbImage": "pamcli.imaging.images",
-    "PrepareSettings": "pamcli.settings.data",
-    "RectifySettings": "pamcli.settings.batches",
-    "Result": "pamcli.batch.jobs",
-    "StereoMatcher": "pamcli.inference.matcher",
-    "StereoResult": "pamcli.inference.matcher",
-    "StereoUpscaler": "pamcli.inference.upscaler",
-    "TrainDisparitySettings": "pamcli.settings.training",
-    "TrainSuperresSettings": "pamcli.settings.training",
-    "UpscaleSettings": "pamcli.settings.batches",
-    "depth_files": "pamcli.batch.depth",
-    "disparity_metrics": "pamcli.evaluation.disparity_metrics",
-    "upscale_files": "pamcli.batch.upscaling",
-    "evaluate_disparity": "pamcli.evaluation.disparity",
-    "evaluate_superres": "pamcli.evaluation.superres",
-    "match_files": "pamcli.batch.matching",
-    "prepare_flickr1024": "pamcli.data.preparing",
-    "read_calibration": "pamcli.calibration.files",
-    "read_disparity": "pamcli.imaging.disparity_files",
-    "read_image": "pamcli.imaging.images",
-    "rectify_files": "pamcli.batch.rectification",
-    "train_disparity": "pamcli.training.train",
-    "train_superres": "pamcli.training.train",
-    "write_disparity": "pamcli.imaging.disparity_files",
-    "write_point_cloud": "pamcli.calibration.point_cloud",
+_LAZY = {  # imported when they are first used: the command line must not wait for torch or numpy
+    name: module
+    for module, names in {
+        "pamcli.batch.depth": "depth_files",
+        "pamcli.batch.jobs": "Result",
+        "pamcli.batch.matching": "match_files",
+        "pamcli.batch.rectification": "rectify_files",
+        "pamcli.batch.run": "Batch",
+        "pamcli.batch.upscaling": "upscale_files",
+        "pamcli.calibration.files": "read_calibration",
+        "pamcli.calibration.geometry": "Calibration",
+        "pamcli.calibration.point_cloud": "write_point_cloud",
+        "pamcli.data.preparing": "prepare_flickr1024",
+        "pamcli.errors": "PamError",
+        "pamcli.evaluation.disparity": "evaluate_disparity",
+        "pamcli.evaluation.disparity_metrics": "disparity_metrics",
+        "pamcli.evaluation.results": "Evaluation",
+        "pamcli.evaluation.superres": "evaluate_superres",
+        "pamcli.imaging.disparity_files": "read_disparity write_disparity",
+        "pamcli.imaging.images": "RgbImage read_image",
+        "pamcli.inference.matcher": "StereoMatcher StereoResult",
+        "pamcli.inference.upscaler": "StereoUpscaler",
+        "pamcli.settings.batches": "DepthSettings MatchSettings RectifySettings UpscaleSettings",
+        "pamcli.settings.data": "PrepareSettings",
+        "pamcli.settings.evaluation": "EvaluateDisparitySettings EvaluateSuperresSettings",
+        "pamcli.settings.training": "TrainDisparitySettings TrainSuperresSettings",
+        "pamcli.training.train": "train_disparity train_superres",
+    }.items()
+    for name in names.split()
 }
-"""Names that are imported when they are first used: the command line must not wait for torch or numpy."""
+
+__all__ = ["__version__", *_LAZY]
 
 
 def __getattr__(name: str) -> object:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def main() -> "NoReturn":
-    """Run the command line."""
     _run()
 
 

@@ -29,38 +29,27 @@ class PamError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-class UsageError(PamError):
-    """Invalid or incompatible options, images that cannot be paired, existing outputs."""
-
+class UsageError(PamError):  # invalid or incompatible options, images that cannot be paired, existing outputs
     exit_code = 2
 
 
-class InputError(PamError):
-    """An unreadable or invalid input."""
-
+class InputError(PamError):  # an unreadable or invalid input
     exit_code = 3
 
 
-class ModelError(PamError):
-    """Unknown, missing, damaged or unreachable weights, or a network that fails."""
-
+class ModelError(PamError):  # unknown, missing, damaged or unreachable weights, or a network that fails
     exit_code = 4
 
 
-class DeviceError(PamError):
-    """A missing device or feature of a device, or too little memory."""
-
+class DeviceError(PamError):  # a missing device or feature of a device, or too little memory
     exit_code = 5
 
 
-class OutputError(PamError):
-    """A result that cannot be written: disk full, no permission, missing directory."""
-
+class OutputError(PamError):  # a result that cannot be written: disk full, no permission, missing directory
     exit_code = 7
 
 
-BATCH_FAILED = 6
-"""Exit code of a batch in which at least one pair failed."""
+BATCH_FAILED = 6  # exit code of a batch in which at least one pair failed
 
 
 _SHORT_OF_MEMORY = re.compile(
@@ -93,10 +82,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def find_closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Return the known names most similar to `name`, the most similar first.
-
-    Only the part after the last "." of a known name must be similar, and "lr" matches "learning_rate".
-    """
+    """Return the known names most similar to `name`; "lr" is similar to "train.learning_rate"."""
     word = name.rpartition(".")[2].lower().replace("-", "_")
 
     def similarity(each: str) -> float:

@@ -1,8 +1,4 @@
-"""Check limits on address space and threads before libraries are imported that would abort the process.
-
-OpenBLAS, OpenMP and C++ end the process if they cannot start a thread or allocate memory, which Python cannot
-catch.
-"""
+"""Check limits on address space and threads before libraries are imported that end the process at them."""
 
 import math
 import os
@@ -14,12 +10,9 @@ from typing import Any
 
 from pamcli.errors import DeviceError
 
-NEEDED = {"numpy": 500, "cv2": 800, "torch": 1300}
-"""Minimum address space of a program with the library on one thread, MB."""
-OF_A_THREAD = 250
-"""Address space for each further thread, MB."""
-OWN, KINDS = 4, 3
-"""Threads of pam itself, and number of libraries with threads on each core."""
+NEEDED = {"numpy": 500, "cv2": 800, "torch": 1300}  # address space on one thread at least, MB
+OF_A_THREAD = 250  # address space for each further thread, MB
+OWN, KINDS = 4, 3  # threads of pam itself, and number of libraries with threads on each core
 _COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 
 
@@ -50,7 +43,6 @@ def require_room(library: str) -> None:
 
 
 def _address_space() -> float:
-    """Return the address space limit of this process, MB."""
     if sys.platform == "win32":
         return math.inf
     import resource
@@ -60,7 +52,6 @@ def _address_space() -> float:
 
 
 def _count_threads(most: int) -> int:
-    """Return how many threads can run at once, at most `most`."""
     end, threads = threading.Event(), list[threading.Thread]()
     with suppress(RuntimeError, MemoryError):
         while len(threads) < most:

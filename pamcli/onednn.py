@@ -23,11 +23,10 @@ _ONEDNN = (
     and torch.backends.cpu.get_cpu_capability().startswith("AVX")
     and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
 )
-FUSED = {
+FUSED = {  # True if this processor supports fused convolutions
     torch.float32: _ONEDNN,
     torch.bfloat16: _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
 }
-"""True if this processor supports fused convolutions."""
 
 
 def convolve(
@@ -59,10 +58,7 @@ def add_convolution(
     dilation: int = 1,
     slope: float | None = None,
 ) -> Tensor:
-    """Add a convolution of x to `total`, in place, then apply a leaky rectifier of the given slope.
-
-    The operations are fused if oneDNN supports them, including a slope of 0.
-    """
+    """Add a convolution of x to `total`, in place, then rectify with `slope`, fused if oneDNN supports it."""
     if not _can_fuse(x):
         total.add_(convolve(x, weight, bias, 1, padding, dilation))
     else:
@@ -73,10 +69,7 @@ def add_convolution(
 
 
 def multiply_by_convolution(factor: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Multiply `factor`, which may be overwritten, by a 1x1 convolution of x.
-
-    The operations are fused in 16 bits only; in float32 that is slower.
-    """
+    """Multiply `factor`, which may be overwritten, by a 1x1 convolution of x; float32 is slower fused."""
     if x.dtype == torch.float32 or not _can_fuse(x):
         return factor.mul_(convolve(x, weight, bias))
     how = (0, 0), (1, 1), (1, 1), 1
@@ -103,7 +96,6 @@ def add_matmul(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 @contextmanager
 def _use_faster(a: Tensor) -> Iterator[None]:
-    """Use oneDNN for products of `a` and another matrix where it is faster."""
     if a.dtype != torch.float32 or a.device.type != "cpu" or not is_onednn_faster():
         yield
         return

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 class Progress(Protocol):
     """A counter of completed items."""
 
-    watch: Callable[[int], Callable[[float], None]] | None
-    """From the rows of a pair to a function that reports the completed fraction of the pair."""
+    watch: Callable[[int], Callable[[float], None]] | None  # from rows of a pair to its progress
 
     def advance(self) -> None:
         """Count one more item."""

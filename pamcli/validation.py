@@ -17,8 +17,7 @@ Positive = Annotated[float, Field(gt=0, le=1e9)]
 NonNegative = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-FEW = 12
-"""Up to this number, errors list all known names."""
+FEW = 12  # up to this number, errors list all known names
 
 
 def validate_fields(kind: type[Record]) -> type[Record]:
@@ -77,7 +76,6 @@ def describe_unknown(name: str, known: Sequence[str], what: str = "value") -> st
 
 
 def _list_names(kind: Any, path: Sequence[Any]) -> list[str]:
-    """Return the field names of the record at `path` inside a record of `kind`."""
     for part in path:
         kind = typing.get_type_hints(kind)[part]
     return [field.name for field in dataclasses.fields(kind)]

@@ -9,7 +9,6 @@ import ctypes
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,8 +19,7 @@ from torch import Tensor, nn
 from pamcli.onednn import add_convolution, convolve
 
 KIND = torch.backends.cpu.get_cpu_capability().lower()
-LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
-"""Library compiled for this kind of processor; may be missing."""
+LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")  # compiled for this processor; may be missing
 
 TILE = 4  # rows and columns of an output tile
 TOGETHER = 16  # channel counts are multiples of this, which suits both instruction sets
@@ -31,15 +29,13 @@ GRADIENT_BLOCK = 250_000  # the same for the weight gradient, which accumulates
 LARGEST = 9 * 128 * 128  # maximum weights of a layer, which need four times the memory
 FEWEST = 0.6  # minimum share of a tile's rows and columns inside the result for tiles to pay off
 
-TO_PRODUCTS = torch.tensor(
+TO_PRODUCTS = torch.tensor(  # transforms three weights of a row to the six factors of the transformed input
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]],
     dtype=torch.float64,
     device="cpu",  # whatever the default device is
 ) / 24  # fmt: skip
-"""Transforms three weights of a row to the six factors of the transformed input."""
 
-BOTH_TO_PRODUCTS = torch.kron(TO_PRODUCTS, TO_PRODUCTS)
-"""Transforms nine weights to 36."""
+BOTH_TO_PRODUCTS = torch.kron(TO_PRODUCTS, TO_PRODUCTS)  # transforms nine weights to 36
 
 
 class _Map(ctypes.Structure):
@@ -75,10 +71,7 @@ class Winograd:
     def __call__(
         self, x: Tensor, padding: tuple[int, int], slope: float | None, add_to: Tensor | None = None
     ) -> Tensor:
-        """Convolve x (B, C, H, W), optionally followed by a leaky rectifier of the given slope.
-
-        `add_to`: a map to which the convolution is added before the rectifier, in place.
-        """
+        """Convolve x (B, C, H, W), then rectify with `slope`; add to the map `add_to`, in place, before."""
         sides = [side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)]
         x = x.float()
         if not _is_worthwhile(sides, self.dilation) or x.stride(1) != 1:
@@ -107,11 +100,8 @@ class Winograd:
 
 
 def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | None:
-    """Compute the weight gradient (O, I, 3, 3) of a size-preserving 3x3 convolution of stride 1.
-
-    `x` (B, I, H, W) and the output gradient (B, O, H, W) are channels last. Returns None where torch must
-    compute it: channel counts that are not multiples of 16, and small maps.
-    """
+    """Compute the weight gradient (O, I, 3, 3) of a size-preserving 3x3 convolution of stride 1."""
+    # x and the output gradient are channels last. None: torch must compute it (channels, small maps).
     inputs, outputs = x.shape[1], gradient.shape[1]
     if inputs % TOGETHER or outputs % TOGETHER or not _is_worthwhile(x.shape[2:], dilation):
         return None
@@ -170,7 +160,6 @@ def winograd(layer: nn.Conv2d) -> Winograd | None:
 
 
 def can_run(layer: nn.Conv2d) -> bool:
-    """Return whether `winograd.c` supports the convolution of a layer."""
     return (
         available()
         and layer.kernel_size == (3, 3)
@@ -184,7 +173,6 @@ def can_run(layer: nn.Conv2d) -> bool:
 
 
 def can_channels(outputs: int, inputs: int) -> bool:
-    """Return whether `winograd.c` supports these channel counts."""
     return inputs % TOGETHER == 0 and outputs > TOGETHER and 9 * inputs * outputs <= LARGEST
 
 
@@ -198,26 +186,19 @@ def _library() -> Any:
         return None
 
 
-@dataclass(frozen=True)
-class _OpenMP:
-    """Access to torch's threads, which separate threads would disturb."""
-
-    parallel: Any
-    """GOMP_parallel(function, its argument, number of threads, 0)."""
-    thread: int | None
-    threads: int | None
-    """Addresses of functions without arguments: the thread's index and the number of threads."""
-
-
 @cache
-def _openmp() -> _OpenMP | None:
+def _openmp() -> tuple[Any, int | None, int | None] | None:
+    """Return access to torch's threads, which separate threads would disturb.
+
+    GOMP_parallel(function, its argument, number of threads, 0), and the addresses of functions without
+    arguments for the thread's index and the number of threads.
+    """
     for path in sorted(Path(torch.__file__).parent.glob("lib/libgomp*")):
         library = ctypes.CDLL(str(path))
         library.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         library.GOMP_parallel.restype = None
-        return _OpenMP(
-            library.GOMP_parallel, _address(library.omp_get_thread_num), _address(library.omp_get_num_threads)
-        )
+        names = (library.omp_get_thread_num, library.omp_get_num_threads)
+        return library.GOMP_parallel, *map(_address, names)  # type: ignore[return-value]
     return None
 
 
@@ -230,5 +211,5 @@ def _call(name: str, map_: _Map) -> None:
     if threads == 1 or openmp is None:
         function(ctypes.byref(map_))
         return
-    map_.thread, map_.threads = openmp.thread, openmp.threads
-    openmp.parallel(_address(function), ctypes.addressof(map_), threads, 0)
+    parallel, map_.thread, map_.threads = openmp
+    parallel(_address(function), ctypes.addressof(map_), threads, 0)

@@ -17,23 +17,18 @@ Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """Return the number of processors that this program may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:
-    """Return the number of usable processors, at most eight."""
     return min(8, usable_cores())
 
 
 def run_in_processes(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[Item, Result | InputError]]:
-    """Yield every item with its result, or the InputError that it raised, in order of completion.
-
-    `work`: a module-level function; with one worker it runs in this process. Other exceptions stop everything
-    after the current items. Raises DeviceError: a process was killed.
-    """
+    """Yield every item with its result, or the InputError that it raised, in order of completion."""
+    # `work`: a module-level function. Other exceptions stop everything after the current items.
     if workers <= 1 or len(items) <= 1:
         for item in items:
             yield item, _attempt(work, item)
@@ -58,11 +53,8 @@ def run_in_processes(
 
 @contextmanager
 def block_ctrl_c() -> Iterator[None]:
-    """Block SIGINT in processes started meanwhile; this process receives it afterwards.
-
-    Ctrl-C reaches all processes of a terminal, but only the main one decides. A handler would be too late,
-    because processes spend most of their start in imports.
-    """
+    """Block SIGINT in processes started meanwhile; this process receives it afterwards."""
+    # Only the main process decides about it; a handler would be too late, after the imports of a start.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -77,8 +69,7 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Result | InputError:
         return error
 
 
-_work: Callable[[Any], Any]
-"""The function that this process applies to each item; it is sent once."""
+_work: Callable[[Any], Any]  # the function that this process applies to each item; it is sent once
 
 
 def _begin(work: Callable[[Any], Any]) -> None:

@@ -33,7 +33,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
     "inference": (
-        {"errors", "files", "imaging", "networks", "onednn", "registry", "winograd", "workers"},
+        {"errors", "files", "imaging", "networks", "registry", "winograd", "workers"},
         {"torch", "numpy", "safetensors"},
     ),
     "reporting": (set(), set()),

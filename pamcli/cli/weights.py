@@ -229,8 +229,7 @@ class Known(Settings, panel="Network"):
     """Known facts about the network."""
 
     network_from: str | None = option(
-        "Describe the PyTorch network that this function returns; its code runs.",
-        metavar="MODULE:FUNCTION",
+        "Describe the PyTorch network that this function returns; its code runs.", metavar="MODULE:FUNCTION"
     )
     settings: list[tuple[str, str]] | None = option(
         "Set a value of the description, such as white=255 or channels=BGR (pam guide own-network).",
@@ -265,10 +264,8 @@ def describe(
     if network is None and known.network_from is None:
         raise UsageError("a network is required", "add NET.onnx, or --network-from MODULE:FUNCTION")
     if network is not None and network.suffix not in (".onnx", ".toml"):
-        raise UsageError(
-            f"{network} must be an .onnx file or a description (.toml)",
-            "for PyTorch networks: --network-from MODULE:FUNCTION (pam guide own-network)",
-        )
+        what = f"{network} must be an .onnx file or a description (.toml)"
+        raise UsageError(what, "for PyTorch networks: --network-from MODULE:FUNCTION (pam guide own-network)")
     image = to.output.with_suffix(".png")
     check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     check_new_file(image, ".png", overwrite=to.overwrite)

@@ -9,15 +9,13 @@
 | choose device and precision, and run a PyTorch module there | `device`, `runtime` |
 | measure memory, and cut images that do not fit into it | `memory`, `tiles` |
 | run foreign networks | `foreign`, `runners`, `providers` |
-| find the description of a foreign network | `describing`, `trial` |
+| find the description of a foreign network | `describing` |
 | export pam's networks to ONNX and run the files | `onnx_file` |
 | check an installation | `system_checks`, `gpu_check` |
 """
 
 from collections.abc import Callable
 
-Progress = Callable[[float], None]
-"""Called repeatedly with the completed fraction of some work, up to 1."""
+Progress = Callable[[float], None]  # called repeatedly with the completed fraction of some work, up to 1
 
-PAIRS_AT_ONCE = 3
-"""Pairs of a batch in memory: one is read, one computed, one written."""
+PAIRS_AT_ONCE = 3  # pairs of a batch in memory: one is read, one computed, one written

@@ -29,12 +29,7 @@ CGROUP = Path("/sys/fs/cgroup")
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
 HINT = "use smaller images, or a device with more memory"
 CPUINFO = Path("/proc/cpuinfo")
-
-PRECISIONS = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -42,19 +37,12 @@ class Compute:
     """A device with the precision of convolutions; attention and disparity are always float32."""
 
     device: torch.device
-    precision: str
-    """Either "fp32", "bf16" or "fp16"."""
-    runtime: str = ""
-    """Runtime, if other than torch."""
+    precision: str  # either "fp32", "bf16" or "fp16"
+    runtime: str = ""  # runtime, if other than torch
 
     @classmethod
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> "Compute":
-        """Choose device and precision by name.
-
-        "auto" means the first GPU, else the CPU, and fp32, or with `reduce` the fastest precision of the
-        device. Raises UsageError: unknown value; DeviceError: this machine lacks the device, or the device
-        lacks the precision.
-        """
+        """Choose device and precision by name; `reduce`: auto is the fastest precision, not fp32."""
         if precision not in ("auto", *PRECISIONS):
             raise UsageError(
                 f"unknown precision {precision!r}, expected one of auto, {', '.join(PRECISIONS)}"
@@ -69,7 +57,6 @@ class Compute:
         return cls(chosen, precision)
 
     def describe(self) -> dict[str, str]:
-        """Return the names of device and precision."""
         return {"device": self.runtime or str(self.device), "precision": self.precision}
 
     def peak_memory(self) -> int:
@@ -78,7 +65,6 @@ class Compute:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Data type of weights and feature maps."""
         return PRECISIONS[self.precision]
 
     def full_precision(self) -> AbstractContextManager[object]:
@@ -104,10 +90,8 @@ def cpu_has_bf16() -> bool:
 
 
 def is_cpu_faster_in_bf16() -> bool:
-    """Return True if bf16 is faster than fp32 on this CPU: AMX, or AVX512-BF16 of other makers than Intel.
-
-    Intel's AVX512-BF16 has the throughput of fp32: convolutions take 1.5 times as long.
-    """
+    """Return True if bf16 is faster than fp32 on this CPU: AMX, or AVX512-BF16 of other makers than Intel."""
+    # Intel's AVX512-BF16 has the throughput of fp32: convolutions take 1.5 times as long.
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
     return cpu_has_bf16() and (_has_cpu_feature("amx_tile") or "GenuineIntel" not in named)
 
@@ -128,10 +112,8 @@ def _parse_device(text: str) -> torch.device:
         except RuntimeError as error:  # for example in use by another program
             raise DeviceError(f"cannot use the GPU: {first_line(error)}", "use `device` cpu") from error
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
-        raise UsageError(
-            f"unknown device {text!r}, expected one of auto, cpu, cuda, cuda:N, mps",
-            "tensorrt, openvino and coreml are for .onnx files only",
-        )
+        what = f"unknown device {text!r}, expected one of auto, cpu, cuda, cuda:N, mps"
+        raise UsageError(what, "tensorrt, openvino and coreml are for .onnx files only")
     device = torch.device(text)
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -143,11 +125,7 @@ def _parse_device(text: str) -> torch.device:
 
 
 def choose_training_compute(device: str, precision: str) -> Compute:
-    """Choose device and precision for training; "auto" is the fastest one with hardware support.
-
-    That is bf16 on CPUs that gain by it and GPUs that support it, fp16 on other NVIDIA GPUs, else fp32:
-    emulated bf16 is many times slower. Raises UsageError and DeviceError as `Compute.choose`.
-    """
+    """Choose device and precision for training; auto is the fastest one with hardware support."""
     chosen = Compute.choose(device, precision)
     return chosen if precision != "auto" else Compute(chosen.device, hardware_precision(chosen.device))
 
@@ -184,10 +162,7 @@ def catch_memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
 
 
 def get_free_memory(device: torch.device) -> int | None:
-    """Return the free bytes of a device, or None if the system does not report them.
-
-    For the CPU this is Linux's available memory, within the container's limits.
-    """
+    """Return the free bytes of a device, on CPUs within the container's limits; None if unknown."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + kept  # torch reuses the memory that it keeps
@@ -197,19 +172,14 @@ def get_free_memory(device: torch.device) -> int | None:
     return max(0, min([free, *_iterate_group_limits()]))
 
 
-def format_bytes(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:
+def format_bytes(count: float) -> str:
     """Format bytes in GB with two decimals, or in MB."""
-    assert count is not None
-    megabytes = rounded(count / 1e6)
-    return f"{megabytes}MB" if megabytes < 1000 else f"{rounded(count / 1e7) / 100:.2f}GB"
+    megabytes = math.ceil(count / 1e6)
+    return f"{megabytes}MB" if megabytes < 1000 else f"{math.ceil(count / 1e7) / 100:.2f}GB"
 
 
 def keep_freed_memory() -> None:
-    """Make glibc keep all freed memory for reuse, up to the program's peak.
-
-    Otherwise the layers of a network request the same blocks from the system repeatedly, which takes 10 to 33
-    % of the time. No effect on systems other than Linux.
-    """
+    """Make glibc keep freed memory: layers request the same blocks repeatedly, 10 to 33 % of the time."""
     with suppress(OSError, AttributeError, TypeError):
         tell = ctypes.CDLL(None).mallopt
         for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
@@ -217,17 +187,13 @@ def keep_freed_memory() -> None:
 
 
 def release_freed_memory() -> None:
-    """Return freed memory that glibc has kept to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Flush denormal numbers to 0, as some processors compute them a hundred times slower.
-
-    Applies to this thread and to threads that it starts.
-    """
+    """Flush denormal numbers to 0 in this thread; some CPUs compute them a hundred times slower."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -236,7 +202,6 @@ def flush_denormals() -> Iterator[None]:
 
 
 def get_used_memory(device: torch.device) -> int:
-    """Return the bytes that this program uses on a device."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     try:
@@ -299,12 +264,10 @@ def _iterate_group_limits() -> Iterator[int]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error message."""
     return str(error).strip().partition("\n")[0]
 
 
 def is_memory_error(error: Exception) -> bool:
-    """Return True if an error means out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     # The allocators of the CPU, CUDA's libraries and ONNX Runtime have no specific classes.

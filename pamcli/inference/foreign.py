@@ -17,17 +17,14 @@ from pamcli.inference.tiles import Tile, compute_parts, make_tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
 
-GREY = (0.299, 0.587, 0.114)
-"""Luma weights of red, green and blue."""
+GREY = (0.299, 0.587, 0.114)  # luma weights of red, green and blue
 LEANING = 0.75
 """Position in the overlap of two tiles where the weight passes to the right one; matches lie to the left,
 where the right tile may have ended already."""
 
-DISPARITIES = ("disparity", "right disparity")
-"""Outputs without negative values."""
+DISPARITIES = ("disparity", "right disparity")  # outputs without negative values
 
-Maps = dict[str, NDArray[np.float32]]
-"""Outputs by content, (C, H, W) each."""
+Maps = dict[str, NDArray[np.float32]]  # outputs by content, (C, H, W) each
 
 
 class ForeignModel(StereoModel):
@@ -35,8 +32,7 @@ class ForeignModel(StereoModel):
 
     has_fixed_search = True
     halo = 64  # the receptive field is unknown
-    signed = False
-    """Keep disparities below 0, for trials in which the sign is unknown."""
+    signed = False  # keep disparities below 0, for trials in which the sign is unknown
 
     def __init__(self, description: Description, runner: Runner, initial: Session | None = None) -> None:
         """Use a runner; `initial` estimates the initial flow. Raises ModelError for a wrong description."""
@@ -65,18 +61,12 @@ class ForeignModel(StereoModel):
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str, network_from: str | None) -> "ForeignModel":
-        """Load a network by its description, or an ONNX file of a known family.
-
-        Raises ModelError, DeviceError, UsageError.
-        """
         if path.suffix == ".onnx":
             session = Session.load(path, device, precision)
             description = recognise_session(session, path.name)
             if description is None:
-                raise ModelError(
-                    f"{path} is not of a known family of networks: {session.interface}",
-                    "pam weights describe NET.onnx -o NET.toml, then --weights NET.toml",
-                )
+                what = f"{path} is not of a known family of networks: {session.interface}"
+                raise ModelError(what, "pam weights describe NET.onnx -o NET.toml, then --weights NET.toml")
             return cls(description, session)
         description = read_description(path)
         runner = open_runner(description.network, network_from, device, precision, path)
@@ -152,7 +142,12 @@ class ForeignModel(StereoModel):
     def _run_tile(self, pair: NDArray[np.float32], scale: int) -> Maps:
         """Return the outputs for a pair (2, 3, H, W) not larger than the network's input."""
         height, width = pair.shape[2:]
-        sides = self._padding(height, width)
+        multiple, where = self.spec.multiple, self.spec.padding
+        full = self.spec.fixed_size or tuple(-(-side // multiple) * multiple for side in (height, width))
+        down, across = full[0] - height, full[1] - width
+        sides = [(down, 0) if where == "top right" else (0, down), (0, across)]
+        if where == "centre":
+            sides = [(each // 2, each - each // 2) for each in (down, across)]
         padded = np.pad(pair, ((0, 0), (0, 0), *sides), mode="edge") if np.any(sides) else pair
         rows, columns = (
             slice(scale * before, scale * (before + side))
@@ -160,15 +155,6 @@ class ForeignModel(StereoModel):
         )
         outputs = self._read(self.runner.run(self._inputs(padded)), padded.shape[2:], scale)
         return {name: np.ascontiguousarray(values[:, rows, columns]) for name, values in outputs.items()}
-
-    def _padding(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Return the padding as rows above and below, columns left and right."""
-        size, multiple = self.spec.fixed_size, self.spec.multiple
-        full = size or tuple(-(-side // multiple) * multiple for side in (height, width))
-        more = [target - side for target, side in zip(full, (height, width), strict=True)]
-        if self.spec.padding == "centre":
-            return [(each // 2, each - each // 2) for each in more]
-        return [(more[0], 0) if self.spec.padding == "top right" else (0, more[0]), (0, more[1])]
 
     def _inputs(self, pair: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Return the inputs by name for a padded pair (2, 3, H, W) in [0, 1]."""
@@ -197,21 +183,19 @@ class ForeignModel(StereoModel):
             pair = np.tensordot(pair, np.array(GREY, np.float32), (1, 0))[:, None]
         elif spec.channels == "BGR":
             pair = pair[:, ::-1]
-        mean, deviation = self._statistics(pair.shape[1])
+        mean, deviation = (each[: pair.shape[1]] for each in self._statistics)
         return np.asarray((pair * np.float32(spec.white) - mean) / deviation, np.float32)
 
     def _denormalise(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
         """Convert a network's image (3, H, W) to [0, 1] RGB, the inverse of `_normalise`."""
-        mean, deviation = self._statistics(3)
+        mean, deviation = self._statistics
         image = (image * deviation + mean) / np.float32(self.spec.white)
         return image[::-1] if self.spec.channels == "BGR" else image
 
-    def _statistics(self, channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        mean, deviation = (
-            np.array(each[:channels], np.float32)[:, None, None]
-            for each in (self.spec.mean, self.spec.deviation)
-        )
-        return mean, deviation
+    @property
+    def _statistics(self) -> NDArray[np.float32]:
+        """Mean and deviation of the channels, (2, 3, 1, 1)."""
+        return np.array([self.spec.mean, self.spec.deviation], np.float32)[..., None, None]
 
     def _initial_flow(self, halved: NDArray[np.float32]) -> NDArray[np.float32]:
         assert self.initial is not None
@@ -267,10 +251,7 @@ class ForeignModel(StereoModel):
 
 
 def recognise_session(session: Session, network: str, initial: str = "") -> Description | None:
-    """Describe a network of a known family by its static shapes, or those of a run on black images.
-
-    Otherwise as `families.recognise`.
-    """
+    """Describe a network of a known family by its static shapes, or those of a run on black images."""
     interface = session.interface
     description = recognise(interface, network, initial=initial)
     if description is None and any(

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import PamError
-from pamcli.inference.device import Compute, cpu_has_bf16, first_line
+from pamcli.inference.device import cpu_has_bf16, first_line
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
@@ -19,16 +19,13 @@ from pamcli.registry.architectures import ARCHITECTURES, Task
 from pamcli.registry.catalog import locate
 from pamcli.registry.spec import read_header
 
-MATCHED = slice(100, 356), slice(100, 484)
+MATCHED = slice(100, 356), slice(100, 484)  # rows and columns of the sample pair
 UPSCALED = slice(200, 264), slice(200, 296)
-"""Rows and columns of the sample pair to use, by task."""
 
-GPU_RUNS = 5
-"""Number of timed GPU runs, of which the median counts, after one warm-up run."""
+GPU_RUNS = 5  # number of timed GPU runs, of which the median counts, after one warm-up run
 
 UNITS: dict[Task, str] = {"disparity": "px", "superres": "grey levels"}
 MOST: dict[Task, tuple[float, float]] = {"disparity": (0.01, 0.15), "superres": (0.05, 1.0)}
-"""Maximum mean deviation of fp32 and of the 16-bit precisions, in `UNITS`."""
 
 HEADER = "network", "device", "precision", "ms", "mean error", "largest error", "GPU memory", ""
 
@@ -40,24 +37,19 @@ class Row:
     network: str
     device: str
     precision: str
-    verdict: str
-    """ok; WRONG: too far from fp32 on the CPU; FAILED or skipped, with the reason."""
+    verdict: str  # ok; WRONG: too far from fp32 on the CPU; FAILED or skipped, with the reason
     milliseconds: float | None = None
-    mean: float | None = None
+    mean: float | None = None  # deviation from fp32 on the CPU, in `unit`
     largest: float | None = None
-    """Deviation from fp32 on the CPU, in `unit`."""
     unit: str = ""
-    memory: int | None = None
-    """Peak GPU memory, bytes."""
+    memory: int | None = None  # peak GPU memory, bytes
 
     @property
     def is_ok(self) -> bool:
-        """True if the check passed."""
         return not self.verdict.startswith(("WRONG", "FAILED"))
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Cells for the columns of `HEADER`."""
         figures = ["", "", "", ""]
         if self.milliseconds is not None:
             off = [f"{each:.2g} {self.unit}" for each in (self.mean, self.largest)]
@@ -73,7 +65,6 @@ def list_gpus() -> list[str]:
 
 
 def describe_machine() -> dict[str, str]:
-    """Return the hardware and software of the measurements."""
     facts = {"torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"}
     facts["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
@@ -117,24 +108,19 @@ def _measure(
 
 def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np.float32], float, int | None]:
     """Return a network's result as one array, the seconds per pair, and GPU bytes."""
-    pair = sample_pair()
-    network: Any
-    if task == "disparity":
-        network = StereoMatcher.load(name, device=device, precision=precision, match_size=1.0)
-        views = pair.left[MATCHED], pair.right[MATCHED]
+    pair, is_matcher = sample_pair(), task == "disparity"
+    part = MATCHED if is_matcher else UPSCALED
+    compute: Any = {"device": device, "precision": precision}
+    network: Any = (
+        StereoMatcher.load(name, **compute, match_size=1.0)
+        if is_matcher
+        else StereoUpscaler.load(name, **compute)
+    )
 
-        def run() -> NDArray[np.float32]:
-            disparity: NDArray[np.float32] = network(*views).disparity
-            return disparity
+    def run() -> NDArray[np.float32]:
+        found = network(pair.left[part], pair.right[part])
+        return found.disparity if is_matcher else np.stack(found).astype(np.float32)
 
-    else:
-        network = StereoUpscaler.load(name, device=device, precision=precision)
-        views = pair.left[UPSCALED], pair.right[UPSCALED]
-
-        def run() -> NDArray[np.float32]:
-            return np.stack(network(*views)).astype(np.float32)
-
-    compute: Compute = network.compute
     if device == "cpu":
         start = time.perf_counter()
         return run(), time.perf_counter() - start, None
@@ -145,4 +131,4 @@ def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np
         start = time.perf_counter()
         found = run()  # on the CPU, so the GPU has finished
         times.append(time.perf_counter() - start)
-    return found, statistics.median(times), compute.peak_memory() if device == "cuda" else None
+    return found, statistics.median(times), network.compute.peak_memory() if device == "cuda" else None

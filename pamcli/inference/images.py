@@ -16,26 +16,21 @@ from torch import Tensor
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.resize import resize_area
 
-RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
-"""Largest value of the integer types; floating-point images are in [0, 1]."""
+RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}  # largest values
 
-Pixels = NDArray[np.generic]
-"""An image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
+Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
 MatchSize = float | Literal["auto"]
 """Matching resolution: up to `MOST` a factor of the image sides; from `NARROWEST` on a width in px; auto: see
 `choose_matching_size`."""
 
-LEAST, MOST = 1 / 16, 4.0
-NARROWEST = 64
-
+LEAST, MOST, NARROWEST = 1 / 16, 4.0, 64
 AUTO_MOST = 2.0
 AUTO_PIXELS = 850_000
 """Pixels to which `auto` upscales smaller images, at most twice per side. Chosen for the fewest errors on
 KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py measures other sizes."""
 
-AUTO_LARGEST = 3_000_000
-"""Pixels to which `auto` downscales larger images (scripts/measure_match_size.py)."""
+AUTO_LARGEST = 3_000_000  # pixels to which `auto` downscales larger images (scripts/measure_match_size.py)
 
 AUTO_LEAST = 1.1  # smaller factors, up or down, are not worth the interpolation
 
@@ -99,10 +94,7 @@ def to_plain(image: Pixels) -> NDArray[np.uint8 | np.float32]:
 
 
 def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
-    """Convert (H, W, 3), of `to_plain`, to (1, 3, H + above, W + beside) float32 in [0, 1].
-
-    Edge pixels are repeated at the top and at the right, as in the authors' code.
-    """
+    """Convert (H, W, 3), of `to_plain`, to (1, 3, H + above, W + beside) in [0, 1], edges repeated."""
     planes = image.permute(2, 0, 1)[None].float().contiguous()
     if image.dtype == torch.uint8:
         planes = planes / 255
@@ -161,10 +153,7 @@ def choose_matching_size(
 
 
 def resize_image(image: Pixels, height: int, width: int) -> Pixels:
-    """Resize an image (H, W, 3) to `height` x `width` px: bicubic for upscaling, else area average.
-
-    uint8 is preserved, and uint16 when downscaling; other types become float32.
-    """
+    """Resize (H, W, 3) bicubically or by area; keep uint8, and uint16 when downscaling, else float32."""
     kind = image.dtype.newbyteorder("=")
     if height <= image.shape[0] and width <= image.shape[1]:
         return resize_area(image.astype(kind if kind in RANGES else np.float32, copy=False), width, height)

@@ -15,25 +15,16 @@ if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
 LOG = logging.getLogger("pamcli")
-COMPUTE = ("device", "precision", "max_memory", "network_from")
-MATCHING = ("max_disparity", "min_disparity", "match_size")
+COMPUTE = ("device", "precision", "network_from")
 
 
 def load_matcher(settings: Any, max_memory: int | None = None) -> tuple[StereoMatcher, Path]:
-    """Load a network for matching; return it with its file.
-
-    Args:
-        settings: Those of a command that matches (`settings.shared.Matcher` and `Compute`).
-        max_memory: Bytes, in place of those of the settings.
-
-    Raises:
-        ModelError, DeviceError, UsageError: The weights, the device or a setting is invalid.
-    """
+    """Load the network that the settings of a command name; return it with its file."""
     path = locate(settings.name)
     from pamcli.inference.matcher import StereoMatcher
 
     values: dict[str, Any] = {"max_memory": max_memory or settings.max_memory}
-    for name in (*COMPUTE, *MATCHING):
+    for name in (*COMPUTE, "max_disparity", "min_disparity", "match_size"):
         if hasattr(settings, name):
             values.setdefault(name, getattr(settings, name))
     matcher = StereoMatcher.load(path, **values)
@@ -46,16 +37,7 @@ def load_matcher(settings: Any, max_memory: int | None = None) -> tuple[StereoMa
 def load_upscaler(
     settings: Any, *, camera: bool = False, max_memory: int | None = None
 ) -> tuple[StereoUpscaler, Path]:
-    """Load a network for super-resolution; return it with its file.
-
-    Args:
-        settings: Those of a command that upscales (`settings.shared.Upscaling` and `Compute`).
-        camera: Default to the weights for images with camera degradations.
-        max_memory: Bytes, in place of those of the settings.
-
-    Raises:
-        ModelError, DeviceError, UsageError: The weights, the device or a setting is invalid.
-    """
+    """Load the network that settings name; `camera`: default to weights for camera images."""
     scale = settings.scale
     name = settings.weights or default_upscaling(scale, camera=camera)
     path = locate(name)
@@ -65,7 +47,7 @@ def load_upscaler(
     from pamcli.inference.upscaler import StereoUpscaler
 
     values = {each: getattr(settings, each) for each in (*COMPUTE, "scale", "ensemble")}
-    upscaler = StereoUpscaler.load(path, **values | {"max_memory": max_memory or settings.max_memory})
+    upscaler = StereoUpscaler.load(path, **values, max_memory=max_memory or settings.max_memory)
     _log(upscaler, name, path, f"upscales by {upscaler.scale:g}")
     return upscaler, path
 

@@ -36,11 +36,9 @@ CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
 pairs it was at least 36 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 33 %
 (scripts/measure_confidence.py)."""
-EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
-"""Optional outputs besides the left disparity."""
+EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
 
-UPSAMPLING = 0.05
-"""Time to upsample a pixel to full size, relative to matching one."""
+UPSAMPLING = 0.05  # time to upsample a pixel to full size, relative to matching one
 
 ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
@@ -55,8 +53,7 @@ class StereoResult:
     """(H, W), px, dense, at least `min_disparity`: left pixel (y, x) matches right (y, x - disparity)."""
     right_disparity: NDArray[np.float32] | None = None
     """(H, W), px, dense, in the same range: right pixel (y, x) matches left (y, x + disparity)."""
-    visible: NDArray[np.bool_] | None = None
-    """(H, W), True where the left pixel is visible in both images."""
+    visible: NDArray[np.bool_] | None = None  # (H, W), True where the left pixel is visible in both images
     confidence: NDArray[np.float32] | None = None
     """(H, W), in [0, 1]; the guide's page confidence explains the meaning."""
     matched_size: tuple[int, int] | None = None
@@ -118,10 +115,7 @@ class StereoMatcher:
         match_size: MatchSize = 1.0,
         min_disparity: int = 0,
     ) -> None:
-        """Use a model for matching; the other arguments are those of `load`.
-
-        Raises UsageError: a maximum disparity below the search start, or an invalid matching resolution.
-        """
+        """Use a model for matching; the other arguments and errors are those of `load`."""
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(
                 f"`max_disparity` {max_disparity} px must be at least {max(1, min_disparity + 1)} px, as "
@@ -199,12 +193,7 @@ class StereoMatcher:
         return text
 
     def __call__(
-        self,
-        left: Pixels,
-        right: Pixels,
-        *,
-        extras: Collection[str] = (),
-        progress: Progress | None = None,
+        self, left: Pixels, right: Pixels, *, extras: Collection[str] = (), progress: Progress | None = None
     ) -> StereoResult:
         """Match a rectified pair; 16-bit images of low contrast are stretched first.
 
@@ -367,11 +356,7 @@ def _upsample(
 
 
 def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the agreement of both disparity maps (H, W), in [0, 1]: 1/2 where they differ by 1 px.
-
-    A difference of d px gives 2^(-d^2); matches outside the right image give 0. This replaces the confidence
-    of networks without one.
-    """
+    """Return 2^(-d^2) for a difference of both disparity maps (H, W) of d px; 0 outside the right image."""
     width = left.shape[1]
     there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
     inside = (there >= 0) & (there <= width - 1)
@@ -384,10 +369,7 @@ def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> 
 def find_visible(
     left: NDArray[np.float32], right: NDArray[np.float32], attended: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_]:
-    """Return where the disparities (H, W) of both images agree and the left pixel receives attention.
-
-    `attended`: (H, W), see `model.Match`; None for networks without attention.
-    """
+    """Return where the disparities (H, W) of both images agree and the left pixel receives attention."""
     visible = np.empty(left.shape, bool)
     for first in range(0, len(left), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)

@@ -31,13 +31,11 @@ from pamcli.registry.description import Description
 from pamcli.registry.spec import ModelSpec
 
 Array = NDArray[Any]
-Program = Callable[..., tuple[Tensor, ...]]
-"""Computes tensors from tensors, depending only on shapes and values of the inputs."""
+Program = Callable[..., tuple[Tensor, ...]]  # depends only on shapes and values of its inputs
 
 LOG = logging.getLogger("pamcli")
 
-MOST_GRAPHS = 8
-"""Maximum number of cached graphs, which share one memory pool; the least recently used is dropped first."""
+MOST_GRAPHS = 8  # cached graphs at most, which share a memory pool; the least recently used is dropped
 
 WARM_UPS = 2  # runs on a separate stream before recording, in which libraries choose algorithms
 
@@ -45,8 +43,7 @@ WARM_UPS = 2  # runs on a separate stream before recording, in which libraries c
 class MatchRequest(NamedTuple):
     """Results to compute for a pair besides the left disparity."""
 
-    max_disparity: int | None = None
-    """Search below this disparity, px, a multiple of 16; None = no limit."""
+    max_disparity: int | None = None  # search below this disparity, px, a multiple of 16; None = no limit
     confidence: bool = False
     attended: bool = False
 
@@ -55,14 +52,10 @@ class MatchRequest(NamedTuple):
 class Match:
     """The result of a model for a pair: arrays of the size of its images (H, W)."""
 
-    disparity: NDArray[np.float32]
-    """Left pixel (y, x) matches right (y, x - disparity), px."""
-    confidence: NDArray[np.float32] | None = None
-    """In [0, 1]; None if not requested, or if the model has none."""
-    attended: NDArray[np.bool_] | None = None
-    """True where the left pixel receives attention from the right image; None if not requested."""
-    right_disparity: NDArray[np.float32] | None = None
-    """Disparity of the right image, if the model computes both at once."""
+    disparity: NDArray[np.float32]  # left pixel (y, x) matches right (y, x - disparity), px
+    confidence: NDArray[np.float32] | None = None  # in [0, 1], if requested and available
+    attended: NDArray[np.bool_] | None = None  # True: receives attention from the right image
+    right_disparity: NDArray[np.float32] | None = None  # if computed with the left one
 
 
 class StereoModel(Protocol):
@@ -70,23 +63,17 @@ class StereoModel(Protocol):
 
     spec: ModelSpec | Description
     compute: Compute
-    size: tuple[int, int] | None = None
-    """Height and width that images are padded to; None = any size."""
-    multiple: int = 1
-    """Sides of images are padded to a multiple of this."""
-    halo: int = 0
-    """Rows above and below on which the result of a row depends noticeably."""
+    size: tuple[int, int] | None = None  # height and width that images are padded to; None = any size
+    multiple: int = 1  # sides of images are padded to a multiple of this
+    halo: int = 0  # rows above and below on which the result of a row depends noticeably
     has_confidence: bool = True
-    has_fixed_search: bool = False
-    """True if no maximum disparity can be set."""
-    runtime_note: str | None = None
-    """Runtime and device of a foreign network, for messages."""
+    has_fixed_search: bool = False  # True if no maximum disparity can be set
+    runtime_note: str | None = None  # runtime and device of a foreign network, for messages
 
     def match(
         self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
     ) -> Match:
         """Match a pair (H, W, 3) of one size whose disparities are not negative."""
-        ...
 
     def upscale(
         self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
@@ -99,7 +86,6 @@ class StereoModel(Protocol):
         return 0
 
     def release_memory(self) -> None:
-        """Free memory that is only kept for speed."""
         return None
 
     def adaptation_note(self, height: int, width: int) -> str | None:
@@ -195,16 +181,8 @@ def crop_outputs(
     attention_mass: Tensor,
     confidence: Tensor | None,
 ) -> tuple[Tensor, ...]:
-    """Return the requested outputs of a matching network without the padding.
-
-    Args:
-        request: The outputs.
-        above: Padded rows at the top.
-        width: Columns of the image; the rest is padding.
-        disparity: (1, 1, H, W), px.
-        attention_mass: Attention that each left pixel receives (1, H/4, W/4).
-        confidence: (1, H/4, W/4) in [0, 1].
-    """
+    """Return the requested outputs of a matching network without `above` rows and columns beyond `width`."""
+    # disparity (1, 1, H, W), px; attention_mass and confidence (1, H/4, W/4).
     inside = (..., slice(above, None), slice(width))
     outputs = [disparity[0, 0][inside]]
     if request.confidence:
@@ -217,7 +195,6 @@ def crop_outputs(
 
 
 def to_match(request: MatchRequest, arrays: list[NDArray[Any]]) -> Match:
-    """Name the outputs of `crop_outputs`."""
     return Match(
         arrays[0], arrays[1] if request.confidence else None, arrays[-1] if request.attended else None
     )
@@ -249,17 +226,8 @@ class Runtime:
         self._pool: Any = None
 
     def __call__(self, program: Program, key: Hashable, *inputs: Array, verify: bool = False) -> list[Array]:
-        """Run a program without gradients.
-
-        Args:
-            program: The computation.
-            key: Identifies the program and its settings within this runtime.
-            inputs: Arrays, which are copied to the device.
-            verify: Compare the first replay of a graph with the eager run, for foreign programs.
-
-        Returns:
-            The outputs as arrays.
-        """
+        """Run a program, identified by `key`, without gradients on arrays."""
+        # `verify`: compare the first replay of a graph with the eager run, for foreign programs.
         tensors = [torch.from_numpy(np.require(each, requirements=("C", "W"))) for each in inputs]
         with torch.inference_mode(), self.compute.full_precision():
             if self.compute.device.type != "cuda":
@@ -270,7 +238,6 @@ class Runtime:
                 return self._run_cuda(program, (key, sizes), tensors, verify)
 
     def forget(self) -> None:
-        """Free the memory of all graphs."""
         self._graphs.clear()
         self._pool = None
         if self.compute.device.type == "cuda":
@@ -292,7 +259,11 @@ class Runtime:
         self._graphs.move_to_end(key)
         while len(self._graphs) > MOST_GRAPHS:
             self._graphs.popitem(last=False)
-        return _to_arrays(outputs)
+        pinned = [torch.empty(each.shape, dtype=each.dtype, pin_memory=True) for each in outputs]
+        for here, there in zip(pinned, outputs, strict=True):
+            here.copy_(there, non_blocking=True)
+        torch.cuda.current_stream().synchronize()  # all at once
+        return [each.numpy() for each in pinned]
 
     def _record(
         self, program: Program, key: Hashable, inputs: tuple[Tensor, ...], expected: tuple[Tensor, ...] | None
@@ -325,12 +296,3 @@ class Runtime:
             self._unrecordable.add(key)
             return None
         return _Graph(graph, inputs, outputs)
-
-
-def _to_arrays(tensors: tuple[Tensor, ...]) -> list[Array]:
-    """Copy tensors of a CUDA GPU to arrays, all at once, through pinned memory."""
-    pinned = [torch.empty(each.shape, dtype=each.dtype, pin_memory=True) for each in tensors]
-    for here, there in zip(pinned, tensors, strict=True):
-        here.copy_(there, non_blocking=True)
-    torch.cuda.current_stream().synchronize()
-    return [each.numpy() for each in pinned]

@@ -32,12 +32,11 @@ DYNAMIC = "dynamic"  # metadata of a file that supports any size
 
 OPSET = 18
 LARGEST_SIDE = 8160  # px, of files for any size; memory ends long before
-EXPORTED_MEMORY = 3
-"""Memory relative to PyTorch: ONNX Runtime holds whole attention maps, and more of them."""
+EXPORTED_MEMORY = 3  # memory relative to PyTorch: ONNX Runtime holds whole attention maps, and more of them
 SHIFT = 12  # disparity of the pair that the export is checked with, px
 
+# maximum deviation from PyTorch's fp32: the largest one for fp32, the mean for fp16
 MOST = {"fp32": {"px": 1e-3, "grey levels": 0.5}, "fp16": {"px": 0.1, "grey levels": 0.5}}
-"""Maximum deviation from PyTorch's fp32: the largest one for fp32, the mean for fp16."""
 
 _SEAL = b"\x72\x4a\x0a\x06sealed\x12\x40"  # field 14 of 74 bytes: key of 6 and value of 64
 
@@ -55,10 +54,7 @@ def check_seal(path: Path) -> None:
 
 
 def is_exported(path: Path) -> bool:
-    """Return True for files of `export`, and for unreadable files, which fail when they are loaded.
-
-    Raises ModelError: it is a pipe or a device.
-    """
+    """Return True for files of `export`, and for unreadable files, which fail when they are loaded."""
     check_regular(path, ModelError)
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -73,11 +69,7 @@ class OnnxModel(StereoModel):
     has_fixed_search = True
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
-        """Open a file, or its bytes.
-
-        `device`: auto, or one of ONNX Runtime's, see `providers`. `precision`: auto, or that of the file.
-        Raises ModelError, DeviceError, UsageError.
-        """
+        """Open a file, or its bytes; `device`: see `providers`; `precision`: auto, or that of the file."""
         name = "the network" if isinstance(model, bytes) else str(model)
         if isinstance(model, Path):
             with convert_read_errors(model, "create one: pam weights export"):
@@ -134,7 +126,6 @@ class OnnxModel(StereoModel):
         )
 
     def _run(self, left: Pixels, right: Pixels) -> tuple[int, list[Tensor]]:
-        """Return the number of padded rows, and the outputs."""
         above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
         images = [to_network(torch.from_numpy(to_plain(each)), above, beside) for each in (left, right)]
         return above, self.run_padded(*images)
@@ -170,34 +161,27 @@ class Exported:
     """A file, and its comparison with PyTorch."""
 
     data: bytes
-    size: tuple[int, int]
-    """Height and width of the images of the comparison."""
-    largest: float
+    size: tuple[int, int]  # height and width of the images of the comparison
+    largest: float  # deviation from PyTorch, in `unit`
     mean: float
-    """Deviation from PyTorch, in `unit`."""
     unit: str
-    seconds: tuple[float, float]
-    """Time of ONNX Runtime and of PyTorch for the same whole maps on the CPU, s."""
+    seconds: tuple[float, float]  # time of ONNX Runtime and of PyTorch for the same whole maps on the CPU, s
 
 
-class _Matching(nn.Module):
-    def __init__(self, network: nn.Module, max_disparity: int | None) -> None:
+class _Exportable(nn.Module):
+    """A network from images (1, 3, H, W) in [0, 1] to a tuple of tensors."""
+
+    def __init__(self, network: nn.Module, spec: ModelSpec) -> None:
         super().__init__()
-        self.network, self.max_disparity = network, max_disparity
+        self.network, self.matching, self.max_disparity = network, spec.scale is None, spec.max_disparity
         self.mean, self.std = (torch.tensor(each).view(3, 1, 1) for each in (IMAGE_MEAN, IMAGE_STD))
+        self.eval()
 
     def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
-        images = [(image - self.mean) / self.std for image in (left, right)]
-        found = self.network(*images, self.max_disparity)
-        return found.disparity, found.attention_mass, found.confidence
-
-
-class _Upscaling(nn.Module):
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+        if self.matching:
+            images = [(image - self.mean) / self.std for image in (left, right)]
+            found = self.network(*images, self.max_disparity)
+            return found.disparity, found.attention_mass, found.confidence
         found = self.network(left, right, both=True)
         return found.left, found.right
 
@@ -205,20 +189,8 @@ class _Upscaling(nn.Module):
 def export(
     network: Network, spec: ModelSpec, size: tuple[int, int] | None, *, half: bool, source: dict[str, str]
 ) -> Exported:
-    """Convert a network to ONNX and compare it with PyTorch on a synthetic pair.
-
-    Args:
-        network: In evaluation mode.
-        spec: Its description.
-        size: Height and width of the images, rounded up to multiples; None = any size.
-        half: Use fp16 for convolutions.
-        source: More metadata for the file.
-
-    Raises:
-        ModelError: The results of ONNX Runtime and PyTorch differ.
-        DeviceError: Not enough memory.
-        UsageError: A library is not installed.
-    """
+    """Convert a network to ONNX for images of `size` (height, width) or any, and compare it with PyTorch."""
+    # `half`: fp16 convolutions. `source`: more metadata. Raises ModelError if the results differ.
     for name in ("onnx", "onnxscript", "onnxruntime"):
         import_library(name)
     matching, multiple = spec.row.task == "disparity", spec.row.multiple
@@ -227,17 +199,22 @@ def export(
     height, width = shown[0] + above, shown[1] + beside
     needed, free = EXPORTED_MEMORY * predict_memory(spec, height, width), get_free_memory(torch.device("cpu"))
     if free is not None and needed > free:
-        raise DeviceError(
-            f"{width}x{height} needs {format_bytes(needed)} of memory, only {format_bytes(free)} are free",
-            HINT,
-        )
-    plain = _wrap(fold_batch_norms(network), spec)
-    module = _wrap(_convert_to_half(fold_batch_norms(network), matching), spec) if half else plain
+        what = f"{width}x{height} needs {format_bytes(needed)} of memory, only {format_bytes(free)} are free"
+        raise DeviceError(what, HINT)
+    module = plain = _Exportable(fold_batch_norms(network), spec)
+    if half:  # convolutions in fp16; attention and results stay float32
+        folded = fold_batch_norms(network)
+        halved = convert(folded, torch.float16) if matching else folded.half()
+        for layer in halved.modules():
+            if isinstance(layer, nn.Conv2d):
+                layer.register_forward_pre_hook(lambda layer, given: (given[0].to(layer.weight.dtype),))
+        module = _Exportable(halved, spec)
     left, right = (nn.functional.pad(view, (0, beside, above, 0), mode="replicate") for view in _pair(*shown))
     pair = left, right
     precision = "fp16" if half else "fp32"
-    metadata = spec.to_metadata() | source
-    metadata |= {
+    metadata = {
+        **spec.to_metadata(),
+        **source,
         "input_size": DYNAMIC if size is None else f"{width}x{height}",
         "precision": precision,
         "inputs": "left, right: 1 x 3 x height x width, float32, RGB in [0, 1]",
@@ -261,20 +238,6 @@ def export(
     return Exported(data, shown, largest, mean, unit, (quick, slow))
 
 
-def _wrap(network: Network, spec: ModelSpec) -> nn.Module:
-    matching = spec.row.task == "disparity"
-    return (_Matching(network, spec.max_disparity) if matching else _Upscaling(network)).eval()
-
-
-def _convert_to_half(network: Any, matching: bool) -> Any:
-    """Convert convolutions to fp16; attention and results stay float32."""
-    network = convert(network, torch.float16) if matching else network.half()
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.register_forward_pre_hook(lambda layer, given: (given[0].to(layer.weight.dtype),))
-    return network
-
-
 def _to_onnx(
     module: nn.Module,
     pair: tuple[Tensor, Tensor],
@@ -282,11 +245,8 @@ def _to_onnx(
     names: list[str],
     metadata: dict[str, str],
 ) -> bytes:
-    """Return a sealed ONNX file for images of any size that is a `multiple`, or of the size of `pair`.
-
-    ONNX Runtime does the simplification that is left out here; the exporter's own takes twice the time of all
-    the rest and hardly finds more.
-    """
+    """Return a sealed ONNX file for images of any size that is a `multiple`, or of the size of `pair`."""
+    # ONNX Runtime simplifies the rest; the exporter's own simplification takes twice the time of all else.
     shapes = None
     if multiple is not None:
         steps = [torch.export.Dim(side, min=8, max=LARGEST_SIDE // SIZE_MULTIPLE * 8) for side in "hw"]

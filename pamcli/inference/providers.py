@@ -16,13 +16,12 @@ from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
 from pamcli.inference.device import HINT, first_line, is_memory_error
 from pamcli.registry.spec import convert_read_errors
 
-PROVIDERS = {
+PROVIDERS = {  # ONNX Runtime's provider names, by device
     "cuda": "CUDAExecutionProvider",
     "tensorrt": "TensorrtExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
     "coreml": "CoreMLExecutionProvider",
 }
-"""ONNX Runtime's provider names, by device."""
 ON_CPU = "CPUExecutionProvider"
 INSTALL = {
     "cuda": "pip install onnxruntime-gpu",
@@ -31,14 +30,12 @@ INSTALL = {
     "coreml": "use macOS",
 }
 
-BUILDING = ("tensorrt", "openvino", "coreml")
-"""Devices that build an engine for each network once."""
+BUILDING = ("tensorrt", "openvino", "coreml")  # devices that build an engine for each network once
 
 Providers = list[tuple[str, dict[str, str]]]
 
 
 def import_library(name: str) -> Any:
-    """Import an optional library; raise UsageError if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -46,10 +43,7 @@ def import_library(name: str) -> Any:
 
 
 def choose_providers(available: list[str], device: str, engines: Path | None = None) -> tuple[Providers, str]:
-    """Return ONNX Runtime's providers, best first, and the device; auto is CUDA if available, else the CPU.
-
-    `engines`: cache folder for built engines. Raises DeviceError.
-    """
+    """Return ONNX Runtime's providers, best first, and the device; `engines`: folder of built engines."""
     kind, _, number = device.partition(":")
     if device == "auto":
         kind = "cuda" if PROVIDERS["cuda"] in available else "cpu"
@@ -77,40 +71,26 @@ def _options(name: str, number: str, engines: Path | None) -> dict[str, str]:
     return options
 
 
-def _cache_key(model: Path) -> bytes:
-    """Return the file's content plus size and modification time of external weights."""
-    with suppress(OSError):
-        weights = model.with_name(f"{model.name}.data").stat()
-        return model.read_bytes() + f"{weights.st_size} {weights.st_mtime_ns}".encode()
-    return model.read_bytes()
-
-
-def engine_folder(network: bytes) -> Path:
-    """Return the cache folder for the engines of a network, named by the hash of its content."""
+def _engine_folder(model: Path | bytes) -> Path:
+    """Return the cache folder for the engines of a network, named by its content."""
+    key = model if isinstance(model, bytes) else model.read_bytes()
+    if isinstance(model, Path):
+        with suppress(OSError):  # external weights, if any, by size and modification time
+            weights = model.with_name(f"{model.name}.data").stat()
+            key += f"{weights.st_size} {weights.st_mtime_ns}".encode()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "pam", "engines", hashlib.sha256(network).hexdigest()[:16])
+    return Path(base, "pam", "engines", hashlib.sha256(key).hexdigest()[:16])
 
 
 def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:
-    """Open an ONNX Runtime session of a file or its bytes; return it with the name of the device.
-
-    Args:
-        model: A file, or bytes, which cannot refer to other files.
-        device: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N, openvino or coreml.
-        name: Name of the bytes in messages.
-
-    Raises:
-        ModelError: The file is missing or damaged.
-        DeviceError: The machine lacks the device, or memory.
-        UsageError: ONNX Runtime is not installed.
-    """
+    """Open an ONNX Runtime session of a file or its bytes (`name` in messages); return it with its device."""
     runtime = import_library("onnxruntime")
     name = name or str(model)
     engines = None
     hint = "create one: pam weights export"
     with convert_read_errors(model, hint) if isinstance(model, Path) else nullcontext():
         if device.partition(":")[0] in BUILDING:
-            engines = engine_folder(model if isinstance(model, bytes) else _cache_key(model))
+            engines = _engine_folder(model)
         elif isinstance(model, Path):
             model.open("rb").close()
     providers, where = choose_providers(runtime.get_available_providers(), device, engines)

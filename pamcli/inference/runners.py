@@ -16,15 +16,14 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute, first_line, is_memory_error
 from pamcli.inference.model import Runtime
 from pamcli.inference.providers import ON_CPU, PROVIDERS, convert_runtime_errors, open_session
-from pamcli.registry.interface import Interface, Port
+from pamcli.registry.families import Interface, Port
 
-TYPES: dict[str, type[np.generic]] = {
+TYPES: dict[str, type[np.generic]] = {  # input types that can hold images
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
     "tensor(double)": np.float64,
     "tensor(uint8)": np.uint8,
 }
-"""Input types that can hold images."""
 
 LARGEST_INPUT = 1 << 28  # maximum number of input values
 FREE_SIDE = 64  # px of a free side when probing a network
@@ -43,10 +42,7 @@ class Session:
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str = "auto") -> "Session":
-        """Open an .onnx file, which may refer to other files beside it.
-
-        `precision`: auto, or the file's own. Raises as `open_session`, and UsageError: another precision.
-        """
+        """Open an .onnx file, which may refer to files beside it; `precision`: auto, or the file's own."""
         session, where = open_session(path, device)
         inputs, outputs = (
             tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
@@ -70,7 +66,6 @@ class Session:
 
     @property
     def note(self) -> str:
-        """Runtime and device, for people."""
         used = [each for each in self.session.get_providers() if each != ON_CPU]
         kinds = {provider: kind for kind, provider in PROVIDERS.items()}
         first = self.compute.runtime.removeprefix("onnxruntime ")
@@ -113,16 +108,12 @@ class Module:
     compute: Compute
     network: Any
     runtime: Runtime
-    names: list[str] = field(default_factory=list)
-    """Names of its outputs, from the last run."""
+    names: list[str] = field(default_factory=list)  # names of its outputs, from the last run
     interface: None = None
 
     @classmethod
     def load(cls, source: str, device: str, precision: str) -> "Module":
-        """Create the network by calling `source`, "module:function", without arguments; its code runs.
-
-        Raises UsageError: unknown module or function; ModelError: the function fails or returns no network.
-        """
+        """Create the network by calling `source`, "module:function", without arguments; its code runs."""
         compute = Compute.choose(device, precision)
         module, colon, function = source.partition(":")
         if not (module and colon and function):
@@ -148,7 +139,6 @@ class Module:
 
     @property
     def note(self) -> str:
-        """Runtime and device, for people."""
         return f"{self.name} runs in PyTorch on {', '.join(self.compute.describe().values())}"
 
     def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
@@ -180,16 +170,10 @@ Runner = Session | Module
 def open_runner(
     network: str | Path | None, network_from: str | None, device: str, precision: str, named_by: str | Path
 ) -> Runner:
-    """Open an ONNX file, or the network that "module:function" builds.
-
-    `named_by`: the description that names the file. Raises ModelError, DeviceError; UsageError: none or both
-    given.
-    """
+    """Open an ONNX file named by a description `named_by`, or the network that "module:function" builds."""
     if network and network_from is not None:
-        raise UsageError(
-            f"cannot use both `network_from` {network_from} and the network {network} of {named_by}",
-            "omit one of them",
-        )
+        what = f"cannot use both `network_from` {network_from} and the network {network} of {named_by}"
+        raise UsageError(what, "omit one of them")
     if network_from is not None:
         return Module.load(network_from, device, precision)
     if not network:

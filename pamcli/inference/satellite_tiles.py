@@ -57,7 +57,6 @@ def fill_gaps(view: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def stretch(view: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale an image to [0, 1] by its `PERCENTILES`."""
     low, high = np.percentile(view, PERCENTILES)
     inside: NDArray[np.float32] = np.clip((view - np.float32(low)) / np.float32(max(high - low, 1e-9)), 0, 1)
     return inside

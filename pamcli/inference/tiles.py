@@ -30,16 +30,11 @@ from pamcli.inference.model import StereoModel
 LOG = logging.getLogger("pamcli")
 
 Array = NDArray[Any]
-RAMP = 0.25
-"""Share of an overlap in which the weight passes from one part to the next."""
-COMFORTABLE = 0.7
-"""Share of the free memory to use by default."""
-FEWEST = 64
-"""Minimum number of rows of a band without its halo; otherwise nearly all work would be done twice."""
-LARGE = 4_000_000
-"""Pixels of an image above which freed memory is returned to the system after each band."""
-GAPS = 1.15
-"""Factor on the predicted memory, as free memory may be fragmented."""
+RAMP = 0.25  # share of an overlap in which the weight passes from one part to the next
+COMFORTABLE = 0.7  # share of the free memory to use by default
+FEWEST = 64  # rows of a band without its halo at least; fewer would double the work
+LARGE = 4_000_000  # pixels of an image above which freed memory is returned to the system after each band
+GAPS = 1.15  # factor on the predicted memory, as free memory may be fragmented
 
 
 class Tile(NamedTuple):
@@ -47,8 +42,7 @@ class Tile(NamedTuple):
 
     rows: slice
     columns: slice
-    weights: NDArray[np.float32]
-    """(rows, columns): weight of its result; over all tiles 1 at each pixel."""
+    weights: NDArray[np.float32]  # (rows, columns): weight of its result; over all tiles 1 at each pixel
 
 
 def split_side(length: int, size: int, overlap: int) -> list[tuple[int, int]]:
@@ -61,10 +55,7 @@ def split_side(length: int, size: int, overlap: int) -> list[tuple[int, int]]:
 
 
 def blend_weights(pieces: Sequence[tuple[int, int]], middle: float = 0.5) -> list[NDArray[np.float32]]:
-    """Return the weight of each piece at each of its places; over all pieces 1.
-
-    In an overlap the weight passes from the first piece to the second around `middle`, from 0 to 1.
-    """
+    """Return the weights of pieces, 1 in sum; they pass to the next piece around `middle` of an overlap."""
     weights = [np.ones(end - begin, np.float32) for begin, end in pieces]
     for index, (one, other) in enumerate(pairwise(pieces)):
         overlap = one[1] - other[0]
@@ -78,10 +69,7 @@ def blend_weights(pieces: Sequence[tuple[int, int]], middle: float = 0.5) -> lis
 def make_tiles(
     height: int, width: int, size: tuple[int, int], overlap: tuple[int, int], middle: float
 ) -> Iterator[Tile]:
-    """Yield tiles of at most `size` (height, width) that cover an image, row by row.
-
-    `middle`: see `blend_weights`, for columns; for rows it is 0.5.
-    """
+    """Yield tiles of at most `size` (height, width) that cover an image; `middle`: for columns."""
     rows, columns = split_side(height, size[0], overlap[0]), split_side(width, size[1], overlap[1])
     for down, weight in zip(rows, blend_weights(rows), strict=True):
         for across, beside in zip(columns, blend_weights(columns, middle), strict=True):
@@ -89,10 +77,8 @@ def make_tiles(
 
 
 def make_bands(height: int, width: int, rows: int, halo: int, multiple: int = 1) -> list[Tile]:
-    """Cut an image into bands of at most `rows` rows, with `halo` rows of weight 0 at each inner edge.
-
-    Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
-    """
+    """Cut an image into bands of at most `rows` rows, with `halo` rows of weight 0 at each inner edge."""
+    # Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
     if rows >= height:
         return [Tile(slice(0, height), slice(0, width), np.ones((height, width), np.float32))]
     above = -height % multiple
@@ -122,18 +108,8 @@ def compute_parts(
     scale: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, Array]:
-    """Compute every part and join the results.
-
-    Args:
-        parts: Tiles or bands that cover the image.
-        compute: From rows, columns and a progress callback to results by name, (scale h, scale w) or with
-            channels last. Floating-point results are blended; others come from the part of largest weight.
-        scale: Factor from the size of the image to that of the results.
-        progress: Called with the completed fraction.
-
-    Returns:
-        The joined results by name.
-    """
+    """Compute every part, at `scale` times its size, and join the results by name."""
+    # Floating-point results are blended; others come from the part of largest weight.
     reports = split_progress(progress, [1.0] * len(parts))
     if len(parts) == 1:
         return compute(parts[0].rows, parts[0].columns, reports[0])
@@ -177,21 +153,8 @@ class MemoryBudget:
         given: tuple[Pixels, Pixels] | None = None,
         progress: Progress | None = None,
     ) -> dict[str, Array]:
-        """Compute results of a pair by name, whole or in bands that are joined.
-
-        Args:
-            compute: From rows of both images and a progress callback to results of the same rows.
-            left: (H, W, 3), input of the network.
-            right: Likewise.
-            scale: Factor from the size of the image to that of the results.
-            results: Bytes of the results and of all else that is in memory meanwhile.
-            given: The images before they were resized; None = they were not.
-            progress: Called with the completed fraction.
-
-        Raises:
-            DeviceError: Not even the smallest band fits into memory.
-            InputError: The images are larger than the fixed size of the network.
-        """
+        """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size."""
+        # `results`: bytes of all that is in memory meanwhile. `given`: the images before they were resized.
         height, width = left.shape[:2]
         given = given or (left, right)
         size, (given_height, given_width) = self.model.size, given[0].shape[:2]
@@ -251,9 +214,9 @@ class MemoryBudget:
         if self.max_memory is not None:
             allowed = self.max_memory - self._used - images
             if least > allowed:
+                hint = f"set `max_memory` to at least {format_bytes(self._used + images + least)}"
                 raise DeviceError(
-                    f"{size} does not fit into `max_memory` {format_bytes(self.max_memory)}",
-                    f"set `max_memory` to at least {format_bytes(self._used + images + least)}",
+                    f"{size} does not fit into `max_memory` {format_bytes(self.max_memory)}", hint
                 )
             limits.append(allowed)
         if free is not None:

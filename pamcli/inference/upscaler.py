@@ -17,13 +17,11 @@ from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 SMALLEST_SIDE = 8
-FLIPS = ((False, False), (True, False), (False, True), (True, True))
-"""Flips of an ensemble: horizontal, vertical."""
-SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
+FLIPS = ((False, False), (True, False), (False, True), (True, True))  # of an ensemble: horizontal, vertical
+SUMS: dict[np.dtype[Any], np.dtype[Any]] = {  # data types that hold the sum of four images
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),
 }
-"""Data types that hold the sum of four images."""
 
 
 class StereoUpscaler:
@@ -59,10 +57,8 @@ class StereoUpscaler:
         self._network_scale = model.spec.scale
         self.ensemble, self.scale = ensemble, self._network_scale if scale is None else scale
         if not 1 < self.scale <= self._network_scale:
-            raise UsageError(
-                f"a network that upscales by {self._network_scale} cannot upscale by {self.scale:g}",
-                f"use a scale above 1, up to {self._network_scale}",
-            )
+            what = f"a network that upscales by {self._network_scale} cannot upscale by {self.scale:g}"
+            raise UsageError(what, f"use a scale above 1, up to {self._network_scale}")
 
     def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on extra preprocessing of images of a size (px), if any."""
@@ -89,10 +85,8 @@ class StereoUpscaler:
         model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "superres":
-            raise ModelError(
-                f"{weights} is a {spec.architecture}, which does not upscale images",
-                f"use {DEFAULT_UPSCALING[4]}",
-            )
+            what = f"{weights} is a {spec.architecture}, which does not upscale images"
+            raise ModelError(what, f"use {DEFAULT_UPSCALING[4]}")
         return cls(model, max_memory=max_memory, ensemble=ensemble, scale=scale)
 
     def __call__(

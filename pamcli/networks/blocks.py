@@ -5,7 +5,7 @@ Attribute names (`body`, and the positions inside it) are those of the authors' 
 
 import copy
 from functools import lru_cache
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,6 @@ class Convolutions(nn.Sequential):
     """Convolutions with optional batch norms and LeakyReLUs; fused in inference once norms are folded."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to (B, C', H', W')."""
         if not is_inference():
             for layer in self:
                 x = layer(x)
@@ -81,10 +80,7 @@ def is_folded(unit: nn.Sequential) -> bool:
 def convolve_layer(
     x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None
 ) -> Tensor:
-    """Convolve x (B, C, H, W) in the fastest way of the device, for inference.
-
-    `slope`: of a subsequent LeakyReLU. `add_to`: a map to which the convolution is added in place before it.
-    """
+    """Convolve x (B, C, H, W) for inference, in place into `add_to` if given, then rectify with `slope`."""
     fast = vars(layer).get("winograd")
     padding, stride, dilation = layer.padding, layer.stride[0], layer.dilation[0]
     assert not isinstance(padding, str)
@@ -98,7 +94,6 @@ def convolve_layer(
 
 
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Convolve (B, C, H, W) by a 1x1 kernel (C', C, 1, 1)."""
     if not torch.is_autocast_enabled(x.device.type):
         x = x.to(weight.dtype)
     return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
@@ -145,7 +140,6 @@ def upsample_first_axis(x: Tensor, factor: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def upsampling_weights(size: int, factor: int, dtype: torch.dtype) -> Tensor:
-    """Return the weights of linear upsampling (size, factor size)."""
     identity = torch.eye(size, device="cpu")[None]
     return F.interpolate(identity, scale_factor=factor, mode="linear", align_corners=False)[0].to(dtype)
 
@@ -164,28 +158,23 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to the same shape."""
         if not is_folded(self.body):
             return F.leaky_relu(x + self.body(x), SLOPE)
-        first, second = self.body[0], self.body[3]
-        assert isinstance(first, nn.Conv2d)
-        assert isinstance(second, nn.Conv2d)
+        first, second = cast("tuple[nn.Conv2d, nn.Conv2d]", (self.body[0], self.body[3]))
         x = x.to(first.weight.dtype)
         return convolve_layer(convolve_layer(x, first, SLOPE), second, SLOPE, add_to=x)
 
 
 class Encoder(nn.Module):
-    """3x3 convolution unit, halving the size with `down`, and a residual block."""
+    """Convolution unit, halving the size with `down`, and residual block: (B, C, H, W) to (B, C', H, W)."""
 
     def __init__(self, inputs: int, outputs: int, *, down: bool = False) -> None:
         super().__init__()
         self.body = nn.Sequential(conv_unit(inputs, outputs, stride=2 if down else 1), ResidualBlock(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to (B, C', H, W) or (B, C', H/2, W/2)."""
         unit, residual = self.body
-        out: Tensor = residual(unit(x))
-        return out
+        return cast("Tensor", residual(unit(x)))
 
 
 class Decoder(nn.Module):
@@ -199,8 +188,7 @@ class Decoder(nn.Module):
         """Compute (B, C, H/2, W/2) and the skip connection (B, C'', H, W) to (B, C', H, W)."""
         unit, residual = self.body
         assert isinstance(unit, nn.Sequential)
-        out: Tensor = residual(upsample_and_join(unit, deeper, skip))
-        return out
+        return cast("Tensor", residual(upsample_and_join(unit, deeper, skip)))
 
 
 class ParallaxAttentionBlock(nn.Module):
@@ -220,11 +208,8 @@ class ParallaxAttentionBlock(nn.Module):
 def upsample_and_join(
     unit: nn.Sequential, deeper: Tensor, skip: Tensor | None, *, skip_first: bool = False
 ) -> Tensor:
-    """Run a 1x1 convolution unit over upsampled `deeper` (B, C, H/2, W/2) joined with `skip` (B, C', H, W).
-
-    A 1x1 convolution commutes with upsampling, whose weights sum to one, and a convolution of a concatenation
-    is a sum of convolutions. So this takes a quarter of the products and no copy.
-    """
+    """Run a 1x1 convolution unit over upsampled `deeper` (B, C, H/2, W/2) and `skip` (B, C', H, W)."""
+    # It commutes with upsampling, and is the sum of one per part: a quarter of the work, no copy.
     layer = unit[0]
     assert isinstance(layer, nn.Conv2d)
     if skip is None:
@@ -269,10 +254,8 @@ def fold_batch_norms(network: Network) -> Network:
 
 
 def convert(network: Network, dtype: torch.dtype) -> Network:
-    """Convert convolutions to channels last and `dtype`, in place; the first one stays in float32.
-
-    Rounding the images causes almost half of the error of 16 bits; their layer is a hundredth of the work.
-    """
+    """Convert convolutions to channels last and `dtype`, in place; the first one stays in float32."""
+    # Rounding the images causes almost half of the error of 16 bits; their layer is a hundredth of the work.
     kind = torch.float32
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
@@ -299,8 +282,7 @@ class MatchingNetwork(nn.Module):
     - confidence: Make the confidence available, too.
     """
 
-    HALO: int
-    """Rows above and below on which the result of a row depends noticeably (scripts/measure_memory.py)."""
+    HALO: int  # rows above and below that affect a row noticeably (scripts/measure_memory.py)
 
     def prepared(self, dtype: torch.dtype) -> Self:
         """Return a copy for inference with convolutions in `dtype` and everything else in float32."""

@@ -15,57 +15,43 @@ from torch import Tensor
 
 Towards = Literal["left", "right"]  # the view that an ordered map's rows are pixels of
 
-VALID_MASS = 0.1
-"""Threshold tau of Equation 4: pixels that receive less attention are occluded."""
+VALID_MASS = 0.1  # threshold tau of Equation 4: pixels that receive less attention are occluded
 
-SMALLEST_INVALID_REGION = 20
-SMALLEST_VALID_HOLE = 10
-CLOSING_RADIUS = 3
-"""Mask clean-up: flip regions with fewer pixels, then close gaps up to the radius."""
+SMALLEST_INVALID_REGION, SMALLEST_VALID_HOLE = 20, 10  # mask clean-up: regions with fewer pixels are flipped
+CLOSING_RADIUS = 3  # then gaps up to this are closed
 
-VISIBLE_THRESHOLD = 1.5
-"""Maximum difference of both views' disparities where a point is visible in both, px."""
+VISIBLE_THRESHOLD = 1.5  # maximum difference of both views' disparities where a point is visible in both, px
 
-IMPOSSIBLE = -1e4
-"""Logarithm of the attention to columns that a pixel cannot match; their attention is exactly 0."""
+IMPOSSIBLE = -1e4  # logarithm of the attention to columns that cannot match, which is exactly 0
 
 NEAR = 1.5  # attention counts as near an estimate within this many pixels of its scale
 
-FILL_DECAY = 1 + 1e-4
-"""Divisor per pixel of distance from a valid pixel, as in the authors' partial convolution."""
+FILL_DECAY = 1 + 1e-4  # divisor per pixel from a valid one, as in the authors' partial convolution
 
 
 @dataclass(frozen=True)
 class ParallaxMaps:
     """Attention between two views at one scale."""
 
-    right_to_left: Tensor
-    """M_right->left (B, H, W, V): rows are left pixels."""
-    left_to_right: Tensor
-    """M_left->right (B, H, V, W): rows are right pixels."""
-    valid_left: Tensor
-    """(B, H, W) bool: left pixels visible in both images (Equation 4), cleaned up, detached."""
-    valid_right: Tensor
-    """(B, H, V) bool."""
+    right_to_left: Tensor  # M_right->left (B, H, W, V): rows are left pixels
+    left_to_right: Tensor  # M_left->right (B, H, V, W): rows are right pixels
+    valid_left: Tensor  # (B, H, W) bool: left pixels visible in both images (Equation 4), cleaned up
+    valid_right: Tensor  # (B, H, V) bool
 
 
 @dataclass(frozen=True)
 class RowAttention:
     """Attention of one direction, log M = cost - normaliser, without a second whole map."""
 
-    cost: Tensor
-    """(B, H, W, V), including columns that cannot match."""
-    normaliser: Tensor
-    """(B, H, W): log-sum-exp of the cost over the columns that can match."""
+    cost: Tensor  # (B, H, W, V), including columns that cannot match
+    normaliser: Tensor  # (B, H, W): log-sum-exp of the cost over the columns that can match
     towards: Towards
     max_disparity: int | None = None
 
     @classmethod
     def from_cost(cls, cost: Tensor, towards: Towards, max_disparity: int | None = None) -> "RowAttention":
-        """Compute the normaliser of a cost (B, H, W, V)."""
-        j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
-        outside = is_out_of_order(j[:, None], k, towards, max_disparity)
-        return cls(cost, cost.masked_fill(outside, -torch.inf).logsumexp(-1), towards, max_disparity)
+        masked = mask_out_of_order(cost, towards, max_disparity)
+        return cls(cost, masked.logsumexp(-1), towards, max_disparity)
 
     def log_at(self, columns: Tensor) -> Tensor:
         """Return log M at columns (B, H, W, n) of the other image; `IMPOSSIBLE` where they cannot match."""
@@ -77,17 +63,12 @@ class RowAttention:
 
     def log_map(self) -> Tensor:
         """Return log M (B, H, W, V); `IMPOSSIBLE` at columns that cannot match."""
-        j, k = (torch.arange(size, device=self.cost.device) for size in self.cost.shape[-2:])
-        outside = is_out_of_order(j[:, None], k, self.towards, self.max_disparity)
-        return (self.cost - self.normaliser[..., None]).masked_fill(outside, IMPOSSIBLE)
+        logs = self.cost - self.normaliser[..., None]
+        return mask_out_of_order(logs, self.towards, self.max_disparity, IMPOSSIBLE)
 
 
 def matching_cost(query: Tensor, key: Tensor) -> Tensor:
-    """Compare every pixel with every pixel of its epipolar line (the product of Section 3.1).
-
-    `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V) in float32, as the softmax turns an absolute
-    error of the cost into a relative error of the attention.
-    """
+    """Compare `query` (B, C, H, W) and `key` (B, C, H, V) along rows: (B, H, W, V) float32 (Section 3.1)."""
     q = query.permute(0, 2, 3, 1)  # (B, H, W, C)
     k = key.permute(0, 2, 1, 3)  # (B, H, C, V)
     with torch.autocast(query.device.type, enabled=False):
@@ -97,19 +78,18 @@ def matching_cost(query: Tensor, key: Tensor) -> Tensor:
 def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int | None = None) -> Tensor:
     """Compute a parallax-attention map, the softmax of `cost` (B, H, W, V) over the epipolar line.
 
-    Args:
-        cost: (B, H, W, V).
-        towards: "left" (rows are left pixels) keeps only k <= j, "right" only k >= j, so that disparities are
-            not negative, as in the authors' code; None keeps the whole line, as in the paper.
-        max_disparity: Keep only disparities below it, px of this scale.
-
-    Returns:
-        (B, H, W, V), exactly 0 at other columns.
+    `towards`: "left" (rows are left pixels) keeps only k <= j, "right" only k >= j, so that disparities are
+    not negative, as in the authors' code; None keeps the whole line, as in the paper.
     """
-    if towards is not None:
-        j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
-        cost = cost.masked_fill(is_out_of_order(j[:, None], k, towards, max_disparity), -torch.inf)
-    return cost.softmax(-1)
+    return (cost if towards is None else mask_out_of_order(cost, towards, max_disparity)).softmax(-1)
+
+
+def mask_out_of_order(
+    values: Tensor, towards: Towards, max_disparity: int | None, masked: float = -torch.inf
+) -> Tensor:
+    """Return `values` (..., W, V) with `masked` at columns that cannot match (see `is_out_of_order`)."""
+    j, k = (torch.arange(size, device=values.device) for size in values.shape[-2:])
+    return values.masked_fill(is_out_of_order(j[:, None], k, towards, max_disparity), masked)
 
 
 def is_out_of_order(j: Tensor, k: Tensor, towards: Towards, max_disparity: int | None) -> Tensor:
@@ -127,10 +107,8 @@ def parallax_maps(
     max_disparity: int | None = None,
     pad_closing: bool = False,
 ) -> ParallaxMaps:
-    """Compute both attention maps and both valid masks from the two matching costs (Figure 7c).
-
-    `ordered`: disparities are not negative, as in stereo matching. `pad_closing`: see `clean_mask`.
-    """
+    """Compute both attention maps and both valid masks from the two matching costs (Figure 7c)."""
+    # `ordered`: disparities are not negative, as in stereo matching. `pad_closing`: see `clean_mask`.
     right_to_left = attention(cost_right_to_left, "left" if ordered else None, max_disparity)
     left_to_right = attention(cost_left_to_right, "right" if ordered else None, max_disparity)
     return ParallaxMaps(
@@ -158,10 +136,7 @@ def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
 
 
 def cycle_map(there: Tensor, back: Tensor) -> Tensor:
-    """Compute cycle attention, such as M_left->right->left = M_right->left (x) M_left->right (Equation 3).
-
-    (B, H, W, V) and (B, H, V, W) give (B, H, W, W); the identity where both maps are correct.
-    """
+    """Compute cycle attention M_right->left (x) M_left->right (Equation 3), ideally the identity."""
     return torch.matmul(there, back)
 
 
@@ -176,11 +151,8 @@ def regress_disparity(right_to_left: Tensor) -> Tensor:
 
 
 def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
-    """Replace invalid disparities by the nearest valid one to the left in the row, else to the right.
-
-    Both (B, H, W). Same result as the authors' partial convolution, which fades the value by `FILL_DECAY` at
-    each pixel; a row without valid pixels keeps its values (theirs become 0).
-    """
+    """Replace invalid disparities (B, H, W) by the nearest valid one to the left, else to the right."""
+    # As the authors' partial convolution, which fades by `FILL_DECAY`; empty rows keep their values.
     width = disparity.shape[-1]
     column = torch.arange(width, device=disparity.device).expand(valid.shape)
     nth = valid.long().cumsum(-1)  # number of valid pixels so far
@@ -194,12 +166,8 @@ def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
 
 
 def find_consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD) -> Tensor:
-    """Find left pixels whose match in the right view points back at them: (..., H, W) bool.
-
-    `left`, `right` (..., H, W): disparities of both views, px, both positive. Matches outside the right view
-    are not consistent. The paper has no such check: its left-right consistency (Section 3.2, Equation 1)
-    compares images and is learned.
-    """
+    """Find left pixels whose match in the right view points back, from disparities (..., H, W), px."""
+    # Not the paper's left-right consistency (Equation 1), which compares images and is learned.
     width = left.shape[-1]
     position = (torch.arange(width, device=left.device) - left).nan_to_num(nan=-1)
     low = position.floor().clamp(0, width - 1).long()
@@ -219,15 +187,10 @@ def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention) -> Tensor:
-    """Return the cycle attention near a disparity (from Equation 3): (B, H, W) in [0, 1].
+    """Return the cycle attention (from Equation 3) near a disparity (B, 1, 4 H, 4 W), px: (B, H, W).
 
-    The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l). It is
-    1 where both maps are certain and agree with the result.
-
-    Args:
-        disparity: (B, 1, 4 H, 4 W), full-size pixels.
-        there: M_right->left of stage 3.
-        back: M_left->right of stage 3.
+    The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l), in
+    [0, 1]; 1 where both maps are certain and agree with the result.
     """
     k, near_target = columns_near(F.avg_pool2d(disparity, 4)[:, 0] / 4)  # (B, H, W, 4)
     width = disparity.shape[-1] // 4
@@ -263,9 +226,8 @@ def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:
 def _find_small_regions(mask: Tensor, size: int) -> Tensor:
     """Return pixels of `mask` (B, H, W) in 8-connected regions of fewer than `size` pixels.
 
-    After `size` - 1 rounds in which each pixel takes the largest label around it, such a region has a single
-    label. A larger region either does, too, and has at least `size` pixels, or has neighbours of different
-    labels.
+    After `size` - 1 rounds of taking the largest label around, such a region has a single label. A larger one
+    does, too, with at least `size` pixels, or has neighbours of different labels.
     """
     count, height, width = mask.shape
     exact = torch.float32 if height * width < 2**24 else torch.float64

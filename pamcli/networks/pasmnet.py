@@ -43,32 +43,23 @@ SIZE_MULTIPLE = 32  # height and width of PASMnet's inputs are multiples of this
 
 STAGE_STRIDES = (16, 8, 4)  # pixels of the input per pixel of the three stages of the cascade
 
-BLOCK = 3_000_000
-"""Number of costs to process at a time on CPUs, which stay in the cache."""
+BLOCK = 3_000_000  # number of costs to process at a time on CPUs, which stay in the cache
 
-Costs = Sequence[tuple[Tensor, Tensor]]
-"""Right->left and left->right matching costs (B, H, W, W) of each stage."""
+Costs = Sequence[tuple[Tensor, Tensor]]  # right->left and left->right (B, H, W, W) of each stage
 
 
 @dataclass(frozen=True)
 class Matching:
     """The outputs of PASMnet for a batch of pairs."""
 
-    disparity: Tensor
-    """Refined disparity of the left image (B, 1, H, W), px, >= 0."""
-    initial: Tensor
-    """Disparity from the attention of stage 3 (B, H/4, W/4), px of that scale, occlusions filled."""
-    maps: tuple[ParallaxMaps, ...]
-    """Attention and masks of stages 1, 2, 3; empty if not requested."""
-    estimate: Tensor | None = None
-    """Estimate of the refinement (B, 1, H, W), px, before blending; may be below 0."""
-    attention_mass: Tensor | None = None
-    """Attention that each left pixel receives (B, H/4, W/4), detached."""
-    directions: tuple[RowAttention, RowAttention] | None = None
-    """M_right->left and M_left->right of stage 3, for the confidence."""
+    disparity: Tensor  # refined disparity of the left image (B, 1, H, W), px, >= 0
+    initial: Tensor  # from the attention of stage 3 (B, H/4, W/4), px of that scale, occlusions filled
+    maps: tuple[ParallaxMaps, ...]  # attention and masks of stages 1, 2, 3; empty if not requested
+    estimate: Tensor | None = None  # of the refinement (B, 1, H, W), px, before blending; may be below 0
+    attention_mass: Tensor | None = None  # attention that each left pixel receives (B, H/4, W/4), detached
+    directions: tuple[RowAttention, RowAttention] | None = None  # of stage 3, for the confidence
     scales: tuple[()] = ()
-    log_expected_error: None = None
-    """Only PASMnet 2 has updates and an expected error."""
+    log_expected_error: None = None  # only PASMnet 2 has updates and an expected error
 
     @property
     def confidence(self) -> Tensor:
@@ -102,13 +93,16 @@ class PASMnet(MatchingNetwork):
         all_stages: bool = False,
         confidence: bool = True,
     ) -> Matching:
-        """Match a batch of pairs, see `MatchingNetwork`."""
         F1, F2, F3, F4 = self.hourglass(torch.cat((left, right)))
         costs, _ = self.cas_pam(F1, F2, F3)
         there, back = costs[-1]
-        limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[-1]
-        maps = compute_stage_maps(costs, max_disparity) if all_stages else ()
-        if maps:
+        limit = max_disparity and max_disparity // STAGE_STRIDES[-1]
+        maps: tuple[ParallaxMaps, ...] = ()
+        if all_stages:
+            maps = tuple(
+                parallax_maps(*cost, ordered=True, max_disparity=max_disparity and max_disparity // stride)
+                for cost, stride in zip(costs, STAGE_STRIDES[-len(costs) :], strict=True)
+            )
             regressed = regress_disparity(maps[-1].right_to_left)
             attention_mass, valid = received_mass(maps[-1].left_to_right), maps[-1].valid_left
         else:
@@ -125,21 +119,8 @@ class PASMnet(MatchingNetwork):
         return Matching(disparity, initial, maps, estimate, attention_mass, directions)
 
 
-def compute_stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
-    """Compute the maps of the last stages, one per cost; `max_disparity` in px of the input."""
-    strides = STAGE_STRIDES[-len(costs) :]
-    limits = [None if max_disparity is None else max_disparity // stride for stride in strides]
-    return tuple(
-        parallax_maps(*cost, ordered=True, max_disparity=limit)
-        for cost, limit in zip(costs, limits, strict=True)
-    )
-
-
 def _regress_and_receive(there: Tensor, back: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
-    """Compute the disparity from M_right->left and the attention mass from M_left->right, (B, H, W) each.
-
-    From the costs (B, H, W, W) of both directions, on CPUs a few rows at a time.
-    """
+    """Compute disparity and attention mass (B, H, W) from both costs, on CPUs a few rows at a time."""
     height, width = there.shape[1:3]
     in_blocks = is_inference() and there.device.type == "cpu"
     step = max(1, BLOCK // width**2) if in_blocks else height
@@ -244,11 +225,9 @@ class CascadedParallaxAttention(nn.Module):
 
 
 class Refinement(SkipDecoder):
-    """Residual disparity and its blending weight from the initial disparity and the left features (4.1.4).
+    """Residual disparity and its blending weight from the initial disparity and the left features (4.1.4)."""
 
-    The attribute `confidence` has its name in the checkpoints; it blends two estimates and is not a
-    confidence.
-    """
+    # `confidence` has its name in the checkpoints; it blends two estimates and is not a confidence.
 
     def __init__(self) -> None:
         super().__init__()
@@ -263,10 +242,7 @@ class Refinement(SkipDecoder):
         self.disp = Convolutions(*conv_unit(16, 16), conv(16, 1))
 
     def forward(self, initial: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the refined disparity and the estimate that was blended into it, (B, 1, H, W) each, px.
-
-        `initial` (B, 1, H/4, W/4) in its own pixels, `features` (B, 64, H/4, W/4) F4.
-        """
+        """Refine `initial` (B, 1, H/4, W/4), px there, by F4; return it and its estimate (B, 1, H, W), px."""
         scaled = initial / 32
         x0 = self.E0(torch.cat((scaled.to(features.dtype), features), 1))  # H/4
         x1 = self.E1(x0)
@@ -279,8 +255,5 @@ class Refinement(SkipDecoder):
 
 
 def blend_estimates(initial: Tensor, blend: Tensor, estimate: Tensor) -> Tensor:
-    """Compute Equation 9 in px, from 128ths: `initial` D_ini upsampled, `estimate` D_res, `blend` M_con.
-
-    Estimates below 0 count as 0, as in the authors' code.
-    """
+    """Compute Equation 9 in px, from 128ths: `initial` D_ini upsampled, `estimate` D_res, `blend` M_con."""
     return torch.lerp(initial, estimate.clamp(min=0), blend) * 128

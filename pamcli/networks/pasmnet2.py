@@ -60,9 +60,8 @@ UPDATES = 5, 2, 4  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
 REACH = 4  # disparities to either side at which an update looks up the attention
 NEAR_COARSER = 1  # the same around the coarser scale's disparity
 
-LARGEST_RECEIVED = 2.0
-BORDER = 8
-"""Upper bound of the attention mass; distance within which an update sees the left border, px."""
+LARGEST_RECEIVED = 2.0  # upper bound of the attention mass
+BORDER = 8  # distance within which an update sees the left border, px
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,11 @@ class ScaleResult:
     """The result at one scale."""
 
     attention: SymmetricAttention
-    updates: tuple[Tensor, ...]
-    """Disparity after each update (B, h, w); the finer scale uses the last."""
-    hidden: Tensor
-    """The last hidden state (B, 48, h, w)."""
+    updates: tuple[Tensor, ...]  # disparity after each update (B, h, w); the finer scale uses the last
+    hidden: Tensor  # the last hidden state (B, 48, h, w)
 
     @property
     def disparity(self) -> Tensor:
-        """The last disparity (B, h, w)."""
         return self.updates[-1]
 
 
@@ -85,15 +81,11 @@ class ScaleResult:
 class PASMnet2Matching:
     """The outputs of PASMnet 2 for a batch of pairs."""
 
-    disparity: Tensor
-    """Disparity of the left image (B, 1, H, W), pixels of the images, >= 0."""
-    scales: tuple[ScaleResult, ...] = field(repr=False)
-    """Results at 1/16, 1/8 and 1/4 of the size."""
-    log_expected_error: Tensor | None
-    """Logarithm of the expected error (B, H/4, W/4), see `ErrorScale`; None if not requested."""
+    disparity: Tensor  # disparity of the left image (B, 1, H, W), pixels of the images, >= 0
+    scales: tuple[ScaleResult, ...] = field(repr=False)  # results at 1/16, 1/8 and 1/4 of the size
+    log_expected_error: Tensor | None  # (B, H/4, W/4), see `ErrorScale`; None if not requested
 
-    estimate: None = None
-    """Only PASMnet's refinement has an estimate."""
+    estimate: None = None  # only PASMnet's refinement has an estimate
 
     @property
     def confidence(self) -> Tensor:
@@ -113,7 +105,6 @@ class PASMnet2Matching:
 
     @cached_property
     def maps(self) -> tuple[ParallaxMaps, ...]:
-        """Attention and masks of each scale, computed on demand."""
         return tuple(scale.attention.maps() for scale in self.scales)
 
 
@@ -148,7 +139,6 @@ class PASMnet2(MatchingNetwork):
             nn.init.zeros_(parameter)
 
     def merge_products(self) -> None:
-        """Merge the queries and keys of each stage, see `Stage.merge_products`."""
         for stage in (self.st1, self.st2, self.st3):
             stage.merge_products()
 
@@ -349,20 +339,13 @@ class Update(nn.Module):
         return pointwise(context, layer.weight[:, -2 * WIDTH : -WIDTH], layer.bias)
 
     def forward(self, seen: Sequence[Tensor], context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the new hidden state (B, 48, h, w) and mixing weights with a correction as last channel.
-
-        `seen` (B, 36 or 57, h, w), in parts; `context`: from `context_part`.
-        """
+        """Compute the hidden state (B, 48, h, w) and mixing weights from parts seen (B, 36 or 57, h, w)."""
         layer, last = self.mix[0], self.b[0]
         assert isinstance(layer, nn.Conv2d) and isinstance(last, nn.Conv2d)  # noqa: PT018
         seen_weight, _, hidden_weight = torch.split(layer.weight, [40, WIDTH, WIDTH], 1)
         if not is_folded(self.mix):
-            x = (
-                context
-                + pointwise(self.enc(torch.cat(list(seen), 1)), seen_weight)
-                + pointwise(hidden, hidden_weight)
-            )
-            x = self.mix[2](self.mix[1](x))
+            x = context + pointwise(self.enc(torch.cat(list(seen), 1)), seen_weight)
+            x = self.mix[2](self.mix[1](x + pointwise(hidden, hidden_weight)))
             hidden = F.relu(x + self.b(self.a(x)))
             return hidden, self.out(hidden)
         x = add_convolution(context.clone(), self.enc(join(seen, self.out.weight.dtype)), seen_weight)

@@ -47,12 +47,9 @@ MAP_BYTES = 1_500_000  # attention to compute at a time on CPUs, which stays in 
 class SuperResolution:
     """Upscaled images of a batch of pairs, not clamped."""
 
-    left: Tensor
-    """(B, 3, scale H, scale W), RGB, about [0, 1]."""
-    right: Tensor | None
-    """The right image likewise, if requested."""
-    attention: Callable[[], ParallaxMaps] | None = None
-    """Computes `maps`; None for variants without attention."""
+    left: Tensor  # (B, 3, scale H, scale W), RGB, about [0, 1]
+    right: Tensor | None  # the right image likewise, if requested
+    attention: Callable[[], ParallaxMaps] | None = None  # computes `maps`, if there are any
 
     @cached_property
     def maps(self) -> ParallaxMaps | None:
@@ -70,21 +67,11 @@ class PASSRnet(nn.Module):
         super().__init__()
         self.scale = scale
         pyramid = ResidualASPP if pyramid is None else pyramid
-        self.init_feature = Convolutions(
-            conv(3, WIDTH),
-            nn.LeakyReLU(SLOPE),
-            ResidualBlock(),
-            pyramid(),
-            ResidualBlock(),
-            pyramid(),
-            ResidualBlock(),
-        )
+        groups = (kind() for kind in (ResidualBlock, pyramid, ResidualBlock, pyramid, ResidualBlock))
+        self.init_feature = Convolutions(conv(3, WIDTH), nn.LeakyReLU(SLOPE), *groups)
         self.pam = ParallaxAttention() if pam is None else pam
         self.upscale = Convolutions(
-            ResidualBlock(),
-            ResidualBlock(),
-            ResidualBlock(),
-            ResidualBlock(),
+            *(ResidualBlock() for _ in range(4)),
             conv(WIDTH, WIDTH * scale**2, 1),
             nn.PixelShuffle(scale),
             conv(WIDTH, 3),
@@ -112,16 +99,7 @@ class PASSRnet(nn.Module):
         return network
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        """Upscale a batch of pairs.
-
-        Args:
-            left: (B, 3, H, W), RGB in [0, 1], of any size.
-            right: The same of the right image.
-            both: Upscale the right images, too; they equal the left result of the exchanged pair.
-
-        Returns:
-            The upscaled images and their attention.
-        """
+        """Upscale a batch of pairs (B, 3, H, W), RGB in [0, 1]; with `both` the right images, too."""
         views = self.init_feature(self._join(left, right))  # (2B, C, H, W)
         fused, attention = self.pam(views, both=both)
         images = self.upscale(fused).float().chunk(2 if both else 1)
@@ -139,8 +117,7 @@ def _merge_layers(spread: nn.Module, blend: nn.Module, scale: int) -> nn.Conv2d:
     The result is one 3x3 convolution to `scale`^2 pixels of 3 channels, with a fifth of the work at x4. The
     neighbours of an upscaled pixel lie in the same small pixel or in one next to it.
     """
-    assert isinstance(spread, nn.Conv2d)
-    assert isinstance(blend, nn.Conv2d)
+    assert isinstance(spread, nn.Conv2d) and isinstance(blend, nn.Conv2d)  # noqa: PT018
     places = spread.weight[:, :, 0, 0].double().view(WIDTH, scale, scale, WIDTH)  # channel, row, column, from
     weight = places.new_zeros((3, scale, scale, WIDTH, 3, 3))
     for row, column, down, right in combinations(range(scale), range(scale), (0, 1, 2), (0, 1, 2)):
@@ -160,7 +137,6 @@ class ResidualBlock(nn.Module):
         self.body = Convolutions(conv(WIDTH, WIDTH), nn.LeakyReLU(SLOPE), conv(WIDTH, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to the same shape."""
         body: Tensor = self.body(x)
         return body.add_(x) if is_inference() else x + body
 
@@ -182,7 +158,6 @@ class ResidualASPP(nn.Module):
             self.add_module(f"b_{group}", conv(WIDTH * len(DILATIONS), WIDTH, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to the same shape."""
         out, inner = x, x
         for group in (1, 2, 3):
             inner = self.group(inner, group)
@@ -190,7 +165,6 @@ class ResidualASPP(nn.Module):
         return out
 
     def group(self, x: Tensor, group: int) -> Tensor:
-        """Compute the three branches of a group and join them."""
         branches = [getattr(self, f"conv{rank}_{group}")(x) for rank in (1, 2, 3)]
         return convolve_joined(getattr(self, f"b_{group}"), *branches)
 
@@ -198,8 +172,7 @@ class ResidualASPP(nn.Module):
 def convolve_joined(layer: nn.Conv2d, *parts: Tensor) -> Tensor:
     """Convolve the concatenation of parts by a 1x1 layer, in inference as a sum without a copy."""
     if not is_inference() or torch.is_autocast_enabled(parts[0].device.type):
-        joined: Tensor = layer(torch.cat(parts, 1))
-        return joined
+        return layer(torch.cat(parts, 1))  # type: ignore[no-any-return]
     sizes = [part.shape[1] for part in parts]
     weights = [weight.contiguous() for weight in torch.split(layer.weight, sizes, 1)]
     total = convolve(parts[0], weights[0], layer.bias)
@@ -254,17 +227,8 @@ def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:
 
 
 def _gather(queries: Tensor, keys: Tensor, values: Tensor, *, both: bool) -> tuple[Tensor, Tensor]:
-    """Gather the other view's values by attention, on CPUs a few rows at a time, for inference.
-
-    Args:
-        queries: Queries of both views (2B, C, H, W).
-        keys: Keys of both views (2B, C, H, W).
-        values: Values of both views (2B, C, H, W).
-        both: Gather for the right view, too.
-
-    Returns:
-        Gathered values (B or 2B, C, H, W), and the attention mass of both views (2B, H, W).
-    """
+    """Gather the other view's values by attention, on CPUs a few rows at a time, for inference."""
+    # All (2B, C, H, W). Returns values (B or 2B, C, H, W), and the attention mass of both views (2B, H, W).
     (_, _, height, width), count = queries.shape, len(queries) // 2
     q, k, v = (each.permute(0, 2, 3, 1).chunk(2) for each in (queries, keys, values))  # (B, H, W, C)
     gathered = torch.empty_like(values if both else values[:count])

@@ -37,12 +37,10 @@ BLOCKS = 16
 EXCHANGES = 4  # exchanges of features between the views, evenly spaced
 
 EPSILON = 1e-6  # of the variance that a norm divides by
-MEAN_SCALE = 2.0**-8
-"""Factor of the mean of the channels in a prepared network, so that it hardly affects a pixel's length."""
+MEAN_SCALE = 2.0**-8  # of a prepared network's mean of channels, so that it hardly affects a pixel's length
 
 MAP_BYTES = 1_500_000  # exponentials of costs to compute at a time on CPUs
-SMALLEST_SUM = 1e-37
-"""Lower bound of a sum of exponentials, which avoids NaN for pixels without a match."""
+SMALLEST_SUM = 1e-37  # lower bound of a sum of exponentials, which avoids NaN for pixels without a match
 
 CUBIC_REACH = 2  # rows and columns on each side in bicubic upscaling
 
@@ -72,19 +70,14 @@ class PASSRnet2(nn.Module):
         return len(self.blocks) + 2
 
     def prepared(self, dtype: torch.dtype) -> "PASSRnet2":
-        """Return a copy for inference whose features are in `dtype`: fp32, bf16 or fp16.
-
-        Norms, scales and means are folded into the adjacent 1x1 convolutions (`Stream`).
-        """
+        """Return a copy for inference in `dtype` with norms and scales folded (see `Stream`)."""
         network = fold_batch_norms(self)  # copies; the network has none
         stream = Stream()
         stream.fold_output(network.first)
         for block in network.blocks:
-            assert isinstance(block, GatedBlock)
-            block.fold(stream)
+            block.fold(stream)  # type: ignore[operator]
         for exchange in network.exchanges.values():
-            assert isinstance(exchange, Exchange)
-            exchange.fold(stream)
+            exchange.fold(stream)  # type: ignore[operator]
         stream.fold_output(network.detail.join)
         stream.fold_input(network.last)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -93,16 +86,7 @@ class PASSRnet2(nn.Module):
         return network
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        """Upscale a batch of pairs.
-
-        Args:
-            left: (B, 3, H, W), RGB in [0, 1], of any size.
-            right: The same of the right image.
-            both: Return the right images, too; they are always computed.
-
-        Returns:
-            The upscaled images and the attention of the last exchange.
-        """
+        """Upscale a batch of pairs (B, 3, H, W), RGB in [0, 1]; with `both` return the right images, too."""
         images = torch.cat((left, right))  # (2B, 3, H, W)
         views = self.first(images.to(self.first.weight.dtype))  # (2B, C, H, W)
         if self.last.weight.dtype != self.first.weight.dtype:  # prepared in 16 bits
@@ -120,10 +104,7 @@ class PASSRnet2(nn.Module):
 
 
 def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None) -> Tensor:
-    """Upscale (B, 3, H, W) to (B, 3, scale H, scale W), and add a `difference` (B, 3 scale^2, H, W).
-
-    On CPUs as a convolution, in a sixth of the time of `F.interpolate`.
-    """
+    """Upscale (B, 3, H, W) and add a `difference`; on CPUs a convolution takes a sixth of the time."""
     if images.device.type != "cpu" or not is_inference():
         size = [scale * side for side in images.shape[2:]]  # not a scale factor, which export rounds
         upscaled = F.interpolate(images.contiguous(), size, mode="bicubic", align_corners=False)
@@ -189,7 +170,6 @@ class PixelNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to the same shape."""
         normal = F.layer_norm(x.permute(0, 2, 3, 1), (WIDTH,), self.weight, self.bias, EPSILON)
         return normal.to(x.dtype).permute(0, 3, 1, 2)
 
@@ -198,7 +178,6 @@ class LengthNorm(nn.Module):
     """A `PixelNorm` with folded weights: divides each pixel by its length."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute (B, C, H, W) to the same shape."""
         # CPUs sum 16-bit numbers in float32 anyway; requesting it costs a pass over x.
         dtype = None if x.device.type == "cpu" else torch.float32
         length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=dtype).float()
@@ -226,9 +205,7 @@ class GatedBlock(nn.Module):
         self.scale2: Tensor | None = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
 
     def fold(self, stream: Stream) -> None:
-        """Fold norms and scales into the adjacent convolutions, in place."""
-        assert isinstance(self.norm1, PixelNorm)
-        assert isinstance(self.norm2, PixelNorm)
+        assert isinstance(self.norm1, PixelNorm) and isinstance(self.norm2, PixelNorm)  # noqa: PT018
         stream.fold_input(self.widen, self.norm1)
         stream.fold_input(self.widen2, self.norm2)
         stream.fold_output(self.narrow, self.scale1)
@@ -255,8 +232,7 @@ class GatedBlock(nn.Module):
                 weight, bias = _slice_layer(mix, part, parts)
                 wide = F.conv2d(wide, weight, bias, padding=1, groups=len(weight))
             made += wide.chunk(2 // parts, 1)
-        one, other = made
-        return one * other
+        return made[0] * made[1]
 
     def _run_in_place(self, x: Tensor) -> None:
         """Run a prepared block on x (1, C, H, W), with separate halves of each gate for the cache."""
@@ -280,11 +256,7 @@ class GatedBlock(nn.Module):
 def pointwise(
     layer: nn.Conv2d, x: Tensor, scale: Tensor | None = None, part: int = 0, parts: int = 1
 ) -> Tensor:
-    """Convolve x by a 1x1 layer with weights multiplied by `scale` (C, 1, 1).
-
-    Of `parts` equal parts of the output channels, compute only `part`. On GPUs a matrix product needs fewer
-    kernels.
-    """
+    """Convolve x by one of `parts` equal parts of a 1x1 layer, times `scale` (C, 1, 1)."""
     weight, bias = _slice_layer(layer, part, parts)
     if scale is not None:
         weight, bias = weight * scale[..., None], bias * scale[:, 0, 0]
@@ -301,8 +273,7 @@ def _slice_layer(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tenso
     return layer.weight.chunk(parts)[part], layer.bias.chunk(parts)[part]
 
 
-QueriesKeys = tuple[Tensor, Tensor]
-"""Queries of the left view and keys of the right one (B, C, H, W)."""
+QueriesKeys = tuple[Tensor, Tensor]  # queries of the left view and keys of the right one (B, C, H, W)
 
 
 class Exchange(nn.Module):
@@ -319,7 +290,6 @@ class Exchange(nn.Module):
         self.scale: Tensor | None = nn.Parameter(torch.zeros(WIDTH, 1, 1))
 
     def fold(self, stream: Stream) -> None:
-        """Fold the norm and the scale into the adjacent convolutions, in place."""
         assert isinstance(self.norm, PixelNorm)
         stream.fold_input(self.describe, self.norm)
         stream.fold_input(self.value)
@@ -342,7 +312,6 @@ class Exchange(nn.Module):
         return views + gathered, (queries, keys), found
 
     def project(self, views: Tensor) -> QueriesKeys:
-        """Compute queries and keys of views (2B, C, H, W)."""
         left, right = pointwise(self.describe, self.norm(views)).chunk(2)
         return left * WIDTH**-0.5, right
 
@@ -356,10 +325,8 @@ def compute_maps(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
 def _gather_both(
     queries: Tensor, keys: Tensor, values: Tensor, *, find_attended: bool
 ) -> tuple[Tensor, list[Attended] | None]:
-    """Gather the other view's values (2B, C, H, W) for inference, on CPUs a few rows at a time.
-
-    Both directions are the same exponentials, divided by their sums over rows or columns.
-    """
+    """Gather the other view's values (2B, C, H, W) for inference, on CPUs a few rows at a time."""
+    # Both directions are the same exponentials, divided by their sums over rows or columns.
     count, _, height, width = queries.shape
     q, k = (each.permute(0, 2, 3, 1) for each in (queries, keys))  # (B, H, W, C)
     gathered = torch.empty_like(values)

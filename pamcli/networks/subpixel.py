@@ -10,11 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 PHASES = 4  # positions between two pixels that `SubpixelDetail` distinguishes
-DETAIL_GAIN = 10.0
-"""Factor from differences of colors in [0, 1] to the magnitude of features."""
+DETAIL_GAIN = 10.0  # factor from differences of colors in [0, 1] to the magnitude of features
 
-Attended = tuple[Tensor, Tensor]
-"""Columns that pixels attend to most (B, H, W, 1); attention on these and on both neighbors (B, H, W, 3)."""
+Attended = tuple[Tensor, Tensor]  # columns attended to most (B, H, W, 1); attention on these and neighbors
 
 
 class SubpixelDetail(nn.Module):

@@ -17,7 +17,7 @@ from pamcli.networks.parallax import (
     ParallaxMaps,
     RowAttention,
     columns_near,
-    is_out_of_order,
+    mask_out_of_order,
     matching_cost,
     received_mass,
     valid_mask,
@@ -26,36 +26,27 @@ from pamcli.onednn import add_matmul, matmul
 
 WINDOW = 2  # columns on each side of the attention's peak over which the initial disparity is averaged
 
-SMALLEST_LOG = -16.0
-LOG_SCALE = 0.25
-"""Lower bound of the logarithm of attention, and its factor in the inputs of convolutions."""
+SMALLEST_LOG = -16.0  # lower bound of the logarithm of attention
+LOG_SCALE = 0.25  # its factor in the inputs of convolutions
 
 SMALLEST_TOTAL = 1e-30  # lower bound of the attention to a right column
 
-BEFORE, BEHIND = 12, 6
-"""Columns that pad the cost in inference, so that lookups read adjacent values."""
+BEFORE, BEHIND = 12, 6  # columns that pad the cost in inference, so that lookups read adjacent values
 
-BLOCK = 600_000
-"""Number of costs to compute at a time on CPUs, which stay in the cache."""
+BLOCK = 600_000  # number of costs to compute at a time on CPUs, which stay in the cache
 
 
 @dataclass(frozen=True)
 class SymmetricAttention:
     """Attention of both directions at one scale."""
 
-    cost: Tensor
-    """c(j, k), (B, h, w, w): rows are left pixels j; also for k > j, which a finer scale upsamples."""
-    normaliser: Tensor
-    """(B, h, w): log-sum-exp of the cost over the columns k that pixel j can match."""
-    initial: Tensor
-    """Expected disparity in the window around the attention's peak (B, h, w), pixels of the scale."""
-    mass: Tensor
-    """Attention in that window (B, h, w)."""
-    attention_mass: Tensor
-    """Attention that each left pixel receives from the right image (B, h, w), detached (Equation 4)."""
+    cost: Tensor  # c(j, k), (B, h, w, w): rows are left pixels j; also for k > j, for the finer scale
+    normaliser: Tensor  # (B, h, w): log-sum-exp of the cost over the columns k that pixel j can match
+    initial: Tensor  # expected disparity around the attention's peak (B, h, w), pixels of the scale
+    mass: Tensor  # attention in that window (B, h, w)
+    attention_mass: Tensor  # that each left pixel receives (B, h, w), detached (Equation 4)
     max_disparity: int | None = None
-    padded: Tensor | None = None
-    """In inference, the cost with `BEFORE` and `BEHIND` repeated columns on its sides."""
+    padded: Tensor | None = None  # in inference, the cost with repeated columns on its sides
 
     @property
     def right_to_left(self) -> RowAttention:
@@ -69,15 +60,11 @@ class SymmetricAttention:
         return RowAttention(self.cost.transpose(-1, -2), normaliser, "right", self.max_disparity)
 
     def maps(self) -> ParallaxMaps:
-        """Compute the whole maps and their valid masks."""
         there, back = self.right_to_left.log_map().exp(), self.left_to_right.log_map().exp()
         return ParallaxMaps(there, back, valid_mask(self.attention_mass), valid_mask(received_mass(there)))
 
     def lookup(self, disparity: Tensor, reach: int) -> Tensor:
-        """Return log M_right->left at d + `reach` ... d - `reach`, scaled: (B, 2 reach + 1, h, w).
-
-        Interpolated between columns; the outermost columns are repeated.
-        """
+        """Return log M_right->left at d + reach ... d - reach, interpolated: (B, 2 reach + 1, h, w)."""
         width = disparity.shape[-1]
         position = torch.arange(width, device=disparity.device) - disparity
         before = position.floor()
@@ -111,14 +98,8 @@ def attend(
     *,
     finest: bool = False,
 ) -> SymmetricAttention:
-    """Compute the attention of a scale: c = left . right + upsampled `coarse`, in float32.
-
-    Args:
-        features: Left and right features (B, C, h, w), whose products are the cost.
-        coarse: The cost of the coarser scale (B, h/2, w/2, w/2).
-        max_disparity: Keep only disparities below it, px of this scale.
-        finest: No finer scale needs the cost; in inference it may be -inf where columns cannot match.
-    """
+    """Compute the attention of a scale: c = left . right + upsampled `coarse` (B, h/2, w/2, w/2)."""
+    # `finest`: no finer scale needs the cost; in inference it may be -inf where columns cannot match.
     left, right = features
     with torch.autocast(left.device.type, enabled=False):
         if not is_inference():
@@ -167,13 +148,10 @@ def _attend_in_blocks(
 
 def _mask(cost: Tensor, max_disparity: int | None) -> Tensor:
     """Return 0, or -inf at columns k that column j cannot match, (w, w)."""
-    column = torch.arange(cost.shape[-1], device=cost.device)
-    outside = is_out_of_order(column[:, None], column, "left", max_disparity)
-    return torch.zeros(outside.shape, device=cost.device).masked_fill(outside, -torch.inf)
+    return mask_out_of_order(torch.zeros(cost.shape[-2:], device=cost.device), "left", max_disparity)
 
 
 def _fill_edges(padded: Tensor) -> None:
-    """Repeat the outermost columns of a masked cost."""
     padded[..., :BEFORE] = padded[..., BEFORE : BEFORE + 1]
     padded[..., -BEHIND:] = padded[..., -BEHIND - 1 : -BEHIND]
 

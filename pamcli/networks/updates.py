@@ -1,7 +1,4 @@
-"""Update and upsample the disparities of PASMnet 2, and estimate their error.
-
-Shapes: B batch, h rows and w columns of a scale.
-"""
+"""Update and upsample the disparities (B, h, w) of PASMnet 2, and estimate their error."""
 
 from collections.abc import Sequence
 
@@ -13,11 +10,9 @@ from pamcli.networks.blocks import conv, is_inference
 
 ROWS = 8  # rows to upsample at a time on CPUs, so that the weights stay in the cache
 
-CORRECT = 3.0
-"""Confidence is the probability of an error below this, px of the images."""
+CORRECT = 3.0  # confidence is the probability of an error below this, px of the images
 
-SURROUNDINGS = 6
-"""Distance to each side over which expected errors are averaged, px of the scale."""
+SURROUNDINGS = 6  # distance to each side over which expected errors are averaged, px of the scale
 
 SMALLEST_NEAR = 1e-7  # lower bound of attention
 LARGEST_LOG_SCALE = 5.0
@@ -38,34 +33,22 @@ def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
 
 
 def signed_log(x: Tensor) -> Tensor:
-    """Return the logarithm of 1 + |x|, with the sign of x."""
     if is_inference():  # fewer passes over memory, with operations that ONNX lacks
         return x.abs().add_(1).log_().copysign_(x)
     return x.sign() * x.abs().log1p()
 
 
 def mix(candidates: Tensor, mixing: Tensor) -> Tensor:
-    """Return the mean of candidates, weighted by softmax, plus a correction, at least 0: (B, h, w).
-
-    Args:
-        candidates: (B, n, h, w).
-        mixing: (B, n + 1, h, w), weights before the softmax, and the correction as the last channel.
-    """
+    """Return the mean of candidates (B, n, h, w), weighted by softmax, plus a correction: (B, h, w)."""
+    # mixing: (B, n + 1, h, w), weights before the softmax, and the correction as the last channel.
     pixels = mixing.permute(0, 2, 3, 1).float()
     mean = torch.einsum("bhwn,bnhw->bhw", pixels[..., :-1].softmax(-1), candidates)
     return (mean + pixels[..., -1]).clamp(min=0)
 
 
 def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
-    """Upsample by 4: each full-size pixel is a convex mixture of the 3 x 3 disparities around it.
-
-    Args:
-        disparity: (B, h + 2, w + 2), with its edges repeated, in pixels of the scale.
-        mixture: (B, 9 * 16, h, w), weights before the softmax.
-
-    Returns:
-        (B, 1, 4h, 4w), in full-size pixels.
-    """
+    """Upsample (B, h + 2, w + 2) to (B, 1, 4h, 4w): each pixel is a convex mixture of the 3 x 3 around it."""
+    # mixture: (B, 9 * 16, h, w), weights before the softmax.
     around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]  # (B, h, w, 9, 1)
     weights = mixture.permute(0, 2, 3, 1)
     step = ROWS if is_inference() and not mixture.is_cuda else weights.shape[1]
@@ -81,20 +64,13 @@ class ErrorScale(nn.Module):
     """Expected error of a disparity, as the scale of a Laplace distribution."""
 
     def __init__(self, width: int) -> None:
-        """Make the layers for a hidden state of `width` channels."""
         super().__init__()
         self.see = conv(width + 3, width, 1, bias=True)
         self.out = conv(width, 1, 1, bias=True)
 
     def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, coarser: Sequence[Tensor]) -> Tensor:
-        """Return the logarithm of the scale in pixels of the images, (B, h, w) float32.
-
-        Args:
-            hidden: The last hidden state (B, C, h, w).
-            near: Attention near the disparity (B, h, w).
-            disparity: (B, h, w), pixels of this scale.
-            coarser: Disparities of both coarser scales (B, h, w), in pixels of this one.
-        """
+        """Return the logarithm of the scale in pixels of the images, (B, h, w) float32."""
+        # near: attention near the disparity. coarser: disparities of the coarser scales, in px of this one.
         attention = near.clamp(min=SMALLEST_NEAR).log() / 4
         apart = [signed_log(disparity - other) for other in coarser]
         seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
@@ -103,10 +79,8 @@ class ErrorScale(nn.Module):
 
 
 def average_surroundings(error_scale: Tensor) -> Tensor:
-    """Average a pixel's scale with the mean around it, as logarithms: (B, h + 2 r, w + 2 r) to (B, h, w).
-
-    r is `SURROUNDINGS`. Errors come in patches, in which a single pixel may look correct.
-    """
+    """Average a pixel's scale with the mean around it, as logarithms: (B, h + 2 r, w + 2 r) to (B, h, w)."""
+    # Errors come in patches, in which a single pixel may look correct.
     scale, r = error_scale.exp(), SURROUNDINGS
     around = F.avg_pool2d(scale[:, None], 2 * r + 1, stride=1)[:, 0]
     return ((scale[:, r:-r, r:-r] + around) / 2).log()

@@ -33,7 +33,6 @@ from pamcli.networks.passrnet import (
 
 
 def build_pasmnet(features: str, scales: int, blocks: int, refinement: str, volume: int | str) -> PASMnet:
-    """Build a PASMnet with the parts of a `registry.variants.PASMnetVariant`."""
     hourglass = Hourglass() if features == "hourglass" else Pyramid()
     if isinstance(volume, int):
         cascade: CascadedParallaxAttention = CostVolumes(volume)
@@ -45,7 +44,6 @@ def build_pasmnet(features: str, scales: int, blocks: int, refinement: str, volu
 def build_passrnet(
     scale: int, views: str, pyramid: str, matching: str, transition: str, volume: int | str
 ) -> PASSRnet:
-    """Build a PASSRnet with the parts of a `registry.variants.PASSRnetVariant`."""
     kind = {"both": PASSRnet, "left": SingleImage, "twice": SameImage}[views]
     groups = {"residual": ResidualASPP, "cascaded": CascadedASPP, "plain": PlainASPP}[pyramid]
     pam: ParallaxAttention | None = None
@@ -55,8 +53,7 @@ def build_passrnet(
         pam = StackedFeatures()
     elif transition == "none":
         pam = NoTransition()
-    made: PASSRnet = kind(scale, groups, pam)
-    return made
+    return kind(scale, groups, pam)  # type: ignore[no-any-return]
 
 
 class Pyramid(Hourglass):
@@ -126,7 +123,6 @@ class VolumeStage(Stage):
         self.body = nn.Sequential(*layers, _conv3d(inner, 1))
 
     def forward(self, views: Tensor) -> Tensor:  # type: ignore[override]
-        """Compute (2B, C, H, W) to costs (B, D, H, W)."""
         left, right = self.head(views).float().chunk(2)
         slices = [torch.cat((left, _shift(right, d)), 1) for d in range(self.disparities)]
         costs: Tensor = self.body(torch.stack(slices, 2))[:, 0]  # of (B, 2C', D, H, W)
@@ -184,7 +180,6 @@ class StackedFeatures(ParallaxAttention):
         self.fusion = conv(2 * WIDTH, WIDTH, 1, bias=True)
 
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
-        """Fuse as `ParallaxAttention` does; there are no maps."""
         left, right = views.chunk(2)
         own, other = (views, torch.cat((right, left))) if both else (left, right)
         return convolve_joined(self.fusion, other, own), None
@@ -217,7 +212,6 @@ class SingleImage(PASSRnet):
         del self.pam
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        """Upscale a batch of pairs as `PASSRnet` does; there are no maps."""
         features = self.init_feature(self._join(left, right) if both else self._join(left))
         images = self.upscale(features).float().chunk(2 if both else 1)
         return SuperResolution(images[0], images[1] if both else None)
@@ -227,6 +221,5 @@ class SameImage(PASSRnet):
     """The published network with the same image as both views."""
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        """Upscale a batch of pairs as `PASSRnet` does; the maps are those of the left images."""
         found = super().forward(left, left)
         return replace(found, right=super().forward(right, right).left) if both else found

@@ -1,20 +1,15 @@
-"""Describe the supported networks, one row each; all network-specific properties are here. No torch.
-
-Rows name classes as "module:attribute", imported when a network is built.
-"""
+"""Describe the supported networks, one row each; all network-specific properties are here. No torch."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
-from pamcli.registry.variants import PAPER, PASMnetVariant, PASSRnet2Variant, PASSRnetVariant, Variant
 
 Task = Literal["disparity", "superres"]
 
-SCALES = (2, 3, 4, 8)
-"""Upscaling factors of trainable super-resolution networks; shipped ones upscale by 2 and 4."""
+SCALES = (2, 3, 4, 8)  # factors of trainable super-resolution networks; shipped ones upscale by 2 and 4
 
 UPSCALING_TERMS = "super_resolution", "charbonnier", "psnr"
 MATCHING_TERMS = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
@@ -24,73 +19,120 @@ IMAGE_MEAN = (0.485, 0.456, 0.406)
 IMAGE_STD = (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet's channels, which normalise images in [0, 1] for matching."""
 
+PAPER = "paper"  # the published or default network, from which every other variant differs
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The building blocks of a network; raises UsageError for incompatible parts."""
+
+    @property
+    def changes(self) -> list[str]:
+        """Differences from the published network, as KEY=VALUE."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        return [f"{field.name}={value}" for field, value in values if value != field.default]
+
+    def __str__(self) -> str:
+        return ",".join(self.changes) or PAPER
+
+    @property
+    def missing_parts(self) -> list[str]:
+        absent = {"refinement=none": "refine", "views=left": "pam"}
+        return [absent[change] for change in self.changes if change in absent]
+
+    @property
+    def has_attention(self) -> bool:
+        """True if the losses have attention maps; cost volumes are converted to maps too."""
+        return not {"views=left", "matching=stacked"} & {*self.changes}
+
+
+@dataclass(frozen=True)
+class PASMnetVariant(Variant):
+    """The variants of Tables 1, 2 and 4."""
+
+    features: Literal["hourglass", "pyramid"] = "hourglass"  # pyramid: only encoder features of each scale
+    scales: Literal[3, 1] = 3  # 1: match at a quarter of the size only, not coarse to fine
+    blocks: Literal[4, 3, 2, 1] = 4  # number of parallax-attention blocks per stage
+    refinement: Literal["hourglass", "none"] = "hourglass"  # none: only upsample the initial disparity
+    volume: Literal["none", 64, 96, 128, 192, 256] = "none"
+    """Disparities, px, of 4D cost volumes with four 3D convolutions each that replace the attention."""
+
+    def __post_init__(self) -> None:
+        if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
+            raise UsageError("`volume` cannot be combined with `scales` or `blocks`", "omit these")
+        if (self.features, self.scales) == ("pyramid", 1):
+            raise UsageError("`features` pyramid cannot be combined with `scales` 1", "change one of them")
+
+
+@dataclass(frozen=True)
+class PASSRnetVariant(Variant):
+    """The variants of Tables 10 and 11."""
+
+    views: Literal["both", "left", "twice"] = "both"
+    """left: upscale each image separately. twice: also use each image as the other one."""
+    pyramid: Literal["residual", "cascaded", "plain"] = "residual"
+    """cascaded: groups of dilated convolutions without residual connections. plain: without dilation."""
+    matching: Literal["attention", "stacked"] = "attention"  # stacked: concatenate features
+    transition: Literal["block", "none"] = "block"  # none: no separate residual block
+    volume: Literal["none", 16, 32, 64] = "none"
+    """Disparities, low-resolution px, of a 4D cost volume that replaces the attention."""
+
+    def __post_init__(self) -> None:
+        others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
+        if len({*self.changes} - others) > 1:
+            raise UsageError("views=left, matching, transition and volume cannot be combined", "use only one")
+
+
+@dataclass(frozen=True)
+class PASSRnet2Variant(Variant):
+    """The depths of PASSRnet 2 (not in the paper); the default has 16 blocks."""
+
+    blocks: Literal[16, 32] = 16  # 32 take 1.7 times as long as 16, whose weights can start them
+
 
 @dataclass(frozen=True)
 class Architecture:
     """A network architecture: its task, its classes, and its particular properties."""
 
-    name: str
-    """Name in weights files, in recipes and for `--network`."""
+    name: str  # name in weights files, in recipes and for `--network`
     task: Task
     network: str
-    """Class or factory, called with the scale for super-resolution and with the fields of the variant, if
-    any. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it returns
-    `disparity`, `initial`, `maps`, `attention_mass` and `confidence`. Super-resolution: called with two
-    images and `both`, it returns a `passrnet.SuperResolution`. `prepared` makes it ready for inference;
+    """Class or factory, "module:attribute", called with the scale for super-resolution and with the fields of
+    the variant, if any. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it
+    returns `disparity`, `initial`, `maps`, `attention_mass` and `confidence`. Super-resolution: called with
+    two images and `both`, it returns a `passrnet.SuperResolution`. `prepared` makes it ready for inference;
     `HALO` is the halo of `inference.model.StereoModel`."""
-    memory: tuple[float, float]
-    """Peak memory, bytes: per pixel, and per pixel and column (scripts/measure_memory.py)."""
-    parts: tuple[str, ...]
-    """Parts that can be trained separately: first components of weight keys, after mapping by `members`."""
-    members: Mapping[str, str] = field(default_factory=dict)
-    """First components of keys that belong to a part of another name."""
-    other_terms: tuple[str, ...] = ()
-    """Loss terms that the network does not have."""
-    recipe: str = ""
-    """Default recipe with ground truth."""
-    recipe_from_nothing: str | None = None
-    """Recipe for random weights; None = `recipe`."""
-    signature: tuple[str, ...] = ()
-    """Weight keys that identify its checkpoints; empty = no foreign checkpoints exist."""
-    scale_key: str | None = None
-    """Super-resolution: the weight whose row count, 64 per upscaled pixel, shows the scale."""
-    changed: str | None = None
-    """Message for weights that do not fit because an earlier network had the same name."""
-    normalised: bool = False
-    """Expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, otherwise in [0, 1]."""
-    multiple: int = 1
-    """Input sides must be multiples of this."""
-    variants: type[Variant] | None = None
-    """Class of its variants, if there are any beside the default one."""
-    sixteen_bits: bool = True
-    """Allow `auto` to choose bf16, which changes the results very little."""
-    match_size: float | Literal["auto"] = 1.0
-    """Matching: default matching resolution, as a factor of the image size."""
+    memory: tuple[float, float]  # peak bytes per pixel, and per pixel and column (scripts/measure_memory.py)
+    parts: tuple[str, ...]  # separately trainable parts: first components of keys, mapped by `members`
+    members: Mapping[str, str] = field(default_factory=dict)  # first components of keys of other parts
+    other_terms: tuple[str, ...] = ()  # loss terms that the network does not have
+    recipe: str = ""  # default recipe with ground truth
+    recipe_from_nothing: str | None = None  # recipe for random weights; None = `recipe`
+    signature: tuple[str, ...] = ()  # weight keys that identify its checkpoints, if there are foreign ones
+    scale_key: str | None = None  # super-resolution: weight with 64 rows per upscaled pixel
+    changed: str | None = None  # message for weights of an earlier network of the same name
+    normalised: bool = False  # expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, else in [0, 1]
+    multiple: int = 1  # input sides must be multiples of this
+    variants: type[Variant] | None = None  # class of its variants, if there are any beside the default one
+    sixteen_bits: bool = True  # allow `auto` to choose bf16, which changes the results very little
+    match_size: float | Literal["auto"] = 1.0  # default matching resolution, as a factor of the image size
     searched_beyond: int = 0
     """Matching: px to search beyond the user's maximum disparity, a multiple of 16; interpolation between
     coarse attention columns needs both neighbours."""
-    shipped: Mapping[str, str] = field(default_factory=dict)
-    """Names of the weights shipped with pam, with descriptions."""
-    defaults: Mapping[int | None, str] = field(default_factory=dict)
-    """Default weights by scale (matching: None)."""
-    camera_defaults: Mapping[int, str] = field(default_factory=dict)
-    """Default weights for images with camera degradations, by scale."""
+    shipped: Mapping[str, str] = field(default_factory=dict)  # weights shipped with pam: descriptions
+    defaults: Mapping[int | None, str] = field(default_factory=dict)  # weights by scale (matching: None)
+    camera_defaults: Mapping[int, str] = field(default_factory=dict)  # likewise for camera images
 
     def build(self, scale: int | None, variant: Variant | None) -> Any:
-        """Build the plain network with random weights."""
+        module, _, attribute = self.network.partition(":")
         scales = () if scale is None else (scale,)
-        return import_object(self.network)(*scales, **({} if variant is None else asdict(variant)))
+        build = getattr(import_module(module), attribute)
+        return build(*scales, **({} if variant is None else asdict(variant)))
 
     def get_part(self, key: str) -> str:
         """Return the part that a weight or module key belongs to; a part's own name is also a key."""
         first = key.split(".")[0]
         return self.members.get(first, first)
-
-
-def import_object(name: str) -> Any:
-    """Import the object named by "module:attribute"."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 _ROWS = (
@@ -170,25 +212,20 @@ _ROWS = (
 
 ARCHITECTURES: Mapping[str, Architecture] = {row.name: row for row in _ROWS}
 
+# networks to train by default: the paper's
 TRAINED: Mapping[Task, str] = {"disparity": "pasmnet", "superres": "passrnet"}
-"""Default network to train, by task: the paper's."""
 
 
 def list_architectures(task: Task) -> tuple[str, ...]:
-    """Return the names of the networks of a task."""
     return tuple(row.name for row in _ROWS if row.task == task)
 
 
 def default_weights(task: Task, scale: int | None = None) -> str:
-    """Return the name of a task's default weights."""
     return next(row.defaults[scale] for row in _ROWS if row.task == task and scale in row.defaults)
 
 
 def parse_variant(architecture: str, text: str) -> Variant | None:
-    """Return the variant for a text such as "blocks=2,refinement=none" or "paper"; None without variants.
-
-    Raises UsageError: unknown key, invalid value, or incompatible parts.
-    """
+    """Return the variant for a text such as "blocks=2,refinement=none" or "paper"; None without variants."""
     row = ARCHITECTURES.get(architecture)
     kind = None if row is None else row.variants
     if text == PAPER:
@@ -201,10 +238,8 @@ def parse_variant(architecture: str, text: str) -> Variant | None:
     for part in text.split(","):
         key, equals, given = (each.strip() for each in part.partition("="))
         if not equals or key not in known:
-            raise UsageError(
-                f"a variant of {architecture} must be KEY=VALUE,..., got {part.strip()!r}",
-                f"{did_you_mean(key, known)}keys: {', '.join(known)}",
-            )
+            what = f"a variant of {architecture} must be KEY=VALUE,..., got {part.strip()!r}"
+            raise UsageError(what, f"{did_you_mean(key, known)}keys: {', '.join(known)}")
         chosen = [value for value in known[key] if str(value) == given]
         if not chosen:
             allowed = ", ".join(map(str, known[key]))

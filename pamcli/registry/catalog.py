@@ -13,26 +13,20 @@ from pamcli.registry.architectures import ARCHITECTURES, default_weights
 from pamcli.registry.spec import convert_read_errors
 
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
-"""Descriptions of all registered weights, by name."""
 
 DEFAULT_MATCHING = default_weights("disparity")
 
 DEFAULT_SCALE = 4
 
-DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}
-"""Default weights of super-resolution by scale: the most accurate ones."""
+DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}  # the most accurate
 
-CAMERA_UPSCALING = {
+CAMERA_UPSCALING = {  # default weights of super-resolution for images with camera degradations, by scale
     scale: name for row in ARCHITECTURES.values() for scale, name in row.camera_defaults.items()
 }
-"""Default weights of super-resolution for images with camera degradations, by scale."""
 
 
 def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
-    """Return the default weights of super-resolution for the next supported scale.
-
-    `camera`: use those for images with camera degradations. Raises UsageError: the scale is not supported.
-    """
+    """Return the default weights for the next supported scale; `camera`: for camera images."""
     wanted = DEFAULT_SCALE if scale is None else scale
     by_scale = CAMERA_UPSCALING if camera else DEFAULT_UPSCALING
     for known, name in sorted(by_scale.items()):
@@ -42,8 +36,7 @@ def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
 
 
 CHECKSUMS = "SHA256SUMS"
-REMOTE = ("hf:", "http://", "https://")
-"""Beginnings of addresses to download weights from."""
+REMOTE = ("hf:", "http://", "https://")  # beginnings of addresses to download weights from
 
 
 def weights_folder() -> Path:
@@ -54,12 +47,8 @@ def weights_folder() -> Path:
 
 
 def locate(weights: str | Path, *, check: bool = True) -> Path:
-    """Return the file for a registered name, a path, hf:owner/repo/file[@revision], or a URL.
-
-    Registered names have precedence; every `Path`, and any text with a separator or suffix, is a path.
-    `check` compares the sha256 of registered files with the recorded one. Raises ModelError; UsageError:
-    malformed address.
-    """
+    """Return the file for a registered name, a path, hf:owner/repo/file[@revision], or a URL."""
+    # Registered names have precedence; every `Path`, and any text with a separator or suffix, is a path.
     if isinstance(weights, Path):
         check_regular(weights, ModelError)
         return weights
@@ -98,17 +87,12 @@ def recorded_sha256(name: str) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal sha256 of a file; raise ModelError if it cannot be read."""
     with convert_read_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def list_network_files(weights: str | Path | None) -> list[Path]:
-    """Return the files that a network is read from, which results must not overwrite.
-
-    `weights`: a name, a file or an address. A description is followed by the networks that it names. None and
-    unreadable descriptions add no files.
-    """
+    """Return the files that a network is read from, also those that a description names."""
     if weights is None:
         return []
     found = [Path(weights)]

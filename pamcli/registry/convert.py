@@ -46,12 +46,8 @@ def read_checkpoint(
     licence: str = "unknown",
     version: str = "",
 ) -> Checkpoint:
-    """Load the tensors of a checkpoint in their stored precision, with the network and scale they belong to.
-
-    `max_disparity` records the search range of a PASMnet, which its tensors do not show. Loading uses
-    `weights_only=True`, so no code in the file runs. Raises ModelError for unknown networks; UsageError for
-    files of pam itself, which already have a description, and for an invalid `max_disparity`.
-    """
+    """Load the tensors of a checkpoint in their precision, with the network and scale they belong to."""
+    # `max_disparity`: search range of a PASMnet, which its tensors do not show.
     if max_disparity is not None and max_disparity % 16:
         raise UsageError(f"`max_disparity` must be a multiple of 16 px, got {max_disparity} px")
     with suppress(ModelError):
@@ -86,10 +82,8 @@ def _load(path: Path) -> Any:
                 return safetensors.torch.load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise ModelError(
-            f"{path} is damaged, or holds Python objects, which pam never executes",
-            "save only its state dict",
-        ) from error
+        problem = f"{path} is damaged, or holds Python objects, which pam never executes"
+        raise ModelError(problem, "save only its state dict") from error
     except (MemoryError, ModelError):
         raise
     except Exception as error:  # invalid files raise almost any exception class
@@ -109,7 +103,6 @@ def _find_state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
-    """Return the architecture and scale that the tensors belong to."""
     for row in ARCHITECTURES.values():
         if not row.signature or not state.keys() >= {*row.signature}:
             continue
@@ -120,7 +113,5 @@ def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
             scale = math.isqrt(last.shape[0] // 64)
             if scale in SCALES and 64 * scale**2 == last.shape[0]:
                 return row.name, scale
-    raise ModelError(
-        f"{path} is neither a PASMnet nor a PASSRnet (first keys: {', '.join(list(state)[:3])})",
-        f"only checkpoints in the authors' layout can be imported; {OTHERS}",
-    )
+    what = f"{path} is neither a PASMnet nor a PASSRnet (first keys: {', '.join(list(state)[:3])})"
+    raise ModelError(what, f"only checkpoints in the authors' layout can be imported; {OTHERS}")

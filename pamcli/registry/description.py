@@ -1,7 +1,4 @@
-"""Describe the inputs and outputs of a foreign network, stored as TOML. No torch here.
-
-Each description file is one `Description`; the guide's page own-network explains the keys.
-"""
+"""Describe inputs and outputs of a foreign network, as TOML (guide page own-network). No torch here."""
 
 import json
 import math
@@ -36,43 +33,27 @@ class Description:
     """The interface of a foreign network; raises UsageError for inconsistent values."""
 
     task: Task
-    inputs: dict[str, InputContent]
-    """Content of each input, by name."""
-    outputs: dict[str, OutputContent]
-    """Content of each output, by name."""
-    network: Text = ""
-    """File of the network, next to the description; empty = `network_from` builds it."""
-    family: str = ""
-    """Published network with the same interface, for people only."""
-    layout: Literal["channels first", "channels last"] = "channels first"
-    """Axis order of the inputs; that of the outputs is detected."""
+    inputs: dict[str, InputContent]  # content of each input, by name
+    outputs: dict[str, OutputContent]  # content of each output, by name
+    network: Text = ""  # file of the network, next to the description; empty = `network_from` builds it
+    family: str = ""  # published network with the same interface, for people only
+    layout: Literal["channels first", "channels last"] = "channels first"  # of the inputs
     channels: Literal["RGB", "BGR", "grey"] = "RGB"
-    white: Literal[1, 255] = 1
-    """Value of white; black is 0."""
-    mean: Three = (0.0, 0.0, 0.0)
-    """Subtracted from the channels, in their order, in units of `white`."""
-    deviation: Three = (1.0, 1.0, 1.0)
-    """Divisor of the channels after subtraction."""
+    white: Literal[1, 255] = 1  # value of white; black is 0
+    mean: Three = (0.0, 0.0, 0.0)  # subtracted from the channels, in units of `white`
+    deviation: Three = (1.0, 1.0, 1.0)  # divisor of the channels after subtraction
+    # input size as WIDTHxHEIGHT, as in 1248x384; free = any
     size: Annotated[str, Field(pattern=r"^(free|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")] = FREE
-    """Input size as WIDTHxHEIGHT, as in 1248x384; free = any."""
-    multiple: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Input sides must be multiples of this."""
-    padding: Literal["top right", "centre", "bottom right"] = "top right"
-    """Position of the padding of smaller images, which repeats their edge pixels."""
-    larger: Literal["tiles", "reduce"] = "tiles"
-    """Treatment of images larger than `size`."""
+    multiple: Annotated[int, Field(ge=1, le=1024)] = 1  # input sides must be multiples of this
+    padding: Literal["top right", "centre", "bottom right"] = "top right"  # of smaller images, by their edges
+    larger: Literal["tiles", "reduce"] = "tiles"  # treatment of images larger than `size`
     overlap: Annotated[str, Field(pattern=r"^[0-9]{1,5}x[0-9]{1,5}$")] | None = None
     """Minimum overlap of neighbouring tiles as WIDTHxHEIGHT; None = half a tile, at most 512x128."""
-    resolution: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Matching: side of the output disparity relative to the image."""
-    sign: Literal[1, -1] = 1
-    """Matching: -1 if the network returns the position in the right image minus that in the left image."""
-    unit: Literal["pixels", "output pixels", "width"] = "pixels"
-    """Matching: px of the image, px of the output (which may be smaller), or fractions of the width."""
-    scale: Annotated[int, Field(ge=2, le=16)] | None = None
-    """Super-resolution: upscaling factor."""
-    initial: Text = ""
-    """File of the network that estimates the initial flow, for an input flow/2."""
+    resolution: Annotated[float, Field(gt=0, le=1)] = 1.0  # matching: output side relative to the image
+    sign: Literal[1, -1] = 1  # matching: -1 if the network returns right x minus left x
+    unit: Literal["pixels", "output pixels", "width"] = "pixels"  # matching: px of image or output, or widths
+    scale: Annotated[int, Field(ge=2, le=16)] | None = None  # super-resolution: upscaling factor
+    initial: Text = ""  # file of the network that estimates the initial flow, for an input flow/2
 
     def __post_init__(self) -> None:
         inputs: set[str] = {*self.inputs.values()}
@@ -118,7 +99,6 @@ class Description:
 
     @property
     def tile_overlap(self) -> tuple[int, int]:
-        """Rows and columns that neighbouring tiles share."""
         if self.fixed_size is None:
             return 0, 0
         height, width = self.fixed_size
@@ -128,7 +108,6 @@ class Description:
 
     @property
     def architecture(self) -> str:
-        """Name for people."""
         return self.family or "foreign network"
 
     @property
@@ -137,7 +116,6 @@ class Description:
 
     @property
     def row(self) -> Architecture:
-        """Architecture row with the properties that pam needs of any network."""
         return Architecture(
             name=self.architecture,
             task=self.task,
@@ -157,7 +135,7 @@ def _parse_sides(text: str) -> tuple[int, int]:
     return height, width
 
 
-COMMENTS = {
+COMMENTS = {  # comments on the keys in a description file
     "network": "next to this file",
     "family": "recognised by its inputs and outputs",
     "inputs": "left, right, left+right (joined channels), left/2 (half the size), flow/2",
@@ -173,7 +151,6 @@ COMMENTS = {
     "sign": "-1 if left x + value = right x",
     "unit": "pixels, output pixels, or width (fractions of it)",
 }
-"""Comments on the keys in a description file."""
 
 
 def to_toml(description: Description) -> str:
@@ -201,10 +178,7 @@ def format_setting(value: Any) -> str:
 
 
 def read_description(path: Path) -> Description:
-    """Read a description file and resolve `network` and `initial` to paths.
-
-    Raises ModelError: unreadable, not TOML, unknown keys, or invalid values.
-    """
+    """Read a description file and resolve `network` and `initial` to paths; raise ModelError."""
     hint, guide = "create one: pam weights describe NET.onnx -o NET.toml", "pam guide own-network"
     text = read_text(path, LARGEST_SETTINGS, ModelError, hint)
     try:
@@ -230,17 +204,12 @@ def _check_order(table: dict[str, Any], text: str) -> None:
         )
     if isinstance(table.get("overlap"), list):
         new = "x".join(map(str, table["overlap"][::-1]))
-        raise UsageError(
-            f"overlap {table['overlap']} must be WIDTHxHEIGHT, not rows and columns",
-            f'write overlap = "{new}"',
-        )
+        what = f"overlap {table['overlap']} must be WIDTHxHEIGHT, not rows and columns"
+        raise UsageError(what, f'write overlap = "{new}"')
 
 
 def apply_settings(description: Description, settings: dict[str, str]) -> Description:
-    """Return a copy with values given as text, KEY and VALUE, as in a file.
-
-    Quotation marks are optional. Raises UsageError: unknown key or invalid value.
-    """
+    """Return a copy with values given as text, KEY and VALUE, as in a file; quotation marks are optional."""
     values = {key: _parse_value(text) for key, text in settings.items()}
     _check_order(values, "")
     try:

@@ -15,23 +15,18 @@ from urllib.parse import unquote, urlsplit
 
 from pamcli.errors import ModelError, UsageError
 
-SILENCE = 20.0
-"""Time without an answer or data after which a download fails, s."""
+SILENCE = 20.0  # time without an answer or data after which a download fails, s
 ATTEMPTS = 3  # connections that may break off before a download fails
 HUB = "hf:"
 HUB_FORM = "write hf:owner/repo/file.safetensors[@revision]"
-SUFFIXES = (".safetensors", ".onnx")
-"""Files that can be downloaded from a URL."""
+SUFFIXES = (".safetensors", ".onnx")  # files that can be downloaded from a URL
 LOG = logging.getLogger("pamcli")
 
 
 def download(weights: str) -> Path:
-    """Return the local file of hf:owner/repo/file[@revision] or of a URL; download it if it is not cached.
-
-    Proxies come from the environment (HTTPS_PROXY, NO_PROXY). Logs the commit of a Hub address without a
-    revision. Raises ModelError: the file cannot be downloaded; UsageError: malformed address.
-    """
-    return _download_from_hub(weights) if weights.startswith(HUB) else _download_url(weights)
+    """Return the local file of hf:owner/repo/file[@revision] or of a URL; download it if it is not cached."""
+    with _note_waiting(weights):
+        return _download_from_hub(weights) if weights.startswith(HUB) else _download_url(weights)
 
 
 def _download_url(url: str) -> Path:
@@ -49,8 +44,7 @@ def _download_url(url: str) -> Path:
     if constants.HF_HUB_OFFLINE:
         raise ModelError(f"{url} is not in the local cache, and offline mode is enabled", hint)
     try:
-        with _note_waiting(url):
-            _stream(url, target, {})
+        _stream(url, target, {})
     except (OSError, RuntimeError, HTTPError) as error:
         raise ModelError(f"cannot download {url}: {_summarize_error(error)}", hint) from error
     return target
@@ -66,8 +60,7 @@ def _download_from_hub(text: str) -> Path:
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
-        with _note_waiting(text):
-            path = _fetch(repository, file, revision or "main")
+        path = _fetch(repository, file, revision or "main")
     except (OSError, RuntimeError, HTTPError) as error:
         raise _explain(error, text, repository, file, revision) from error
     except ValueError as error:  # malformed names
@@ -80,12 +73,7 @@ def _download_from_hub(text: str) -> Path:
 def _fetch(repository: str, file: str, revision: str) -> Path:
     """Return a file of the Hub from the library's cache; download it if necessary. Raises its errors."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from huggingface_hub.errors import (  # type: ignore[attr-defined]
-        EntryNotFoundError,
-        FileMetadataError,
-        HTTPError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors as hf
     from huggingface_hub.file_download import repo_folder_name
     from huggingface_hub.utils import build_hf_headers, validate_repo_id  # type: ignore[attr-defined]
 
@@ -98,10 +86,10 @@ def _fetch(repository: str, file: str, revision: str) -> Path:
     try:
         metadata = get_hf_file_metadata(url, timeout=SILENCE)
         if not metadata.commit_hash:
-            raise FileMetadataError("the answer is not from a Hub")
-    except (EntryNotFoundError, RevisionNotFoundError):
+            raise hf.FileMetadataError("the answer is not from a Hub")
+    except (hf.EntryNotFoundError, hf.RevisionNotFoundError):
         raise
-    except (OSError, RuntimeError, HTTPError):
+    except (OSError, RuntimeError, hf.HTTPError):  # type: ignore[attr-defined]
         if cached is None:
             raise
         return cached
@@ -173,24 +161,25 @@ def _receive(url: str, part: Path, tag: Path, headers: Mapping[str, str], size: 
 
 def _explain(error: Exception, text: str, repository: str, file: str, revision: str) -> ModelError:
     """Return the message for an error of the Hub or its library."""
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        FileMetadataError,
-        GatedRepoError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors as hf
 
-    log_in, reason = "hf auth login", _summarize_error(error)
+    login, reason = "hf auth login", _summarize_error(error)
     retry = "try again: the download resumes; or download the file elsewhere and give its path"
     messages = (  # the first match counts; the last entry covers all other errors
-        (GatedRepoError, f"the terms of {repository} must be accepted", f"on its page, then: {log_in}"),
-        (RepositoryNotFoundError, f"the Hub has no repository {repository}", f"if it is private: {log_in}"),
-        (RevisionNotFoundError, f"{repository} has no revision {revision}", "use a branch, tag or commit"),
-        (EntryNotFoundError, f"{repository} has no file {file}", "its page lists the files"),
+        (hf.GatedRepoError, f"the terms of {repository} must be accepted", f"on its page, then: {login}"),
         (
-            (OfflineModeIsEnabled, FileMetadataError),
+            hf.RepositoryNotFoundError,
+            f"the Hub has no repository {repository}",
+            f"if it is private: {login}",
+        ),
+        (
+            hf.RevisionNotFoundError,
+            f"{repository} has no revision {revision}",
+            "use a branch, tag or commit",
+        ),
+        (hf.EntryNotFoundError, f"{repository} has no file {file}", "its page lists the files"),
+        (
+            (hf.OfflineModeIsEnabled, hf.FileMetadataError),
             f"{text} is not in the local cache, and cannot be downloaded: {reason}",
             "try again online, or download the file elsewhere and give its path",
         ),
@@ -205,7 +194,6 @@ def _is_timeout(error: BaseException) -> bool:
 
 
 def _summarize_error(error: Exception) -> str:
-    """Summarize an error in one line."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     if isinstance(error, HfHubHTTPError):
@@ -237,21 +225,8 @@ def _log_commit(text: str, commit: str) -> None:
 
 
 def publish(path: Path, address: str, *, card: Path | None = None, private: bool = False) -> str:
-    """Upload a weights file and its model card to a repository of the Hub, which is created if necessary.
-
-    Args:
-        path: A weights file of pam.
-        address: hf:OWNER/REPO.
-        card: Model card; None = the .md file next to the weights, or one made from their metadata.
-        private: Create a private repository.
-
-    Returns:
-        The address of the weights, hf:OWNER/REPO/FILE.
-
-    Raises:
-        ModelError: The file is not a weights file of pam, or the upload fails.
-        UsageError: Malformed address.
-    """
+    """Upload weights and a model card to hf:OWNER/REPO, created if necessary; return their address."""
+    # `card`: None = the .md file next to the weights, or one made from their metadata.
     from pamcli.registry.spec import read_header
 
     repository = address.removeprefix(HUB)
@@ -283,7 +258,6 @@ def publish(path: Path, address: str, *, card: Path | None = None, private: bool
 
 
 def _make_card(spec: Any, remote: str, path: Path) -> str:
-    """Return a model card with the metadata of a weights file."""
     task = spec.row.task
     command, result = {"disparity": ("disparity", "disp.pfm"), "superres": ("superres", "left_up.png")}[task]
     licence = spec.licence if re.fullmatch(r"[\w.-]+", spec.licence) else "other"

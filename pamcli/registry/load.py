@@ -11,19 +11,15 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.files.atomic import write_atomically
-from pamcli.registry.architectures import parse_variant
+from pamcli.registry.architectures import PAPER, parse_variant
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.registry.variants import PAPER
 
-STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-"""Supported precisions of stored weights."""
+STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # supported precisions
 
-Network = torch.nn.Module
-"""A network built from one of the rows in `architectures`."""
+Network = torch.nn.Module  # a network built from one of the rows in `architectures`
 
 
 def build_network(spec: ModelSpec) -> Network:
-    """Build the network that a file describes, with random weights."""
     network: Network = spec.row.build(spec.scale, parse_variant(spec.architecture, spec.variant))
     return network
 
@@ -35,10 +31,7 @@ def empty_network(spec: ModelSpec) -> Network:
 
 
 def load_network(path: Path) -> tuple[Network, ModelSpec]:
-    """Load a network in evaluation mode, in float32 on the CPU, and its description.
-
-    Raises ModelError: the file is damaged or its tensors do not fit the network that it names.
-    """
+    """Load a network in evaluation mode, in float32 on the CPU, and its description; raise ModelError."""
     spec = read_header(path).spec
     try:
         state = safetensors.torch.load_file(path)
@@ -78,10 +71,7 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
 
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:
-    """Write tensors in their precision and the description to a safetensors file, atomically.
-
-    `half`: store in half precision, except tensors beyond its range.
-    """
+    """Write tensors in their precision, or `half` where possible, and the description, atomically."""
     if half:
         state = {key: to_half(value) for key, value in state.items()}
     contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}

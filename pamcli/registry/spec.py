@@ -12,35 +12,23 @@ from safetensors import SafetensorError, safe_open
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.paths import check_regular
-from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, parse_variant
-from pamcli.registry.variants import PAPER
+from pamcli.registry.architectures import ARCHITECTURES, PAPER, SCALES, Architecture, parse_variant
 
-OTHERS = "other networks: pam guide own-network"
-"""Hint for weights of foreign networks."""
+OTHERS = "other networks: pam guide own-network"  # hint for weights of foreign networks
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The description of a network in the metadata of its safetensors file.
+    """The description of a network in the metadata of its file; raises ModelError for inconsistent fields."""
 
-    Raises ModelError: inconsistent fields.
-    """
-
-    architecture: str
-    """Name of the network, a key of `architectures.ARCHITECTURES`."""
-    variant: str = PAPER
-    """Variant of the architecture, parsed by `architectures.parse_variant`."""
-    scale: int | None = None
-    """Upscaling factor of a PASSRnet, one of `architectures.SCALES`; None for matching."""
-    max_disparity: int | None = None
-    """Matching: maximum disparity in training, px, a multiple of 16; None = no maximum."""
-    training: str = ""
-    """Data, recipe and accuracy in one or two sentences."""
+    architecture: str  # name of the network, a key of `architectures.ARCHITECTURES`
+    variant: str = PAPER  # variant of the architecture, parsed by `architectures.parse_variant`
+    scale: int | None = None  # upscaling factor of a PASSRnet, one of `architectures.SCALES`
+    max_disparity: int | None = None  # matching: maximum disparity in training, px, a multiple of 16
+    training: str = ""  # data, recipe and accuracy in one or two sentences
     licence: str = "unknown"
-    version: str = ""
-    """Version of these weights."""
-    source: str = ""
-    """Origin of the tensors, with the sha256 of a converted file."""
+    version: str = ""  # version of these weights
+    source: str = ""  # origin of the tensors, with the sha256 of a converted file
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
@@ -63,11 +51,9 @@ class ModelSpec:
 
     @property
     def row(self) -> Architecture:
-        """Row of the architecture."""
         return ARCHITECTURES[self.architecture]
 
     def to_metadata(self) -> dict[str, str]:
-        """Return strings for a safetensors header, without absent values."""
         values = {"pam_format": "1", **asdict(self), "configuration": json.dumps({"variant": self.variant})}
         del values["variant"]
         return {key: str(value) for key, value in values.items() if value not in (None, "")}
@@ -76,10 +62,8 @@ class ModelSpec:
     def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":
         """Parse the metadata of a file; raise ModelError if they are not pam's or not supported."""
         if metadata.get("pam_format") != "1":
-            raise ModelError(
-                "the metadata do not name a network of pam",
-                f"checkpoints of the authors: pam weights import; {OTHERS}",
-            )
+            what = "the metadata do not name a network of pam"
+            raise ModelError(what, f"checkpoints of the authors: pam weights import; {OTHERS}")
         try:
             values: dict[str, Any] = {"variant": str(json.loads(metadata["configuration"])["variant"])}
             for key in metadata.keys() & cls.__dataclass_fields__.keys() - {"variant"}:
@@ -93,12 +77,8 @@ class WeightsFile(NamedTuple):
     """The header of a safetensors file."""
 
     spec: ModelSpec
-    parameters: int
-    """Number of trained parameters, without running statistics of batch norm."""
-    precision: str
-    """Stored precision of the tensors: "fp16", "bf16", "fp32", "fp64" or "mixed"."""
-    size: int
-    """File size, bytes."""
+    parameters: int  # number of trained parameters, without running statistics of batch norm
+    precision: str  # stored precision of the tensors: "fp16", "bf16", "fp32", "fp64" or "mixed"
 
 
 @contextmanager
@@ -114,13 +94,10 @@ def convert_read_errors(path: Path, hint: str | None = None, what: str = "weight
 
 
 def read_header(path: Path) -> WeightsFile:
-    """Read the description of a weights file from its header alone.
-
-    Raises ModelError: missing, unreadable, not safetensors, or not written by pam.
-    """
+    """Read the description of a weights file from its header alone; raise ModelError."""
     try:
         with convert_read_errors(path, "list the registered names: pam weights list"):
-            size = path.stat().st_size
+            path.stat()  # raises the error of the system
             if path.is_dir():
                 raise SafetensorError("it is a directory")
             with safe_open(path, "numpy") as file:
@@ -132,16 +109,13 @@ def read_header(path: Path) -> WeightsFile:
                         stored.add(kind)
                         parameters += 0 if "running_" in name else math.prod(part.get_shape())
     except SafetensorError as error:
-        raise ModelError(
-            f"{path} is not a safetensors file, or is damaged: {error}",
-            f"download it again; checkpoints of the authors: pam weights import; {OTHERS}",
-        ) from None
+        hint = f"download it again; checkpoints of the authors: pam weights import; {OTHERS}"
+        raise ModelError(f"{path} is not a safetensors file, or is damaged: {error}", hint) from None
     try:
         spec = ModelSpec.from_metadata(metadata)
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.hint) from error
-    precision = PRECISIONS[stored.pop()] if len(stored) == 1 else "mixed"
-    return WeightsFile(spec, parameters, precision, size)
+    return WeightsFile(spec, parameters, PRECISIONS[stored.pop()] if len(stored) == 1 else "mixed")
 
 
 PRECISIONS = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "F64": "fp64"}

@@ -12,11 +12,10 @@ from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.passrnet2 import Exchange, GatedBlock
 from pamcli.networks.variants import CascadedASPP, SingleImage
-from pamcli.registry.architectures import parse_variant
+from pamcli.registry.architectures import PASSRnet2Variant, parse_variant
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.registry.variants import PASSRnet2Variant
 from pamcli.training.recipe import Recipe
 from pamcli.training.tasks import model_spec
 

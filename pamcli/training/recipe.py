@@ -17,15 +17,16 @@ from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry.architectures import (
     ARCHITECTURES,
+    PAPER,
     SCALES,
     TRAINED,
     UPSCALING_TERMS,
     Architecture,
     Task,
+    Variant,
     list_architectures,
     parse_variant,
 )
-from pamcli.registry.variants import PAPER, Variant
 from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 from pamcli.validation import Count, NonNegative, Positive, Share, validate_fields
@@ -131,7 +132,7 @@ class Recipe:
     losses: LossWeights
     learning_rate: Positive  # peak of the schedule
     network: str | None = None  # network to train; None = the paper's, `registry.architectures.TRAINED`
-    variant: str = PAPER  # variant of the network, as in its weights: see `registry.variants`
+    variant: str = PAPER  # variant of the network, as in its weights: see `registry.architectures`
     data: tuple[str, ...] = ()  # data sets, in the notation of `DataSpec`
     validation: tuple[str, ...] = ()
     scale: int | None = None  # upscaling factor of super-resolution

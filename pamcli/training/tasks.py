@@ -9,9 +9,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from pamcli.inference.device import Compute
 from pamcli.losses.total import GroundTruth, Terms, matching_terms, superres_terms, total_loss
-from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD, PAPER
 from pamcli.registry.spec import ModelSpec
-from pamcli.registry.variants import PAPER
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.muon import Muon

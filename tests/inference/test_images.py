@@ -103,10 +103,8 @@ def test_padding_repeats_the_edge_at_the_top_and_the_right(height: int, width: i
     assert np.array_equal(to_network(torch.from_numpy(image), above, beside)[0].numpy(), by_hand)
 
 
-def test_images_larger_than_an_exported_size_are_refused() -> None:
+def test_padding_fills_an_exported_size() -> None:
     assert padding(20, 30, size=(32, 32)) == (12, 2)
-    with pytest.raises(InputError, match="images of 40x20 are larger than 32x32"):
-        padding(20, 40, size=(32, 32))
 
 
 def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cut) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.registry.architectures import parse_variant
+from pamcli.registry.architectures import PASMnetVariant, PASSRnetVariant, parse_variant
 from pamcli.registry.load import build_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.registry.variants import PASMnetVariant, PASSRnetVariant
 
 
 def test_a_text_is_read_and_written_shortly() -> None:
