@@ -15,24 +15,125 @@ from pamcli import __version__
 from pamcli.cli import (
     calibration,
     dataset,
-    depth,
-    disparity,
     doctor,
     evaluate,
     export,
     guide,
-    prepare,
-    rectify,
-    submit,
-    superres,
     train,
-    view,
     weights,
 )
-from pamcli.cli.console import complain, guard_streams
+from pamcli.cli.console import Console, Messages, complain, guard_streams, run_batch
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
+from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
+from pamcli.settings.evaluation import SubmitSettings
 from pamcli.settings.options import argument
+from pamcli.settings.viewing import ViewSettings
+
+
+def match(settings: MatchSettings, console: Console) -> None:
+    """Compute the disparity map of an image pair: how many px each left pixel is shifted in the right image.
+
+    The images must be rectified (pam rectify): a point lies in the same row of both, and left pixel (y, x)
+    matches right pixel (y, x - disparity). Paths of results are printed to stdout, all else to stderr.
+
+    The included weights were trained on synthetic scenes and few real pairs. In streets and rooms, at least
+    one pixel in twenty is wrong by more than 3 px; --min-confidence removes most of them (pam guide
+    confidence).
+
+    $ pam disparity left.png right.png -o map.pfm --color-map map.png --confidence conf.tif
+    $ pam disparity lefts/ rights/ -o out/ --skip-existing
+    """
+    from pamcli.batch.matching import match_files
+
+    run_batch(match_files, settings, console, loading=settings.name)
+
+
+def upscale(settings: UpscaleSettings, console: Console) -> None:
+    """Upscale both images of a pair, each with detail from the other.
+
+    The images must be rectified (pam rectify): a point lies in the same row of both. Bit depth (8 or 16),
+    transparency, colour profile and EXIF data are kept. Paths of results are printed to stdout, all else to
+    stderr.
+
+    $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
+    $ pam superres lefts/ rights/ --scale 2 --input camera -o upscaled/
+    """
+    from pamcli.batch.upscaling import upscale_files
+
+    run_batch(upscale_files, settings, console, loading=settings.name)
+
+
+def rectify(settings: RectifySettings, console: Console) -> None:
+    """Rectify image pairs, so that a point lies in the same row of both images.
+
+    The images keep their bit depth (8 or 16 bits). With --calibration, the calibration of the rectified
+    images is written beside them.
+
+    $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
+    $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/
+    """
+    from pamcli.batch.rectification import rectify_files
+
+    run_batch(rectify_files, settings, console)
+
+
+def convert(settings: DepthSettings, console: Console) -> None:
+    """Convert stored disparity maps to depth maps and point clouds, in metres.
+
+    Units per pixel and markers of unknown pixels are recognised for the formats of common programs; --scale
+    and --invalid state others.
+
+    $ pam depth disp.pfm --calibration calib.txt --depth metres.tif
+    $ pam depth disparities/ --calibration calib.txt --image lefts/ --point-cloud clouds/
+    """
+    from pamcli.batch.depth import depth_files
+
+    run_batch(depth_files, settings, console)
+
+
+def show(settings: ViewSettings, messages: Messages) -> None:
+    """Show a result in the browser: image, disparity, depth, confidence, distances and point cloud.
+
+    The page is served on this computer only, until Ctrl-C. Its address is printed on stdout.
+
+    $ pam view disp.html
+    $ pam view disp.pfm left.png --calibration calib.txt
+    """
+    console = messages.console()
+    import webbrowser
+
+    from pamcli.batch.viewing import open_server
+
+    server = open_server(settings)
+    try:
+        console.result(server.address)
+        console.inform("press Ctrl-C to stop")
+        if not settings.no_browser and not webbrowser.open(server.address):
+            console.warn("no browser found: open the address yourself")
+        server.serve_forever()
+    finally:
+        server.server_close()
+
+
+def submit_results(settings: SubmitSettings, messages: Messages) -> None:
+    """Write a submission archive for KITTI 2012, KITTI 2015, Middlebury or ETH3D.
+
+    The results are a network's, or files (--predictions). The archive is read back and verified; missing
+    images are reported before the network runs.
+
+    $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
+    $ pam submit --data middlebury:MiddEval3 --weights pasmnet -o pasmnet.zip
+    """
+    console = messages.console()
+    from pamcli.evaluation.submissions import submit
+
+    written = submit(settings, console)
+    for note in written.notes:
+        console.warn(note)
+    console.inform(f"{written.kind}: {written.images} images, {written.files} files, verified")
+    console.path(settings.output)
+
 
 app = group(
     "Match stereo pairs and upscale them, with parallax attention networks.\n\n"
@@ -42,11 +143,11 @@ app = group(
 evaluation = group("Evaluate disparity maps and super-resolution on data sets with ground truth.")
 exporting = group("Write rectified images, cameras and depth maps for other programs.")
 training = group("Train the networks, with or without ground truth.")
-command(app, "disparity", "Compute disparity maps, depth maps and point clouds.")(disparity.command)
-command(app, "superres", "Upscale both images of a pair, up to 4 times.")(superres.command)
-command(app, "rectify", "Rectify image pairs, with or without a calibration.")(rectify.command)
-command(app, "depth", "Convert stored disparity maps to depth maps and point clouds.")(depth.command)
-command(app, "view", "Show a result in the browser.")(view.command)
+command(app, "disparity", "Compute disparity maps, depth maps and point clouds.")(match)
+command(app, "superres", "Upscale both images of a pair, up to 4 times.")(upscale)
+command(app, "rectify", "Rectify image pairs, with or without a calibration.")(rectify)
+command(app, "depth", "Convert stored disparity maps to depth maps and point clouds.")(convert)
+command(app, "view", "Show a result in the browser.")(show)
 command(evaluation, "disparity", "Evaluate disparity maps by the benchmarks' metrics.")(evaluate.disparity)
 command(evaluation, "superres", "Measure PSNR and SSIM of upscaled images.")(evaluate.superres)
 command(evaluation, "protocols", "List the evaluation protocols for disparity.")(evaluate.protocols)
@@ -54,7 +155,7 @@ app.add_typer(evaluation, name="eval")
 command(exporting, "colmap", "Write a workspace for COLMAP.")(export.colmap)
 command(exporting, "nerfstudio", "Write a data set for nerfstudio.")(export.nerfstudio)
 app.add_typer(exporting, name="export")
-command(app, "submit", "Write a submission archive for a benchmark.")(submit.command)
+command(app, "submit", "Write a submission archive for a benchmark.")(submit_results)
 command(training, "disparity", "Train a matcher.")(train.disparity)
 command(training, "superres", "Train a super-resolution network.")(train.superres)
 app.add_typer(training, name="train")
@@ -62,7 +163,6 @@ command(app, "guide", "Show the pages of the guide.")(guide.command)
 command(app, "doctor", "Check a calibration against an image pair, or this installation.")(doctor.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
-command(dataset.app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)
 app.add_typer(dataset.app, name="dataset")
 
 
