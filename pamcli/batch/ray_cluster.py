@@ -56,16 +56,9 @@ def run_on_ray(
 ) -> Generator[tuple[Any, Any], None, None]:
     """Run all steps of every job on a cluster; yield each when it is done, with its result or error.
 
-    A worker holds at most `HELD` jobs. If a node is lost, its jobs are done elsewhere.
-
-    Args:
-        jobs: Jobs.
-        processor: A `PairProcessor`.
-        address: Address of the cluster; auto: the cluster of this machine; local: this machine only.
-        cores: Cores of each worker without a GPU.
-        gpus: Whether each worker gets a GPU if the cluster has any.
-
-    Raises UsageError, DeviceError, and what `processor.start` raises.
+    A worker holds at most `HELD` jobs. If a node is lost, its jobs are done elsewhere. `processor` is a
+    `PairProcessor`, `cores` are those of each worker without a GPU. Raises UsageError, DeviceError, and what
+    `processor.start` raises.
     """
     try:
         ray: Any = importlib.import_module("ray")

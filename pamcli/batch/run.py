@@ -54,16 +54,10 @@ class Batch:
         read: Iterable[Place | None] = (),
         tag: str = "",
     ) -> None:
-        """Find the pairs and plan their results, before any work.
+        """Find the pairs and plan their results, the main one first. Raises UsageError and InputError.
 
-        Args:
-            settings: Settings of the command (`settings.batches`).
-            results: Requested results, the main one first.
-            find: Finds the inputs if they are not image pairs.
-            read: Other files that no result may overwrite.
-            tag: Suffix of a suggested file name.
-
-        Raises UsageError and InputError.
+        `find` returns inputs that are not image pairs; `read`: other files that no result may overwrite;
+        `tag`: suffix of a suggested file name.
         """
         self.settings = settings
         texts, has_assembled, stdout = dict[OutputKind, str | None](), False, []

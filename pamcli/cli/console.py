@@ -233,13 +233,8 @@ MANY = 10
 def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, loading: Any = None) -> None:
     """Process a batch and report it; exit with 6 if a pair failed, or raise the error of a single pair.
 
-    Args:
-        files: Creates the batch from the settings.
-        settings: Settings of the command.
-        console: Console of the command.
-        loading: Name of the network, if there is one.
-
-    Raises UsageError for a result that cannot go to stdout.
+    `files` creates the batch from the settings; `loading`: name of the network, if there is one. Raises
+    UsageError for a result that cannot go to stdout.
     """
     listen(console)
     for name, place in vars(settings).items():
