@@ -284,7 +284,7 @@ class StereoMatcher:
 
         # Sample the nearest pixel, because averages across an edge lie on neither side.
         downscale = partial(resize_nearest, width=width, height=height)
-        return found.map_arrays(downscale, downscale, disparity=lambda values: values * pixels)
+        return found.map_arrays(downscale, downscale, disparity=partial(np.multiply, pixels))
 
     def _match_resized(
         self,

@@ -88,7 +88,8 @@ def mask_out_of_order(
     values: Tensor, towards: Towards, max_disparity: int | None, masked: float = -torch.inf
 ) -> Tensor:
     """Return `values` (..., W, V) with `masked` at columns that cannot match (see `is_out_of_order`)."""
-    j, k = (torch.arange(size, device=values.device) for size in values.shape[-2:])
+    j = torch.arange(values.shape[-2], device=values.device)
+    k = torch.arange(values.shape[-1], device=values.device)
     return values.masked_fill(is_out_of_order(j[:, None], k, towards, max_disparity), masked)
 
 
