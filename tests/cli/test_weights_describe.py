@@ -42,7 +42,7 @@ def test_what_shapes_do_not_tell_is_found_out(here: Path) -> None:
     assert found["inputs"] == {"b": "left", "a": "right"}
     assert (found["white"], found["sign"], found["size"]) == (255, -1, "224x160")
     assert "the family is unknown; " in said
-    for part in ("disparities negative", "images 0 to 255", "inputs b is left, a is right"):
+    for part in ("disparities negative", "images 0 to 255", "b is left", "a is right"):
         assert part in said
     assert "sample pair: mean error " in said
     assert np.asarray(Image.open("net.png")).shape == (500, 3 * 741, 3)
