@@ -1,7 +1,7 @@
 """Generate outlines of objects, and textures for streets: cars, windows, facades, roads, skies, leaves.
 
-Outlines are opacity masks (H, W) float32 in [0, 1] with edges softened over about a pixel. Texture tensors
-are as in `textures`; those of shiny surfaces have a fifth channel, the share of the reflection.
+Outlines are opacity masks (H, W) float32 in [0, 1]; textures are as in `textures`, and those of shiny
+surfaces have a fifth channel, the share of the reflection.
 """
 
 import cv2
@@ -15,20 +15,13 @@ from torch import Tensor
 from pamcli.scenes.textures import TextureLibrary, make_opaque, noise
 
 Mask = NDArray[np.float32]
-
 Colours = NDArray[np.float64]
 
 
-def random_shape(rng: Generator, height: int, width: int) -> Mask:
-    """Return a random box, ellipse, polygon, blob or ring."""
-    outline = (box, ellipse, polygon, blob, ring)[rng.integers(5)]
-    return outline(rng, height, width)
-
-
-def random_thin_shape(rng: Generator, height: int, width: int) -> Mask:
-    """Return bars, a net or branches: parts of 1 to 6 px, mostly holes."""
-    outline = (bars, net, branches)[rng.integers(3)]
-    return outline(rng, height, width)
+def random_shape(rng: Generator, height: int, width: int, *, thin: bool = False) -> Mask:
+    """Return a random solid outline; or, if `thin`, one with parts of 1 to 6 px, mostly holes."""
+    outlines = (bars, net, branches) if thin else (box, ellipse, polygon, blob, ring)
+    return outlines[rng.integers(len(outlines))](rng, height, width)
 
 
 def box(rng: Generator, height: int, width: int) -> Mask:
@@ -63,8 +56,7 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
 
 
 def blob(rng: Generator, height: int, width: int) -> Mask:
-    """Return a closed curve with a varying radius."""
-    x, y = _make_grid(height, width)
+    x, y = _grid(height, width)
     angle, edge = np.arctan2(y, x), np.full((height, width), 0.7)
     for order in range(2, 7):
         edge += rng.uniform(0, 0.3 / order) * np.sin(order * angle + rng.uniform(0, 2 * np.pi))
@@ -72,16 +64,13 @@ def blob(rng: Generator, height: int, width: int) -> Mask:
 
 
 def bars(rng: Generator, height: int, width: int) -> Mask:
-    """Return parallel bars, as of a fence."""
     along = np.arange(width)[None] + rng.uniform(-0.3, 0.3) * np.arange(height)[:, None]
     thickness = rng.uniform(1, 5)
     spacing = thickness + rng.uniform(6, 60)
-    distance = np.abs((along % spacing) - spacing / 2)
-    return _soften(thickness / 2 - distance)
+    return _soften(thickness / 2 - np.abs((along % spacing) - spacing / 2))
 
 
 def net(rng: Generator, height: int, width: int) -> Mask:
-    """Return crossing bars."""
     thickness = rng.uniform(1, 3)
     turn = rng.uniform(-0.6, 0.6)
     spacing = rng.uniform(10, 40)
@@ -92,7 +81,6 @@ def net(rng: Generator, height: int, width: int) -> Mask:
 
 
 def branches(rng: Generator, height: int, width: int) -> Mask:
-    """Return a few straight sticks in random directions."""
     x, y = np.arange(width)[None], np.arange(height)[:, None]
     mask = np.zeros((height, width), np.float32)
     for _ in range(int(rng.integers(1, 7))):
@@ -124,22 +112,19 @@ def framework(rng: Generator, height: int, width: int) -> Mask:
             cv2.line(mask, middle, rim.tolist(), 255, spoke, cv2.LINE_AA)
     else:
         for _ in range(int(rng.integers(2, 5))):
-            corners = rng.uniform(0, 1, (int(rng.integers(3, 6)), 2)) * (width, height)
-            cv2.polylines(
-                mask, [np.rint(corners).astype(np.int32)], bool(rng.integers(2)), 255, thickness, cv2.LINE_AA
-            )
+            corners = np.rint(rng.uniform(0, 1, (int(rng.integers(3, 6)), 2)) * (width, height))
+            closed = bool(rng.integers(2))
+            cv2.polylines(mask, [corners.astype(np.int32)], closed, 255, thickness, cv2.LINE_AA)
     return np.asarray(mask / np.float32(255), np.float32)
 
 
-def _make_grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the columns and rows of a mask, scaled to [-1, 1]."""
+def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
 
 
 def _soften(inside: NDArray[np.float64]) -> Mask:
     """Return the opacity for distances inside the edge (px)."""
-    mask: Mask = np.clip(inside + 0.5, 0, 1).astype(np.float32)
-    return mask
+    return np.asarray(np.clip(inside + 0.5, 0, 1), np.float32)
 
 
 def add_gloss(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
@@ -149,7 +134,6 @@ def add_gloss(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
 
 
 def random_paint(rng: Generator) -> Colours:
-    """Draw the colour of a car: white, silver, grey, black, or a colour."""
     if rng.random() < 0.7:
         colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
     else:
@@ -248,11 +232,8 @@ def sky(rng: Generator) -> Tensor:
     """Return an overexposed white sky, or blue fading to white, sometimes with faint clouds."""
     y = np.linspace(0, 1, 64)[:, None, None]
     blue = np.array([rng.uniform(0.3, 0.8), rng.uniform(0.6, 1), 1.0])
-    if rng.random() < 0.5:
-        colours = np.ones((64, 64, 3))
-    else:
-        white = np.clip(y * rng.uniform(0.5, 2), 0, 1)
-        colours = np.broadcast_to(blue * (1 - white) + white, (64, 64, 3)).copy()
+    white = np.ones(1) if rng.random() < 0.5 else np.clip(y * rng.uniform(0.5, 2), 0, 1)
+    colours = np.broadcast_to(blue * (1 - white) + white, (64, 64, 3)).copy()
     if rng.random() < 0.3:
         clouds = noise(rng, 64, 64, finest=8)[..., None]
         colours = colours * (1 - rng.uniform(0, 0.3) * clouds)

@@ -13,7 +13,6 @@ from pamcli.scenes.surfaces import Surface
 from pamcli.scenes.textures import TextureLibrary, bare_surface, make_opaque
 
 NARROWEST = 1.5  # baselines from the left camera to a side, so that the right camera is inside too
-
 LAMPS = 256  # texels from one lamp to the next
 
 
@@ -21,16 +20,14 @@ def make_corridor(
     rng: Generator, library: TextureLibrary, height: int, width: int, largest: float, cases: frozenset[str]
 ) -> Stage:
     """Return a corridor whose nearest objects have disparity `largest` (px); its layers cover both views."""
-    focal, middle = width * rng.uniform(0.6, 1.4), (rng.uniform(0.2, 0.8), rng.uniform(0.25, 0.7))
-    centre = float(middle[0] * width), float(middle[1] * height)
-    camera = Camera(
-        float(focal), centre, (height - centre[1]) / (largest * rng.uniform(0.4, 1.0)), (width, height)
-    )
+    focal = float(width * rng.uniform(0.6, 1.4))
+    centre = float(rng.uniform(0.2, 0.8) * width), float(rng.uniform(0.25, 0.7) * height)
+    eye = (height - centre[1]) / (largest * rng.uniform(0.4, 1.0))
+    camera = Camera(focal, centre, eye, (width, height))
     stage = Stage(rng, library, height, width, largest, camera, cases)
     above = centre[1] / (largest * stage.uniform(0.3, 0.9))
-    sides = [
-        max(edge / (largest * stage.uniform(0.5, 1.1)), NARROWEST) for edge in (centre[0], width - centre[0])
-    ]
+    edges = centre[0], width - centre[0]
+    sides = [max(edge / (largest * stage.uniform(0.5, 1.1)), NARROWEST) for edge in edges]
     end = stage.uniform(0.03, 0.25) * largest
     floor = bare_surface(rng) if rng.random() < 0.5 else stage.background("floors")
     _add_plane(stage, camera.height * DOWN, RIGHT, AHEAD, floor, 0.02 * camera.height)
@@ -44,10 +41,9 @@ def make_corridor(
     stage.add(Layer(Surface(end), bare_surface(rng), np.eye(3), endless=True))
     for _ in range(int(rng.integers(0, 8))):
         disparity = end + (largest - end) * float(rng.beta(1, 1.5))
-        at = stage.uniform(0, 1.1) * width
-        size = stage.extent()
-        middle_row = centre[1] + disparity * camera.height - size[0] / 2
-        stage.add_object(disparity, at, middle_row, size, (0.6, 0.1), 0.1)
+        x, size = stage.uniform(0, 1.1) * width, stage.extent()
+        y = centre[1] + disparity * camera.height - size[0] / 2
+        stage.add_object(disparity, (x, y), size, (0.6, 0.1), 0.1)
     return stage
 
 

@@ -1,7 +1,4 @@
-"""Generate occluders for real images as textures: posts, fences, twigs, wires, frames and shapes.
-
-Texture tensors are (4, FINER h, FINER w) as in `textures`: colours times opacity, and opacity.
-"""
+"""Generate textures (4, FINER h, FINER w) of occluders for real images: posts, fences, twigs, shapes."""
 
 import math
 
@@ -15,7 +12,6 @@ from pamcli.scenes import appearance, thin_objects
 from pamcli.scenes.textures import cut, generate_texture, make_opaque
 
 Rgb = NDArray[np.uint8]
-
 FINER = 2  # texels per px
 
 
@@ -59,14 +55,12 @@ def _make_wire(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     return cut(thin_objects.paint(rng, rows, columns), thin_objects.wire_mask(rng, rows, columns)), 0.15
 
 
-def _make_shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
-    """Return a solid shape."""
+def _shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.7, 0.7)
     return cut(_make_surface(rng, image, rows, columns), appearance.random_shape(rng, rows, columns)), 0.1
 
 
-def _make_framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
-    """Return a frame, wheel or tubes with large holes."""
+def _framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.9, 0.9)
     return cut(_make_surface(rng, image, rows, columns), appearance.framework(rng, rows, columns)), 0.1
 

@@ -1,8 +1,7 @@
 """Render both views of a scene with exact disparity.
 
-Points of a view are traced to their surface and sampled once from its texture. The surface with the largest
-disparity is the nearest, so it hides the others. A pixel's colour combines five points, its centre and its
-corners, which neighbours share; its disparity and visibility are those of its centre.
+A pixel's colour combines five points, its centre and its corners, each traced to the surface with the largest
+disparity; its disparity and visibility are those of its centre.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +14,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes.surfaces import Surface
+from pamcli.scenes.surfaces import Pair, Surface
 
 SOLID = 0.5  # smallest opacity at which a pixel belongs to the surface and has its disparity
-
 HIDES = 0.5  # px of disparity by which a surface hides another; less covers below half a pixel of it
-
 COARSEST = 8  # textures are downscaled at most 2^8 times; beyond that they look uniform
 SHARPER = 0.75  # levels finer than a pixel at which textures are sampled, as a pixel has several points
-
 MOST_FORESHORTENED = 4.0  # most pixel length, in sides, that a texture sample covers
-
 Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, px)
 
 
@@ -53,9 +48,7 @@ class Layer:
     """A textured surface, bounded by its texture unless `endless`."""
 
     surface: Surface
-    texture: Tensor
-    """(4, h, w): colours times opacity, and opacity; or (5, h, w) with the share of the reflection times
-    opacity."""
+    texture: Tensor  # (4, h, w) as in `Decal`; or (5, h, w) with the reflection's share times opacity
     homography: NDArray[np.float64]  # (3, 3) homography from (x, y, 1) to texels, as in `Decal`
     endless: bool = False  # if True, the opaque texture is repeated by mirroring beyond its borders
     clips: tuple[tuple[float, float, float], ...] = ()  # limits p x + q y + r > 0 in the left view
@@ -121,12 +114,7 @@ class _Canvas:
     """A view being rendered: (2, H + 1, W + 1) points, the centres and upper left corners of its pixels."""
 
     def __init__(
-        self,
-        height: int,
-        width: int,
-        drift: tuple[float, float] | None,
-        like: Tensor,
-        sampled: "Callable[[Layer | Decal | Reflection], Pyramid]",
+        self, height: int, width: int, drift: Pair | None, like: Tensor, sampled: Callable[..., "Pyramid"]
     ) -> None:
         """Start a view of `drift` (None: the left view), on the device and with the type of `like`."""
         self.height, self.width, self.drift, self.sampled = height, width, drift, sampled
@@ -142,7 +130,6 @@ class _Canvas:
 
     @property
     def layer(self) -> Tensor:
-        """Index of the visible surface at each pixel."""
         return self._layer[0, : self.height, : self.width]
 
     def colours(self, sharpness: float) -> Tensor:
@@ -303,6 +290,5 @@ class Pyramid:
 
 
 def _mirror_positions(u: Tensor, length: int) -> Tensor:
-    """Return texel positions of a row that is mirrored at both ends."""
     u = (u + 0.5) % (2 * length)
     return torch.minimum(u, 2 * length - u) - 0.5

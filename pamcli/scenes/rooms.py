@@ -30,7 +30,6 @@ def _draw_range(rng: Generator, least: int, most: int) -> range:
 
 
 def _add_loose_objects(stage: Stage) -> None:
-    """Add a tilted or curved background and objects anywhere in front of it."""
     rng, (x, y) = stage.rng, stage.camera.centre
     far = stage.uniform(0.02, 0.4) * stage.largest
     tilt = stage.uniform(0, 0.65)
@@ -47,11 +46,10 @@ def _add_loose_objects(stage: Stage) -> None:
         _add_crate(stage, foot, disparity)
     for _ in _draw_range(rng, 2, 22):
         at = stage.uniform(-0.05, 1.15) * stage.width, stage.uniform(-0.05, 1.05) * stage.height
-        stage.add_object(somewhere(), *at, stage.extent(), (0.5, 0.5), rng.choice([0.1, 1.0]))
+        stage.add_object(somewhere(), at, stage.extent(), (0.5, 0.5), rng.choice([0.1, 1.0]))
 
 
 def _add_room(stage: Stage) -> None:
-    """Add the inside of a box facing its back wall, with furniture and objects."""
     rng, (x, y) = stage.rng, stage.camera.centre
     back = stage.uniform(0.15, 0.6) * stage.largest
     tilts = rng.normal(0, 0.2), rng.normal(0, 0.1)
@@ -80,11 +78,11 @@ def _add_room(stage: Stage) -> None:
     for _ in _draw_range(rng, 3, 18):
         disparity = back + (stage.largest - back) * float(rng.beta(1, 1.3))
         size, at = stage.extent(), stage.uniform(-0.05, 1.15) * stage.width
-        if rng.random() < 0.5:  # the object stands on the floor
-            middle = y + disparity * floor / back - size[0] / 2
-            stage.add_object(disparity, at, middle, size, (0.6, 0.15), 0.1)
-        else:
-            stage.add_object(disparity, at, stage.uniform(0, 1) * stage.height, size, (0.6, 0.5), 0.5)
+        standing = rng.random() < 0.5
+        on_floor = y + disparity * floor / back - size[0] / 2
+        middle = on_floor if standing else stage.uniform(0, 1) * stage.height
+        tilt, turn = (0.15, 0.1) if standing else (0.5, 0.5)
+        stage.add_object(disparity, (at, middle), size, (0.6, tilt), turn)
 
 
 def _add_crate(stage: Stage, foot: Vector, disparity: float) -> None:
@@ -99,7 +97,6 @@ def _add_crate(stage: Stage, foot: Vector, disparity: float) -> None:
 
 
 def _add_table(stage: Stage, horizon: float, fall: float) -> None:
-    """Add a table top: a plane above the floor, cut to a quadrangle."""
     lift = fall * stage.uniform(1.2, 2.5)
     near = horizon + stage.uniform(0.2, 0.9) * stage.largest / lift
     far = horizon + stage.uniform(0.4, 0.9) * (near - horizon)
@@ -111,13 +108,12 @@ def _add_table(stage: Stage, horizon: float, fall: float) -> None:
 
 
 def _add_thin_objects(stage: Stage) -> None:
-    """Add poles, fences, nets or wires to about half of the scenes."""
     rng = stage.rng
     for _ in range(int(rng.choice([0, 1, 2, 4], p=[0.5, 0.2, 0.2, 0.1]))):
         disparity = stage.uniform(0.15, 1.0) * stage.largest
         at = stage.uniform(0, 1.1) * stage.width, stage.uniform(0, 1) * stage.height
         if rng.random() < 0.5:  # a pole
             size = stage.log_uniform(0.3, 2) * stage.height, stage.log_uniform(3, 12)
-            stage.add_object(disparity, *at, size, (0.2, 0.2), 0.1)
+            stage.add_object(disparity, at, size, (0.2, 0.2), 0.1)
         else:
-            stage.add_object(disparity, *at, stage.extent(), (0.6, 0.3), 0.1, thin=True)
+            stage.add_object(disparity, at, stage.extent(), (0.6, 0.3), 0.1, thin=True)

@@ -56,13 +56,12 @@ def scene_pair(
     scene = make_scene(rng, library, height, width, cases)
     sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
-    pair = views.left, views.right
+    left, right, *truths = vars(views).values()
     if "tunnels" in cases:
         reach = float(rng.uniform(0.005, 0.02)) * width
-        pair = add_glare(views.left, reach), add_glare(views.right, reach)
-    left, right = apply_weather(rng, *simulate_cameras(rng, *pair), cases)
-    disparity, right_disparity = views.disparity.numpy(), views.right_disparity.numpy()
-    return ScenePair(left, right, disparity, right_disparity, views.visible.numpy())
+        left, right = add_glare(left, reach), add_glare(right, reach)
+    images = apply_weather(rng, *simulate_cameras(rng, left, right), cases)
+    return ScenePair(*images, *(truth.numpy() for truth in truths))
 
 
 def make_scene(
@@ -76,19 +75,13 @@ def make_scene(
     asked = rng, library, height, width, largest, cases
     inside = bool(cases & {"corridors", "walls"})
     street = "tunnels" in cases or (rng.random() < STREETS and not inside)
-    if street:
-        stage: Stage = make_street(*asked)
-    else:
-        stage = make_corridor(*asked) if "corridors" in cases else make_room(*asked)
-    for case, put in (
-        ("glossy", make_glossy),
-        ("twigs", thin_objects.add_twigs),
-        ("wires", thin_objects.add_wires),
-        ("fences", thin_objects.add_fences),
-        ("foliage", thin_objects.add_foliage),
-    ):
+    make = make_street if street else make_corridor if "corridors" in cases else make_room
+    stage = make(*asked)
+    if "glossy" in cases:
+        make_glossy(stage)
+    for case in ("twigs", "wires", "fences", "foliage"):
         if case in cases:
-            put(stage)
+            getattr(thin_objects, f"add_{case}")(stage)
     layers = stage.layers if street else [_shade(rng, layer) for layer in stage.layers]
     offset, slope = np.clip(rng.normal(0, 0.3, 2), -1, 1).tolist() if rng.random() < 0.5 else (0.0, 0.0)
     return Scene(tuple(layers), (offset, slope))
@@ -110,7 +103,7 @@ def make_glossy(stage: Stage) -> None:
         (height, width), disparity = stage.extent(), stage.uniform(0.2, 1.0) * stage.largest
         pane = thin_objects.glass(rng, *(int(np.clip(side, 32, 512)) for side in (height, width)))
         at = stage.uniform(0, 1.1) * stage.width, stage.uniform(0, 1) * stage.height
-        stage.add_cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
+        stage.add_cutout(pane, disparity, at, (height, width), (0.5, 0.1), 0.05)
         mirrored = Reflection(around, disparity * stage.uniform(-0.4, 0.7), (1.0, 1.0))
         stage.layers[-1] = replace(stage.layers[-1], reflection=mirrored)
 
@@ -124,15 +117,13 @@ def _shade(rng: Generator, layer: Layer) -> Layer:
         return replace(layer, decals=tuple(_draw_shadow(rng, layer) for _ in range(count)))
     if layer.box is None or len(layer.texture) == 5 or rng.random() >= 0.15:
         return layer
-    disparity = layer.middle_disparity * float(rng.uniform(-0.4, 0.7))
-    scale = float(rng.uniform(0.3, 2))
+    disparity, scale = layer.middle_disparity * float(rng.uniform(-0.4, 0.7)), float(rng.uniform(0.3, 2))
     mirrored = Reflection(appearance.highlights(rng, 96, 96), disparity, (scale, scale))
     texture = torch.cat((layer.texture, rng.uniform(0.1, 0.5) * layer.texture[3:]))
     return replace(layer, texture=texture, reflection=mirrored)
 
 
-def _draw_shadow(rng: Generator, layer: Layer) -> Decal:
-    """Return a shadow at a random place on a background."""
+def _random_shadow(rng: Generator, layer: Layer) -> Decal:
     rows, columns = layer.texture.shape[1:]
     scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))
     x, y = rng.uniform(0, columns), rng.uniform(0, rows)

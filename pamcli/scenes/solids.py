@@ -17,11 +17,8 @@ from pamcli.scenes.render import Box, Decal, Layer, Reflection
 from pamcli.scenes.surfaces import Surface
 
 Vector = NDArray[np.float64]
-
 RIGHT, DOWN, AHEAD = np.eye(3)
-
 SHADOW_TEXELS = 40
-
 THINNEST = 1e-4  # smallest sine of the angle between a visible face and the line of sight
 
 
@@ -121,17 +118,11 @@ def face(
     slant = (1 - of.taper) / 2 * (w - t)
     clips = tuple(tuple(line.tolist()) for line in (s - slant, w - s - slant, t, w - t))
     columns, rows = texels or (texture.shape[2], texture.shape[1])
-    return Layer(
-        surface,
-        texture,
-        np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]]) @ h,
-        endless=not cutout,
-        clips=() if cutout else clips,
-        box=camera.box(corners),
-        light=light.on(inward),
-        reflection=reflection,
-        unseen=None if all(sees) else sees.index(False),
-    )
+    to_texels = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]]) @ h
+    bounds, box, lit = () if cutout else clips, camera.box(corners), light.on(inward)
+    unseen = None if all(sees) else sees.index(False)
+    edges = not cutout, bounds, box, lit
+    return Layer(surface, texture, to_texels, *edges, reflection=reflection, unseen=unseen)
 
 
 @dataclass(frozen=True)
@@ -173,11 +164,9 @@ class Block:
         yield "top", Face(top[1], top[2] - top[1], top[0] - top[1])
 
     def corners(self) -> Vector:
-        """Return all corners, (8, 3)."""
         return np.concatenate([self.ring(False), self.ring(True)])
 
     def nearest(self) -> float:
-        """Return the smallest z of the block."""
         return float(self.corners()[:, 2].min())
 
 

@@ -10,11 +10,10 @@ from torch import Tensor
 from pamcli.scenes import appearance, textures
 from pamcli.scenes.render import Layer, Reflection
 from pamcli.scenes.solids import Block, Camera, Light, face
-from pamcli.scenes.surfaces import STEEPEST, Surface, Wave
+from pamcli.scenes.surfaces import STEEPEST, Pair, Surface, Wave
 from pamcli.scenes.textures import TextureLibrary, cut
 
 MOST_STRETCHED = 1.5  # largest change of the aspect ratio of cut-outs
-
 CLOSEST = 1.2  # largest disparity of walls and floors, relative to that of the nearest objects
 
 
@@ -54,11 +53,8 @@ class Stage:
         try:
             made = []
             for name, shape in block.faces():
-                rows, columns = (
-                    int(np.clip(1.2 * disparity * np.linalg.norm(v), 8, 400))
-                    for v in (shape.down, shape.across)
-                )
-                look = texture(name, rows, columns)
+                sides = np.linalg.norm((shape.down, shape.across), axis=1)
+                look = texture(name, *np.clip(1.2 * disparity * sides, 8, 400).astype(int).tolist())
                 shine = reflection if len(look) == 5 else None
                 repeated = (texels or {}).get(name)
                 made.append(face(self.camera, light, shape, look, texels=repeated, reflection=shine))
@@ -94,39 +90,29 @@ class Stage:
         self.add(Layer(surface, texture, homography, endless=True, clips=tuple(clips)))
 
     def add_object(
-        self,
-        disparity: float,
-        x: float,
-        y: float,
-        size: tuple[float, float],
-        tilt: tuple[float, float],
-        turn: float,
-        *,
-        thin: bool = False,
+        self, disparity: float, at: Pair, size: Pair, tilt: Pair, turn: float, *, thin: bool = False
     ) -> None:
-        """Add an object of about `size` (height, width) px around (x, y), unless it is too small to see.
+        """Add an object of about `size` (height, width) px around `at` (x, y), unless too small to see.
 
         `tilt` and `turn` are standard deviations (radians) about the image axes and the line of sight.
         """
         if min(size) < 3 or size[0] * size[1] < 24:
             return
         texture, height, width = self._look(*size, thin)
-        self.add_cutout(texture, disparity, x, y, (height, width), tilt, turn, wavy=0.0 if thin else 0.25)
+        self.add_cutout(texture, disparity, at, (height, width), tilt, turn, 0.0 if thin else 0.25)
 
     def add_cutout(
         self,
         texture: Tensor,
         disparity: float,
-        x: float,
-        y: float,
-        size: tuple[float, float],
-        tilt: tuple[float, float],
+        at: Pair,
+        size: Pair,
+        tilt: Pair,
         turn: float,
-        *,
-        wavy: float = 0.0,
+        wavy: float = 0,
     ) -> None:
-        """Add a textured object, placed as by `thing`; `wavy` is the probability that it is curved."""
-        (height, width), (rows, columns) = size, texture.shape[1:]
+        """Add a textured object as `add_object` does; `wavy` is the probability that it is curved."""
+        (x, y), (height, width), (rows, columns) = at, size, texture.shape[1:]
         tilts = self.angle(tilt[0], 1.2), self.angle(tilt[1], 1.2)
         surface = Surface.tilted(disparity, x, y, *tilts, self.camera.focal)
         middle, density = ((columns - 1) / 2, (rows - 1) / 2), (columns / width, rows / height)
@@ -147,8 +133,8 @@ class Stage:
             area = height * width
             return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
         rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
-        outline = appearance.random_thin_shape if thin else appearance.random_shape
-        return cut(self.skin(rows, columns), outline(rng, rows, columns)), height, width
+        skin = self.skin(rows, columns)
+        return cut(skin, appearance.random_shape(rng, rows, columns, thin=thin)), height, width
 
     def skin(self, rows: int, columns: int) -> Tensor:
         """Return an opaque texture for an object; sometimes uniform in scenes with the case "walls"."""

@@ -39,7 +39,6 @@ class Street(Stage):
         return int(np.clip(1.3 * size * disparity, 8, most))
 
     def cast_shadow(self, base: list[Vector] | Vector, height: float) -> None:
-        """Add a shadow to the road."""
         if len(self.shadows) < MOST_SHADOWS and self.darkness > 0.05:
             thrown = shadow(self.camera, self.light, base, height, self.darkness)
             self.shadows += [thrown] if thrown is not None else []
@@ -77,9 +76,8 @@ def add_car(street: Street, *, parked: bool) -> None:
     length, width = street.uniform(3.6, 5) * metre, street.uniform(1.6, 1.95) * metre
     front = foot[2] - length / 2
     outline = Block(foot, heading, length, width, 2 * metre)
-    if front < 2 or street.camera.focal / front > 1.3 * street.largest:
-        return
-    if not street.camera.is_visible(outline.corners()):
+    too_near = front < 2 or street.camera.focal / front > 1.3 * street.largest
+    if too_near or not street.camera.is_visible(outline.corners()):
         return
     colour, van = appearance.random_paint(rng), rng.random() < 0.25
     height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
@@ -105,16 +103,9 @@ def add_car(street: Street, *, parked: bool) -> None:
     if van:
         return
     shift = street.uniform(-0.12, 0.02) * length
-    cabin = Block(
-        lifted - height * DOWN + shift * body.along,
-        heading,
-        length * street.uniform(0.55, 0.75),
-        width * 0.94,
-        street.uniform(0.45, 0.65) * metre,
-        top_length=street.uniform(0.6, 0.85),
-        top_width=street.uniform(0.75, 0.9),
-        top_shift=street.uniform(-0.08, 0.02),
-    )
+    size = length * street.uniform(0.55, 0.75), width * 0.94, street.uniform(0.45, 0.65) * metre
+    top = street.uniform(0.6, 0.85), street.uniform(0.75, 0.9), street.uniform(-0.08, 0.02)
+    cabin = Block(lifted - height * DOWN + shift * body.along, heading, *size, *top)
     street.add_block(cabin, street.light, glazed, reflection=shine)
 
 
@@ -134,12 +125,12 @@ def add_post(street: Street) -> None:
     front = foot - np.array([0, height * street.uniform(0.5, 0.9), 0.05 * metre])
     size = street.uniform(0.3, 1.0) * metre
     n = street.count_texels(size, disparity, 96)
-    if rng.random() < 0.6:
-        mask = appearance.random_shape(rng, n, n)
-        plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else appearance.post(rng, n, n)
-        street.add_board(front, (size, size), cut(plate, mask), cutout=True)
-    else:
+    if rng.random() >= 0.6:
         street.add_board(front, (0.4 * size, size), appearance.post(rng, n, n), cutout=False)
+        return
+    mask = appearance.random_shape(rng, n, n)
+    plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else appearance.post(rng, n, n)
+    street.add_board(front, (size, size), cut(plate, mask), cutout=True)
 
 
 def add_tree(street: Street) -> None:
@@ -220,7 +211,6 @@ def make_street(
 
 
 def _add_ground(street: Street) -> None:
-    """Add the ground with its marks and shadows."""
     rng, camera, metre = street.rng, street.camera, street.metre
     texel = metre * street.log_uniform(0.008, 0.03)
     smooth = rng.random() < 0.7 or "tunnels" in street.cases
@@ -239,7 +229,6 @@ def _add_ground(street: Street) -> None:
 
 
 def _make_marks(street: Street) -> list[Decal]:
-    """Return solid or dashed lines along the road, and sometimes across it."""
     rng, camera, metre = street.rng, street.camera, street.metre
     marks, worn = [], street.uniform(0.4, 1.0)
     for _ in range(int(rng.integers(0, 5))):
@@ -269,7 +258,6 @@ def _add_sky(street: Street) -> None:
 
 
 def _add_houses(street: Street, side: int) -> None:
-    """Add a row of houses along one side of the road."""
     rng, metre, camera = street.rng, street.metre, street.camera
     edge = street.width - camera.centre[0] if side > 0 else camera.centre[0]
     line = max(street.half_road + street.uniform(1, 8) * metre, edge / (1.1 * street.largest), 1.5)
@@ -315,10 +303,7 @@ def _add_far_objects(street: Street) -> None:
         disparity = street.log_uniform(1.0, max(1.5, 0.12 * street.largest))
         foot = street.camera.ground_at(street.uniform(-0.2, 1.2) * street.width, disparity)
         size = rng.uniform((0.2, 0.05), (1.0, 0.4)) * street.width / disparity
-        rows, columns = (
-            street.count_texels(size[1], disparity, 256),
-            street.count_texels(size[0], disparity, 512),
-        )
+        rows, columns = (street.count_texels(size[i], disparity, most) for i, most in ((1, 256), (0, 512)))
         kind = rng.choice(3, p=[0.6, 0.2, 0.2])
         if kind == 0:
             texture = appearance.leaves(rng, rows, columns)

@@ -1,8 +1,6 @@
 """Map surfaces of a scene between left view, right view and texture.
 
-Coordinates are pixels (x, y) of the left view with centres at whole numbers; a point at (x, y) of disparity
-d is at (x - d, y) in the right view. A surface is a plane in space, whose disparity is linear in (x, y), with
-optional waves.
+A point of disparity d at the left pixel (x, y) is at (x - d, y) in the right view.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 STEEPEST = 0.8  # change of disparity per column; from 1 on, the right view sees the back
-
 NEWTON_STEPS = 6
+Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -79,13 +77,7 @@ class Surface:
         return x
 
     def texture_map(
-        self,
-        anchor: tuple[float, float],
-        texel: tuple[float, float],
-        density: tuple[float, float],
-        turn: float,
-        focal: float,
-        centre: tuple[float, float],
+        self, anchor: Pair, texel: Pair, density: Pair, turn: float, focal: float, centre: Pair
     ) -> NDArray[np.float64]:
         """Return the homography (3, 3) from (x, y, 1) to texels of a flat image on the plane.
 
@@ -108,5 +100,4 @@ class Surface:
             density[axis] * disparity * (vector - (vector @ point) * normal) + texel[axis] * normal
             for axis, vector in enumerate((across, down))
         ]
-        homography: NDArray[np.float64] = np.stack([*rows, normal]) @ to_ray
-        return homography
+        return np.asarray(np.stack([*rows, normal]) @ to_ray, np.float64)

@@ -1,7 +1,4 @@
-"""Provide textures: photographs and cut-outs from a folder, or generated noise and patterns.
-
-A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the opacity, and the opacity.
-"""
+"""Provide textures (4, H, W) float32: RGB in [0, 1] times the opacity, and the opacity."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -42,10 +39,8 @@ def find_textures(folder: Path) -> "TextureLibrary":
             if min(image.size) >= LEAST_TEXELS:
                 (cutouts if image.has_transparency_data else photos).append(path)
     if not photos and not cutouts:
-        raise InputError(
-            f"{quote(folder)} has no image with sides of at least {LEAST_TEXELS} px",
-            "use a directory with photographs, or `procedural` alone for generated textures",
-        )
+        problem = f"{quote(folder)} has no image with sides of at least {LEAST_TEXELS} px"
+        raise InputError(problem, "use a directory with photographs, or `procedural` for generated textures")
     return TextureLibrary(tuple(photos), tuple(cutouts))
 
 
@@ -73,8 +68,6 @@ class TextureLibrary:
         top = int(rng.integers(photo.shape[1] - rows + 1))
         left = int(rng.integers(photo.shape[2] - columns + 1))
         part = _to_texture(photo[:, top : top + rows, left : left + columns])
-        if (rows, columns) == (height, width):
-            return part
         return F.interpolate(part[None], (height, width), mode="bilinear", align_corners=False)[0]
 
     def cutout(self, rng: Generator) -> Tensor | None:
@@ -90,12 +83,9 @@ def _choose(rng: Generator, paths: Sequence[Path]) -> Tensor:
 
 
 def _to_texture(pixels: Tensor) -> Tensor:
-    """Return the texture of an image (3 or 4, H, W), uint8."""
     texture = pixels.float() / 255
-    if len(texture) == 4:
-        texture[:3] *= texture[3:]
-        return texture
-    return torch.cat((texture, torch.ones_like(texture[:1])))
+    opacity = texture[3:] if len(texture) == 4 else torch.ones_like(texture[:1])
+    return torch.cat((texture[:3] * opacity, opacity))
 
 
 def read_texture(path: Path) -> Tensor:
@@ -175,8 +165,7 @@ def noise(
         total += size**roughness * fine[0, 0, :height, :width]
         size *= 2
     low, high = total.aminmax()
-    values: NDArray[np.float64] = ((total - low) / (high - low).clamp(min=1e-6)).double().numpy()
-    return values
+    return np.asarray(((total - low) / (high - low).clamp(min=1e-6)).double().numpy())
 
 
 def stripes(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
@@ -196,20 +185,17 @@ def tiles(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
     if rng.random() < 0.3:
         return np.asarray((row + column) % 2, np.float64)
     greys = rng.uniform(0.5, 1, (64, 64)) ** rng.uniform(0, 2)
-    values: NDArray[np.float64] = greys[row % 64, column % 64]
     joint = rng.uniform(0.5, 3)
-    return np.where((u % across < joint) | (v % down < joint), 0.0, values)
+    return np.where((u % across < joint) | (v % down < joint), 0.0, greys[row % 64, column % 64])
 
 
 def specks(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
-    """Return random dots on a uniform ground."""
     size = int(rng.integers(1, 6))
     cells = rng.random((height // size + 1, width // size + 1)) < rng.uniform(0.02, 0.4)
     return np.kron(cells, np.ones((size, size)))[:height, :width].astype(float)
 
 
 def plain(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
-    """Return a faint gradient."""
     x, y = np.linspace(0, 1, width)[None], np.linspace(0, 1, height)[:, None]
     return np.asarray(rng.uniform(0, 0.5) * x + rng.uniform(0, 0.5) * y)
 

@@ -1,7 +1,4 @@
-"""Generate thin or perforated objects: twigs, wires, fences, leaves.
-
-They are rendered finer than pixels, as a pixel shows a thin object only if it covers the pixel's centre.
-"""
+"""Generate thin or perforated objects (twigs, wires, fences, leaves), rendered finer than pixels."""
 
 import cv2
 import numpy as np
@@ -12,6 +9,7 @@ from torch import Tensor
 
 from pamcli.scenes import appearance
 from pamcli.scenes.stage import Stage
+from pamcli.scenes.surfaces import Pair
 from pamcli.scenes.textures import cut, make_opaque
 
 FINER = 2.0  # texels per px
@@ -41,9 +39,7 @@ def add_fences(stage: Stage) -> None:
         rows, columns = _texels(stage, (0.25, 0.9), (0.5, 1.3))
         outline = (appearance.bars, appearance.net, rail_mask)[stage.rng.integers(3)]
         mask = cv2.resize(outline(stage.rng, rows // 2, columns // 2), (columns, rows))
-        _add(
-            stage, cut(paint(stage.rng, rows, columns), mask), tilt=(0.7, 0.05), turn=0.05, height=(0.4, 0.9)
-        )
+        _add(stage, cut(paint(stage.rng, rows, columns), mask), (0.7, 0.05), turn=0.05, height=(0.4, 0.9))
 
 
 def add_foliage(stage: Stage) -> None:
@@ -54,32 +50,24 @@ def add_foliage(stage: Stage) -> None:
         disparity, spread = stage.uniform(0.1, 0.9) * stage.largest, stage.uniform(0.1, 0.3)
         for _ in range(int(rng.integers(2, 6))):
             rows, columns = _texels(stage, (0.25, 0.7), (0.15, 0.5), most=480)
-            x, y = (m + spread * stage.height * rng.normal() for m in middle)
+            x, y = (float(m + spread * stage.height * rng.normal()) for m in middle)
             near = disparity * (1 + 0.5 * spread * float(np.clip(rng.normal(), -1.5, 1.5)))
             size = rows / FINER, columns / FINER
-            stage.add_cutout(leaf_texture(rng, rows, columns), near, x, y, size, (0.4, 0.4), 1.0)
+            stage.add_cutout(leaf_texture(rng, rows, columns), near, (x, y), size, (0.4, 0.4), 1.0)
 
 
-def _texels(
-    stage: Stage, height: tuple[float, float], width: tuple[float, float], most: int = MOST_TEXELS
-) -> tuple[int, int]:
+def _texels(stage: Stage, height: Pair, width: Pair, most: int = MOST_TEXELS) -> tuple[int, int]:
     """Return rows and columns of a texture for an object sized in parts of the image."""
     sides = (stage.uniform(*part) * side for part, side in ((height, stage.height), (width, stage.width)))
     rows, columns = (int(np.clip(FINER * side, 24, most)) for side in sides)
     return rows, columns
 
 
-def _add(
-    stage: Stage,
-    texture: Tensor,
-    tilt: tuple[float, float],
-    turn: float,
-    height: tuple[float, float] = (0.1, 0.9),
-) -> None:
+def _add(stage: Stage, texture: Tensor, tilt: Pair, turn: float, height: Pair = (0.1, 0.9)) -> None:
     disparity = stage.uniform(0.15, 1.0) * stage.largest
     size = texture.shape[1] / FINER, texture.shape[2] / FINER
-    x, y = stage.uniform(0.1, 1.0) * stage.width, stage.uniform(*height) * stage.height
-    stage.add_cutout(texture, disparity, x, y, size, tilt, turn)
+    at = stage.uniform(0.1, 1.0) * stage.width, stage.uniform(*height) * stage.height
+    stage.add_cutout(texture, disparity, at, size, tilt, turn)
 
 
 def paint(rng: Generator, rows: int, columns: int) -> Tensor:

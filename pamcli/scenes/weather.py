@@ -1,7 +1,4 @@
-"""Add glare, sun, rain or darkness to the images of a scene. Its ground truth does not change.
-
-Images are (H, W, 3) RGB uint8; views before the camera simulation are (3, H, W) with white at 1.
-"""
+"""Add glare, sun, rain or darkness to images (H, W, 3) RGB uint8; the ground truth does not change."""
 
 import cv2
 import numpy as np
@@ -11,7 +8,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Rgb = NDArray[np.uint8]
-
 COARSER = 4  # factor by which smooth effects are rendered smaller, then upscaled
 
 

@@ -1,13 +1,11 @@
 """Augment pairs: crop, scale, flip, and change of light, colours and noise.
 
-Images are (H, W, 3) RGB uint8; ground truth is (H, W) float32, px, NaN where unknown, and stays correct:
-scaling an image scales its disparity, sampled from one pixel and never averaged; mirroring a pair exchanges
-its images, because its disparities would otherwise be negative.
+Images are (H, W, 3) RGB uint8; ground truth is (H, W) float32, px, NaN where unknown, and stays correct.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,18 +17,6 @@ from pydantic import Field
 from pamcli.errors import UsageError
 from pamcli.imaging.degradation import apply_blur, draw_degradation
 from pamcli.validation import NonNegative, Positive, Share, validate_fields
-
-FAULTS = (
-    "camera_difference",
-    "highlights",
-    "flare",
-    "vignetting",
-    "low_contrast",
-    "sensor_noise",
-    "jpeg",
-    "row_shift",
-)
-"""Settings of `camera_faults`."""
 
 LARGEST_ERASED = 0.3  # maximum fraction of each side that an erased rectangle covers
 Views = tuple[NDArray[np.uint8], ...]
@@ -90,9 +76,11 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.smallest > self.largest:
-            raise UsageError(
-                f"augmentation: smallest ({self.smallest}) must not be above largest ({self.largest})"
-            )
+            problem = f"smallest ({self.smallest}) must not be above largest ({self.largest})"
+            raise UsageError(f"augmentation: {problem}")
+
+
+FAULTS = tuple(each.name for each in fields(Augmentation)[-8:])  # settings of `camera_faults`
 
 
 @dataclass(frozen=True)
@@ -150,10 +138,9 @@ class Crop:
         x, y = self.left / self.scale_x, self.top / self.scale_y
         right = min(x + self.width / self.scale_x, width)
         bottom = min(y + self.height / self.scale_y, height)
-        scaled = Image.fromarray(np.ascontiguousarray(image)).resize(
-            (self.width, self.height), Image.Resampling.BICUBIC, box=(x, y, right, bottom)
-        )
-        return np.asarray(scaled)
+        size, box = (self.width, self.height), (x, y, right, bottom)
+        whole = Image.fromarray(np.ascontiguousarray(image))
+        return np.asarray(whole.resize(size, Image.Resampling.BICUBIC, box))
 
 
 def _find_nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
@@ -175,10 +162,8 @@ def choose_crop(
     scale_y, scale_x = scale / stretch, scale * stretch
     upscale = max(1.0, crop[0] / (height * scale_y), crop[1] / (width * scale_x))
     scale_y, scale_x = scale_y * upscale, scale_x * upscale
-    spare_y, spare_x = (
-        max(0, _scale_side(side, scale) - wanted) // grid
-        for side, scale, wanted in ((height, scale_y, crop[0]), (width, scale_x, crop[1]))
-    )
+    spare_y = max(0, _scale_side(height, scale_y) - crop[0]) // grid
+    spare_x = max(0, _scale_side(width, scale_x) - crop[1]) // grid
     top, left = int(rng.integers(spare_y + 1)) * grid, int(rng.integers(spare_x + 1)) * grid
     return Crop(top, left, *crop, scale_y, scale_x)
 
@@ -249,8 +234,7 @@ def _draw_light(
     rng: Generator, brightness: float, contrast: float, gamma: float, colour: float
 ) -> NDArray[np.float64]:
     """Return random factors of contrast and exponent, and of the brightness of three channels."""
-    shared = [_draw_factor(rng, contrast), _draw_factor(rng, gamma)]
-    light = _draw_factor(rng, brightness)
+    shared, light = [_draw_factor(rng, contrast), _draw_factor(rng, gamma)], _draw_factor(rng, brightness)
     return np.array([*shared, *(light * _draw_factor(rng, colour) for _ in range(3))])
 
 
@@ -260,8 +244,7 @@ def _make_tables(light: NDArray[np.float64]) -> list[int] | None:
         return None
     contrast, gamma, gains = light[0], light[1], light[2:]
     levels = ((np.arange(256) / 255) ** gamma - 0.5) * contrast + 0.5
-    tables: list[int] = np.rint(np.outer(255 * gains, levels)).clip(0, 255).astype(int).ravel().tolist()
-    return tables
+    return [*map(int, np.rint(np.outer(255 * gains, levels)).clip(0, 255).ravel())]
 
 
 def _draw_factor(rng: Generator, beyond: float) -> float:
@@ -283,6 +266,5 @@ def erase_rectangle(rng: Generator, example: Example, augmentation: Augmentation
     right_visible[covered] = False
     match = np.arange(width) - example.disparity[top : top + rows]
     visible[top : top + rows] &= ~((match > left - 1) & (match < left + columns))
-    return replace(
-        example, right=right, right_disparity=right_disparity, visible=visible, right_visible=right_visible
-    )
+    parts = right, example.disparity, right_disparity, visible, right_visible
+    return Example(example.left, *parts, example.left_high, example.right_high, example.left_only)

@@ -1,8 +1,4 @@
-"""Augment pairs with faults of real cameras, which differ between the two images and leave disparities valid.
-
-Images are (H, W, 3) RGB uint8. All effects keep the geometry but `row_shift`, which moves the right image by
-less than a pixel across the rows, as inexact rectification does.
-"""
+"""Simulate faults of real cameras in pairs (H, W, 3) RGB uint8; disparities stay valid."""
 
 import numpy as np
 import torch
@@ -16,7 +12,6 @@ from pamcli.training.augmentation import Augmentation
 
 Rgb = NDArray[np.uint8]
 Light = NDArray[np.floating]  # (H, W, 3), 1 is white
-
 QUALITIES = 40, 95  # JPEG qualities
 
 
@@ -91,6 +86,5 @@ def add_sensor_noise(rng: Generator, view: Light, level: float) -> Light:
 
 
 def _upsample(values: Light, view: Light) -> Light:
-    """Upsample values (h, w, 3) to the size of an image by bilinear interpolation."""
     planes = torch.from_numpy(values.astype(np.float32)).permute(2, 0, 1)[None]
     return np.asarray(F.interpolate(planes, view.shape[:2], mode="bilinear")[0].permute(1, 2, 0).numpy())

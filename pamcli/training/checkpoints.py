@@ -1,8 +1,4 @@
-"""Save and load checkpoints, from which a run resumes as if it had never stopped.
-
-A checkpoint is a file `checkpoints/step-00001000.pt` of tensors and plain values. Data position and learning
-rate follow from the step and are not stored.
-"""
+"""Save and load checkpoints, from which a run resumes as if it had never stopped."""
 
 import contextlib
 import io
@@ -41,8 +37,7 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`; a kill at any time leaves an intact one."""
-    path = folder / _name(checkpoint.step)
-    buffer = io.BytesIO()
+    path, buffer = folder / f"step-{checkpoint.step:08d}.pt", io.BytesIO()
     torch.save({"format": FORMAT, **vars(checkpoint)}, buffer)
     write_atomically(path, buffer.getvalue())
     try:
@@ -51,10 +46,6 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     remove_older(folder, checkpoint.step, keep=keep)
     return path
-
-
-def _name(step: int) -> str:
-    return f"step-{step:08d}.pt"
 
 
 def remove_older(folder: Path, step: int, *, keep: int) -> None:
@@ -106,10 +97,10 @@ def check_fit(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise ModelError(
-            f"the checkpoint {_name(checkpoint.step)} is damaged, or belongs to another network or recipe",
-            "restore the recipe, or remove the checkpoint to continue from the one before it",
-        ) from error
+        name = f"step-{checkpoint.step:08d}.pt"
+        problem = f"the checkpoint {name} is damaged, or belongs to another network or recipe"
+        hint = "restore the recipe, or remove the checkpoint to continue from the one before it"
+        raise ModelError(problem, hint) from error
 
 
 def random_states() -> dict[str, torch.Tensor]:

@@ -1,8 +1,7 @@
 """Choose the fastest convolutions for training on a CPU.
 
-In float32, `winograd.c` computes supported 3x3 convolutions and both of their gradients; oneDNN computes the
-others, including 1x1 convolutions with one thread, for which torch's own code takes twice the time. In bf16,
-1x1 convolutions are matrix products, in half the time.
+In float32, `winograd.c` computes 3x3 convolutions and their gradients, and oneDNN the others, in half the
+time of torch's own code for 1x1; in bf16, 1x1 convolutions are matrix products.
 """
 
 from collections.abc import Callable

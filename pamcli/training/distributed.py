@@ -1,14 +1,6 @@
-"""Train on several processes as if their batches were one.
+"""Train on several processes as if their batches were one: joint moments, counts and gradients.
 
-A step on W processes has the gradients and batch-norm statistics of one process with all W batches:
-
-- batch norm uses the moments of the joint batch (`JointBatchNorm2d`);
-- every mean of the loss divides by the count of the joint batch (`Processes.sum_counts`, given to
-  `losses.total.total_loss` as `reduce_count`);
-- gradients are those of the sum of the processes' losses (`wrap`).
-
-All operations are collective: every process must take the same steps with the same loss terms, or the others
-wait for it.
+All operations are collective: every process must take the same steps with the same loss terms.
 """
 
 import gc
@@ -33,11 +25,9 @@ from pamcli.errors import DeviceError, PamError, UsageError
 
 PATIENCE_TO_MEET = timedelta(minutes=5)  # maximum wait for other processes at the start
 PATIENCE = timedelta(hours=2)  # maximum later wait, for example during validation
-
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 _HOW_TO_START = "start several processes with torchrun, or one without these variables"
-
 Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]  # of network and batch: total, values for the log
 
 
@@ -56,8 +46,7 @@ class Processes:
         if not given:
             return cls()
         for name in _NUMBERS + _ADDRESS:
-            value = environment.get(name)
-            if not value:
+            if not (value := environment.get(name)):
                 raise UsageError(f"the environment has {given[0]}, but not {name}", _HOW_TO_START)
             if name != "MASTER_ADDR" and not (value.isascii() and value.isdigit()):
                 raise UsageError(f"{name} must be a whole number, got {value!r}", _HOW_TO_START)
@@ -69,25 +58,20 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """True if this process writes files and messages."""
         return self.rank == 0
 
     def device(self, asked: str) -> str:
         """Return the device of this process; raise UsageError or DeviceError unless each has its own GPU."""
         if self.world == 1:
             return asked
-        if asked == "auto":
-            asked = "cuda" if torch.cuda.is_available() else "cpu"
-        if asked == "cpu":
-            return asked
-        if asked != "cuda":
+        if asked == "cpu" or (asked == "auto" and not torch.cuda.is_available()):
+            return "cpu"
+        if asked not in ("auto", "cuda"):
             raise UsageError(f"{self.world} processes cannot share {asked}", "use `device` cuda or cpu")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if self.local_rank >= count:
-            raise DeviceError(
-                f"process {self.local_rank + 1} of this machine has no GPU: the machine has {count}",
-                "lower --nproc_per_node, or use `device` cpu",
-            )
+            problem = f"process {self.local_rank + 1} of this machine has no GPU: the machine has {count}"
+            raise DeviceError(problem, "lower --nproc_per_node, or use `device` cpu")
         return f"cuda:{self.local_rank}"
 
     @contextmanager
@@ -106,28 +90,24 @@ class Processes:
         try:
             store, _, _ = next(rendezvous("env://", self.rank, self.world, timeout=patience))
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-            dist.init_process_group(
-                backend, store=store, rank=self.rank, world_size=self.world, timeout=PATIENCE
-            )
+            who: dict[str, Any] = {"store": store, "rank": self.rank, "world_size": self.world}
+            dist.init_process_group(backend, timeout=PATIENCE, **who)
         except (RuntimeError, ValueError) as error:
             where = ":".join(os.environ.get(name, "?") for name in _ADDRESS)
-            raise PamError(
-                f"process {self.rank} of {self.world} cannot reach the others at {where}: {_line(error)}",
-                "start WORLD_SIZE processes; the port must be free, and open to all machines",
-            ) from error
+            problem = f"process {self.rank} of {self.world} cannot reach the others at {where}"
+            hint = "start WORLD_SIZE processes; the port must be free, and open to all machines"
+            raise PamError(f"{problem}: {_line(error)}", hint) from error
         clean = device.type != "cuda"
         try:
             yield
             clean = True
         except BaseException as error:
             traceback.clear_frames(error.__traceback__)  # frames hold the result of `wrap`
-            if not isinstance(error, RuntimeError):
-                raise
-            if isinstance(error, dist.DistError) or "gloo" in str(error):
-                raise PamError(
-                    f"process {self.rank} of {self.world} has lost the others: {_line(error)}",
-                    "see the message of the process that failed, then continue with `resume`",
-                ) from error
+            gloo = isinstance(error, RuntimeError) and "gloo" in str(error)
+            if gloo or isinstance(error, dist.DistError):
+                problem = f"process {self.rank} of {self.world} has lost the others: {_line(error)}"
+                hint = "see the message of the process that failed, then continue with `resume`"
+                raise PamError(problem, hint) from error
             raise
         finally:
             gc.collect()  # breaks DistributedDataParallel's reference cycle
@@ -141,10 +121,8 @@ class Processes:
 
     def sum_values(self, values: Sequence[float]) -> list[float]:
         """Return the sums of host numbers over the processes, in float64."""
-        numbers = torch.tensor(list(values), dtype=torch.float64)
-        if self.world > 1:
-            dist.all_reduce(numbers)
-        return [float(number) for number in numbers]
+        sums: list[float] = self.sum_counts(torch.tensor(list(values), dtype=torch.float64)).tolist()
+        return sums
 
     def sum_counts(self, counts: Tensor) -> Tensor:
         """Sum a device tensor over the processes, without gradient or copy to the host."""
@@ -218,10 +196,8 @@ class JointBatchNorm2d(nn.BatchNorm2d):
         with torch.no_grad():
             mean, variance, count = _joint_moments(input)
             self._track(mean, variance * (count / (count - 1)))
-        out: Tensor = _Normalise.apply(  # type: ignore[no-untyped-call]
-            input, self.weight, self.bias, mean, variance, count, self.eps
-        )
-        return out
+        run: Callable[..., Tensor] = _Normalise.apply
+        return run(input, self.weight, self.bias, mean, variance, count, self.eps)
 
     def _track(self, mean: Tensor, unbiased_variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
@@ -257,19 +233,10 @@ class _Normalise(torch.autograd.Function):
     """Batch norm with moments that depend on the input of every process."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        mean: Tensor,
-        variance: Tensor,
-        count: Tensor,
-        eps: float,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+        mean, variance, count, ctx.eps = rest
         ctx.save_for_backward(x, weight, mean, variance, count)
-        ctx.eps = eps
-        return F.batch_norm(x, mean, variance, weight, bias, eps=eps)
+        return F.batch_norm(x, mean, variance, weight, bias, eps=ctx.eps)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -299,6 +266,6 @@ def _to_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """Return the first line of a torch error, without its C++ stack."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,7 +1,4 @@
-"""Prepare training batches as a function of seed and position, whatever the workers and interruptions.
-
-Positions count pairs from 0. Images travel between processes as bytes and become floats on the device.
-"""
+"""Prepare training batches as a function of seed and position, whatever the workers and interruptions."""
 
 from __future__ import annotations
 
@@ -31,17 +28,8 @@ from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
-from pamcli.training.augmentation import (
-    Augmentation,
-    Crop,
-    Example,
-    choose_crop,
-    degrade_inputs,
-    erase_rectangle,
-    flip_randomly,
-    jitter,
-    permute_colours,
-)
+from pamcli.training import augmentation as augment
+from pamcli.training.augmentation import Augmentation, Crop, Example, choose_crop
 from pamcli.training.camera_faults import apply_faults
 from pamcli.training.occluders import insert_occluders
 from pamcli.training.recipe import Recipe, SceneSettings
@@ -52,7 +40,6 @@ from pamcli.workers import block_ctrl_c
 # Separate random streams of a seed; 4 and 5 belong to `recipe` and `scene_cache`. 0 is unused, because NumPy
 # treats (seed, position, 0) as (seed, position), the stream of a scene.
 _CHOICE, _ORDER, _CHANGES, _FAULTS = 1, 2, 3, 6
-
 _REACH = 2  # px of the reduced image around each pixel that `imresize` reads when it downscales
 
 
@@ -157,8 +144,9 @@ class Examples(Dataset[Example]):
         cache = self._caches.get(place)
         sample = cache.scene(position) if cache else self._sample(source, position, size)
         if self.scale is not None:
-            example = flip_randomly(rng, self._crop_superres(rng, sample, self.scale), self.augmentation)
-            return degrade_inputs(rng, example, self.augmentation)
+            example = self._crop_superres(rng, sample, self.scale)
+            example = augment.flip_randomly(rng, example, self.augmentation)
+            return augment.degrade_inputs(rng, example, self.augmentation)
         by = self.augmentation
         if source.endless:
             by = self.scenes.augmentation or by.for_scenes
@@ -172,12 +160,12 @@ class Examples(Dataset[Example]):
             example = Example(left, right, *_crop_truths(sample, crop, first=0, step=1))
         if left_alone and rng.random() < by.occluders:
             example = insert_occluders(rng, example)
-        example = flip_randomly(rng, example, by)
-        left, right = jitter(rng, example.left, example.right, by)
+        example = augment.flip_randomly(rng, example, by)
+        left, right = augment.jitter(rng, example.left, example.right, by)
         if by.has_faults:
             left, right = apply_faults(default_rng((self.seed, position, _FAULTS)), left, right, by)
         example = replace(example, left=left, right=right, left_only=left_alone)
-        return erase_rectangle(rng, example, by)
+        return augment.erase_rectangle(rng, example, by)
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """Return the sample at a position: shuffled passes over one data set, random choice among several."""
@@ -204,21 +192,19 @@ class Examples(Dataset[Example]):
         truths = _crop_truths(sample, crop, first=scale // 2, step=scale)
         if sample.low_left is not None and sample.low_right is not None:
             if sample.low_left.shape[0] * scale != height:
-                stored = height // sample.low_left.shape[0]
-                raise UsageError(
-                    f"the patches of {sample.name} are prepared for x{stored}, but the run trains x{scale}",
-                    f"prepare patches with `scale` {scale}",
-                )
+                stored = f"the patches of {sample.name} are prepared for x{height // len(sample.low_left)}"
+                hint = f"prepare patches with `scale` {scale}"
+                raise UsageError(f"{stored}, but the run trains x{scale}", hint)
             if self.augmentation.keeps_pixels and crop.scale_x == crop.scale_y == 1:
                 # Patches are stored as the downscaled whole image, so their borders are correct too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
                 low = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
                 views = *low, *(crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
-                low_left, low_right, left, right = permute_colours(rng, views, self.augmentation)
+                low_left, low_right, left, right = augment.permute_colours(rng, views, self.augmentation)
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widen(_REACH * scale, height, width, scale)
         left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
-        left, right = jitter(rng, left, right, self.augmentation)
+        left, right = augment.jitter(rng, left, right, self.augmentation)
         top, before = crop.top - wide.top, crop.left - wide.left
         small = (imresize(view, 1 / scale).astype(np.uint8, copy=False) for view in (left, right))
         low = [view[top // scale :, before // scale :][:rows, :columns] for view in small]
@@ -289,10 +275,9 @@ class _Steps(Dataset["StepBatch | Exception"]):
         try:
             pairs = [self.examples.at(start + i, size) for i in range(count)]
             return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
-        except PamError as error:
-            return error
         except Exception as error:  # noqa: BLE001 - raised where the batch is used
-            error.add_note(f"(raised in)\n{traceback.format_exc()}")
+            if not isinstance(error, PamError):
+                error.add_note(f"(raised in)\n{traceback.format_exc()}")
             return error
 
 
@@ -332,10 +317,9 @@ def load_batches(
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise DeviceError(
-            "a process that prepares training data was killed, probably because memory ran out",
-            "use fewer `workers`, a smaller `batch`, or more shared memory (/dev/shm)",
-        ) from None
+        problem = "a process that prepares training data was killed, probably because memory ran out"
+        hint = "use fewer `workers`, a smaller `batch`, or more shared memory (/dev/shm)"
+        raise DeviceError(problem, hint) from None
     finally:
         del batches  # ends the workers now, even if a traceback still refers to them
 

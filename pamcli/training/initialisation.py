@@ -21,13 +21,9 @@ from pamcli.training.tasks import model_spec
 
 DAMPING = 0.1  # factor for the last layers of the residual branches of a plain upscaler
 
-SMOOTHING = {
-    2: ((1.0, 2.0, 1.0), (0.0, 1.0, 0.0)),
-    3: ((1.0, 1.0, 1.0), (0.0, 1.0, 0.0)),
-    4: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
-    8: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
-}
-"""Two windows per scale, not normalised, whose composition makes copied pixels bilinear."""
+# Two windows per scale, not normalised, whose composition makes copied pixels bilinear.
+SMOOTHING = {2: ((1, 2, 1), (0, 1, 0)), 3: ((1, 1, 1), (0, 1, 0)), 4: ((1, 2, 1), (1, 0, 1))}
+SMOOTHING[8] = SMOOTHING[4]
 
 
 def initial_network(recipe: Recipe) -> Network:
@@ -42,10 +38,9 @@ def initial_network(recipe: Recipe) -> Network:
         network.load_state_dict(begun, strict=False)
     for key, parameter in network.named_parameters():
         parameter.requires_grad_(recipe.get_rate(key) > 0)
-    if recipe.task == "superres":
-        for module in network.modules():
-            if isinstance(module, nn.Conv2d):
-                module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for module in network.modules() if recipe.task == "superres" else ():
+        if isinstance(module, nn.Conv2d):
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
 
@@ -90,11 +85,8 @@ def check_start(recipe: Recipe) -> None:
     if recipe.start is not None:
         check_weights(recipe.start, read_header(locate(recipe.start)).spec, recipe)
         if recipe.losses.estimate and recipe.reinitialise != "refine":
-            raise UsageError(
-                "the loss term estimate requires reinitialise=refine: a trained refinement may ignore its "
-                "estimate, whose gradient then exceeds all others",
-                "set losses.estimate=0, or use the recipe refine",
-            )
+            problem = "the loss term estimate requires reinitialise=refine: a trained network may ignore it"
+            raise UsageError(problem, "set losses.estimate=0, or use the recipe refine")
     elif recipe.freeze_batch_norm or recipe.after is not None:
         weights = f"the recipe {recipe.after}" if recipe.after is not None else recipe.architecture
         hint = f"set `from` to weights of {weights}"
@@ -109,15 +101,11 @@ def check_weights(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
         raise ModelError(f"{weights} has weights of {spec.architecture}, but the run trains {wanted}", hint)
     form = parse_variant(spec.architecture, spec.variant)
     if form != recipe.form and (form, recipe.form) != (PASSRnet2Variant(16), PASSRnet2Variant(32)):
-        raise UsageError(
-            f"{weights} has the variant {spec.variant}, but the run trains {recipe.form}",
-            f"set `variant` {spec.variant}; only a passrnet2 of 16 blocks can be extended, to 32",
-        )
+        hint = f"set `variant` {spec.variant}; only a passrnet2 of 16 blocks can be extended, to 32"
+        raise UsageError(f"{weights} has the variant {spec.variant}, but the run trains {recipe.form}", hint)
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
-        raise UsageError(
-            f"{weights} upscales by {spec.scale}, but the run trains x{recipe.scale}",
-            "only x4 weights can be converted, to x2",
-        )
+        problem = f"{weights} upscales by {spec.scale}, but the run trains x{recipe.scale}"
+        raise UsageError(problem, "only x4 weights can be converted, to x2")
 
 
 def halve_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -132,9 +120,8 @@ def halve_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def deepen(state: dict[str, Tensor], fresh: dict[str, Tensor]) -> dict[str, Tensor]:
     """Extend a PASSRnet 2 by blocks of the deeper network `fresh` that add nothing yet."""
-    blocks, before = (
-        1 + max(int(key.split(".")[1]) for key in one if key.startswith("blocks.")) for one in (fresh, state)
-    )
+    numbers = ({key.split(".")[1] for key in one if key.startswith("blocks.")} for one in (fresh, state))
+    blocks, before = map(len, numbers)
     times = blocks // before
     deeper = {key: torch.zeros_like(value) if ".scale" in key else value for key, value in fresh.items()}
     for key, value in state.items():

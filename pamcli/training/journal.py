@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +44,6 @@ class RunFolder:
         return self.best if self.best.is_file() else self.last
 
     def samples(self, step: int) -> Path:
-        """Return the folder for the images of a validation."""
         return self.path / "validation" / f"step-{step:08d}"
 
     def require_new(self) -> None:
@@ -53,16 +51,13 @@ class RunFolder:
         there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
         # Runs killed at the start leave .pam-... files.
         if not all(name.startswith(".pam-") for name in there):
-            hint = (
-                f"continue the run with `resume` {quote(self.path)}"
-                if self.recipe.exists()
-                else "use another"
+            resume = f"continue the run with `resume` {quote(self.path)}"
+            raise UsageError(
+                f"{quote(self.path)} is not empty", resume if self.recipe.exists() else "use another"
             )
-            raise UsageError(f"{quote(self.path)} is not empty", hint)
         check_writable(self.recipe)
 
     def require_run(self) -> None:
-        """Raise InputError if the folder has no run."""
         if not self.recipe.is_file():
             raise InputError(f"{quote(self.path)} has no recipe.json", "use the folder of a training run")
 
@@ -118,9 +113,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self._events.close()
         except OSError as failed:
@@ -144,10 +137,9 @@ def _flatten(entry: Entry, prefix: str = "") -> dict[str, float]:
     return found
 
 
-def _make_output_error(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"cannot write {path}: {error.strerror or error}", "free some space, then continue with `resume`"
-    )
+def _output_error(path: Path, error: OSError) -> OutputError:
+    hint = "free some space, then continue with `resume`"
+    return OutputError(f"cannot write {path}: {error.strerror or error}", hint)
 
 
 class Observer:

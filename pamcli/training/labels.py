@@ -1,9 +1,4 @@
-"""Compute pseudo-labels of real pairs, where a network and block matching agree.
-
-The network matches the upscaled pair, which is more accurate. A pixel gets a label if its disparities in both
-images are consistent, and block matching has a similar disparity or none. A second network can replace block
-matching; it must then have a similar disparity, consistent in both images.
-"""
+"""Compute pseudo-labels of real pairs, where a network and block matching (or two networks) agree."""
 
 import hashlib
 import logging
@@ -37,7 +32,9 @@ MOST_DISPARITY = 207  # of block matching, px
 LEAST = 0.3  # minimum share of labelled pixels for a pair to be used
 MIRRORED = "-mirrored"  # name suffix of mirrored pairs
 PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, with their file suffixes
-Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+Rgb = NDArray[np.uint8]
+Values = NDArray[np.float32]
+Wanted = Mapping[str, tuple[int, bool]]  # pairs by name: source index, and whether mirrored
 LOG = logging.getLogger("pamcli")
 MADE_FROM = "labels of the images with sha256 "  # in the notes of labelled images
 CONTRADICTION = 2.0  # minimum difference that prevents a label, px
@@ -65,10 +62,8 @@ def select_pairs_to_label(
     """
     if source.endless:
         raise UsageError(f"{source.label} has ground truth at every pixel", "label other pairs")
-    check_separate_folders(
-        (folder / part for part in PARTS),
-        [*source.view_files, *truths, *chain.from_iterable(map(list_network_files, networks))],
-    )
+    inputs = [*source.view_files, *truths, *chain.from_iterable(map(list_network_files, networks))]
+    check_separate_folders((folder / part for part in PARTS), inputs)
     wanted = {name: (index, False) for index, name in enumerate(source.names)}
     turned = {name + MIRRORED: (index, True) for name, (index, _) in wanted.items()} if mirrored else {}
     if double := wanted.keys() & turned.keys():
@@ -89,10 +84,8 @@ def select_pairs_to_label(
     changed = [name for name in complete if _is_changed(source, *wanted[name], files[name])]
     if changed and (not overwrite or len(changed) == len(complete)):
         said = f"{quote(folder)} has labels of other images with the names of these pairs"
-        raise UsageError(
-            f"{said}: {join_names(changed)}",
-            "use another folder, or `overwrite` if only some of the images changed",
-        )
+        problem = f"{said}: {join_names(changed)}"
+        raise UsageError(problem, "use another folder, or `overwrite` if only some of the images changed")
     if changed:
         LOG.warning(f"the images of {join_names(changed)} changed after labelling: labelling them again")
     own = {each["right"].stem for each in files.values()}
@@ -107,14 +100,14 @@ def select_pairs_to_label(
     return {name: pair for name, pair in wanted.items() if name not in complete}
 
 
-def _load_views(sample: Sample, mirrored: bool) -> Views:
+def _views(sample: Sample, mirrored: bool) -> tuple[Rgb, Rgb]:
     """Return the 8-bit images of a pair, stretched if needed, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
     left, right, _ = stretch_levels(*views)
     return to_uint8(left), to_uint8(right)
 
 
-def _hash(views: Views) -> str:
+def _hash(views: Iterable[Rgb]) -> str:
     digest = hashlib.sha256()
     for view in views:
         digest.update(f"{view.shape}".encode() + np.ascontiguousarray(view).tobytes())
@@ -137,12 +130,7 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
 
 
 def label_pairs(
-    matcher: StereoMatcher,
-    source: Source,
-    wanted: Mapping[str, tuple[int, bool]],
-    folder: Path,
-    *,
-    second: StereoMatcher | None = None,
+    matcher: StereoMatcher, source: Source, wanted: Wanted, folder: Path, second: StereoMatcher | None = None
 ) -> Iterator[tuple[str, float | InputError]]:
     """Label the pairs of `select_pairs_to_label`; yield each name with its share of labels or InputError."""
     for name, (index, mirrored) in wanted.items():
@@ -163,20 +151,14 @@ def label_pairs(
             for part, file in label_files(folder, name).items():
                 write_atomically(file, content[part])
         else:  # outdated labels would be learned
-            earlier = [file for file in reversed(label_files(folder, name).values()) if file.exists()]
-            for file in earlier:
+            for file in reversed(earlier := [*filter(Path.exists, label_files(folder, name).values())]):
                 file.unlink()
             if earlier:
                 LOG.warning(f"{quote(name)}: deleted its earlier labels, because too few pixels have one now")
         yield name, share
 
 
-def find_labels(
-    matcher: StereoMatcher,
-    left: NDArray[np.uint8],
-    right: NDArray[np.uint8],
-    second: StereoMatcher | None = None,
-) -> NDArray[np.float32]:
+def find_labels(matcher: StereoMatcher, left: Rgb, right: Rgb, second: StereoMatcher | None = None) -> Values:
     """Compute pseudo-labels (H, W) of a pair (H, W, 3), px, NaN = none; sets `match_size` of the matchers."""
     found = _match_both_views(matcher, left, right)
     if second is not None:
@@ -186,28 +168,26 @@ def find_labels(
     return combine_with_blocks(found, blocks)
 
 
-def _match_both_views(
-    matcher: StereoMatcher, left: NDArray[np.uint8], right: NDArray[np.uint8]
-) -> NDArray[np.float32]:
+def _match_both_views(matcher: StereoMatcher, left: Rgb, right: Rgb) -> Values:
     height, width = left.shape[:2]
     matcher.match_size = float(np.clip((PIXELS / (height * width)) ** 0.5, 1, MOST_UPSCALED))
     return matcher(left, right, extras={"visible"}).disparity_where(visible=True)
 
 
-def combine_networks(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+def combine_networks(first: Values, second: Values) -> Values:
     """Return the mean (H, W) of two networks' disparities, px, NaN where missing or inconsistent."""
     same = np.abs(first - second) <= CONTRADICTION  # False for NaN
     return np.where(same, (first + second) / 2, np.float32(np.nan)).astype(np.float32)
 
 
-def combine_with_blocks(network: NDArray[np.float32], blocks: NDArray[np.float32]) -> NDArray[np.float32]:
+def combine_with_blocks(network: Values, blocks: Values) -> Values:
     """Combine both into labels (H, W), px; NaN where they differ, or only block matching finds one."""
     label = np.where(np.isfinite(blocks), (network + blocks) / 2, network)
     contradicted = np.abs(network - blocks) > CONTRADICTION  # False for NaN
     return np.where(contradicted, np.float32(np.nan), label).astype(np.float32)
 
 
-def _downscale(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _downscale(view: Rgb) -> Rgb:
     image = Image.fromarray(view)
     image.thumbnail(LARGEST, Image.Resampling.LANCZOS)
     return np.asarray(image)

@@ -1,8 +1,6 @@
 """Run the training loop, shared by both tasks.
 
-A step depends only on the state and its number: data and learning rate follow from the number, and a
-checkpoint holds the state. Stopped or killed runs therefore resume bit for bit. Values of the steps add up on
-the device and reach the host only when logged.
+A step depends only on the state, which a checkpoint holds, and its number: runs resume bit for bit.
 """
 
 import datetime
@@ -21,28 +19,15 @@ from pamcli.files.atomic import require_folder
 from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
-from pamcli.training.checkpoints import (
-    Checkpoint,
-    check_fit,
-    random_states,
-    remove_older,
-    restore_random_states,
-    save_checkpoint,
-)
+from pamcli.training import checkpoints, validation
+from pamcli.training.checkpoints import Checkpoint
 from pamcli.training.convolutions import make_faster
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.tasks import make_average, make_optimizer, model_spec, resume_average, set_training_mode
-from pamcli.training.validation import (
-    Gain,
-    ValidationResult,
-    Validator,
-    read_figures,
-    round_weights,
-    save_images,
-)
+from pamcli.training.validation import Gain, ValidationResult, Validator, round_weights
 
 Reason = Literal["interrupted", "terminated", "time"]
 
@@ -60,7 +45,6 @@ class Stop:
 
     @property
     def reason(self) -> Reason | None:
-        """Reason to stop; None = continue."""
         if self._reason is None and time.monotonic() >= self._deadline:
             self._reason = "time"
         return self._reason
@@ -110,24 +94,17 @@ class Trainer:
 
     @property
     def result_weights(self) -> dict[str, Tensor]:
-        """Weights to validate and save."""
         return (self.network if self.average is None else self.average.module).state_dict()
 
     def make_checkpoint(self) -> Checkpoint:
         """Return the complete state for `restore`."""
-        return Checkpoint(
-            step=self.step,
-            network=dict(self.network.state_dict()),
-            average=dict(self.result_weights),
-            optimizer=self.optimizer.state_dict(),
-            scaler=self.scaler.state_dict(),
-            random=random_states(),
-            pairs=self.pairs,
-        )
+        weights = dict(self.network.state_dict()), dict(self.result_weights)
+        others = self.optimizer.state_dict(), self.scaler.state_dict(), checkpoints.random_states()
+        return Checkpoint(self.step, *weights, *others, self.pairs)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
-        with check_fit(checkpoint):
+        with checkpoints.check_fit(checkpoint):
             self.network.load_state_dict(checkpoint.network)
             if self.average is not None:
                 self.average.module.load_state_dict(checkpoint.average)
@@ -142,7 +119,7 @@ class Trainer:
                     raise KeyError("the moments belong to another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
-            restore_random_states(checkpoint.random)
+            checkpoints.restore_random_states(checkpoint.random)
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
     def take_step(self, batch: StepBatch) -> tuple[dict[str, Tensor], Tensor]:
@@ -154,11 +131,8 @@ class Trainer:
         exact = self.compute.full_precision() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
         height, width = batch.left.shape[-2:]
-        memory = catch_memory_errors(
-            f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory",
-            "use a smaller `batch` or `crop`",
-        )
-        with memory, exact:
+        problem = f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory"
+        with catch_memory_errors(problem, "use a smaller `batch` or `crop`"), exact:
             self.optimizer.zero_grad(set_to_none=True)
             for part in batch.parts(self.recipe.accumulate):
                 share, values = self.loss(part.to(self.compute.device))
@@ -213,9 +187,8 @@ class Trainer:
             writer.log(sums)
             if keep:
                 writer.checkpoint()
-            if measure:
+            if measure:  # stops on request, and restarts when the run resumes
                 writer.validate()
-                # Measuring stopped on request; it restarts when the run resumes.
                 asked = self.processes.any_true(stop.reason is not None)
                 if asked and not keep:
                     writer.checkpoint()
@@ -278,7 +251,7 @@ class _Writer:
             if not bool(value.isfinite().all()):
                 raise _diverged_error(f"the weights are not finite at step {state.step} (first: {key})")
         require_folder(self.folder.path, self.folder.log.name)
-        save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
+        checkpoints.save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
         self.export(None, last=True)
 
     def repair(self) -> None:
@@ -286,7 +259,7 @@ class _Writer:
         trainer = self.trainer
         if self.journal is None or not trainer.step:
             return
-        remove_older(self.folder.checkpoints, trainer.step, keep=trainer.recipe.keep)
+        checkpoints.remove_older(self.folder.checkpoints, trainer.step, keep=trainer.recipe.keep)
         try:
             stored = read_header(self.folder.last).spec.training
         except PamError:
@@ -298,10 +271,9 @@ class _Writer:
         """Write the averaged weights as last or best."""
         trainer = self.trainer
         text = f"{trainer.about}; {trainer.step} of {trainer.steps} steps"
-        if result is not None:
-            text += "; " + "; ".join(result.lines())
+        spec = model_spec(trainer.recipe, "; ".join([text, *(result.lines() if result else ())]))
         path = self.folder.last if last else self.folder.best
-        save_network(round_weights(trainer.result_weights), model_spec(trainer.recipe, text), path)
+        save_network(round_weights(trainer.result_weights), spec, path)
 
     def validate(self) -> None:
         """Validate the averaged weights, unless a stop is requested meanwhile."""
@@ -313,12 +285,12 @@ class _Writer:
             result = self.validator.measure(weights, spec, trainer.compute, self._check_stop)
         except _StoppedError:
             return
-        best = self.validator.is_better(result.figure, read_figures(self.journal.entries))
+        best = self.validator.is_better(result.figure, validation.read_figures(self.journal.entries))
         if best:
             self.export(result, last=False)
         if step == trainer.steps:
             self.export(result, last=True)
-        save_images(self.folder.samples(step), result)
+        validation.save_images(self.folder.samples(step), result)
         for name, pixels in result.images.items():
             self.journal.add_image(step, name, pixels)
         # Write this last: a log line means that the validation is complete.
@@ -330,11 +302,9 @@ class _Writer:
             raise _StoppedError
 
 
-def _diverged_error(what: str) -> PamError:
-    return PamError(
-        f"{what}; the last checkpoint is from before",
-        "start again with a lower `learning_rate`, `from` last.safetensors if it exists",
-    )
+def _divergence(what: str) -> PamError:
+    hint = "start again with a lower `learning_rate`, `from` last.safetensors if it exists"
+    return PamError(f"{what}; the last checkpoint is from before", hint)
 
 
 class _StoppedError(Exception):

@@ -1,10 +1,4 @@
-"""Implement the optimizer Muon, which orthogonalizes the updates of weight matrices.
-
-Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): the averaged gradient of a
-layer is replaced by the nearest matrix with equal singular values, so that rare gradient directions are
-learned too. torch's own version accepts only matrices; all other weights would need another optimizer with
-separate checkpoints.
-"""
+"""Implement Muon (Jordan et al., 2024), which orthogonalizes the updates of weight matrices."""
 
 from collections.abc import Callable
 from itertools import groupby
@@ -59,7 +53,6 @@ class Muon(torch.optim.AdamW):
 
 
 def is_matrix(weights: Tensor) -> bool:
-    """Return whether Muon updates these weights: those of large convolutions."""
     return weights.ndim == 4 and min(weights.flatten(1).shape) >= SMALLEST
 
 

@@ -1,8 +1,4 @@
-"""Augment real pairs with occluders of known disparity: posts, wires, fences and other things.
-
-Labels of real pairs are missing at thin structures and in occlusions, where matchers err. An occluder
-inserted into both images has ground truth up to its edges, and so have the pixels that it occludes.
-"""
+"""Augment real pairs with occluders of known disparity: posts, wires, fences and other things."""
 
 import math
 from typing import NamedTuple
@@ -21,7 +17,6 @@ from pamcli.training.view_synthesis import Rgb, Values, fill_gaps
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
 Views = tuple[View, View]  # the left and right view of an occluder
-
 MOST = 4  # maximum number of occluders in a pair
 NEAREST = 0.4  # maximum disparity of an occluder, as a fraction of the image width
 _TRIALS = 4  # attempts to place an occluder in front of everything it covers
@@ -39,7 +34,6 @@ class Occluder(NamedTuple):
     down: float
 
     def views(self, height: int, width: int) -> Views:
-        """Render the occluder in both images."""
         return self.seen(height, width, from_right=False), self.seen(height, width, from_right=True)
 
     def seen(self, height: int, width: int, *, from_right: bool) -> View:
@@ -48,15 +42,10 @@ class Occluder(NamedTuple):
         corners = [self.disparity + a * texels / FINER + b * rows / FINER
                    for a in (0.0, self.across) for b in (0.0, self.down)]  # fmt: skip
         nearest, farthest = (max(corners), min(corners)) if from_right else (0.0, 0.0)
-        window = (
-            _make_window(self.top, self.top + rows / FINER, height),
-            _make_window(self.left - nearest, self.left + texels / FINER - farthest, width),
-        )
-        y, x = (
-            torch.arange(FINER * part.start, FINER * part.stop).add(0.5).div(FINER).sub(0.5)
-            for part in window
-        )
-        y, x = torch.meshgrid(y, x, indexing="ij")
+        down = _window(self.top, self.top + rows / FINER, height)
+        window = down, _window(self.left - nearest, self.left + texels / FINER - farthest, width)
+        points = [torch.arange(FINER * part.start, FINER * part.stop) for part in window]
+        y, x = torch.meshgrid(*((each + 0.5) / FINER - 0.5 for each in points), indexing="ij")
         offset = self.disparity - self.across * self.left + self.down * (y - self.top)
         columns = (x + offset) / (1 - self.across) if from_right else x
         places = ((columns - self.left) * (2 * FINER / texels) - 1, (y - self.top) * (2 * FINER / rows) - 1)
@@ -144,8 +133,8 @@ def _insert(example: Example, views: Views, behind: Values) -> tuple[Example, Va
 
 
 def _blend(view: Rgb, colours: Values, opacity: Values) -> Rgb:
-    mixed: Rgb = np.rint(view * (1 - opacity[..., None]) + 255 * colours).clip(0, 255).astype(np.uint8)
-    return mixed
+    mixed = np.rint(view * (1 - opacity[..., None]) + 255 * colours)
+    return np.asarray(mixed.clip(0, 255), np.uint8)
 
 
 def _find_visible(disparity: Values, sign: int, own: Mask, other: Mask, before: Mask) -> Mask:

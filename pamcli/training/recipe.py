@@ -1,8 +1,4 @@
-"""Define recipes: all values that determine the result of a training run.
-
-Output folder, device, number of workers and time limit are not part of a recipe, so it gives the same run
-anywhere. Learning rates and crop sizes are functions of the step, so a resumed run needs no state of them.
-"""
+"""Define recipes: all values that determine the result of a training run."""
 
 import math
 import re
@@ -15,12 +11,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
+from pamcli.registry import architectures as table
 from pamcli.registry.architectures import (
-    ARCHITECTURES,
     PAPER,
-    SCALES,
-    TRAINED,
-    UPSCALING_TERMS,
     Architecture,
     Task,
     Variant,
@@ -33,7 +26,6 @@ from pamcli.validation import Count, NonNegative, Positive, Share, validate_fiel
 
 ONE_CYCLE_START = 1 / 25  # initial rate of one-cycle, relative to the peak
 _SIZES = 4  # random stream of a seed, among those in `examples`
-
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 FractionFromZero = Annotated[float, Field(ge=0, lt=1)]
 
@@ -51,7 +43,6 @@ def _parse_size(value: Any) -> Any:
 
 
 def format_size(size: tuple[int, int]) -> str:
-    """Format (height, width) as WIDTHxHEIGHT."""
     return f"{size[1]}x{size[0]}"
 
 
@@ -188,8 +179,8 @@ class Recipe:
         self._check_terms()
         self._check_parts()
         if self.task == "superres":
-            if self.scale not in SCALES:
-                known = ", ".join(map(str, SCALES))
+            if self.scale not in table.SCALES:
+                known = ", ".join(map(str, table.SCALES))
                 raise UsageError(f"scale must be one of {known}, got {self.scale}", "set `scale`")
             if self.max_disparity is not None or self.freeze_batch_norm or self.sizes:
                 raise UsageError("superres does not support max_disparity, freeze_batch_norm and sizes")
@@ -198,21 +189,17 @@ class Recipe:
             raise UsageError("`scale` and the initialisation upscaler are for super-resolution only")
         for size in (self.crop, *(each.crop for each in self.sizes)):
             if size[0] % self.row.multiple or size[1] % self.row.multiple:
-                raise UsageError(
-                    f"a crop of {format_size(size)} does not fit {self.architecture}",
-                    f"both sides must be multiples of {self.row.multiple} px",
-                )
+                problem = f"a crop of {format_size(size)} does not fit {self.architecture}"
+                raise UsageError(problem, f"both sides must be multiples of {self.row.multiple} px")
 
     def _check_sizes(self) -> None:
         if list(self.phases) != sorted(set(self.phases)):
             raise UsageError(f"phases must rise, got {list(self.phases)}")
         for size in self.sizes:
             if len(size.shares) != len(self.phases) + 1:
-                raise UsageError(
-                    f"crops of {format_size(size.crop)} have {len(size.shares)} shares, but the run has "
-                    f"{len(self.phases) + 1} phases",
-                    "give one share per phase; `phases` holds the fractions of the run that separate them",
-                )
+                problem = f"crops of {format_size(size.crop)} have {len(size.shares)} shares, but the run has"
+                hint = "give one share per phase; `phases` holds the fractions of the run that separate them"
+                raise UsageError(f"{problem} {len(self.phases) + 1} phases", hint)
         for shares in zip(*(size.shares for size in self.sizes), strict=True):
             if sum(shares) > 1 + 1e-9:
                 raise UsageError(f"the shares of all sizes must add up to at most 1, got {sum(shares):g}")
@@ -228,10 +215,8 @@ class Recipe:
                 )
         attention = self.losses.uses_attention or self.losses.likelihood
         if attention and self.form is not None and not self.form.has_attention:
-            raise UsageError(
-                f"a network with variant {self.variant} has no attention, which the loss needs",
-                "set losses.pam=0 and losses.likelihood=0",
-            )
+            problem = f"a network with variant {self.variant} has no attention, which the loss needs"
+            raise UsageError(problem, "set losses.pam=0 and losses.likelihood=0")
         if not (self.losses.supervised or self.has_unsupervised_terms):
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
@@ -247,13 +232,11 @@ class Recipe:
 
     @property
     def architecture(self) -> str:
-        """Name of the network to train."""
-        return TRAINED[self.task] if self.network is None else self.network
+        return table.TRAINED[self.task] if self.network is None else self.network
 
     @property
     def row(self) -> Architecture:
-        """Architecture row of the network to train."""
-        return ARCHITECTURES[self.architecture]
+        return table.ARCHITECTURES[self.architecture]
 
     @property
     def form(self) -> Variant | None:
@@ -275,9 +258,8 @@ class Recipe:
     @property
     def has_unsupervised_terms(self) -> bool:
         """True if any loss term needs no ground truth."""
-        return self.losses.uses_attention or any(
-            getattr(self.losses, n) for n in ("photometric", *UPSCALING_TERMS)
-        )
+        terms = "photometric", *table.UPSCALING_TERMS
+        return self.losses.uses_attention or any(getattr(self.losses, name) for name in terms)
 
     def count_steps(self, pairs: int | None) -> int:
         """Return the number of steps for `pairs` per pass over the data, None if endless."""
@@ -306,5 +288,4 @@ class Recipe:
         return max(1, round(batch * self.crop[0] * self.crop[1] / (crop[0] * crop[1])))
 
     def count_most_pairs(self, batch: int) -> int:
-        """Return the largest number of pairs in any step."""
         return max(self.count_pairs(batch, crop) for crop in (self.crop, *(size.crop for size in self.sizes)))

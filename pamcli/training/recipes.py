@@ -71,9 +71,7 @@ def get_recipe(name: str, task: Task) -> Recipe:
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:
     """Format the complete recipe as JSON. `made_with`: versions and similar facts for the record."""
-    values = _to_values(recipe)
-    if made_with is not None:
-        values[MADE_WITH] = dict(made_with)
+    values = _to_values(recipe) | ({} if made_with is None else {MADE_WITH: dict(made_with)})
     return json.dumps(values, indent=2, allow_nan=False) + "\n"
 
 
@@ -90,14 +88,12 @@ def read_recipe(path: Path) -> Recipe:
         _upgrade(values, recorded=values.pop(MADE_WITH, None) is not None)
     try:
         return parse_record(Recipe, json.dumps(values))
-    except ValidationError as error:
-        raise InputError(f"{quote(path)}: {describe_first_error(error, Recipe)}") from error
-    except UsageError as error:
-        raise InputError(f"{quote(path)}: {error}") from error
+    except (ValidationError, UsageError) as error:
+        problem = error if isinstance(error, UsageError) else describe_first_error(error, Recipe)
+        raise InputError(f"{quote(path)}: {problem}") from error
 
 
 def read_made_with(path: Path) -> dict[str, Any]:
-    """Return the record beside the recipe, empty if missing; raise InputError if it is invalid."""
     values = _read_json(path)
     made_with: dict[str, Any] = values.get(MADE_WITH, {}) if isinstance(values, dict) else {}
     check_json(MadeWith, made_with, path, f"start a new run, without {MADE_WITH}")
@@ -112,10 +108,8 @@ def change_recipe(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         if key in RENAMED:
             raise UsageError(f"the setting {key} is called {RENAMED[key]} now", f"{RENAMED[key]}={text}")
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
-        place: Any = values
-        for group in groups:
-            place = place.get(group) if isinstance(place, dict) else None
-        if not isinstance(place, dict) or (name not in place and groups != ["rates"]):
+        place = _group(values, groups)
+        if name not in place and groups != ["rates"]:
             raise UsageError(describe_unknown(key, known))
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
     try:
@@ -208,10 +202,8 @@ def _upgrade(values: dict[str, Any], *, recorded: bool) -> None:
     """Convert values of earlier versions; runs (`recorded`) wrote sizes as [rows, columns]."""
     for old, new in RENAMED.items():
         *groups, name = old.split(".")
-        place: Any = values
-        for group in groups:
-            place = place.get(group) if isinstance(place, dict) else None
-        if isinstance(place, dict) and name in place:
+        place = _group(values, groups)
+        if name in place:
             place.setdefault(new.rpartition(".")[2], place.pop(name))
     sizes, scenes = values.get("sizes"), values.get("scenes")
     if recorded:
@@ -221,6 +213,13 @@ def _upgrade(values: dict[str, Any], *, recorded: bool) -> None:
                 size["crop"] = _upgrade_size(size.get("crop"))
         if isinstance(scenes, dict) and isinstance(scenes.get("sizes"), list):
             scenes["sizes"] = [_upgrade_size(size) for size in scenes["sizes"]]
+
+
+def _group(values: Any, groups: list[str]) -> dict[str, Any]:
+    """Return the dictionary at a path of keys, an empty one if there is none."""
+    for group in groups:
+        values = values.get(group) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
 
 
 def _upgrade_size(size: Any) -> Any:

@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,20 +18,14 @@ from pamcli.data.source import DataSpec, Source
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import lock_folder, write_atomically
 from pamcli.files.paths import quote
-from pamcli.inference.device import (
-    Compute,
-    choose_training_compute,
-    cpu_has_bf16,
-    deterministic_algorithms,
-    flush_denormals,
-    keep_freed_memory,
-)
+from pamcli.inference import device as devices
+from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.registry.catalog import locate, sha256
-from pamcli.registry.load import Network
 from pamcli.settings.training import TrainSettings
-from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
+from pamcli.training import unlabelled_pairs as own
+from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, load_batches
 from pamcli.training.initialisation import check_start, compile_blocks, initial_network
@@ -41,20 +35,10 @@ from pamcli.training.loop import RunEnd, Stop, Trainer, agree_on_reason
 from pamcli.training.recipe import Recipe, format_size
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.tasks import loss_function, model_spec
-from pamcli.training.unlabelled_pairs import (
-    CLEARLY,
-    REMARK,
-    UnlabelledPairs,
-    describe_split,
-    has_labels,
-    match_blocks,
-    split_pairs,
-    write_labels,
-)
+from pamcli.training.unlabelled_pairs import UnlabelledPairs
 from pamcli.training.validation import Validator, measure_gain
 
-_Unlabelled = list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]
-"""Per data set: the pairs to train on by pseudo-labels, and the held-out ones."""
+_Unlabelled = list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]  # to learn; held out
 
 
 def run(
@@ -66,7 +50,12 @@ def run(
     """
     processes, resumed = Processes.from_environment(), recipe is None
     if recipe is None:
-        recipe = _read_recipe(folder)
+        folder.require_run()
+        try:
+            recipe = read_recipe(folder.recipe)
+        except InputError as error:
+            hint = f"correct it, or start a new run with `from` {quote(folder.last)}"
+            raise InputError(error.message, hint) from error
         if recipe.task != settings.task:
             raise UsageError(f"{quote(folder.path)} is a run of pam train {recipe.task}")
     with lock_folder(folder.path) if processes.is_main else nullcontext():
@@ -81,34 +70,17 @@ def run(
             if processes.is_main:
                 record = recipe_json(recipe, read_made_with(folder.recipe))
                 write_atomically(folder.recipe, record.encode())
-        return _run(settings, recipe, folder, processes, stop, observer, resumed=resumed)
-
-
-def _read_recipe(folder: RunFolder) -> Recipe:
-    folder.require_run()
-    try:
-        return read_recipe(folder.recipe)
-    except InputError as error:
-        hint = f"correct it, or start a new run with `from` {quote(folder.last)}"
-        raise InputError(error.message, hint) from error
+        return _run(settings, recipe, folder, stop, observer, resumed)
 
 
 def _run(
-    settings: TrainSettings,
-    recipe: Recipe,
-    folder: RunFolder,
-    processes: Processes,
-    stop: Stop,
-    observer: Observer,
-    *,
-    resumed: bool,
+    settings: TrainSettings, recipe: Recipe, folder: RunFolder, stop: Stop, observer: Observer, resumed: bool
 ) -> RunEnd:
+    processes = Processes.from_environment()
     observer = observer if processes.is_main else Observer()
     if recipe.batch % processes.world:
-        raise UsageError(
-            f"`batch` must be a multiple of the {processes.world} processes, got {recipe.batch}",
-            "`batch` counts the pairs of all processes",
-        )
+        problem = f"`batch` must be a multiple of the {processes.world} processes, got {recipe.batch}"
+        raise UsageError(problem, "`batch` counts the pairs of all processes")
     if not resumed:
         check_start(recipe)
     examples, about, unlabelled = _open_examples(recipe, folder)
@@ -119,14 +91,17 @@ def _run(
     endless = any(source.endless for source in examples.sources)
     steps = recipe.count_steps(None if endless else examples.pass_length)
     before = read_made_with(folder.recipe) if resumed else {}
-    if before.get("data", _list_fingerprints(examples)) != _list_fingerprints(examples):
-        raise UsageError(
-            f"the data of the run {quote(folder.path)} has changed: pairs or textures were added or removed",
-            f"restore it, or start a new run with `from` {quote(folder.last)}",
-        )
-    checkpoint = _load_newest(folder, observer) if resumed else None
-    compute = choose_training_compute(processes.device(settings.device), recipe.precision)
-    keep_freed_memory()
+    if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
+        hint = f"restore it, or start a new run with `from` {quote(folder.last)}"
+        change = "has changed: pairs or textures were added or removed"
+        raise UsageError(f"the data of the run {quote(folder.path)} {change}", hint)
+    checkpoint, damaged = newest_checkpoint(folder.checkpoints) if resumed else (None, [])
+    for path in damaged:
+        observer.inform(f"{quote(path)} is damaged and skipped")
+    if damaged and checkpoint is None:
+        raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
+    compute = devices.choose_training_compute(processes.device(settings.device), recipe.precision)
+    devices.keep_freed_memory()
 
     def set_up_and_run() -> RunEnd:
         nonlocal validator
@@ -138,8 +113,8 @@ def _run(
             if getattr(settings, "compile", False):
                 compile_blocks(network, compute.device)
             loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
-            measures = bool(held_out)
-            trainer = Trainer(recipe, steps, network, loss, compute, processes, about, measures=measures)
+            measured = bool(held_out)
+            trainer = Trainer(recipe, steps, network, loss, compute, processes, about, measures=measured)
             if checkpoint is not None:
                 trainer.restore(checkpoint)
             journal = None
@@ -155,13 +130,11 @@ def _run(
                 workers = max(1, cores - 1)
             batches = load_batches(examples, trainer.step, steps, batch, workers, *rank, recipe)
             stack.enter_context(closing(batches))  # ends the workers with the run
-            for message in _describe(recipe, trainer, network, examples, unlabelled, before.get("precision")):
+            for message in _describe(trainer, examples, unlabelled, before.get("precision")):
                 observer.inform(message)
-            if checkpoint is None and not _write_labels(
-                unlabelled, network, recipe, compute, processes, stop, observer
-            ):
+            if checkpoint is None and not _write_labels(unlabelled, trainer, stop, observer):
                 return RunEnd(0, agree_on_reason(stop, processes))
-            measurable = [(spec, pairs) for spec, pairs in held_out if has_labels(pairs)]
+            measurable = [(spec, pairs) for spec, pairs in held_out if own.has_labels(pairs)]
             for spec, pairs in held_out:
                 if (spec, pairs) not in measurable:
                     observer.inform(f"{spec.label}: block matching finds nothing reliable in held-out pairs")
@@ -169,9 +142,9 @@ def _run(
                 observer.inform("the new weights cannot be compared with the initial ones")
                 trainer.measures = False
             elif held_out and processes.is_main:
-                validator = Validator(measurable, None, remark=REMARK, clearly=CLEARLY)
-            stack.enter_context(deterministic_algorithms(compute.device))
-            stack.enter_context(flush_denormals())
+                validator = Validator(measurable, None, remark=own.REMARK, clearly=own.CLEARLY)
+            stack.enter_context(devices.deterministic_algorithms(compute.device))
+            stack.enter_context(devices.flush_denormals())
             end = trainer.run(batches, folder, journal, validator, stop, observer)
             gained = None
             if journal and validator and end.stopped is None:
@@ -187,28 +160,20 @@ def _run(
 
 
 def _describe(
-    recipe: Recipe,
-    trainer: Trainer,
-    network: Network,
-    examples: Examples,
-    unlabelled: _Unlabelled,
-    precision: str | None,
+    trainer: Trainer, examples: Examples, unlabelled: _Unlabelled, precision: str | None
 ) -> list[str]:
-    """Return messages about a run before its first step. `precision`: of its start, if it is resumed."""
-    compute = trainer.compute
-    millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
+    recipe, compute = trainer.recipe, trainer.compute
+    millions = sum(parameter.numel() for parameter in trainer.network.parameters()) / 1e6
     form = f", variant {recipe.form}" if recipe.form is not None and recipe.form.changes else ""
-    lines = [
-        f"{recipe.architecture}{form}: {millions:.2f}M parameters",
-        f"{trainer.about}; on {compute.device} in {compute.precision}",
-    ]
-    if compute.device.type == "cpu" and compute.precision == "bf16" and not cpu_has_bf16():
+    lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
+    lines.append(f"{trainer.about}; on {compute.device} in {compute.precision}")
+    if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():
         lines.append("this CPU emulates bf16, which is many times slower than fp32")
     if precision not in (None, compute.precision):
         lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
     if not recipe.validation:
         for _, pairs, held_out in unlabelled:
-            lines += describe_split(pairs, held_out)
+            lines += own.describe_split(pairs, held_out)
     if recipe.losses.needs_truth:
         for source in examples.sources:
             absent = [line for line in source.absent if line.startswith("no ground truth")]
@@ -231,11 +196,8 @@ def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
     needed = max(crop[0] for crop in crops), max(crop[1] for crop in crops)
     patch = sample.low_left.shape[0], sample.low_left.shape[1]
     if patch[0] < needed[0] or patch[1] < needed[1]:
-        raise UsageError(
-            f"the patches of {quote(spec.text)} have {format_size(patch)} px, less than the crop of "
-            f"{format_size(needed)} px",
-            f"set `crop` {format_size(patch)}",
-        )
+        problem = f"the patches of {quote(spec.text)} have {format_size(patch)} px, less than the crop"
+        raise UsageError(f"{problem} of {format_size(needed)} px", f"set `crop` {format_size(patch)}")
 
 
 def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Unlabelled]:
@@ -248,12 +210,10 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
     if recipe.pseudo_labels:
         for number, (spec, source) in enumerate(sources):
             if source.endless:
-                raise UsageError(
-                    f"the recipe {recipe.name} computes pseudo-labels, which {spec.label} does not need",
-                    "use image pairs, or another recipe",
-                )
+                problem = f"the recipe {recipe.name} computes pseudo-labels, which {spec.label} does not need"
+                raise UsageError(problem, "use image pairs, or another recipe")
             share = 0.0 if recipe.validation else recipe.held_out
-            unlabelled.append((spec, *split_pairs(source, share, folder.labels / str(number))))
+            unlabelled.append((spec, *own.split_pairs(source, share, folder.labels / str(number))))
         sources = [(spec, pairs) for spec, pairs, _ in unlabelled]
     elif not recipe.losses.needs_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
@@ -261,66 +221,41 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
         for spec, source in sources:
             if not source.has_truth():
                 superres = "use a loss term without ground truth, such as losses.charbonnier"
-                raise UsageError(
-                    f"{quote(spec.text)} has no ground truth, which the recipe {recipe.name} needs",
-                    superres if recipe.task == "superres" else "use `unsupervised` to train on pairs alone",
-                )
+                problem = f"{quote(spec.text)} has no ground truth, which the recipe {recipe.name} needs"
+                matching = "use `unsupervised` to train on pairs alone"
+                raise UsageError(problem, superres if recipe.task == "superres" else matching)
     for spec, source in sources:
         if source.has_patches:
             _check_patches(recipe, spec, source)
-    examples = Examples(
-        [(source, spec.weight) for spec, source in sources],
-        recipe.task,
-        recipe.crop,
-        recipe.seed,
-        recipe.augmentation,
-        scale=recipe.scale,
-        scenes=recipe.scenes,
-        folder=folder.scenes,
-        pace=recipe.batch / recipe.count_most_pairs(recipe.batch),
-    )
-    names = ", ".join(
-        spec.label if source.endless else f"{spec.label} ({len(source)} pairs)" for spec, source in sources
-    )
+    weighted = [(source, spec.weight) for spec, source in sources]
+    values = recipe.task, recipe.crop, recipe.seed, recipe.augmentation, recipe.scale, recipe.scenes
+    pace = recipe.batch / recipe.count_most_pairs(recipe.batch)
+    examples = Examples(weighted, *values, folder.scenes, pace)
+    counts = ["" if source.endless else f" ({len(source)} pairs)" for _, source in sources]
+    names = ", ".join(spec.label + count for (spec, _), count in zip(sources, counts, strict=True))
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
-    size = format_size(recipe.crop)
-    about = f"recipe {recipe.name}{start}, batches of {recipe.batch} at {size}, data {names}"
+    batch = f"batches of {recipe.batch} at {format_size(recipe.crop)}"
+    about = f"recipe {recipe.name}{start}, {batch}, data {names}"
     return examples, about, unlabelled
 
 
-def _write_labels(
-    unlabelled: _Unlabelled,
-    network: Network,
-    recipe: Recipe,
-    compute: Compute,
-    processes: Processes,
-    stop: Stop,
-    observer: Observer,
-) -> bool:
+def _write_labels(unlabelled: _Unlabelled, trainer: Trainer, stop: Stop, observer: Observer) -> bool:
     """Compute the labels before the first step, each process its share; return False if the run must stop."""
+    processes = trainer.processes
     if not unlabelled:
         return True
     both = [pairs for _, *each in unlabelled for pairs in each if pairs is not None]
     if missing := sum(pairs.count_unlabelled() for pairs in both):
         observer.inform(f"computing pseudo-labels of {missing} pairs by the network and block matching")
-    spec = model_spec(recipe, "")
-    matcher = StereoMatcher(TorchModel(network, spec, compute), spec.max_disparity)
+    spec = model_spec(trainer.recipe, "")
+    matcher = StereoMatcher(TorchModel(trainer.network, spec, trainer.compute), spec.max_disparity)
     complete = True
     for _, learned, held_out in unlabelled:
-        for pairs, find in ((learned, partial(find_labels, matcher)), (held_out, match_blocks)):
+        for pairs, find in ((learned, partial(find_labels, matcher)), (held_out, own.match_blocks)):
             if complete and pairs is not None:
                 share = range(processes.rank, len(pairs), processes.world)
-                complete = write_labels(pairs, find, share, lambda: stop.reason is None)
+                complete = own.write_labels(pairs, find, share, lambda: stop.reason is None)
     return not processes.any_true(not complete)
-
-
-def _load_newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
-    checkpoint, damaged = newest_checkpoint(folder.checkpoints)
-    for path in damaged:
-        observer.inform(f"{quote(path)} is damaged and skipped")
-    if damaged and checkpoint is None:
-        raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
-    return checkpoint
 
 
 def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: Processes) -> dict[str, Any]:
@@ -347,11 +282,9 @@ def _list_fingerprints(examples: Examples) -> list[str]:
 def _find_commit() -> str | None:
     """Return the git commit of pam, with "-dirty" if files differ; None outside of a checkout."""
     root = Path(pamcli.__file__).parents[1]
-    if not (root / ".git").exists():
-        return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        output = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return output.stdout.strip() or None
+    if (root / ".git").exists():
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=20, check=True)
+            return done.stdout.strip()
+    return None

@@ -1,7 +1,4 @@
-"""Cache rendered scenes on disk for several crops each, because rendering costs more than learning.
-
-The scene of an example depends on its position only, so a missing file is simply rendered again.
-"""
+"""Cache rendered scenes on disk for several crops each, because rendering costs more than learning."""
 
 import io
 import zipfile
@@ -18,7 +15,6 @@ from pamcli.files.atomic import write_atomically
 from pamcli.training.recipe import SceneSettings
 
 _SCENES = 5  # random stream of a seed, among those in `examples`
-
 LATE = 64  # further scenes to keep, for processes that lag behind
 PASSED_OVER = 8  # older ones to remove too, because random choice may have skipped their removal
 
@@ -35,7 +31,6 @@ class SceneCache:
     prefix: str = ""  # file name prefix, unique per source in the folder
 
     def number(self, position: int) -> int:
-        """Choose the scene number for a position at random among the newest `kept`."""
         oldest = int(position * self.pace)
         return oldest + int(default_rng((self.seed, position, _SCENES)).integers(self.drawing.pool))
 

@@ -65,20 +65,11 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:
             groups.setdefault(recipe.get_rate(key), []).append(parameter)
-    kinds: dict[str, type[torch.optim.AdamW] | type[torch.optim.Adam]] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "muon": Muon,
-    }
-    return kinds[recipe.optimizer](
-        [
-            {"params": parameters, "factor": factor, "muon": recipe.optimizer == "muon"}
-            for factor, parameters in groups.items()
-        ],
-        recipe.learning_rate,
-        betas=recipe.betas,
-        weight_decay=recipe.weight_decay,
-    )
+    kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    muon = recipe.optimizer == "muon"
+    parts = [{"params": each, "factor": factor, "muon": muon} for factor, each in groups.items()]
+    kind = Muon if muon else kinds[recipe.optimizer]
+    return kind(parts, recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
 def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
@@ -94,12 +85,9 @@ def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     """Return the description for a run's weights file. `training`: a sentence on data and accuracy."""
+    form, most = PAPER if recipe.form is None else str(recipe.form), recipe.max_disparity
     return ModelSpec(
-        architecture=recipe.architecture,
-        variant=PAPER if recipe.form is None else str(recipe.form),
-        scale=recipe.scale,
-        max_disparity=recipe.max_disparity,
-        training=training,
+        recipe.architecture, variant=form, scale=recipe.scale, max_disparity=most, training=training
     )
 
 

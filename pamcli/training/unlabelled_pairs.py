@@ -1,9 +1,4 @@
-"""Provide pairs without ground truth for training (pseudo-labels) and validation (held-out pairs).
-
-`labels` computes the labels with the initial network. Weights are validated on held-out pairs against
-confident block matching. It errs too, and lacks textureless areas, but ranks clearly different weights as
-ground truth does; small differences are noise (`CLEARLY`).
-"""
+"""Provide pairs without ground truth for training (pseudo-labels) and validation (block matching)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,16 +17,17 @@ from pamcli.imaging.resize import resize_nearest
 from pamcli.inference.images import choose_matching_size, resize_image
 
 FEWEST = 5  # minimum number of pairs to hold some out
-
 MOST_HELD_OUT, MOST_LEARNED = 16, 100  # bound the time for labelling and validation
-
 SEARCHED = 0.25  # search range of block matching, as a fraction of the width
 BLOCK_PIXELS = 1_000_000  # for block matching, which needs four bytes per pixel and disparity
-
 REMARK = " held out, against block matching"
 
 # minimum relative decrease of D1 that counts as better; differences of less than 1/17 are noise
 CLEARLY = 0.1
+
+
+Rgb = NDArray[np.uint8]
+Values = NDArray[np.float32]
 
 
 class UnlabelledPairs(Source):
@@ -43,14 +39,12 @@ class UnlabelledPairs(Source):
         self.spec = source.spec
 
     def label_of(self, index: int) -> Path:
-        """Return the file of a pair's disparity map."""
         return self.folder / f"{self.indices[index]:06d}.tif"
 
     def count_unlabelled(self) -> int:
-        """Return the number of pairs without a disparity map."""
         return sum(not self.label_of(index).exists() for index in range(len(self)))
 
-    def views(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def views(self, index: int) -> tuple[Rgb, Rgb]:
         """Load both images (H, W, 3); raise InputError on failure."""
         sample = self.source.load(self.indices[index])
         size = choose_matching_size("auto", *sample.left.shape[:2])
@@ -96,13 +90,10 @@ def split_pairs(source: Source, share: float, folder: Path) -> tuple[UnlabelledP
 
 
 def describe_split(learned: UnlabelledPairs, held_out: UnlabelledPairs | None) -> list[str]:
-    """Return messages about the selection, one per line."""
     count = len(learned.source)
     if held_out is None:
-        return [
-            f"{count} pairs are too few to hold some out (at least {FEWEST}), so the new weights cannot be "
-            "compared with the initial ones"
-        ]
+        few = f"{count} pairs are too few to hold some out (at least {FEWEST})"
+        return [f"{few}, so the new weights cannot be compared with the initial ones"]
     lines = [f"held out for validation: {len(held_out)} of {count} pairs ({join_names(held_out.names)})"]
     if len(learned) + len(held_out) < count:
         lines.append(f"training uses {len(learned)} of the others, evenly spaced")
@@ -111,15 +102,15 @@ def describe_split(learned: UnlabelledPairs, held_out: UnlabelledPairs | None) -
 
 def has_labels(pairs: UnlabelledPairs) -> bool:
     """Return whether any pixel has a positive label; raise InputError for a missing or damaged file."""
-    truths = (pairs.load(index).disparity for index in range(len(pairs)))
-    return any(truth is not None and bool((truth > 0).any()) for truth in truths)
-
-
-Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
+    labels = (pairs.load(index).disparity for index in range(len(pairs)))
+    return any(label is not None and bool((label > 0).any()) for label in labels)
 
 
 def write_labels(
-    pairs: UnlabelledPairs, find: Find, indices: Iterable[int], may_continue: Callable[[], bool]
+    pairs: UnlabelledPairs,
+    find: Callable[[Rgb, Rgb], Values],
+    indices: Iterable[int],
+    may_continue: Callable[[], bool],
 ) -> bool:
     """Compute the disparity maps that are missing; stop and return False once `may_continue` does."""
     for index in indices:
@@ -130,7 +121,7 @@ def write_labels(
     return True
 
 
-def match_blocks(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
+def match_blocks(left: Rgb, right: Rgb) -> Values:
     """Return disparities (H, W), px, of a pair (H, W, 3) where block matching is confident; else NaN."""
     height, width = left.shape[:2]
     times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)

@@ -31,6 +31,7 @@ from pamcli.training.unlabelled_pairs import UnlabelledPairs
 
 SAMPLES = 2  # images of each data set to save per validation
 CROP = (160, 240)  # height and width of saved super-resolution crops, at high resolution
+LOOKED_AT = 100  # number of pairs to check per data set before a run
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,9 @@ class ValidationResult:
     images: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Return one line per data set, for people."""
+        digits = {"second view": 3}
         return [
-            f"{label}: "
-            + ", ".join(
-                f"{name} {value:.{3 if name == 'second view' else 2}f}" for name, value in figures.items()
-            )
+            f"{label}: {', '.join(f'{name} {one:.{digits.get(name, 2)}f}' for name, one in figures.items())}"
             for label, figures in self.figures.items()
         ]
 
@@ -59,19 +57,11 @@ def round_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: to_half(value).detach().clone() for key, value in state.items()}
 
 
-LOOKED_AT = 100  # number of pairs to check per data set before a run
-
-
 class Validator:
     """A validator on fixed data sets."""
 
     def __init__(
-        self,
-        sets: Sequence[tuple[DataSpec, Source]],
-        scale: int | None,
-        *,
-        remark: str = "",
-        clearly: float = 0.0,
+        self, sets: Sequence[tuple[DataSpec, Source]], scale: int | None, remark: str = "", clearly: float = 0
     ) -> None:
         """Use these sets; `remark`: suffix of their names, `clearly`: decrease of D1 that counts."""
         self.sets, self.scale, self.remark, self.clearly = sets, scale, remark, clearly
@@ -89,9 +79,8 @@ class Validator:
                 if scale is not None:
                     Superres(scale).make_case(sample)
                 elif index == 0 and sample.disparity is None:
-                    raise InputError(
-                        f"{text} has no ground truth", "validate on a data set with ground truth"
-                    )
+                    hint = "validate on a data set with ground truth"
+                    raise InputError(f"{text} has no ground truth", hint)
             sets.append((spec, source))
         return cls(sets, scale)
 
@@ -139,15 +128,11 @@ class Gain:
 
     def describe(self, best: Path, last: Path) -> str:
         """Return a message on the result and on the files of the best and last weights."""
+        before, after = f"and was {self.before:.2f} %; {quote(best)} has", f"D1 is {self.after:.2f} %"
         if self.better:
-            return (
-                f"better: D1 is {self.after:.2f} % after {self.step} steps, and was {self.before:.2f} %; "
-                f"{quote(best)} has these weights"
-            )
-        return (
-            f"not clearly better: D1 is {self.after:.2f} % at best, and was {self.before:.2f} %; "
-            f"{quote(best)} has the initial weights, {quote(last)} the new ones"
-        )
+            return f"better: {after} after {self.step} steps, {before} these weights"
+        both = f"the initial weights, {quote(last)} the new ones"
+        return f"not clearly better: {after} at best, {before} {both}"
 
 
 def measure_gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | None:
@@ -161,12 +146,10 @@ def measure_gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> 
 
 
 def read_figures(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
-    """Return the validation values in a log, by step."""
     return {entry["step"]: entry["figure"] for entry in entries if entry.get("figure") is not None}
 
 
 def save_images(folder: Path, result: ValidationResult) -> None:
-    """Write PNG files; raise OutputError on failure."""
     for name, pixels in result.images.items():
         write_image(folder / f"{name}.png", pixels)
 
@@ -199,10 +182,9 @@ def _measure_superres(
     def upscale(pair: SuperresPair) -> Upscaled:
         found = NetworkMethod(upscaler, right_view="both").upscale(pair)
         if len(images) < SAMPLES:
-            middle = tuple(
-                slice((side - min(side, most)) // 2, (side + min(side, most)) // 2)
-                for side, most in zip(found.left.shape, CROP, strict=False)
-            )
+            height, width = map(min, found.left.shape[:2], CROP)
+            top, left = (found.left.shape[0] - height) // 2, (found.left.shape[1] - width) // 2
+            middle = slice(top, top + height), slice(left, left + width)
             images.append(np.concatenate([pair.bicubic().left[middle], found.left[middle]], axis=1))
         return found
 

@@ -1,8 +1,4 @@
-"""Synthesize the right image of a pair from the left one and its disparities, with dense ground truth.
-
-Labels of real pairs end at occlusions, where matchers err. Pixels that become visible behind foreground
-objects are copied from the pair's own right image, which shows them.
-"""
+"""Synthesize the right image of a pair from the left one and its disparities, with dense ground truth."""
 
 import math
 
@@ -16,7 +12,6 @@ from pamcli.networks.parallax import VISIBLE_THRESHOLD
 
 Values = NDArray[np.float32]
 Rgb = NDArray[np.uint8]
-
 NEARER = 1.6  # maximum change of the baseline, as a factor
 _FROM, _TO = 4, 2  # samples per pixel of the left and of the synthesized image
 GAP = 4.0  # px by which a gap may be wider than the occlusion
@@ -101,7 +96,6 @@ def _project_to_right(disparity: Values) -> Values:
     found = np.where(abs(there - here) <= _STEP, between, np.where(share < 0.5, here, there))
     places = np.floor((columns - found + 0.5) * _TO).astype(np.intp)
     places[(places < 0) | (places >= _TO * width)] = _TO * width  # an extra column, cut off below
-    nearest = torch.full((height, _TO * width + 1), -torch.inf).scatter_reduce(
-        1, torch.from_numpy(places), torch.from_numpy(found), "amax"
-    )
-    return nearest[:, :-1].masked_fill(nearest[:, :-1].isneginf(), torch.nan).numpy()
+    nearest = torch.full((height, _TO * width + 1), -torch.inf)
+    nearest = nearest.scatter_reduce(1, torch.from_numpy(places), torch.from_numpy(found), "amax")[:, :-1]
+    return nearest.masked_fill(nearest.isneginf(), torch.nan).numpy()
