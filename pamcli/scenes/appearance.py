@@ -56,7 +56,7 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
 
 
 def blob(rng: Generator, height: int, width: int) -> Mask:
-    x, y = _grid(height, width)
+    x, y = _make_grid(height, width)
     angle, edge = np.arctan2(y, x), np.full((height, width), 0.7)
     for order in range(2, 7):
         edge += rng.uniform(0, 0.3 / order) * np.sin(order * angle + rng.uniform(0, 2 * np.pi))
@@ -118,7 +118,7 @@ def framework(rng: Generator, height: int, width: int) -> Mask:
     return np.asarray(mask / np.float32(255), np.float32)
 
 
-def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _make_grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
 
 

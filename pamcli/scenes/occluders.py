@@ -55,12 +55,12 @@ def _make_wire(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     return cut(thin_objects.paint(rng, rows, columns), thin_objects.wire_mask(rng, rows, columns)), 0.15
 
 
-def _shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_shape(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.7, 0.7)
     return cut(_make_surface(rng, image, rows, columns), appearance.random_shape(rng, rows, columns)), 0.1
 
 
-def _framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
+def _make_framework(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
     rows, columns = _choose_size(rng, image, 0.9, 0.9)
     return cut(_make_surface(rng, image, rows, columns), appearance.framework(rng, rows, columns)), 0.1
 

@@ -123,7 +123,7 @@ def _shade(rng: Generator, layer: Layer) -> Layer:
     return replace(layer, texture=texture, reflection=mirrored)
 
 
-def _random_shadow(rng: Generator, layer: Layer) -> Decal:
+def _draw_shadow(rng: Generator, layer: Layer) -> Decal:
     rows, columns = layer.texture.shape[1:]
     scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))
     x, y = rng.uniform(0, columns), rng.uniform(0, rows)

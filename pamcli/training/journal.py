@@ -137,7 +137,7 @@ def _flatten(entry: Entry, prefix: str = "") -> dict[str, float]:
     return found
 
 
-def _output_error(path: Path, error: OSError) -> OutputError:
+def _make_output_error(path: Path, error: OSError) -> OutputError:
     hint = "free some space, then continue with `resume`"
     return OutputError(f"cannot write {path}: {error.strerror or error}", hint)
 

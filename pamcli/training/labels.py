@@ -100,7 +100,7 @@ def select_pairs_to_label(
     return {name: pair for name, pair in wanted.items() if name not in complete}
 
 
-def _views(sample: Sample, mirrored: bool) -> tuple[Rgb, Rgb]:
+def _load_views(sample: Sample, mirrored: bool) -> tuple[Rgb, Rgb]:
     """Return the 8-bit images of a pair, stretched if needed, exchanged and mirrored if requested."""
     views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
     left, right, _ = stretch_levels(*views)

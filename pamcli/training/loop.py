@@ -302,7 +302,7 @@ class _Writer:
             raise _StoppedError
 
 
-def _divergence(what: str) -> PamError:
+def _diverged_error(what: str) -> PamError:
     hint = "start again with a lower `learning_rate`, `from` last.safetensors if it exists"
     return PamError(f"{what}; the last checkpoint is from before", hint)
 

@@ -42,8 +42,8 @@ class Occluder(NamedTuple):
         corners = [self.disparity + a * texels / FINER + b * rows / FINER
                    for a in (0.0, self.across) for b in (0.0, self.down)]  # fmt: skip
         nearest, farthest = (max(corners), min(corners)) if from_right else (0.0, 0.0)
-        down = _window(self.top, self.top + rows / FINER, height)
-        window = down, _window(self.left - nearest, self.left + texels / FINER - farthest, width)
+        down = _make_window(self.top, self.top + rows / FINER, height)
+        window = down, _make_window(self.left - nearest, self.left + texels / FINER - farthest, width)
         points = [torch.arange(FINER * part.start, FINER * part.stop) for part in window]
         y, x = torch.meshgrid(*((each + 0.5) / FINER - 0.5 for each in points), indexing="ij")
         offset = self.disparity - self.across * self.left + self.down * (y - self.top)

@@ -91,7 +91,7 @@ def _run(
     endless = any(source.endless for source in examples.sources)
     steps = recipe.count_steps(None if endless else examples.pass_length)
     before = read_made_with(folder.recipe) if resumed else {}
-    if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
+    if before.get("data", _list_fingerprints(examples)) != _list_fingerprints(examples):
         hint = f"restore it, or start a new run with `from` {quote(folder.last)}"
         change = "has changed: pairs or textures were added or removed"
         raise UsageError(f"the data of the run {quote(folder.path)} {change}", hint)

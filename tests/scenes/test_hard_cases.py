@@ -206,5 +206,5 @@ def test_a_data_set_says_what_its_scenes_have() -> None:
 
 @pytest.mark.parametrize("text", ["2", "-0.1", "often", "nan"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"walls=.* is not a share of the scenes, a number from 0 to 1"):
+    with pytest.raises(UsageError, match=r"walls must be a share of the scenes from 0 to 1"):
         open_data(f"procedural?walls={text}")

@@ -59,7 +59,7 @@ def test_it_is_plain_numbers() -> None:
     ],
 )
 def test_numbers_out_of_their_range_are_refused(values: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(values))} is .*must be|augmentation: smallest"):
+    with pytest.raises(UsageError, match=f"{next(iter(values))} must be|augmentation: smallest"):
         Augmentation(**values)
 
 
