@@ -52,7 +52,7 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--set", "losses.refined=much"], ["refined=much"]),
         (
             ["-o", "run", "--data", "procedural", "--set", "losses.refined=-1"],
-            ["refined is -1", "equal to 0"],
+            ["refined must be", "equal to 0", "got -1"],
         ),
         (
             ["-o", "run", "--data", "procedural", "--set", "losses.charbonnier=1"],
@@ -60,7 +60,10 @@ def pairs(here: Path) -> Path:
         ),
         (["-o", "run", "--data", "procedural", "--set", "noise"], ["noise", "KEY=VALUE"]),
         (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["augmentation.noise or "]),
-        (["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"], ["noise is -1"]),
+        (
+            ["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"],
+            ["noise must be", "got -1"],
+        ),
         (
             ["-o", "run", "--data", "procedural", "--batch", "4", "--set", "accumulate=3"],
             ["batch", "accumulate (3)"],

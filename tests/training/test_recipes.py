@@ -139,9 +139,9 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"batches": 3}, "did you mean batch"),
-        ({"batch": "4"}, "batch is '4'"),
-        ({"batch": True}, "batch is True"),
-        ({"batch": 4.0}, "batch is 4.0"),
+        ({"batch": "4"}, "batch must be a valid integer, got '4'"),
+        ({"batch": True}, "batch must be a valid integer, got True"),
+        ({"batch": 4.0}, "batch must be a valid integer, got 4.0"),
         ({"crop": 256}, "crop"),
         ({"losses": {"photo": 1}}, "photometric"),
         ({"schedule": {"kind": "linear"}}, "linear"),
@@ -149,7 +149,7 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
         ({"data": "pairs:x"}, "data"),
         ({"betas": [0.9, 0.99, 0.999]}, "betas"),
         ({"optimizer": "sgd"}, "sgd"),
-        ({"keep": 0}, "keep is 0"),
+        ({"keep": 0}, "keep must be greater than or equal to 1, got 0"),
         ({"task": "depth"}, "depth"),
     ],
 )
