@@ -1,6 +1,7 @@
 """Define frozen records that validate their values by their field types, with one-line errors."""
 
 import dataclasses
+import re
 import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
@@ -49,14 +50,14 @@ def describe_first_error(error: ValidationError, kind: type) -> str:
         return describe_unknown(place, _list_names(kind, path[:-1]))
     if one["type"] == "missing":
         return f"{place} is missing"
-    expected = one["msg"].removeprefix("Input should be ")
+    expected = re.sub(r"^\w+ should ", "", one["msg"])  # such as "be a valid integer"
     if one["type"] == "json_invalid":
         return expected[:1].lower() + expected[1:]
     if one["type"] == "value_error":
         return f"{place}: {one['ctx']['error']}" if place else str(one["ctx"]["error"])
     if one["type"].startswith(("dataclass", "dict")):
-        expected = "names with values"
-    return f"{place or 'the value'} must be {expected}, got {_shorten(one['input'])}"
+        expected = "be names with values"
+    return f"{place or 'the value'} must {expected}, got {_shorten(one['input'])}"
 
 
 def _shorten(value: Any) -> str:

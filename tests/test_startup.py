@@ -166,7 +166,11 @@ PAIR = ["left.png", "right.png"]
         (["disparity", "none.png", "right.png", "-o", "d.pfm"], 3, ["none.png"]),
         (["superres", *PAIR, "-o", "l.png", "--overwrite", "--skip-existing"], 2, ["--overwrite"]),
         (["superres", *PAIR, "--scale", "1", "-o", "l.png"], 2, ["1"]),
-        (["superres", *PAIR, "--scale", "4", "--weights", "passrnet-x2", "-o", "l.png"], 2, ["2 times"]),
+        (
+            ["superres", *PAIR, "--scale", "4", "--weights", "passrnet-x2", "-o", "l.png"],
+            2,
+            ["by 2"],
+        ),
         (["disparity", *PAIR, "-o", "d.pfm", "--device", "gpu"], 2, ["gpu", "cuda:N"]),
         (["weights", "nonsense"], 2, ["nonsense"]),
         (["eval", "disparity", "--data", "kitti2016:lefts"], 2, ["kitti2016", "kitti2015"]),
@@ -188,7 +192,7 @@ PAIR = ["left.png", "right.png"]
         (
             ["eval", "superres", "--data", "pairs:set", "--scale", "4", "--weights", "passrnet-x2"],
             2,
-            ["2 times"],
+            ["by 2"],
         ),
         (["eval", "superres", "--data", "pairs:set", "--baseline-only"], 3, ["a.png"]),
         (["dataset", "list", "nonsense"], 2, ["nonsense", "kitti2015"]),
@@ -247,7 +251,6 @@ def test_the_doctor_names_a_package_that_is_not_installed(folder: Path) -> None:
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert (run.returncode, run.stderr) == (1, "")
     assert "FAILED: the package torch is not installed" in run.stdout
-    assert "whole" in run.stdout
 
 
 @pytest.mark.parametrize(

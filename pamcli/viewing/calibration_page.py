@@ -69,7 +69,7 @@ def _classify_corners(made: BoardCalibration, number: int, camera: int) -> list[
 
 
 def _describe_coverage(made: BoardCalibration, camera: int) -> dict[str, Any]:
-    """Return the corners that one camera sees, with residuals drawn longer, and the boards per region."""
+    """Return the corners that one camera sees, with exaggerated residuals, and the boards per region."""
     marks = []
     for view, residuals in zip(made.problem.views, made.solution.residuals, strict=True):
         corners, off = view[camera], residuals[camera]

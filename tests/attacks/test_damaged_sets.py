@@ -82,15 +82,23 @@ def test_prepared_sets(prepared: tuple[list[str], Path], request: pytest.Fixture
 
 
 KINDS: list[tuple[str, Callable[[Any], Any], str]] = [
-    ("packed index", lambda index: {**index, "job": []}, "job is []"),
+    ("packed index", lambda index: {**index, "job": []}, "job must be names with values, got []"),
     ("packed index", lambda index: {**index, "scale": 0}, "scale is 0"),
-    ("packed index", lambda index: _first(index, height="120"), "pictures.0.height is '120'"),
+    (
+        "packed index",
+        lambda index: _first(index, height="120"),
+        "height must be a valid integer, got '120'",
+    ),
     (
         "packed index",
         lambda index: _first(index, patches=10**9),
         "does not match its size",
     ),
-    ("folders index", lambda index: _first(index, first=0), "pictures.0.first is 0"),
+    (
+        "folders index",
+        lambda index: _first(index, first=0),
+        "first must be greater than or equal to 1, got 0",
+    ),
     (
         "packed index",
         lambda index: {**index, "pictures": index["pictures"][::-1]},
@@ -101,13 +109,13 @@ KINDS: list[tuple[str, Callable[[Any], Any], str]] = [
         lambda index: {**index, "pictures": index["pictures"][:1] * 2},
         "overlaps the pair before it",
     ),
-    ("packed pair", lambda _: None, "it is None"),
+    ("packed pair", lambda _: None, "the value must be a valid list, got None"),
     ("packed pair", lambda _: [], "it lists 0 of 6 patches"),
-    ("folders pair", lambda _: 7, "it is 7"),
+    ("folders pair", lambda _: 7, "the value must be a valid list, got 7"),
     ("folders pair", lambda sums: sums[:-1], "it lists 1 of 2 patches"),
-    ("packed pair", lambda sums: [*sums[:-1], "z" * 64], "5 is 'zzz"),
-    ("packed job", lambda job: [job], "it is [{'options'"),
-    ("packed job", lambda job: {**job, "pictures": None}, "pictures is None"),
+    ("packed pair", lambda sums: [*sums[:-1], "z" * 64], "5 must match pattern"),
+    ("packed job", lambda job: [job], "the value must be names with values"),
+    ("packed job", lambda job: {**job, "pictures": None}, "pictures must be a valid list, got None"),
 ]
 
 

@@ -242,6 +242,6 @@ def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
 def test_an_onnx_file_whose_metadata_are_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for damage in (b"architect\xbcre", b"\xffrchitecture"):
         (tmp_path / "w.onnx").write_bytes(onnx_file().replace(b"architecture", damage))
-        with pytest.raises(ModelError, match=r"w\.onnx is not an ONNX file, or is damaged"):
+        with pytest.raises(ModelError, match=r"w\.onnx is damaged"):
             run_onnx(tmp_path / "w.onnx")
     assert capfd.readouterr() == ("", "")

@@ -46,7 +46,7 @@ def test_the_default_network_is_adapted_and_what_is_better_is_said_and_named(min
     run = pam(*ADAPT, "--steps", "2", "--set", "validate_every=1", "-o", "run", "--jsonl")
     assert run.code == 0, run.stderr
     assert f"pam: recipe adapt from {DEFAULT_MATCHING}, " in run.stderr
-    assert "pam: kept aside, to be measured on: 1 of 5 pairs (2)" in run.stderr
+    assert "pam: held out for validation: 1 of 5 pairs (2)" in run.stderr
     assert "pam: finding labels first, of 5 pairs" in run.stderr
     labels = [name for name in names("run") if name.startswith("labels/")]
     numbers = ("000000", "000001", "000003", "000004", "aside/000002")
@@ -73,9 +73,7 @@ def test_weights_that_became_worse_are_kept_but_not_recommended(mine: Path) -> N
     assert run.lines == ["run/best.safetensors"]
     said = run.stderr.splitlines()[-1]
     assert said.startswith("pam: not clearly better: ")
-    assert (
-        "run/best.safetensors has the weights that the run began with, run/last.safetensors the new" in said
-    )
+    assert "run/best.safetensors has the initial weights, run/last.safetensors the new" in said
     assert same(Path("run/best.safetensors"), locate(DEFAULT_MATCHING))
     assert not same(Path("run/last.safetensors"), Path("run/best.safetensors"))
 
@@ -83,7 +81,7 @@ def test_weights_that_became_worse_are_kept_but_not_recommended(mine: Path) -> N
 def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: Path) -> None:
     run = pam(*ADAPT, "--steps", "1", "--max-minutes", "0.00001", "-o", "run")
     assert (run.code, run.lines) == (0, [])
-    assert "stopped after step 0; to go on: pam train disparity --resume run" in run.stderr
+    assert "continue with: pam train disparity --resume run" in run.stderr
     goes_on = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
     assert goes_on.code == 0, goes_on.stderr
     assert goes_on.lines == ["run/best.safetensors"]
@@ -97,22 +95,22 @@ def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: Path) -> Non
     refuse(pam(*more, "9", "--quiet"), 3, str(label), "there is no such file", "begin a new run")
 
 
-def test_a_pair_aside_that_block_matching_knows_nothing_of_is_not_measured_on(mine: Path) -> None:
+def test_a_held_out_pair_without_labels_is_not_measured(mine: Path) -> None:
     for side in ("left", "right"):
         Image.new("RGB", (96, 64)).save(f"mine/{side}/2.png")
     run = pam(*ADAPT, "--steps", "1", "-o", "run")
     assert run.code == 0, run.stderr
-    assert "pairs: block matching is sure of nothing in what is kept aside" in run.stderr
+    assert "pairs: block matching finds nothing reliable in held-out pairs" in run.stderr
     assert run.lines == ["run/last.safetensors"]
     more = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps", "2")
     assert more.code == 0, more.stderr
 
 
-def test_of_too_few_pairs_none_is_kept_aside_and_that_is_said(mine: Path) -> None:
+def test_too_few_pairs_are_all_used_for_training(mine: Path) -> None:
     for side in ("left", "right"):
         Path(f"mine/{side}/4.png").unlink()
     run = pam(*ADAPT, "--steps", "1", "-o", "run")
     assert run.code == 0, run.stderr
-    assert "none of 4 pairs is kept aside, so nothing tells whether the new weights are better" in run.stderr
+    assert "4 pairs are too few to hold some out" in run.stderr
     assert run.lines == ["run/last.safetensors"]
     assert "run/best.safetensors" not in names(".")

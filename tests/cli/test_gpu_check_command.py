@@ -40,4 +40,4 @@ def test_what_is_wrong_decides_the_exit_code(here: Path, monkeypatch: pytest.Mon
     (found,) = pam("doctor", "--gpu-check", "--json").records
     assert found["ok"] is False
     assert found["rows"][1]["mean"] == 0.5
-    refuse(pam("doctor", "left.png", "right.png", "--gpu-check"), 2, "--gpu-check takes no pictures")
+    refuse(pam("doctor", "left.png", "right.png", "--gpu-check"), 2, "cannot use both --gpu-check and images")

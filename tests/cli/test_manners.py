@@ -30,7 +30,7 @@ def test_doctor_tells_what_is_there_and_tries_it() -> None:
     assert found["packages"]["torch"][0].isdigit()
     assert found["weights"]["pasmnet"].startswith("ok, ")
     assert ".webp" in found["images"]
-    assert "a pair 8 px apart matched to 0." in found["self-test"]
+    assert "a pair with 8 px of disparity matched to 0." in found["self-test"]
     assert {"vectors", "bf16", "fp32", "cores"} == set(found["processor"])
     lines = pam("doctor").lines
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == [*system_checks.PARTS]

@@ -138,7 +138,7 @@ def test_quiet_and_verbose() -> None:
     run = pam(*batch, "--verbose")
     assert run.complaints[:2] == lonely
     assert re.fullmatch(
-        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, match size auto",
+        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, matching resolution auto",
         run.complaints[2],
     )
     assert run.complaints[3:] == ["1 ok"]

@@ -67,7 +67,7 @@ def test_a_video_of_disparities_becomes_depth(clips: Views, here: Path) -> None:
         np.testing.assert_allclose(read_disparity(Path(name)), 50 / found, rtol=1e-6)
     assert run("depth out.mkv --focal 100 --baseline 0.5 -o metres.mkv").lines == ["metres.mkv"]
     assert "1000 grey levels per m" in Video(Path("metres.mkv")).container.metadata["COMMENT"]
-    refuse(run("depth left.mkv --focal 1 --baseline 1 -o d/"), 3, "does not say that it holds disparities")
+    refuse(run("depth left.mkv --focal 1 --baseline 1 -o d/"), 3, "is not a disparity video written by pam")
 
 
 def test_colours_of_a_video_run_over_the_disparities_of_all_frames(clips: Views, here: Path) -> None:

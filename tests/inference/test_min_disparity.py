@@ -89,9 +89,9 @@ def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
 
 
 def test_nothing_to_search_and_views_that_are_no_pair() -> None:
-    with pytest.raises(UsageError, match="must be at least 1 px"):
+    with pytest.raises(UsageError, match="must be at least 21 px"):
         matcher(-5, -16)
-    with pytest.raises(UsageError, match="must be at least 1 px"):
+    with pytest.raises(UsageError, match="must be at least 21 px"):
         matcher(20, 16)
     picture = np.zeros((32, 40, 3), np.uint8)
     with pytest.raises(InputError, match="left image is 40x32 but the right image is 39x32"):
