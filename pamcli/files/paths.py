@@ -169,7 +169,7 @@ def _walk_files(folder: str, hidden: bool) -> Iterator[str]:
 
 
 def list_entries(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool]]:
-    """Return (name, is_folder) of a folder's entries, without broken links and, unless `hidden`, dot files."""
+    """Return (name, is_folder) of a folder's entries, without broken links and, by default, dot files."""
     found = []
     try:
         with os.scandir(folder) as entries:

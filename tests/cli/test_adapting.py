@@ -47,7 +47,7 @@ def test_the_default_network_is_adapted_and_what_is_better_is_said_and_named(min
     assert run.code == 0, run.stderr
     assert f"pam: recipe adapt from {DEFAULT_MATCHING}, " in run.stderr
     assert "pam: held out for validation: 1 of 5 pairs (2)" in run.stderr
-    assert "pam: finding labels first, of 5 pairs" in run.stderr
+    assert "pam: computing pseudo-labels of 5 pairs" in run.stderr
     labels = [name for name in names("run") if name.startswith("labels/")]
     numbers = ("000000", "000001", "000003", "000004", "aside/000002")
     assert labels == [f"labels/0/{number}.tif" for number in numbers]
@@ -85,11 +85,11 @@ def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: Path) -> Non
     goes_on = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
     assert goes_on.code == 0, goes_on.stderr
     assert goes_on.lines == ["run/best.safetensors"]
-    assert "finding labels first, of 5 pairs" in goes_on.stderr
+    assert "computing pseudo-labels of 5 pairs" in goes_on.stderr
     more = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps")
     longer = pam(*more, "2")
     assert longer.code == 0, longer.stderr
-    assert "finding labels" not in longer.stderr
+    assert "computing pseudo-labels" not in longer.stderr
     label = Path("run/labels/0/000003.tif")
     label.unlink()
     refuse(pam(*more, "9", "--quiet"), 3, str(label), "there is no such file", "begin a new run")

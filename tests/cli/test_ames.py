@@ -74,9 +74,8 @@ def test_the_range_is_kept(truth: np.ndarray) -> None:
     assert run("-r", "10", "-R", "30", "-occluded", "left.tif", "right.tif", "far.tif").code == 0
     assert np.nanmin(tifffile.imread("far.tif")) >= 9.5
     before = np.isfinite(shift).sum()
-    assert (
-        run("-m", "-5", "-M", "30", "-min_confidence", "0.5", "left.tif", "right.tif", "sure.tif").code == 0
-    )
+    confident = "-m", "-30", "-M", "30", "-min_confidence", "0.5"
+    assert run(*confident, "left.tif", "right.tif", "sure.tif").code == 0
     assert 0 < np.isfinite(tifffile.imread("sure.tif")).sum() < before
 
 

@@ -19,7 +19,7 @@ def test_the_cpu_half_where_there_is_no_gpu(here: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(gpu_check, "UPSCALED", (slice(200, 208), slice(200, 208)))
     run = pam("doctor", "--gpu-check")
     assert run.code == 0, run.stderr
-    assert run.complaints == ["PyTorch can use no GPU here: this is the CPU half of the check"]
+    assert run.complaints == ["PyTorch finds no GPU, so only the CPU is checked"]
     rows = [line.strip("| ").split(" | ") for line in run.lines if line.startswith("| pas")]
     assert len(rows) == len(REGISTERED) * 3
     assert rows[0][4:6] == ["0 px", "0 px"]

@@ -89,7 +89,7 @@ def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
 
 
 def test_nothing_to_search_and_views_that_are_no_pair() -> None:
-    with pytest.raises(UsageError, match="must be at least 21 px"):
+    with pytest.raises(UsageError, match="must be at least 1 px"):
         matcher(-5, -16)
     with pytest.raises(UsageError, match="must be at least 21 px"):
         matcher(20, 16)
