@@ -202,9 +202,9 @@ def test_stripes_have_rivals_and_no_verdict() -> None:
 
 def test_shapes_must_agree() -> None:
     left, right = scene(far=6, near=14)
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of the same size"):
         check_pair(left, right[:-1])
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="of the same size"):
         check_pair(left[..., 0], right[..., 0])
 
 
