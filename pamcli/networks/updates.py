@@ -51,9 +51,11 @@ def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
     # mixture: (B, 9 * 16, h, w), weights before the softmax.
     around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]  # (B, h, w, 9, 1)
     weights = mixture.permute(0, 2, 3, 1)
-    step = ROWS if is_inference() and not mixture.is_cuda else weights.shape[1]
+    pieces = [(weights, around)]
+    if is_inference() and not mixture.is_cuda:
+        pieces = [*zip(weights.split(ROWS, 1), around.split(ROWS, 1), strict=True)]  # type: ignore[no-untyped-call]
     parts = []
-    for some, near in zip(torch.split(weights, step, 1), torch.split(around, step, 1), strict=True):
+    for some, near in pieces:
         shares = torch.unflatten(some.float(), -1, (9, 16)).softmax(-2)
         pixels = (shares * near).sum(-2).unflatten(-1, (4, 4))  # type: ignore[no-untyped-call]
         parts.append(pixels.transpose(2, 3).flatten(3).flatten(1, 2))

@@ -92,7 +92,7 @@ def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: Path) -> Non
     assert "computing pseudo-labels" not in longer.stderr
     label = Path("run/labels/0/000003.tif")
     label.unlink()
-    refuse(pam(*more, "9", "--quiet"), 3, str(label), "there is no such file", "begin a new run")
+    refuse(pam(*more, "9", "--quiet"), 3, str(label), "there is no such file", "start a new run")
 
 
 def test_a_held_out_pair_without_labels_is_not_measured(mine: Path) -> None:

@@ -297,4 +297,4 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
     beside = ["--network-from", "mynetwork:make"]
     refuse(pam(*DISPARITY, "--weights", "both.toml", *beside), 2, *said)
     refuse(pam("weights", "describe", "both.toml", "-o", "both.toml", "--overwrite", *beside), 2, *said)
-    refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "needs a description as --weights")
+    refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "requires a description as --weights")

@@ -177,7 +177,7 @@ def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None
     Path("net.toml").write_text(text)
     command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
     with unchanged():
-        refuse(pam(*command), 2, "labelled/left/a.png, which is read, lies where results would go")
+        refuse(pam(*command), 2, "labelled/left/a.png is an input and lies in the folder for the results")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def matching(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("onnx") / "net.onnx"
     run = pam("weights", "export", "pasmnet2", "-o", path)
     assert (run.code, run.lines) == (0, [str(path)]), run.stderr
-    assert "px from PyTorch in the mean" in run.stderr
+    assert "px on average" in run.stderr
     return path
 
 
@@ -41,8 +41,8 @@ def halved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("onnx") / "larger.onnx"
     run = pam("weights", "export", "passrnet-x2", "-o", path, "--size", "48x32", "--half")
     assert (run.code, run.lines) == (0, [str(path)]), run.stderr
-    assert "48 x 32 pixels: " in run.stderr
-    assert "grey levels from PyTorch" in run.stderr
+    assert "difference from PyTorch at 48x32: " in run.stderr
+    assert "grey levels on average" in run.stderr
     return path
 
 
@@ -83,7 +83,7 @@ def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
     made = pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "72x40")
     assert made.code == 0, made.stderr
     assert set(tried) == {(1, 3, 64, 96)}
-    assert "72 x 40 pixels: " in made.stderr
+    assert "difference from PyTorch at 72x40: " in made.stderr
 
 
 def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_batch_takes_templates() -> None:
         ({"output": "out/{}/"}, True, ["no suffix", "'out/{}.pfm'"]),
         ({"output": "out/{}.x"}, True, ["the suffix .x"]),
         ({"output": ""}, False, ["--output is empty"]),
-        ({"output": "-"}, True, ["one result of one pair"]),
+        ({"output": "-"}, True, ["a single result of a single pair"]),
         ({"output": "d.pfm", "format_name": "npy"}, False, ["--output d.pfm", "`format` npy"]),
         ({"output": "{}.png", "format_name": "tif"}, True, ["--output {}.png", "`format` tif"]),
         ({"output": "out/", "format_name": "exr"}, True, ["unknown `format` exr", "pfm, png, npy, tif"]),

@@ -117,7 +117,9 @@ def test_a_picture_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
 
 
 def test_a_network_of_the_other_kind_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"pasmnet is a pasmnet, which enlarges nothing .use passrnet2-x4"):
+    with pytest.raises(
+        ModelError, match=r"pasmnet is a pasmnet, which does not upscale images .use passrnet2-x4"
+    ):
         StereoUpscaler.load("pasmnet", device="cpu")
 
 
