@@ -193,7 +193,7 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, ".onnx files only")
         refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which does not match images")
         refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which does not upscale images")
-        refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "2 times cannot enlarge 4 times")
+        refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "upscales by 2 cannot upscale by 4")
 
 
 def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
