@@ -1,22 +1,18 @@
 """Check the conversion of stereograms with known ground truth: check_stereograms.py --data SPEC ...
 
-From every rectified pair of the data (as for `pam eval --data`), stereograms are made: windows of both
-views, 0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the
-right one 1 to 3 px up or down, side by side in either order, with borders and a gap of unequal width, saved
-as JPEG.
+The script makes stereograms from every rectified pair of the data (named as for `pam eval --data`). It cuts
+windows out of both images, 0 to 60 px apart, turns one by up to half a degree, and moves the right one up or
+down by 1 to 3 px. It joins them side by side in either order, with borders and a gap, and saves a JPEG file.
 
-What counts, for each one that is not set aside:
+Figures of the stereograms that are converted:
 
-- order: the pair's left view was cut out of the data's left picture;
-- rows: |right y - left y| in the finished pair over all pixels with a truth, mean and 95th percentile; as if
-  the rows of the data themselves agreed, and again less the data's own mean error, which is measured with the
-  truth on the untouched pictures (KITTI 2015 has one of 0.3 px);
-- shift: the smallest disparity of the finished pair against the 0 or 40 px that its rule promises. It is the
-  1st percentile of the truth within the windows, or, where the truth is sparse and ends before the sky does
-  (KITTI), of an ordinary matcher's disparities (OpenCV's) of the untouched pair;
-- camera's infinity: the disparity, in the finished pair, of what is infinitely far by the data's calibration,
-  where infinity was found; it exceeds the shift's error where nothing in sight is infinitely far;
-- rule: infinity or close was found as the data's name has it (KITTI: infinity, all other: close).
+- order: share with the left view recognised;
+- rows: |right y - left y| in the converted pair over all pixels with ground truth, mean and 95th percentile;
+  and the same minus the row error of the data itself (0.3 px in one pair of KITTI 2015);
+- shift: the smallest disparity minus the 0 or 40 px that the rule promises. The smallest disparity is the 1st
+  percentile of the ground truth, or of OpenCV's disparities where the ground truth is sparse (KITTI);
+- camera's infinity: disparity of infinitely distant points by the calibration, where the rule is "infinity";
+- rule: whether "infinity" or "close" is chosen as expected (KITTI: infinity, others: close).
 """
 
 from __future__ import annotations

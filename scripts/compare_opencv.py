@@ -3,7 +3,7 @@
 python scripts/compare_opencv.py --data kitti2015:kitti --data middlebury:middlebury
 
 StereoSGBM is the method `opencv` of `pam eval disparity`, which writes its settings out; 192 disparities are
-searched. The network runs as in pam disparity, small pictures enlarged. Both have as many threads as
+searched. The network runs as in pam disparity, small images upscaled. Both have as many threads as
 OMP_NUM_THREADS says.
 """
 
@@ -57,7 +57,7 @@ def measure(data: str, name: str, method: Method) -> float:
         found = method(sample)
         seconds.append(time.process_time() - start)
         meter.add(sample, found)
-    figures = meter.pooled["all"]
+    figures = meter.pooled_metrics["all"]
     mean = sum(seconds) / len(seconds)
     print(
         f"{data}, {name}: D1 {figures['d1']:.2f} %, bad-2 {figures['bad-2']:.2f} %, "

@@ -66,7 +66,7 @@ def compare(data: str, matchers: list[StereoMatcher], every: int) -> dict[str, A
             meter.add(sample, Estimate(disparity))
         difference += float(np.abs(found[0] - found[1]).sum(dtype=np.float64))
         pixels += found[0].size
-    figures = [meter.pooled["all"] for meter in meters]
+    figures = [meter.pooled_metrics["all"] for meter in meters]
     d1, bad2 = ([float(each[name]) for each in figures] for name in ("d1", "bad-2"))
     mean = difference / pixels
     close = max(abs(d1[0] - d1[1]), abs(bad2[0] - bad2[1])) <= MOST_POINTS and mean <= MOST_PIXELS

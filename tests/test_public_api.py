@@ -180,13 +180,13 @@ def known(folder: Path) -> dict[str, Any]:
     }
 
 
-def described() -> list[str]:
+def list_described_names() -> list[str]:
     """Names whose docstrings have to show an example: all but records that others return, and the error."""
     records = {"__version__", "PamError", "Batch", "Evaluation", "RgbImage", "Result", "StereoResult"}
     return sorted(name for name in NAMES - records if not name.endswith("Settings"))
 
 
-@pytest.mark.parametrize("name", ["__doc__", *described()])
+@pytest.mark.parametrize("name", ["__doc__", *list_described_names()])
 def test_every_docstring_shows_an_example_that_runs(
     name: str, folder: Path, known: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

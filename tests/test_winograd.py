@@ -119,7 +119,7 @@ def test_a_network_finds_the_same_with_and_without_it(monkeypatch: pytest.Monkey
     found = []
     for library in (module._library, lambda: None):
         monkeypatch.setattr(module, "_library", library)
-        network = pasmnet2().prepared(torch.float32)
+        network = pasmnet2().prepare(torch.float32)
         ready = [each for each in network.modules() if getattr(each, "winograd", None) is not None]
         assert len(ready) == (0 if found else 27)
         with torch.inference_mode():
@@ -130,7 +130,7 @@ def test_a_network_finds_the_same_with_and_without_it(monkeypatch: pytest.Monkey
 
 @compiled
 def test_a_copy_in_another_precision_and_with_other_weights_is_made_ready_anew() -> None:
-    network = pasmnet2().prepared(torch.float32)
+    network = pasmnet2().prepare(torch.float32)
     block = network.E1.body[1].body
     assert winograd(block[0]) is not None
     assert winograd(fold_batch_norms(network).to(torch.bfloat16).E1.body[1].body[0]) is None

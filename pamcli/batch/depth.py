@@ -64,10 +64,10 @@ def read_description(
     how = (extrinsics, fisheye, settings.unit, settings.baseline)
     if recording is None or settings.calibration_files:
         return describe_calibration(*map(Path, settings.calibration_files), cameras=settings.cameras, how=how)
-    if recording.described is None:
+    if recording.camera_description is None:
         message = f"{recording.place} has no calibrated camera_info for both cameras"
         raise InputError(message, "give a `calibration`")
-    return recording.described, Interpretation(settings.cameras == (1, 0), *how)
+    return recording.camera_description, Interpretation(settings.cameras == (1, 0), *how)
 
 
 def finish_calibration(

@@ -136,7 +136,7 @@ def describe_calibration(
 
 def _describe_unknown(source: Source) -> InputError:
     """Return the error about files that no reader accepts: their keys, the closest format, all formats."""
-    problem = next((problem for _, trees, problem in source.parsed if problem and not trees), "")
+    problem = next((problem for _, trees, problem in source.parsed_contents if problem and not trees), "")
     lines = {} if problem else source.read_lines(":")
     names = dict.fromkeys([*source.tree, *source.read_lines("="), *lines])
     known = {name for name, _ in walk(source.tree)} | names.keys()

@@ -40,18 +40,18 @@ class Source:
     pair: tuple[int, int] | None = None  # numbers of the left and the right camera; None: the default ones
 
     @cached_property
-    def parsed(self) -> list[tuple[str, list["Section"], str]]:
+    def parsed_contents(self) -> list[tuple[str, list["Section"], str]]:
         """Text ("" of a binary file), trees, and the parsing error ("" if none) of each file."""
         return [parse(data) for _, data in self.contents]
 
     @property
     def texts(self) -> list[str]:
-        return [text for text, _, _ in self.parsed]
+        return [text for text, _, _ in self.parsed_contents]
 
     @cached_property
     def trees(self) -> list["Section"]:
         found: list[Section] = []
-        for tree in itertools.chain.from_iterable(trees for _, trees, _ in self.parsed):
+        for tree in itertools.chain.from_iterable(trees for _, trees, _ in self.parsed_contents):
             with suppress(ValueError):  # arrays cannot be compared
                 if any(tree is each or (len(tree) < 50 and tree == each) for each in found):
                     continue

@@ -92,7 +92,7 @@ def _examine(asked: Pair, console: Console) -> None:
         from pamcli.recordings.bags import Recording
 
         recording = Recording((asked.inputs or [""])[0], 1)
-        files = files or ([recording.place] if recording.described else [])
+        files = files or ([recording.place] if recording.camera_description else [])
     if files:
         how = {"fisheye": asked.fisheye, "extrinsics": asked.extrinsics}
         reading = read_description(asked, **how, recording=recording)  # type: ignore[arg-type]

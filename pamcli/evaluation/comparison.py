@@ -105,7 +105,7 @@ def add_comparison(
     first = next(iter(sets[0].methods))
     rows: list[dict[str, Value]] = []
     numbers = []
-    stated = [each.metric for each in sets[0].tested.protocol.stated if each.region == "all"]
+    stated = [each.metric for each in sets[0].meter.protocol.stated if each.region == "all"]
     metrics = [*dict.fromkeys((*stated, *FIGURES))][:3]
     for one in sets:
         for name, total in one.methods.items():
@@ -152,7 +152,7 @@ def _list_notes(sets: Sequence[MeasuredSet]) -> list[str]:
     """Return one note per data set on how its intervals were computed."""
     notes = []
     for one in sets:
-        count = len({one.source.scene(image.name) for image in one.tested.images if image.figures})
+        count = len({one.source.scene(image.name) for image in one.meter.images if image.figures})
         scenes = pluralize(count, "scene")
         if count < LEAST_SCENES:
             notes.append(f"{one.label}: {scenes}; intervals of the differences need {LEAST_SCENES}")
@@ -177,9 +177,9 @@ def _list_costs(total: DisparityMeter) -> dict[str, Value]:
 def _make_region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
     rows: list[dict[str, Value]] = []
     for one in sets:
-        pooled = {name: total.pooled for name, total in one.methods.items()}
+        pooled = {name: total.pooled_metrics for name, total in one.methods.items()}
         first = next(iter(pooled.values()))
-        ranges = [*name_ranges(one.tested.protocol.ranges)]
+        ranges = [*name_ranges(one.meter.protocol.ranges)]
         # Regions that only some data sets define: those of Spring and Booster.
         others = [name for name in first if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
         for part in ("all", "noc", "occluded", "bg", "fg", *COMPUTED_REGIONS, *others, *ranges):
@@ -195,7 +195,9 @@ def _make_region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
 
 def _make_chart(one: MeasuredSet) -> CurveChart:
     shown = itertools.islice(one.methods.items(), 3)
-    curves = {name: [total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in shown}
+    curves = {
+        name: [total.pooled_metrics["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in shown
+    }
     caption = "" if len(one.methods) <= 3 else "Only the first three methods are shown."
     title = f"{one.label}: pixels with a larger error"
     return CurveChart(title, BAD_THRESHOLDS, curves, "error (px)", "pixels with a larger error (%)", caption)

@@ -244,12 +244,15 @@ class Disparity(Task):
 
     def make_rows(self, total: DisparityMeter) -> Iterator[dict[str, Value]]:
         """Yield one row per region and average; skip rows that would repeat another one."""
-        for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
+        for average, figures in ((POOLED, total.pooled_metrics), (MEANS, total.image_means)):
             for region in filter(figures.__contains__, REGIONS):
                 images = total.count_images(region)
                 if average == MEANS and images == 1:
                     continue
-                if region in RANGES and total.pooled[region]["pixels"] == total.pooled["all"]["pixels"]:
+                if (
+                    region in RANGES
+                    and total.pooled_metrics[region]["pixels"] == total.pooled_metrics["all"]["pixels"]
+                ):
                     continue
                 yield {"region": region, "average": average, "images": images, **figures[region]}
 
@@ -276,7 +279,7 @@ def _list_numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
     """Yield the metrics of each method for JSON, with its name if there are several."""
     for name, total in one.methods.items():
         pooled, means, counts = {}, {}, {}
-        for region, figures in total.pooled.items():
+        for region, figures in total.pooled_metrics.items():
             pooled[region] = to_json_row(figures)
             means[region] = to_json_row(total.image_means[region])
             counts[region] = total.count_images(region)
@@ -293,9 +296,9 @@ def _list_numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
 
 def _make_charts(one: MeasuredSet) -> Iterator[Histogram | CurveChart]:
     """Yield the histogram of errors and, if there is confidence, the sparsification curve."""
-    meter: DisparityMeter = one.tested
+    meter: DisparityMeter = one.meter
     histogram = meter.histograms["all"]
-    without = max(round(meter.pooled["all"]["pixels"] - histogram[0].sum()), 0)
+    without = max(round(meter.pooled_metrics["all"]["pixels"] - histogram[0].sum()), 0)
     counts = count_between(histogram, ERROR_EDGES)
     yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, meter.protocol.wrong_from, without)
     if (curve := meter.curve()) is not None:
@@ -344,7 +347,7 @@ def _stated_rows(one: MeasuredSet, method: str, total: DisparityMeter) -> list[d
     found: dict[tuple[str, str], dict[str, Value]] = {}
     for name, meter in total.beside.items():
         for each in meter.protocol.stated:
-            figures = meter.pooled if each.average == POOLED else meter.image_means
+            figures = meter.pooled_metrics if each.average == POOLED else meter.image_means
             if each.region in figures:
                 unit = COLUMNS[each.metric].unit
                 title = f"{each.called} ({unit})" if unit else each.called

@@ -156,7 +156,7 @@ class DisparityMeter(Meter):
         return image
 
     @cached_property
-    def pooled(self) -> Figures:
+    def pooled_metrics(self) -> Figures:
         """Metrics over all pixels of the data set. Raises InputError if no pixel was counted."""
         protocol = self.protocol
         if not self._counters:
@@ -179,7 +179,7 @@ class DisparityMeter(Meter):
 
     @property
     def headline(self) -> Figures:
-        return self.pooled
+        return self.pooled_metrics
 
     def curve(self) -> pixels.SparsificationCurve | None:
         """Return the sparsification curve over all pixels; None without confidence."""
@@ -235,7 +235,7 @@ def disparity_metrics(
     sample = Sample("the map", image, image, np.asarray(truth, np.float32), visible=mask)
     meter = DisparityMeter(DisparityProtocol(max_gt=max_gt))
     meter.add(sample, Estimate(estimate, confidence=confidence))
-    return flatten(meter.pooled)
+    return flatten(meter.pooled_metrics)
 
 
 def _check_estimate(case: Sample, answer: Estimate) -> None:

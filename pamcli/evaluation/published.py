@@ -75,7 +75,7 @@ def add_published(page: Evaluation, sets: Sequence[Any], method: str, scale: int
     for name, one in known:
         place = name if [each for each, _ in known].count(name) == 1 else one.label
         if published := list_published_rows(name, scale):
-            tables[place] = make_published_table(published, name, one.tested.headline, method)
+            tables[place] = make_published_table(published, name, one.meter.headline, method)
             rows[place] = [to_json_row(row) for row in tables[place].rows[1:]]
         else:
             notes.append(f"there are no published results for {place}")

@@ -55,7 +55,7 @@ class MeasuredSet:
     worst: tuple[Callable[[], DrawnPair], ...]  # functions that draw the worst pairs, worst first
 
     @property
-    def tested(self) -> Any:
+    def meter(self) -> Any:
         """Meter of the method under test."""
         return [*self.methods.values()][-1]
 
@@ -244,7 +244,7 @@ def _make_tables(
         for name, total in one.methods.items():
             for row in task.make_rows(total):
                 summary.append({"data": one.label, **({"method": name} if several else {}), **row})
-        for index in range(len(one.tested.images)):
+        for index in range(len(one.meter.images)):
             for name, total in one.methods.items():
                 image = total.images[index]
                 about = {"data": one.label, **({"method": name} if several else {}), "name": image.name}
@@ -291,7 +291,7 @@ def _list_circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> lis
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     data = []
     for one in sets:
-        count = pluralize(len([image for image in one.tested.images if image.figures]), "pair")
+        count = pluralize(len([image for image in one.meter.images if image.figures]), "pair")
         data.append(f"{quote(one.source.spec.text if one.source.spec else one.label)} ({count})")
     version = f"{__version__}, Python {platform.python_version()}"
     return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
@@ -312,7 +312,7 @@ def _measure_cost(
     sets: Sequence[MeasuredSet], method: Method | None, timed: str
 ) -> tuple[list[Fact], dict[str, Any]]:
     """Return run time per pair, s, and peak memory, bytes, of a network, as facts and for JSON."""
-    seconds = [image.seconds for one in sets for image in one.tested.images if image.seconds is not None]
+    seconds = [image.seconds for one in sets for image in one.meter.images if image.seconds is not None]
     if not seconds or not isinstance(method, NetworkMethod):
         return [], {"seconds_per_pair": None, "peak_memory_bytes": None}
     mean, compute = sum(seconds) / len(seconds), method.network.compute

@@ -66,10 +66,10 @@ def summarize(
 def _make_resolution_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
     rows: Rows = []
     for factor in RESOLUTIONS:
-        meter = one.tested if factor == 1 else one.variants[factor]
+        meter = one.meter if factor == 1 else one.variants[factor]
         times = [image.seconds for image in meter.images if image.seconds is not None]
         seconds = sum(times) / len(times) if times else None
-        figures = {key: meter.pooled["all"][key] for key in FIGURES}
+        figures = {key: meter.pooled_metrics["all"][key] for key in FIGURES}
         rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
     curves = {"D1": _list_numbers(rows, "d1"), "bad-2": _list_numbers(rows, "bad-2")}
     caption = "Images are resized for the network alone; errors are at full size."
@@ -88,16 +88,16 @@ def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
 
 
 def _make_range_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
-    runs: dict[str, DisparityMeter] = {"as measured": one.tested}
+    runs: dict[str, DisparityMeter] = {"as measured": one.meter}
     runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
     regions = name_ranges(RANGES)
-    parts = [region for region in (*regions, "all") if region in one.tested.pooled]
+    parts = [region for region in (*regions, "all") if region in one.meter.pooled_metrics]
     rows: Rows = []
     curves = {}
     for name, each in runs.items():
         found: Rows = [
             {"data": one.label, "maximum": name, "truth": region}
-            | {key: each.pooled[region][key] for key in ("pixels", *FIGURES)}
+            | {key: each.pooled_metrics[region][key] for key in ("pixels", *FIGURES)}
             for region in parts
         ]
         rows += found

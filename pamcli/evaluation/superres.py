@@ -154,7 +154,7 @@ class Superres(Task):
         yield {"pairs": len(total.images), **flatten(total.headline)}
 
     def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
-        gains = {one.label: gain for one in sets if (gain := one.tested.second_view) is not None}
+        gains = {one.label: gain for one in sets if (gain := one.meter.second_view) is not None}
         facts = [
             ("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()
         ]

@@ -105,13 +105,13 @@ class TorchModel(StereoModel):
     """One of pam's own networks in PyTorch."""
 
     def __init__(self, network: Any, spec: ModelSpec, compute: Compute) -> None:
-        """Prepare a network (see its `prepared`) for a device and a precision."""
+        """Prepare a network (see its `prepare`) for a device and a precision."""
         self.spec, self.compute = spec, compute
         self.multiple = spec.row.multiple
         with catch_memory_errors(f"the network does not fit into the memory of {compute.device}"):
             if compute.device.type == "mps":  # networks are prepared in float64, which mps lacks
                 network = copy.deepcopy(network).cpu()
-            self.network = network.prepared(compute.dtype).to(compute.device)
+            self.network = network.prepare(compute.dtype).to(compute.device)
         self.halo = network.HALO
         self.runtime = Runtime(compute)
         mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)

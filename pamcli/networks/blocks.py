@@ -284,7 +284,7 @@ class MatchingNetwork(nn.Module):
 
     HALO: int  # rows above and below that affect a row noticeably (scripts/measure_memory.py)
 
-    def prepared(self, dtype: torch.dtype) -> Self:
+    def prepare(self, dtype: torch.dtype) -> Self:
         """Return a copy for inference with convolutions in `dtype` and everything else in float32."""
         network = fold_batch_norms(self)
         network.merge_products()

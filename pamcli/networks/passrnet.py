@@ -86,7 +86,7 @@ class PASSRnet(nn.Module):
         cleaning = SMALLEST_INVALID_REGION + SMALLEST_VALID_HOLE + 2 * CLOSING_RADIUS
         return 1 + blocks + pyramids + cleaning + 2  # the first layer and the last two
 
-    def prepared(self, dtype: torch.dtype) -> PASSRnet:
+    def prepare(self, dtype: torch.dtype) -> PASSRnet:
         """Return a copy for inference whose features are in `dtype`; attention and results stay float32."""
         network = fold_batch_norms(self)  # copies; the network has none
         *blocks, spread, shuffle, blend, last = network.upscale

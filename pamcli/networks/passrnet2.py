@@ -69,7 +69,7 @@ class PASSRnet2(nn.Module):
         """Rows above and below on which the result of a row depends: one for each 3x3 convolution."""
         return len(self.blocks) + 2
 
-    def prepared(self, dtype: torch.dtype) -> "PASSRnet2":
+    def prepare(self, dtype: torch.dtype) -> "PASSRnet2":
         """Return a copy for inference in `dtype` with norms and scales folded (see `Stream`)."""
         network = fold_batch_norms(self)  # copies; the network has none
         stream = Stream()

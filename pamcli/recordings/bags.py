@@ -88,7 +88,7 @@ class Recording:
         self.stamps = stamps[0][self.numbers[:, 0]]  # (N,): times at which the left images were taken, ns
         in_topics = all("rect" in each.removesuffix("/compressed").rpartition("/")[2] for each in self.topics)
         self.states_rectified = {"yes": True, "no": False}.get(keys.get("rectified", ""), in_topics)
-        rig = self.described.resolve(Interpretation()).rig if self.described else None
+        rig = self.camera_description.resolve(Interpretation()).rig if self.camera_description else None
         is_ideal = "rectified" not in keys and (rig is None or rig.to_calibration() is not None)
         self.are_rectified = self.states_rectified or is_ideal  # also if cameras are ideal or unknown
 
@@ -100,7 +100,7 @@ class Recording:
         self.__dict__.update(state, _reading=threading.Lock(), _streams={})
 
     @cached_property
-    def described(self) -> CameraDescription | None:
+    def camera_description(self) -> CameraDescription | None:
         """Both cameras as their `camera_info` describes them; None if a message is missing or empty."""
         if None in self._infos:
             return None
@@ -115,7 +115,7 @@ class Recording:
             for topic, number in zip(self.topics, numbers, strict=True)
         )
         pair = StereoPair(left, right, name)
-        if not rectify or self.described is None:
+        if not rectify or self.camera_description is None:
             return pair
         with report_damage(name, "cannot be rectified by its camera_info"):
             calibration = self._get_calibration(pair)
@@ -126,8 +126,8 @@ class Recording:
         return replace(pair, left=left, right=right, stated={**vars(calibration)} if calibration else {})
 
     def _get_calibration(self, pair: StereoPair) -> Calibration | None:
-        assert self.described is not None
-        stored, size = self.described.resolve(Interpretation()), (pair.width, pair.height)
+        assert self.camera_description is not None
+        stored, size = self.camera_description.resolve(Interpretation()), (pair.width, pair.height)
         if self.are_rectified or stored.rig is None:
             return stored.rectified and stored.rectified.for_size(*size)
         found: Rectification | None = self.__dict__.get("_rectification")

@@ -100,7 +100,7 @@ class Architecture:
     """Class or factory, "module:attribute", called with the scale for super-resolution and with the fields of
     the variant, if any. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it
     returns `disparity`, `initial`, `maps`, `attention_mass` and `confidence`. Super-resolution: called with
-    two images and `both`, it returns a `passrnet.SuperResolution`. `prepared` makes it ready for inference;
+    two images and `both`, it returns a `passrnet.SuperResolution`. `prepare` makes it ready for inference;
     `HALO` is the halo of `inference.model.StereoModel`."""
     memory: tuple[float, float]  # peak bytes per pixel, and per pixel and column (scripts/measure_memory.py)
     parts: tuple[str, ...]  # separately trainable parts: first components of keys, mapped by `members`

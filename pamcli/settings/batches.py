@@ -12,6 +12,7 @@ from pamcli.settings.options import Place, argument, flag, option, result
 from pamcli.settings.shared import (
     EXTRINSICS,
     FISHEYE,
+    INVALID,
     SCALE,
     CalibrationFiles,
     Cluster,
@@ -207,13 +208,7 @@ class DepthSettings(Limit, Results, MetricResults, panel="Output"):
         rich_help_panel="Input",
     )
     scale: float | None = SCALE
-    invalid: float | None = option(
-        "Value that marks unknown pixels in the files, in their own units.",
-        metavar="VALUE",
-        parse=parsing.parse_number,
-        rich_help_panel="Input",
-        show_default="recognised",
-    )
+    invalid: float | None = INVALID
     image: Place | None = option(
         "Left images of the same names, for the colours of the points.",
         metavar="FILE|FOLDER|TEMPLATE",

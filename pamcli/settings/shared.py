@@ -144,6 +144,13 @@ class RectifiedPairs(Pairs):
         return self.packed in (None, "auto") and are_packed([str(each) for each in self.inputs or ()])
 
 
+INVALID = option(
+    "Value that marks unknown pixels in disparity files, in their own units.",
+    metavar="VALUE",
+    parse=parsing.parse_number,
+    rich_help_panel="Input",
+    show_default="recognised",
+)
 SCALE = option(
     "Units per pixel of disparity in the files.",
     metavar="N",

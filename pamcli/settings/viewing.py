@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import ClassVar
 
-from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
-from pamcli.settings.shared import SCALE, RectifiedCalibration
+from pamcli.settings.shared import INVALID, SCALE, RectifiedCalibration
 
 
 class ViewSettings(RectifiedCalibration, panel="Input"):
@@ -20,12 +19,7 @@ class ViewSettings(RectifiedCalibration, panel="Input"):
     image: Path | None = argument("Left image of the disparity map.", metavar="IMAGE")
     confidence: Path | None = option("Confidence map of the disparity map, from 0 to 1.", metavar="FILE")
     scale: float | None = SCALE
-    invalid: float | None = option(
-        "Value that marks unknown pixels in the disparity map, in its own units.",
-        metavar="VALUE",
-        parse=parsing.parse_number,
-        show_default="recognised",
-    )
+    invalid: float | None = INVALID
     port: int = option(
         "Serve on this port of this computer.",
         default=0,

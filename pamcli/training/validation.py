@@ -170,7 +170,7 @@ def _measure_disparity(
             images.append(np.concatenate([to_uint8(sample.left), coloured]))
         return found
 
-    pooled = measure(Disparity(), source, {"network": estimate}, advance=advance).tested.pooled["all"]
+    pooled = measure(Disparity(), source, {"network": estimate}, advance=advance).meter.pooled_metrics["all"]
     return {"D1": pooled["d1"], "EPE": pooled["epe"]}, images
 
 
@@ -191,6 +191,6 @@ def _measure_superres(
     task, methods = Superres(int(upscaler.scale)), {BICUBIC: SuperresPair.bicubic, "network": upscale}
     measured = measure(task, source, methods, advance=advance)
     psnr = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
-    worth = measured.tested.second_view
+    worth = measured.meter.second_view
     assert worth is not None
     return {"PSNR": psnr["network"], "bicubic": psnr[BICUBIC], "second view": worth}, images

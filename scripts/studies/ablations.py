@@ -156,7 +156,7 @@ def errors(weights: Path, sets: Sequence[str], size: tuple[int, int] | None) -> 
     def estimate(sample: Sample) -> Estimate:
         return Estimate(matcher(sample.left, sample.right, extras=()).disparity)
 
-    totals = [measured(task, open_data(text), {"network": estimate}).tested for text in sets]
+    totals = [measured(task, open_data(text), {"network": estimate}).meter for text in sets]
     found = [image.figures["all"] for total in totals for image in total.images]
     means = {key: float(np.mean([figures[key] for figures in found])) for key in ("epe", "bad-1", "bad-3")}
     return {**means, "pairs": len(found)}

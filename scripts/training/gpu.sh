@@ -8,7 +8,7 @@
 #   scripts/training/gpu.sh unpack
 #       There: what lies in gpu/ is unpacked, pairs for super-resolution are made; several calls may bring it.
 #   scripts/training/gpu.sh MINUTES [superres-x2 | superres-x4] [option of pam train ...]
-#       There, in a checkout with its gpu/: PASMnet 2, or PASSRnet 2, for so long, scenes drawn on all cores.
+#       There, in a checkout with its gpu/: PASMnet 2, or PASSRnet 2, for MINUTES; all cores render scenes.
 #       Goes on with the machine's last call, else from gpu/start-*.safetensors, else from the shipped weights.
 #       Leaves weights in half precision, log and recipe in $OUT (gpu/out where it is not set), also when stopped.
 #   scripts/training/gpu.sh keep FOLDER [superres-x2 | superres-x4]

@@ -1,13 +1,13 @@
-"""New weights of PASMnet 2: measured, and put in the shipped ones' place with all that tells of them.
+"""Measure new weights of PASMnet 2, and ship them with their figures, tables and images.
 
     python scripts/training/ship.py ema.pt --data FOLDER
     python scripts/training/ship.py ema.pt --data FOLDER --pixels 570000,700000,850000
     python scripts/training/ship.py ema.pt --data FOLDER --as-version 3 --training "62,000 pairs: ..."
 
-FOLDER has kitti2015 and middlebury. Figures are those of pam eval in fp32, small pictures enlarged to
---pixels as --match-size auto does. Without --as-version they are printed, and nothing is written. With it,
-weights/ gets the file and its checksum, scripts/figures.toml and the tables made from it get the figures, and
-the images are made again. The remaining steps are printed at the end.
+FOLDER has kitti2015 and middlebury. The figures are those of pam eval in fp32; small images are upscaled to
+--pixels, as by --match-size auto. Without --as-version they are only printed. With it, the script writes the
+weights and their checksum, the figures in scripts/figures.toml and its tables, and the images of the guide.
+It prints the remaining steps at the end.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ Figures = Mapping[str, float]
 def main() -> None:
     """Import, measure, and with --as-version ship."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("checkpoint", type=Path, help="a state dict of PASMnet 2, as torch stores it")
+    parser.add_argument("checkpoint", type=Path, help="state dict of PASMnet 2, stored by torch.save")
     parser.add_argument("--data", type=Path, required=True, help="folder of kitti2015 and middlebury")
-    parser.add_argument("--pixels", default=str(images.AUTO_PIXELS), help="N,...: tried in turn")
-    parser.add_argument("--as-version", help="put the weights in the shipped ones' place, as this version")
-    parser.add_argument("--training", default="", help="what the file says of its data and recipe")
+    parser.add_argument(
+        "--pixels", default=str(images.AUTO_PIXELS), help="N,...: matching resolutions to measure"
+    )
+    parser.add_argument("--as-version", help="ship the weights as this version")
+    parser.add_argument("--training", default="", help="description of data and recipe, stored in the file")
     given = parser.parse_args()
     tried = [int(number) for number in given.pixels.split(",")]
     if given.as_version and tried != [images.AUTO_PIXELS]:
@@ -83,7 +85,7 @@ def measured(weights: Path, data: str) -> dict[str, float]:
         sample = source.load(index)
         found = matcher(sample.left, sample.right, extras={"confidence"})
         meter.add(sample, Estimate(found.disparity, confidence=found.confidence))
-    pooled = meter.pooled["all"]
+    pooled = meter.pooled_metrics["all"]
     return {name: pooled[name] for name in ("epe", "d1", "bad-2", "ause-epe")}
 
 

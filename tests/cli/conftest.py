@@ -67,7 +67,7 @@ def load_once() -> Callable[[Path], object]:
 @pytest.fixture(scope="session")
 def prepare_once() -> Callable[..., Any]:
     """Prepare each network once per precision, which copies it."""
-    originals = {kind: kind.prepared for kind in KINDS}
+    originals = {kind: kind.prepare for kind in KINDS}
     return functools.cache(lambda network, dtype: originals[type(network)](network, dtype))
 
 
@@ -92,7 +92,7 @@ def networks(
     monkeypatch.setattr(device, "cpu_has_bf16", lambda: False)
     monkeypatch.setattr("pamcli.inference.models.load_network", load_once)
     for kind in KINDS:
-        monkeypatch.setattr(kind, "prepared", prepare_once)
+        monkeypatch.setattr(kind, "prepare", prepare_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 

@@ -67,14 +67,16 @@ def answer(run: Run) -> dict[str, Any]:
 
 def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:
     """Assert that the figures of a set are those of a summary, exactly."""
-    for key, figures in (("pooled", summary.pooled), ("image_means", summary.image_means)):
+    for key, figures in (("pooled", summary.pooled_metrics), ("image_means", summary.image_means)):
         expected = {
             region: {name: None if math.isnan(value) else value for name, value in values.items()}
             for region, values in figures.items()
         }
         assert numbers[key] == expected
     assert numbers["images"] == summary.count_images("all")
-    assert numbers["region_images"] == {region: summary.count_images(region) for region in summary.pooled}
+    assert numbers["region_images"] == {
+        region: summary.count_images(region) for region in summary.pooled_metrics
+    }
 
 
 # --- of a network -------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--max-gt", "20", "--json"))
     same(found["sets"][0], of_network(without_masks(), kitti=False, max_gt=20))
     assert any("below 20 px" in note for note in found["notes"])
-    everything = of_network(without_masks(), kitti=False).pooled["all"]["pixels"]
+    everything = of_network(without_masks(), kitti=False).pooled_metrics["all"]["pixels"]
     assert 0 < found["sets"][0]["pooled"]["all"]["pixels"] < everything
 
 
@@ -178,7 +180,7 @@ def test_two_protocols_give_two_columns_of_the_same_files(made: dict[str, np.nda
     head, *rows = [re.split(r"  +", line) for line in run.lines[: run.lines.index("")]]
     assert head == ["data", "region", "figure", "raft-stereo", "kitti"]
     found = {(row[1], row[2]): row[3:] for row in rows}
-    usual, plain = of_files(made).pooled, of_files(made, kitti=False).pooled
+    usual, plain = of_files(made).pooled_metrics, of_files(made, kitti=False).pooled_metrics
     for region in ("all", "noc"):
         expected = [f"{plain[region]['bad-3']:.2f}", f"{usual[region]['d1']:.2f}"]
         assert found[region, "D1 (%)"] == expected
@@ -288,8 +290,8 @@ def test_files_of_pam_disparity_get_the_figures_of_the_network(
     (one,) = found["sets"]
     summary = of_network(eval_trees.crops(), rounded=suffix == "png")
     trust = {"ause-epe", "ause-bad-2"} | {name for name in METRICS if "precision" in name or "recall" in name}
-    assert set(one["pooled"]) == set(summary.pooled)
-    for region, figures in summary.pooled.items():
+    assert set(one["pooled"]) == set(summary.pooled_metrics)
+    for region, figures in summary.pooled_metrics.items():
         expected = {name: value for name, value in figures.items() if name not in trust}
         assert one["pooled"][region] == expected
     assert found["facts"]["predictions"] == "out"

@@ -205,4 +205,4 @@ def test_the_wls_filter_is_asked_for_where_it_is_not() -> None:
 def test_figures_of_parts_are_measured_where_methods_are_compared_alone() -> None:
     meter = DisparityMeter(DisparityProtocol())
     meter.add(sample(), Estimate(TRUTH))
-    assert "edges" not in meter.pooled
+    assert "edges" not in meter.pooled_metrics

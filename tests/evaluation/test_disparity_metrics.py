@@ -104,7 +104,7 @@ def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     meter = DisparityMeter(DisparityProtocol(fill=True))
     sure = np.array([[1, NAN, 0.5]], np.float32)
     meter.add(sample([[10, 10, 10]]), Estimate(np.array([[10, NAN, 12]], np.float32), confidence=sure))
-    assert meter.pooled["all"]["density"] == pytest.approx(200 / 3)
+    assert meter.pooled_metrics["all"]["density"] == pytest.approx(200 / 3)
     curve = meter.curve()
     assert curve is not None
     assert (curve.pixels, curve.epe[0]) == (2, 1)
@@ -173,9 +173,9 @@ def test_pooled_and_means_of_images_differ() -> None:
     meter.add(sample([[10, 10, 10]], name="large"), Estimate(np.array([[10, 10, 10]], np.float32)))
     meter.add(sample([[10, NAN, NAN]], name="small"), Estimate(np.array([[18, 0, 0]], np.float32)))
     assert meter.count_images("all") == 2
-    assert (meter.pooled["all"]["d1"], meter.image_means["all"]["d1"]) == (25, 50)
-    assert (meter.pooled["all"]["epe"], meter.image_means["all"]["epe"]) == (2, 4)
-    assert meter.pooled["all"]["rms"] == 4
+    assert (meter.pooled_metrics["all"]["d1"], meter.image_means["all"]["d1"]) == (25, 50)
+    assert (meter.pooled_metrics["all"]["epe"], meter.image_means["all"]["epe"]) == (2, 4)
+    assert meter.pooled_metrics["all"]["rms"] == 4
     assert [image.name for image in meter.images] == ["large", "small"]
 
 
@@ -185,7 +185,7 @@ def test_pooled_quantiles_are_close() -> None:
     for error in errors:
         meter.add(sample(np.full((50, 40), 300.0).tolist()), Estimate(300 + error))
     exact = np.quantile(errors, [0.5, 0.9, 0.95, 0.99])
-    pooled = meter.pooled["all"]
+    pooled = meter.pooled_metrics["all"]
     assert [pooled[name] for name in ("a50", "a90", "a95", "a99")] == pytest.approx(exact, rel=2e-3)
 
 
@@ -202,7 +202,7 @@ def test_an_image_without_an_estimate_is_not_left_out_of_the_means() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10]]), Estimate(np.array([[10]], np.float32)))
     meter.add(sample([[10]]), Estimate(np.array([[NAN]], np.float32)))
-    assert meter.image_means["all"]["d1"] == meter.pooled["all"]["d1"] == 50
+    assert meter.image_means["all"]["d1"] == meter.pooled_metrics["all"]["d1"] == 50
     assert math.isnan(meter.image_means["all"]["epe"])
 
 
@@ -226,7 +226,7 @@ def test_visibility_is_measured_if_the_ground_truth_has_occlusions() -> None:
     # A picture whose truth has no occluded pixel says nothing about the mask.
     blind = meter.add(sample([[10] * 5], visible=[[1] * 5]), Estimate(estimate, visible=said)).figures["all"]
     assert "visible-precision" not in blind
-    assert meter.pooled["all"]["visible-precision"] == pytest.approx(200 / 3)
+    assert meter.pooled_metrics["all"]["visible-precision"] == pytest.approx(200 / 3)
 
 
 def test_a_mask_that_never_says_occluded_has_no_precision_there() -> None:
@@ -246,8 +246,8 @@ def test_a_good_confidence_has_a_small_area() -> None:
     image = good.add(one, Estimate(truth + error, confidence=1 - error / 10))
     bad.add(one, Estimate(truth + error, confidence=error / 10))
     assert image.figures["all"]["ause-epe"] == pytest.approx(0, abs=1e-3)
-    assert good.pooled["all"]["ause-bad-2"] == pytest.approx(0, abs=1e-9)
-    assert bad.pooled["all"]["ause-epe"] > 0.5
+    assert good.pooled_metrics["all"]["ause-bad-2"] == pytest.approx(0, abs=1e-9)
+    assert bad.pooled_metrics["all"]["ause-epe"] > 0.5
     curve = bad.curve()
     assert curve is not None
     assert curve.pixels == 100
@@ -255,18 +255,18 @@ def test_a_good_confidence_has_a_small_area() -> None:
 
 def test_nothing_to_measure_is_an_error() -> None:
     with pytest.raises(InputError, match="in 0 images"):
-        _ = DisparityMeter().pooled
+        _ = DisparityMeter().pooled_metrics
     meter = DisparityMeter()
     image = meter.add(
         sample([[NAN, 0]], name="unknown"), Estimate(np.ones((1, 2)), confidence=np.ones((1, 2)))
     )
     assert image.figures == {}
     with pytest.raises(InputError, match="no pixel has ground truth in 1 image"):
-        _ = meter.pooled
+        _ = meter.pooled_metrics
     meter = DisparityMeter(DisparityProtocol(max_gt=192))
     meter.add(sample([[200]]), Estimate(np.ones((1, 1))))
     with pytest.raises(InputError, match="below 192 px"):
-        _ = meter.pooled
+        _ = meter.pooled_metrics
 
 
 def test_an_image_without_known_ground_truth_changes_nothing() -> None:
@@ -274,7 +274,7 @@ def test_an_image_without_known_ground_truth_changes_nothing() -> None:
     meter.add(sample([[10]]), Estimate(np.full((1, 1), 12.0)))
     meter.add(sample([[NAN]]), Estimate(np.full((1, 1), 12.0)))
     assert meter.count_images("all") == 1
-    assert meter.image_means["all"]["epe"] == meter.pooled["all"]["epe"] == 2
+    assert meter.image_means["all"]["epe"] == meter.pooled_metrics["all"]["epe"] == 2
 
 
 def test_errors_name_the_sample() -> None:
@@ -286,7 +286,7 @@ def test_errors_name_the_sample() -> None:
     with pytest.raises(InputError, match=r"odd: the confidence"):
         meter.add(sample([[1, 1]], name="odd"), Estimate(np.ones((1, 2)), confidence=np.full((1, 2), 1.5)))
     with pytest.raises(InputError, match="in 0 images"):  # and they left nothing behind
-        _ = meter.pooled
+        _ = meter.pooled_metrics
 
 
 def test_every_figure_has_a_name_and_a_meaning() -> None:
@@ -295,6 +295,6 @@ def test_every_figure_has_a_name_and_a_meaning() -> None:
     told = ("low-detail", "high-detail", "not-sky", "sky", *(f"class-{number}" for number in range(4)))
     one = replace(one, masks={name: np.ones((1, 4), bool) for name in told})
     meter.add(one, Estimate(np.full((1, 4), 10.0), visible=np.ones((1, 4), bool), confidence=np.ones((1, 4))))
-    pooled = meter.pooled
+    pooled = meter.pooled_metrics
     assert list(pooled) == list(REGIONS)
     assert set(pooled["all"]) == set(METRICS)

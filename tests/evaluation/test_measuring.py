@@ -87,13 +87,13 @@ def test_the_unit_of_the_ground_truth_is_named() -> None:
 @pytest.mark.parametrize("factor", [1, 0.6, 1.7])
 def test_merely_bad_estimates_are_measured(factor: float) -> None:
     run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
-    assert measure(Disparity(), Held(sample()), run).tested.pooled["all"]["density"] == 100
+    assert measure(Disparity(), Held(sample()), run).meter.pooled_metrics["all"]["density"] == 100
 
 
 def test_samples_without_ground_truth_are_skipped_with_a_note() -> None:
     source = Held(replace(sample("a"), disparity=None), sample("b"), replace(sample("c"), disparity=None))
     found = measure(Disparity(), source, {"truth": lambda _: Estimate(TRUTH)})
-    assert [image.name for image in found.tested.images] == ["b"]
+    assert [image.name for image in found.meter.images] == ["b"]
     assert found.notes == ("2 of 3 pairs without ground truth skipped: a, c",)
     with pytest.raises(InputError, match=r"no pair has ground truth.* a"):
         measure(Disparity(), source.first(1), {"truth": lambda _: Estimate(TRUTH)})
@@ -106,7 +106,7 @@ def test_middlebury_clips_to_ndisp_where_it_is_known() -> None:
         disparity.flat[0] = 1000
         meter = DisparityMeter(get_default_protocol("middlebury"))
         meter.add(one, Estimate(disparity))
-        assert meter.pooled["all"]["epe"] == pytest.approx(worst / TRUTH.size, rel=1e-4)
+        assert meter.pooled_metrics["all"]["epe"] == pytest.approx(worst / TRUTH.size, rel=1e-4)
         assert any("ndisp" in note for note in meter.notes) == (one is known)
 
 

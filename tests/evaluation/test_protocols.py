@@ -168,7 +168,7 @@ def test_stated_figures_are_those_of_plain_loops(name: str, data: str) -> None:
         of = [[pixel for pixel in pixels if each.region in pixel["regions"]] for pixels in pictures]
         if each.average == POOLED:
             expected = figure(name, each.metric, [pixel for pixels in of for pixel in pixels])
-            found = meter.pooled[each.region][each.metric]
+            found = meter.pooled_metrics[each.region][each.metric]
         else:
             values = [figure(name, each.metric, pixels) for pixels in of]
             expected = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)

@@ -31,7 +31,7 @@ def published(tmp_path: Path) -> Path:
     return tree(tmp_path / "in", {"Train/0001": LARGE, "Train/0002": SMALL, "Train/0003": (100, 60)})
 
 
-def prepared(published: Path, store: StoreName = "packed", split: str = "train") -> Index:
+def prepare_store(published: Path, store: StoreName = "packed", split: str = "train") -> Index:
     pairs = find_published_pairs(published, split).pairs
     plan = plan_preparation(pairs, published.parent / "out", 2, store, split)
     index = carry_out(plan, workers=1)
@@ -55,7 +55,7 @@ def wanted(published: Path) -> list[tuple[np.ndarray, ...]]:
 
 @both_stores
 def test_a_store_holds_the_patches_of_the_authors_script(published: Path, store: StoreName) -> None:
-    index = prepared(published, store)
+    index = prepare_store(published, store)
     assert index.sources() == {"flickr1024": {"pairs": 3, "patches": 8}}
     source = open_data(f"flickr1024:{published.parent}/out")
     assert source.names == tuple(f"{number:06d}" for number in range(1, 9))
@@ -66,7 +66,7 @@ def test_a_store_holds_the_patches_of_the_authors_script(published: Path, store:
 
 
 def test_folders_are_the_authors_tree_and_nothing_else(published: Path) -> None:
-    prepared(published, "folders")
+    prepare_store(published, "folders")
     root = published.parent / "out" / "patches_x2"
     assert sorted(path.name for path in root.iterdir()) == [f"{number:06d}" for number in range(1, 9)]
     for folder, parts in zip(sorted(root.iterdir()), wanted(published), strict=True):
@@ -77,7 +77,7 @@ def test_folders_are_the_authors_tree_and_nothing_else(published: Path) -> None:
 
 
 def test_the_packed_pixels_can_be_opened_with_numpy_alone(published: Path) -> None:
-    prepared(published)
+    prepare_store(published)
     folder = published.parent / "out" / "x2"
     pixels = np.load(folder / "pixels.npy", mmap_mode="r")
     index = json.loads((folder / "index.json").read_text())
@@ -90,7 +90,7 @@ def test_the_packed_pixels_can_be_opened_with_numpy_alone(published: Path) -> No
 
 def test_the_manifest_says_where_each_patch_is_from_and_is_the_same_for_both(published: Path) -> None:
     for store in STORES:
-        prepared(published, store)
+        prepare_store(published, store)
     out = published.parent / "out"
     assert (out / "patches_x2.csv").read_bytes() == (out / "x2/manifest.csv").read_bytes()
     rows = list(csv.DictReader((out / "patches_x2.csv").read_text().splitlines()))
@@ -110,7 +110,7 @@ def test_the_manifest_says_where_each_patch_is_from_and_is_the_same_for_both(pub
 
 @both_stores
 def test_a_source_can_be_pickled_and_cut_short(published: Path, store: StoreName) -> None:
-    prepared(published, store)
+    prepare_store(published, store)
     source = open_data(f"flickr1024:{published.parent}/out?first=7")
     assert len(source) == len(source.files) == 7
     source.load(0)  # what is open stays behind
@@ -125,7 +125,7 @@ def test_a_source_can_be_pickled_and_cut_short(published: Path, store: StoreName
 def test_verify_finds_nothing_on_a_whole_store_and_every_changed_patch(
     published: Path, store: StoreName
 ) -> None:
-    prepared(published, store)
+    prepare_store(published, store)
     out = published.parent / "out"
     assert verify(open_data(f"flickr1024:{out}")) == []
     if store == "packed":
@@ -142,7 +142,7 @@ def test_verify_finds_nothing_on_a_whole_store_and_every_changed_patch(
 
 
 def test_the_whole_images_of_a_packed_store(published: Path) -> None:
-    prepared(published)
+    prepare_store(published)
     source = open_data(f"flickr1024:{published.parent}/out?view=pictures")
     assert source.names == ("flickr1024/0001", "flickr1024/0002", "flickr1024/0003")
     sample = pickle.loads(pickle.dumps(source)).load(0)
@@ -154,7 +154,7 @@ def test_the_whole_images_of_a_packed_store(published: Path) -> None:
 
 def test_two_stores_side_by_side_must_be_told_apart(published: Path) -> None:
     for store in STORES:
-        prepared(published, store)
+        prepare_store(published, store)
     out = published.parent / "out"
     with pytest.raises(UsageError, match="contains x2 and patches_x2"):
         open_data(f"flickr1024:{out}")
@@ -162,7 +162,7 @@ def test_two_stores_side_by_side_must_be_told_apart(published: Path) -> None:
 
 
 def test_damaged_stores_are_named(published: Path) -> None:
-    prepared(published)
+    prepare_store(published)
     folder = published.parent / "out" / "x2"
     pixels = (folder / "pixels.npy").read_bytes()
     (folder / "pixels.npy").write_bytes(pixels[: len(pixels) // 2])
@@ -184,7 +184,7 @@ def test_damaged_stores_are_named(published: Path) -> None:
 
 def test_a_store_of_another_split_is_not_taken_for_it(published: Path) -> None:
     tree(published, {"Test/0001": LARGE})
-    prepared(published, split="test")
+    prepare_store(published, split="test")
     out = published.parent / "out"
     assert len(open_data(f"flickr1024/test:{out}")) == 6
     with pytest.raises(InputError, match="patches of the split test, not validation"):
@@ -192,7 +192,7 @@ def test_a_store_of_another_split_is_not_taken_for_it(published: Path) -> None:
 
 
 def test_the_authors_own_tree_is_read_without_a_manifest(published: Path) -> None:
-    prepared(published, "folders")
+    prepare_store(published, "folders")
     out = published.parent / "out"
     (out / "patches_x2.csv").unlink()
     (out / "patches_x2.json").unlink()

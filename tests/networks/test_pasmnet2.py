@@ -253,7 +253,7 @@ def test_attention_near_a_disparity_is_that_of_columns_within_one_and_a_half(inf
 @pytest.mark.parametrize("limit", [None, 64])
 def test_the_prepared_network_is_the_network(limit: int | None) -> None:
     with torch.inference_mode():
-        networks = pasmnet2(), pasmnet2().prepared(torch.float32)
+        networks = pasmnet2(), pasmnet2().prepare(torch.float32)
         expected, found = (each(*pictures(small=True), limit) for each in networks)
     with torch.enable_grad():
         learning = pasmnet2()(*pictures(small=True), limit)

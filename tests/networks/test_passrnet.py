@@ -30,7 +30,7 @@ def test_prepared_network_equals_the_plain_one(
     network = (passrnet(scale) if scale != 3 else PASSRnet(3)).requires_grad_(False)
     views = picture_pair(height, width, shift=3)
     expected = plain(network, views)
-    prepared = network.prepared(torch.float32)
+    prepared = network.prepare(torch.float32)
     with torch.inference_mode():
         found = prepared(views[:1], views[1:], both=True)
         assert prepared(views[:1], views[1:]).right is None
@@ -41,7 +41,7 @@ def test_prepared_network_equals_the_plain_one(
 def test_preparing_leaves_the_network_and_its_keys_as_they_are() -> None:
     network = passrnet(2)
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    network.prepared(torch.bfloat16)
+    network.prepare(torch.bfloat16)
     assert network.state_dict().keys() == before.keys() == PASSRnet(2).state_dict().keys()
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
 
@@ -49,7 +49,7 @@ def test_preparing_leaves_the_network_and_its_keys_as_they_are() -> None:
 def test_bfloat16_stays_close() -> None:
     views = picture_pair(16, 24, shift=3)
     with torch.inference_mode():
-        found = passrnet(2).prepared(torch.bfloat16)(views[:1], views[1:]).left
+        found = passrnet(2).prepare(torch.bfloat16)(views[:1], views[1:]).left
     assert found.dtype == torch.float32
     assert 0 < (found - plain(passrnet(2), views).left).abs().mean() < 0.02
 
@@ -58,7 +58,7 @@ def test_maps_are_softmax_of_the_costs() -> None:
     network, views = passrnet(2), picture_pair(16, 24, shift=3)
     expected = plain(network, views).maps
     with torch.inference_mode():
-        found = network.prepared(torch.float32)(views[:1], views[1:]).maps
+        found = network.prepare(torch.float32)(views[:1], views[1:]).maps
         features = network.init_feature(views)
         adapted = network.pam.rb(features)
         q, k = (layer(adapted).permute(0, 2, 3, 1) for layer in (network.pam.b1, network.pam.b2))
@@ -71,7 +71,7 @@ def test_maps_are_softmax_of_the_costs() -> None:
 
 
 def test_a_band_with_its_halo_equals_the_whole_image() -> None:
-    network, halo = passrnet(2).prepared(torch.float32), passrnet(2).HALO
+    network, halo = passrnet(2).prepare(torch.float32), passrnet(2).HALO
     views = picture_pair(2 * halo + 30, 20, shift=3)
     mass = received_mass(plain(passrnet(2), views).maps.left_to_right)
     assert 0 < (mass < 0.1).float().mean() < 1, "masks do something"
@@ -98,6 +98,6 @@ def test_variants_are_prepared_too(variant: str) -> None:
     expected = plain(network, views)
     with torch.inference_mode():
         for dtype, most in ((torch.float32, 1e-5), (torch.bfloat16, 0.02)):
-            found = network.prepared(dtype)(views[:1], views[1:], both=True)
+            found = network.prepare(dtype)(views[:1], views[1:], both=True)
             assert (found.left - expected.left).abs().mean() < most
             assert (found.right - expected.right).abs().mean() < most

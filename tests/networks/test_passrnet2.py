@@ -78,7 +78,7 @@ def test_prepared_network_equals_the_plain_one(
 ) -> None:
     monkeypatch.setattr(module, "MAP_BYTES", 4 * 31 * 31 * 5)
     network, views = passrnet2(scale), picture_pair(height, width, shift=3)
-    expected, prepared = plain(network, views), network.prepared(torch.float32)
+    expected, prepared = plain(network, views), network.prepare(torch.float32)
     with torch.inference_mode():
         found = prepared(views[:1], views[1:], both=True)
         unprepared = network(views[:1], views[1:], both=True)
@@ -90,7 +90,7 @@ def test_prepared_network_equals_the_plain_one(
 
 def test_pairs_of_a_batch_are_independent() -> None:
     views = torch.cat([picture_pair(9, 12, seed=seed)[:, None] for seed in (3, 4)], 1)
-    network = passrnet2(2).prepared(torch.float32)
+    network = passrnet2(2).prepare(torch.float32)
     with torch.inference_mode():
         found = network(*views, both=True)
         for place in range(2):
@@ -102,7 +102,7 @@ def test_pairs_of_a_batch_are_independent() -> None:
 def test_preparing_leaves_the_network_and_its_keys_as_they_are() -> None:
     network = passrnet2(2)
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    network.prepared(torch.bfloat16)
+    network.prepare(torch.bfloat16)
     assert network.state_dict().keys() == before.keys() == PASSRnet2(2).state_dict().keys()
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
 
@@ -111,7 +111,7 @@ def test_preparing_leaves_the_network_and_its_keys_as_they_are() -> None:
 def test_features_of_16_bits_stay_close(dtype: torch.dtype) -> None:
     views = picture_pair(16, 24, shift=3)
     with torch.inference_mode():
-        found = passrnet2(2).prepared(dtype)(views[:1], views[1:]).left
+        found = passrnet2(2).prepare(dtype)(views[:1], views[1:]).left
     assert found.dtype == torch.float32
     assert 0 < (found - plain(passrnet2(2), views).left).abs().mean() < 0.02
 
@@ -120,7 +120,7 @@ def test_maps_are_softmax_of_the_costs() -> None:
     network, views = passrnet2(2), picture_pair(16, 24, shift=3)
     expected = plain(network, views).maps
     with torch.inference_mode():
-        found = network.prepared(torch.float32)(views[:1], views[1:]).maps
+        found = network.prepare(torch.float32)(views[:1], views[1:]).maps
     torch.testing.assert_close(found.right_to_left, expected.right_to_left, atol=1e-4, rtol=0)
     torch.testing.assert_close(found.left_to_right, expected.left_to_right, atol=1e-4, rtol=0)
     assert torch.equal(found.valid_left, expected.left_to_right.sum(-2) > 0.1)
@@ -151,7 +151,7 @@ def test_a_pixel_whose_exponentials_vanish_gathers_nothing() -> None:
 
 
 def test_a_band_with_its_halo_equals_the_whole_image() -> None:
-    network, halo = passrnet2(2).prepared(torch.float32), passrnet2(2).HALO
+    network, halo = passrnet2(2).prepare(torch.float32), passrnet2(2).HALO
     assert halo == 16 + 2
     views = picture_pair(2 * halo + 20, 20, shift=3)
     with torch.inference_mode():

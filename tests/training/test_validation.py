@@ -73,7 +73,7 @@ def test_disparity_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: 
     def estimate(sample: Sample) -> Estimate:
         return Estimate(matcher(sample.left, sample.right, extras=()).disparity)
 
-    pooled = measure(Disparity(), open_data(kitti), {"network": estimate}).tested.pooled["all"]
+    pooled = measure(Disparity(), open_data(kitti), {"network": estimate}).meter.pooled_metrics["all"]
     assert found.figures == {"kitti2015/training": {"D1": pooled["d1"], "EPE": pooled["epe"]}}
     assert found.figure == pooled["d1"]
     assert 0 < found.figure <= 100
