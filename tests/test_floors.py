@@ -46,7 +46,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"numpy"},
     ),
     "data": (
-        {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"}
+        {"errors", "workers", "files", "imaging", "calibration", "recordings", "scenes", "flickr1024"}
         | {"settings", "reporting"},
         {"numpy", "PIL", "cv2", "h5py"},
     ),

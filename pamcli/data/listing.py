@@ -19,6 +19,7 @@ from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.imaging.resize import resize_area, resize_nearest
+from pamcli.imaging.stereo_pair import StereoPair
 
 
 class Part(NamedTuple):
@@ -65,9 +66,7 @@ def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = Non
 
 
 class Listed(Source):
-    """A data source of image files, sorted naturally by name."""
-
-    has_image_files = True
+    """A data source of images in files, sorted naturally by name."""
 
     def __init__(
         self,
@@ -77,8 +76,12 @@ class Listed(Source):
         absent: Iterable[str] = (),
         unpaired: Iterable[str] = (),
         calibration: Calibration | None = None,
+        read: Callable[[Files], StereoPair] | None = None,
     ) -> None:
-        """List files as samples with further `parts`. Raises InputError if two samples have one name."""
+        """List files as samples with further `parts`. Raises InputError if two samples have one name.
+
+        `read` returns the images of a sample whose two views are in one file.
+        """
         by_name: dict[str, Files] = {}
         for each in files:
             if each.name in by_name:
@@ -87,6 +90,7 @@ class Listed(Source):
         self.names = tuple(sorted(by_name, key=natural_key))
         self._files = tuple(map(by_name.__getitem__, self.names))
         self.parts, self._calibration = tuple(parts), calibration
+        self._read, self.has_image_files = read, read is None
         self._absent, self.unpaired = tuple(absent), tuple(unpaired)
 
     @property
@@ -107,8 +111,13 @@ class Listed(Source):
     def load(self, index: int) -> Sample:
         """Load a pair. Raises InputError if a file is damaged or its size differs from the left image."""
         files = self.files[index]
-        left, right = read_image(files.left).pixels, read_image(files.right).pixels
         known: dict[str, Any] = {"calibration": self._calibration}
+        if self._read is None:
+            left, right = read_image(files.left).pixels, read_image(files.right).pixels
+        else:
+            pair = self._read(files)
+            left, right = pair.left.pixels, pair.right.pixels
+            known["calibration"] = Calibration(**pair.stated) if pair.stated else None
         _check_shape(right, left, files.right, files.left)
         for part in self.parts:
             if part.read is not None and (path := files.parts.get(part.name)) is not None:
@@ -127,7 +136,7 @@ class Listed(Source):
         return super().has_truth() or any(truths & each.parts.keys() for each in self.files)
 
     def without_truth(self) -> "Listed":
-        pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
+        pairs = Listed((files._replace(parts={}) for files in self.files), read=self._read)
         pairs.spec, pairs.downscaling = self.spec, self.downscaling
         return pairs
 
@@ -194,6 +203,7 @@ def pair_files(
     places: Mapping[str, Mapping[str, Path]] | None = None,
     absent: Iterable[str] = (),
     calibration: Calibration | None = None,
+    read: Callable[[Files], StereoPair] | None = None,
 ) -> Listed:
     """Return a source of the pairs (by name) whose files exist. `places`: their files by part and name."""
     files, unpaired = [], []
@@ -210,7 +220,7 @@ def pair_files(
         elif right.is_file():
             unpaired.append(f"{quote(right)} has no left image")
     unpaired.sort(key=natural_key)
-    return Listed(files, parts, absent=absent, unpaired=unpaired, calibration=calibration)
+    return Listed(files, parts, absent=absent, unpaired=unpaired, calibration=calibration, read=read)
 
 
 def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:

@@ -9,11 +9,14 @@ from pathlib import Path
 from pamcli.data.source import DataSpec, Source, SourceInfo
 from pamcli.data.sources import COMMON_KEYS, SOURCES
 from pamcli.errors import InputError, UsageError, did_you_mean
-from pamcli.files.paths import quote
+from pamcli.files.paths import is_recording, quote
+from pamcli.files.suffixes import BAG_PREFIX
 
 
 def parse_data(text: str) -> DataSpec:
-    """Parse NAME[/SPLIT]:PATH[?key=value&...]. Raises UsageError if any part of it is unknown."""
+    """Parse NAME[/SPLIT]:PATH[?key=value&...], or the name of a ROS bag. Raises UsageError."""
+    if is_recording(text.partition("?")[0]) and not is_data_spec(text):
+        text = f"{BAG_PREFIX}{text}"
     head, colon, rest = text.partition(":")
     alone, _, query = text.partition("?")
     name, slash, split = head.partition("/")
@@ -33,9 +36,9 @@ def parse_data(text: str) -> DataSpec:
         if split not in info.splits:
             raise unknown_name_error(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
-        # Only a template of views, or a folder name with a "?", contains a "/".
+        # Only a template of views, a topic of a bag, or a folder name with a "?" contains a "/".
         values = [item.partition("=")[2] for item in query.split("&") if "/" in item]
-        if not (question and query) or not all("{}" in value for value in values):
+        if not (question and query) or not (name == "bag" or all("{}" in value for value in values)):
             place, query = rest, ""
         if not place:
             hint = f"give {name}:PATH" + ("" if info.needs_folder else f", or {name} alone")
@@ -57,10 +60,11 @@ def parse_data(text: str) -> DataSpec:
 def open_data(data: str | DataSpec) -> Source:
     """Open a data set without reading images. Raises UsageError, and InputError for an unknown layout."""
     spec = parse_data(data) if isinstance(data, str) else data
-    may_be_file = spec.info.name == "pairs" and spec.path is not None and spec.path.is_file()
-    if spec.path is not None and not spec.path.is_dir() and not may_be_file:
+    is_file = spec.info.may_be_file and spec.path is not None and spec.path.is_file()
+    if spec.path is not None and not spec.path.is_dir() and not is_file:
         what = "is not a folder" if spec.path.exists() else "does not exist"
-        raise InputError(f"{quote(spec.path)} {what}", f"give the folder that contains {spec.info.name}")
+        hint = None if spec.info.may_be_file else f"give the folder that contains {spec.info.name}"
+        raise InputError(f"{quote(spec.path)} {what}", hint)
     source = spec.info.open(spec.path, spec.split, spec.keys)
     if spec.path is not None and not len(source):
         chosen = "".join(f", {key}={value}" for key, value in spec.keys.items())

@@ -172,6 +172,7 @@ class SourceInfo:
     unverified: str = ""  # facts that were not checked against the publisher's own documentation; "" = none
     scene: str = FRAMES  # pattern of sample names whose first group is the scene
     needs_folder: bool = True  # False if NAME alone, without a path, is valid too
+    may_be_file: bool = False  # True if the path may name a file
 
     def describe(self, width: int) -> list[str]:
         """Return lines of at most `width` characters about the options and the expected layout."""
@@ -179,7 +180,8 @@ class SourceInfo:
         for key in self.keys:
             choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
             choices += "" if key.default else "; default: whatever exists"
-            text = f"{key.meaning}: {choices}" if key.choices else f"{key.meaning} (default {key.default})"
+            text = f"{key.meaning}: {choices}" if key.choices else key.meaning
+            text += "" if key.choices or key.default is None else f" (default {key.default})"
             entries.append((f"?{key.name}=", text))
         lines = [f"{self.name}: {self.about}"]
         for word, text in entries:
@@ -199,7 +201,7 @@ class SourceInfo:
 def _wrap(word: str, text: str, width: int) -> list[str]:
     """Wrap a text into lines that are indented below the word."""
     lines = textwrap.wrap(text, width - 14, break_on_hyphens=False)
-    return [f"  {'' if index else word:12}{line}" for index, line in enumerate(lines)]
+    return [f"  {'' if index else f'{word} ':12}{line}" for index, line in enumerate(lines)]
 
 
 _TEXT = resources.files("pamcli.data").joinpath("data_sets.toml").read_text(encoding="utf-8")
@@ -223,6 +225,7 @@ def make_info(name: str, open: Callable[[Any, str, Mapping[str, str]], Source], 
         row.get("unverified", ""),
         row.get("scene", FRAMES),
         row.get("needs_folder", True),
+        row.get("may_be_file", False),
     )
 
 

@@ -107,7 +107,27 @@ def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -
     if settings.network_from and not built:
         raise UsageError("`network_from` requires a `method` whose description (.toml) names no network file")
     methods = [_make_method(name, what, settings, built, listener) for name, what in pairs]
+    if len(methods) > 1:
+        sets = [each if each.has_truth() else _Referenced(each, methods[0]) for each in sets]
     return run_task(task, sets, methods, settings, listener)
+
+
+class _Referenced(Source):
+    """A data set without ground truth, with the results of a method in its place."""
+
+    def __init__(self, source: Source, method: Method) -> None:
+        self.source, self.names, self.unpaired, self.spec = source, source.names, source.unpaired, source.spec
+        self.method, self.run = method, method.prepare_matching(source, extras=False)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        others = [line for line in self.source.absent if not line.startswith("no ground truth")]
+        return (*others, f"no ground truth: all figures are differences from {self.method.row}")
+
+    def load(self, index: int) -> Sample:
+        sample = self.source.load(index)
+        answer = self.run(sample)
+        return sample if answer is None else replace(sample, disparity=answer.disparity)
 
 
 def load_method(settings: DisparityMaps, listener: Reporter, name: str = "", **files: Any) -> Method:

@@ -225,7 +225,7 @@ def measure(
     if without_truth and len(without_truth) == len(source):
         raise InputError(
             f"{source.label or 'the data'}: no pair has ground truth, for example {without_truth[0]}",
-            "measure on a split that has ground truth",
+            "measure on a split that has ground truth, or give two `method` to compare them",
         )
     notes = [*source.absent, *source.unpaired, *[*meters.values()][-1].notes]
     if without_truth:

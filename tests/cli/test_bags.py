@@ -121,3 +121,47 @@ def test_depth_needs_a_camera_info(bags: Path) -> None:
     refuse(
         pam("rectify", "bare.bag", "-o", "x/"), 3, "bare.bag has no calibrated camera_info", "--calibration"
     )
+
+
+LEARN = ["train", "disparity", "--unsupervised", "--batch", "2", "--crop", "64x32", "--steps", "2"]
+
+
+def test_data_sets_are_bags(bags: Path) -> None:
+    assert pam("dataset", "verify", "drive.bag").lines[-1].startswith("bag:drive.bag: 3 pairs, 0 damage")
+    stats = pam("dataset", "stats", "bag:drive?left=/cam/left/image_raw&first=2", "--jsonl", "--workers", "1")
+    assert (stats.code, stats.records[0]["pairs"]) == (0, 2), stats.stderr
+    assert pam("dataset", "preview", "bag:drive.mcap", "-o", "sheet.png", "--count", "1").code == 0
+    label = pam("dataset", "label", "drive.bag", "-o", "labelled", "--device", "cpu", "--precision", "fp32")
+    assert label.code == 0, label.stderr
+    assert names("labelled")[:3] == [f"disparity/00000{number}.npy" for number in range(3)]
+    with unchanged():
+        refuse(pam("dataset", "verify", "bag:drive.bag?left=/no"), 2, "/no", "/cam/left/image_raw")
+        refuse(pam("dataset", "verify", "bag:drive.bag?every=2"), 2, "every", "tolerance")
+        refuse(pam("dataset", "verify", "nothing.bag"), 3, "nothing.bag does not exist")
+
+
+def test_methods_are_compared_on_a_bag_without_ground_truth(bags: Path) -> None:
+    assert pam("disparity", "drive.bag", "-o", "ours/").code == 0
+    evaluate = ["eval", "disparity", "--data", "drive.bag", "--device", "cpu"]
+    run = pam(*evaluate, "--method", "ours=files:ours", "--method", "opencv", "--json")
+    assert run.code == 0, run.stderr
+    (found,) = run.records
+    first, other = (next(e for e in found["sets"] if e["method"] == name) for name in ("ours", "opencv"))
+    assert first["pooled"]["all"]["epe"] == 0 < other["pooled"]["all"]["epe"]
+    assert "no ground truth: all figures are differences from ours" in " ".join(other["notes"])
+    refuse(pam(*evaluate), 3, "no pair has ground truth", "two --method")
+    bicubic = ["--scale", "2", "--baseline-only", "--json"]
+    upscaled = pam("eval", "superres", "--data", "drive.bag?first=1", *bicubic)
+    assert upscaled.code == 0, upscaled.stderr
+
+
+def test_a_network_adapts_to_a_bag_in_any_number_of_processes(here: Path, views: Any) -> None:
+    moved = [[np.roll(view, 7 * number, axis=0) for number in range(4)] for view in views]
+    topics = {f"/cam/{side}/image_raw": [*map(picture, each)] for side, each in zip("lr", moved, strict=True)}
+    topics = {name.replace("/l/", "/left/").replace("/r/", "/right/"): each for name, each in topics.items()}
+    write_bag(Path("drive.bag"), topics)
+    for workers in ("0", "2"):
+        options = ["--workers", workers, "--device", "cpu", "--precision", "fp32", "-o", f"run{workers}"]
+        run = pam(*LEARN, "--data", "bag:drive.bag", *options)
+        assert run.code == 0, run.stderr
+    assert Path("run0/last.safetensors").read_bytes() == Path("run2/last.safetensors").read_bytes()

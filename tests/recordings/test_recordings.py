@@ -20,9 +20,10 @@ from unrectified import photographs
 
 from pamcli.batch.processing import attempt
 from pamcli.calibration.geometry import Calibration
+from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.imaging.images import RgbImage, encode_image
-from pamcli.recordings.bags import Recording, decode_image
+from pamcli.recordings.bags import KEYS, Recording, decode_image
 
 KINDS = ("a.bag", "a.mcap", "a.db3")
 LEFT, RIGHT = "/cam/left/image_raw", "/cam/right/image_raw"
@@ -240,3 +241,7 @@ def test_crooked_cameras_are_rectified_by_their_camera_info(tmp_path: Path) -> N
     np.testing.assert_array_equal(raw.left.pixels, crooked.left)
     assert not raw.stated
     assert Recording(f"bag:{tmp_path}/a.mcap?rectified=yes").are_rectified
+
+
+def test_a_data_set_has_the_keys_of_a_recording() -> None:
+    assert tuple(key.name for key in SOURCES["bag"].keys) == KEYS

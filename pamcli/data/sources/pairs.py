@@ -1,4 +1,4 @@
-"""Read any image pairs: of folders with equal stems, of templates with `{}`, or of a list of files."""
+"""Read any image pairs: in folders with equal stems, of templates, in a list, or both views in one file."""
 
 import os
 from collections.abc import Mapping
@@ -7,21 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.data.listing import Listed, Part, list_by_stem, pair_files
-from pamcli.data.source import make_info
+from pamcli.data.source import Files, make_info
 from pamcli.errors import UsageError
-from pamcli.files.pairing import read_pair_list
-from pamcli.files.paths import list_images_by_stem, match_template, quote
+from pamcli.files.pairing import read_pair_list, resolve_packed
+from pamcli.files.paths import list_entries, list_images_by_stem, match_template, quote, states_layout
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
+from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
+from pamcli.imaging.vr180 import FIELD_OF_VIEW
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    if root.is_file():
+    layout = keys.get("packed", "auto")
+    if "packed" in keys or (not keys.keys() - {"scale"} and _is_packed(root)):
+        if others := keys.keys() & {"left", "right", "disparity"}:
+            raise UsageError(f"cannot use both the key {min(others)} and files that hold both views")
+        pairs = resolve_packed([str(root)], by_suffix=layout == "auto").pairs
+        lefts = rights = {pair.key or "": pair.left for pair in pairs}
+        truth = list_by_stem(root / "disparity", DISPARITY_SUFFIXES)
+    elif root.is_file():
         if keys.keys() - {"scale"}:
             raise UsageError(
                 f"{quote(root)} is a list of files, so the keys left, right and disparity do not apply"
             )
-        pairs = read_pair_list(root, root=Path(os.path.abspath("/")))
+        pairs = [*read_pair_list(root, root=Path(os.path.abspath("/")))]
         lefts = {pair.key or "": pair.left for pair in pairs}
         if len(lefts) < len(pairs):
             raise UsageError(f"{quote(root)} contains two left images with the same name before the suffix")
@@ -39,7 +49,22 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
             known = ", ".join(DISPARITY_SUFFIXES)
             raise UsageError(f"cannot read the ground truth {quote(path)}", f"supported formats: {known}")
     parts = [Part("disparity", "ground truth (disparity)", partial(_read, scale=_scale(keys)))]
-    return pair_files(lefts, rights, parts, {"disparity": truth})
+    read = partial(_read_packed, layout=layout) if lefts is rights else None
+    return pair_files(lefts, rights, parts, {"disparity": truth}, read=read)
+
+
+def _is_packed(root: Path) -> bool:
+    """Return True for a file that holds both views, and for a folder of such files."""
+    if root.is_file():
+        return states_layout(root)
+    entries = dict(list_entries(root))
+    return "left" not in entries and any(states_layout(root / name) for name in entries)
+
+
+def _read_packed(files: Files, layout: Any) -> StereoPair:
+    name = str(files.left)
+    pair = read_packed_pair(files.left, layout, max_pixels=DEFAULT_MAX_PIXELS, name=name)
+    return pair if pair.span is None else pair.make_rectilinear(FIELD_OF_VIEW)
 
 
 def _read(path: Path, scale: float | None) -> dict[str, Any]:
