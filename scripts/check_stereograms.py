@@ -40,24 +40,24 @@ Floats = NDArray[np.float64]
 Colours = NDArray[np.uint8]
 
 LARGEST_SIDE = 1400
-"""Larger pictures are reduced by a whole number first."""
+"""Larger images are first downscaled by a whole number; px."""
 DENSE = 0.5
-"""Share of pixels with a truth from which on it is taken to hold the farthest ones, too."""
+"""Share of pixels with ground truth above which the ground truth includes the farthest points."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """A stereogram and what is known of it."""
+class Stereogram:
+    """A stereogram with known ground truth."""
 
-    picture: Colours
+    image: Colours
     layout: str
     left_map: Floats
-    """(2, 3): the stereogram's (x, y), in its left view, shows left_map @ (x, y, 1) of the left picture."""
+    """(2, 3): affine map from (x, y) in the left view of the stereogram to the left image."""
     right_map: Floats
 
 
-def make_stereogram(left: Colours, right: Colours, seed: int) -> Made:
-    """Make a stereogram, see above; left, right: (H, W, 3) of a rectified pair. The seed decides all."""
+def make_stereogram(left: Colours, right: Colours, seed: int) -> Stereogram:
+    """Make a random stereogram from a rectified pair (H, W, 3)."""
     rng = np.random.default_rng(seed)
     height, width = left.shape[:2]
     layout = "cross" if rng.random() < 0.5 else "parallel"
@@ -68,7 +68,7 @@ def make_stereogram(left: Colours, right: Colours, seed: int) -> Made:
     edge = int(np.ceil(abs(np.sin(angle)) * max(height, width) / 2 + abs(offset))) + 2
     rows, columns = height - 2 * edge, width - 2 * edge - focus
     views, maps = [], []
-    for side, picture in enumerate((left, right)):
+    for side, image in enumerate((left, right)):
         turn = np.eye(2)
         move = np.array([edge + (focus if side == 0 else 0), edge], dtype=float)
         middle = np.array([(columns - 1) / 2, (rows - 1) / 2])
@@ -80,7 +80,7 @@ def make_stereogram(left: Colours, right: Colours, seed: int) -> Made:
             move += middle - turn @ middle
         corner = move + 0.5 - 0.5 * turn.sum(axis=1)  # Pillow counts from the corner of a pixel
         matrix = tuple(np.concatenate([turn, corner[:, None]], axis=1).ravel())
-        view = Image.fromarray(picture).transform(
+        view = Image.fromarray(image).transform(
             (columns, rows), Image.Transform.AFFINE, matrix, Image.Resampling.BICUBIC
         )
         views.append(np.asarray(view))
@@ -100,12 +100,12 @@ def make_stereogram(left: Colours, right: Colours, seed: int) -> Made:
         found[side] = np.concatenate([turn, (move - turn @ [x, y])[:, None]], axis=1)
     stream = io.BytesIO()
     Image.fromarray(page).save(stream, "jpeg", quality=int(rng.integers(88, 97)))
-    return Made(np.asarray(Image.open(stream)), layout, found[0], found[1])
+    return Stereogram(np.asarray(Image.open(stream)), layout, found[0], found[1])
 
 
 @dataclass(frozen=True)
-class Known:
-    """A pair of the data and its truth: places of the left picture, their disparities, their rows' error."""
+class GroundTruth:
+    """A pair of the data with its ground truth: points of the left image and their disparities."""
 
     left: Colours
     right: Colours
@@ -113,15 +113,16 @@ class Known:
     y: Floats
     disparity: Floats
     own_rows: float
-    """Right y - left y in the data itself, pixels."""
+    """Vertical offset of the data itself: right y - left y, px."""
     far_x: Floats
-    """Matches among which the smallest disparity is looked for."""
+    """Points among which the smallest disparity is found."""
     far_y: Floats
     far_disparity: Floats
     infinity: bool
 
 
-def known(sample: Sample, name: str) -> Known:
+def read_ground_truth(sample: Sample, name: str) -> GroundTruth:
+    """Return the ground truth of a pair, downscaled if it is large."""
     left, right, disparity = to_uint8(sample.left), to_uint8(sample.right), sample.disparity
     factor = -(-max(left.shape) // LARGEST_SIDE)
     if factor > 1:
@@ -130,18 +131,18 @@ def known(sample: Sample, name: str) -> Known:
             None if disparity is None else disparity[factor // 2 :: factor, factor // 2 :: factor] / factor
         )
     matched = disparity is None or np.isfinite(disparity).mean() < DENSE
-    far = _matched(left, right) if matched else disparity
+    far = _match(left, right) if matched else disparity
     truth = disparity if disparity is not None else far
     assert truth is not None
     assert far is not None
     (y, x), (far_y, far_x) = (np.nonzero(np.isfinite(values)) for values in (truth, far))
-    return Known(
+    return GroundTruth(
         left,
         right,
         x.astype(float),
         y.astype(float),
         truth[y, x].astype(float),
-        _own_rows(left, right, x, y, truth[y, x]),
+        _measure_row_offset(left, right, x, y, truth[y, x]),
         far_x.astype(float),
         far_y.astype(float),
         far[far_y, far_x].astype(float),
@@ -149,8 +150,8 @@ def known(sample: Sample, name: str) -> Known:
     )
 
 
-def _matched(left: Colours, right: Colours) -> NDArray[np.float32]:
-    """(H, W) disparities of an ordinary matcher where it is sure, NaN elsewhere."""
+def _match(left: Colours, right: Colours) -> NDArray[np.float32]:
+    """Return the disparity map (H, W) of StereoSGBM, px, NaN where it is unknown or there is no texture."""
     import cv2
 
     matcher = cv2.StereoSGBM.create(
@@ -171,10 +172,10 @@ def _matched(left: Colours, right: Colours) -> NDArray[np.float32]:
     return np.where((found > -16) & (spread > 16), found, np.float32(np.nan))
 
 
-def _own_rows(
+def _measure_row_offset(
     left: Colours, right: Colours, x: NDArray[Any], y: NDArray[Any], disparity: NDArray[Any]
 ) -> float:
-    """Vertical offset at which the right picture, warped by the truth, is most like the left one."""
+    """Return the vertical offset, px, at which the right image, warped by the ground truth, fits best."""
     one, two = (view.mean(axis=2) for view in (left, right))
     height, width = one.shape
     places = x - disparity
@@ -190,7 +191,7 @@ def _own_rows(
     def error(move: float) -> float:
         whole = int(np.floor(move))
         value = (1 - (move - whole)) * at(y + whole) + (move - whole) * at(y + whole + 1)
-        # a place between two rows is blurred, and likelier for that: blur the whole ones alike
+        # interpolation between rows blurs, which lowers the error: blur whole rows as well
         blur = 0.5 * min(move - whole, 1 - (move - whole))
         spread = 0.25 - blur
         value = (1 - spread) * value + spread / 2 * (at(y + whole - 1) + at(y + whole + 1))
@@ -204,15 +205,15 @@ def _own_rows(
     return float(moves[best] + (0.05 * (before - after) / curve if curve > 0 else 0))
 
 
-def judge(pair: Known, seed: int, infinity: InfinityChoice | None = None) -> dict[str, Any]:
-    made = make_stereogram(pair.left, pair.right, seed)
+def measure(pair: GroundTruth, seed: int, infinity: InfinityChoice | None = None) -> dict[str, Any]:
+    stereogram = make_stereogram(pair.left, pair.right, seed)
     start = time.process_time()
     try:
-        result = rectify_stereogram(made.picture, infinity=infinity or ("yes" if pair.infinity else "no"))
+        result = rectify_stereogram(stereogram.image, infinity=infinity or ("yes" if pair.infinity else "no"))
     except StereogramError as why:
-        return {"seconds": time.process_time() - start, "set_aside": str(why)}
+        return {"seconds": time.process_time() - start, "rejected": str(why)}
     seconds = time.process_time() - start
-    right_order = result.layout == made.layout
+    right_order = result.layout == stereogram.layout
     row: dict[str, Any] = {
         "seconds": seconds,
         "order": right_order,
@@ -222,10 +223,10 @@ def judge(pair: Known, seed: int, infinity: InfinityChoice | None = None) -> dic
     }
     if not right_order:
         return row
-    to_left = _inverse(_after(made.left_map, result.left_map))
-    to_right = _inverse(_after(made.right_map, result.right_map))
+    to_left = _invert(_compose(stereogram.left_map, result.left_map))
+    to_right = _invert(_compose(stereogram.right_map, result.right_map))
 
-    def finished(x: Floats, y: Floats, disparity: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def convert(x: Floats, y: Floats, disparity: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         (lx, ly), (rx, ry) = (
             places[:, :2] @ np.stack([column, y]) + places[:, 2:]
             for places, column in ((to_left, x), (to_right, x - disparity))
@@ -234,34 +235,34 @@ def judge(pair: Known, seed: int, infinity: InfinityChoice | None = None) -> dic
         inside = (np.minimum(lx, rx) >= 0) & (np.maximum(lx, rx) < width) & (ly >= 0) & (ly < height)
         return lx - rx, ry - ly, inside
 
-    _, rows, inside = finished(pair.x, pair.y, pair.disparity)
+    _, rows, inside = convert(pair.x, pair.y, pair.disparity)
     rows = rows[inside]
     row["rows_mean"] = float(np.abs(rows).mean())
     row["rows_p95"] = float(np.percentile(np.abs(rows), 95))
     corrected = rows + pair.own_rows
     row["rows_less_own_mean"] = float(np.abs(corrected).mean())
     row["rows_less_own_p95"] = float(np.percentile(np.abs(corrected), 95))
-    disparity, _, inside = finished(pair.far_x, pair.far_y, pair.far_disparity)
+    disparity, _, inside = convert(pair.far_x, pair.far_y, pair.far_disparity)
     smallest = float(np.percentile(disparity[inside], 1))
     row["smallest"] = smallest
     row["shift_error"] = smallest - (40 if result.infinity == "no" else 0)
-    zero, _, _ = finished(pair.x, pair.y, np.zeros_like(pair.x))
+    zero, _, _ = convert(pair.x, pair.y, np.zeros_like(pair.x))
     row["zero"] = float(np.median(zero))
     return row
 
 
-def _after(outer: Floats, inner: Floats) -> Floats:
+def _compose(outer: Floats, inner: Floats) -> Floats:
     turn = outer[:, :2] @ inner[:, :2]
     return np.concatenate([turn, (outer[:, :2] @ inner[:, 2] + outer[:, 2])[:, None]], axis=1)
 
 
-def _inverse(places: Floats) -> Floats:
+def _invert(places: Floats) -> Floats:
     turn = np.linalg.inv(places[:, :2])
     return np.concatenate([turn, -(turn @ places[:, 2])[:, None]], axis=1)
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    kept = [row for row in rows if "set_aside" not in row]
+def summarize(rows: list[dict[str, Any]]) -> dict[str, float]:
+    kept = [row for row in rows if "rejected" not in row]
     right = [row for row in kept if row["order"]]
 
     def share(of: list[dict[str, Any]], test: Callable[[dict[str, Any]], bool]) -> float:
@@ -270,7 +271,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     far = [row for row in right if row["infinity"] == "yes" and row["infinity_right"]]
     return {
         "stereograms": len(rows),
-        "set aside": 1 - len(kept) / len(rows),
+        "rejected": 1 - len(kept) / len(rows),
         "right order of the others": share(kept, lambda row: row["order"]),
         "rows within 0.5 px (mean)": share(right, lambda row: row["rows_mean"] <= 0.5),
         "rows within 0.5 px (mean, less the data's own)": share(
@@ -295,7 +296,9 @@ def main() -> None:
     )
     parser.add_argument("--data", action="append", required=True, help="NAME:PATH of rectified pairs")
     parser.add_argument("--each", type=int, default=3, help="stereograms of each pair (default: 3)")
-    parser.add_argument("--auto", action="store_true", help="find out what is infinitely far")
+    parser.add_argument(
+        "--auto", action="store_true", help="let the converter choose between infinity and close"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, help="all figures as JSON")
     options = parser.parse_args()
@@ -303,16 +306,16 @@ def main() -> None:
     for spec in options.data:
         data = open_data(spec)
         for index in range(len(data)):
-            pair = known(data.load(index), f"{spec} {data.names[index]}")
+            pair = read_ground_truth(data.load(index), f"{spec} {data.names[index]}")
             for turn in range(options.each):
                 seed = options.seed + 1000 * turn + index
-                row = judge(pair, seed, "auto" if options.auto else None)
+                row = measure(pair, seed, "auto" if options.auto else None)
                 rows.append({"data": spec.partition(":")[0], "name": data.names[index], "seed": seed, **row})
                 print(*(f"{key}={_short(value)}" for key, value in rows[-1].items()), flush=True)
     groups = {
         name: [row for row in rows if row["data"] == name] for name in dict.fromkeys(r["data"] for r in rows)
     }
-    figures = {name: summary(group) for name, group in (*groups.items(), ("all", rows))}
+    figures = {name: summarize(group) for name, group in (*groups.items(), ("all", rows))}
     for name, values in figures.items():
         print(f"\n{name}")
         for what, value in values.items():

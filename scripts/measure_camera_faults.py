@@ -2,9 +2,9 @@
 
 python scripts/measure_camera_faults.py PAIRS/left PAIRS/right PHOTOS ...
 
-Prints how many pictures as they are show traces of JPEG, and noise, with their names; how many show the right
-traces after JPEG: of the whole picture, of a random cut-out of 200 x 200 px, and after a second JPEG of
-quality 95; and how many show noise after noise.
+Prints in how many unchanged images JPEG traces and noise are detected, with their names; in how many the
+right JPEG quality is detected after compression: in the whole image, in a random crop of 200x200 px, and
+after a second compression with quality 95; and in how many added noise is detected.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pamcli.imaging.images import read_image, to_uint8
 QUALITIES = 60, 75, 85, 90
 AGAIN = 95
 NOISE = 3, 5, 10  # levels of 255
-SIDE = 200  # pixels, of the cut-outs
-CLOSE = 2  # of the quality, for traces to be right
+SIDE = 200  # px, of the crops
+TOLERANCE = 2  # largest error of a detected JPEG quality
 
 
 def main() -> None:
@@ -34,36 +34,36 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     files = sorted(file for folder in parser.parse_args().folders for file in folder.rglob("*"))
     files = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
-    rng, of_noise = np.random.default_rng(0), np.random.default_rng(1)
+    rng, noise_rng = np.random.default_rng(0), np.random.default_rng(1)
     traced: list[str] = []
     grainy: list[str] = []
     found: dict[str, list[bool]] = {}
     for file in files:
-        picture = to_uint8(read_image(file).pixels)
-        quality, noise = detect_jpeg_quality(picture), measure_noise(picture)
+        image = to_uint8(read_image(file).pixels)
+        quality, noise = detect_jpeg_quality(image), measure_noise(image)
         traced += [] if quality is None else [f"{file}: {quality}"]
         grainy += [] if noise < LEAST_NOISE else [f"{file}: {noise:.1f}"]
-        for kind, saved_at, made in saved(picture, rng):
-            quality = detect_jpeg_quality(made)
-            right = quality is not None and abs(quality - saved_at) <= CLOSE
-            found.setdefault(f"{kind}, quality {saved_at}", []).append(right)
+        for kind, used, pixels in compress(image, rng):
+            quality = detect_jpeg_quality(pixels)
+            right = quality is not None and abs(quality - used) <= TOLERANCE
+            found.setdefault(f"{kind}, quality {used}", []).append(right)
         for level in NOISE:
-            shown = measure_noise(Degradation(noise=level)(picture, of_noise)) >= LEAST_NOISE
+            shown = measure_noise(Degradation(noise=level)(image, noise_rng)) >= LEAST_NOISE
             found.setdefault(f"noise of {level}", []).append(shown)
-    for name, each in (("traces of JPEG", traced), ("noise", grainy)):
-        print(f"{name}, as they are: {len(each)} of {len(files)}", *each, sep="\n")
+    for name, each in (("JPEG traces", traced), ("noise", grainy)):
+        print(f"{name} in unchanged images: {len(each)} of {len(files)}", *each, sep="\n")
     for name, hits in found.items():
         print(f"{name}: {sum(hits)} of {len(hits)}")
 
 
-def saved(picture: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, int, np.ndarray]]:
-    """Kinds, qualities and pixels of what a picture becomes."""
+def compress(image: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, int, np.ndarray]]:
+    """Yield kind, JPEG quality and pixels of each compressed variant of an image."""
     for quality in QUALITIES:
-        whole = compress_jpeg(picture, quality)
-        top, left = (rng.integers(0, max(1, side - SIDE)) for side in picture.shape[:2])
+        whole = compress_jpeg(image, quality)
+        top, left = (rng.integers(0, max(1, side - SIDE)) for side in image.shape[:2])
         yield "whole", quality, whole
-        yield "a part", quality, whole[top : top + SIDE, left : left + SIDE]
-        yield f"then JPEG of {AGAIN}", quality, compress_jpeg(whole, AGAIN)
+        yield "crop", quality, whole[top : top + SIDE, left : left + SIDE]
+        yield f"then quality {AGAIN}", quality, compress_jpeg(whole, AGAIN)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Measure the confidence: pixels kept and errors left at each --min-confidence, and false pairs.
+"""Measure how well the confidence predicts errors, and how many unrelated images are detected.
 
 python scripts/measure_confidence.py --data kitti2015:kitti --data 'middlebury:middlebury?first=5'
 
-For each set: the share of the pixels with a truth that are at least so confident, and the share of those that
-are more than 3 px off. Then, over the pairs of all sets, how many the look at a pair takes for unrelated: as
-they are (false alarms), and each left view with the right view of another pair.
+Prints for each data set and each --min-confidence the share of the pixels with ground truth that remain, and
+the share of these with an error above 3 px. Then, over all data sets, the number of pairs that the checks
+report as unrelated: unchanged (false alarms), and with the right image of another pair.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from pamcli.imaging.preflight import check_pair
 from pamcli.inference.matcher import StereoMatcher
 
 THRESHOLDS = (0.0, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995)
-WRONG = 3.0
-"""Pixels."""
+WRONG = 3.0  # px
 
 
 def main() -> None:
@@ -28,7 +27,7 @@ def main() -> None:
     parser.add_argument("--data", action="append", required=True, metavar="NAME[/SPLIT]:PATH[?KEY=VALUE]")
     parser.add_argument("--weights", default="pasmnet2")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--pairs-only", action="store_true", help="no network: only the look at pairs")
+    parser.add_argument("--pairs-only", action="store_true", help="run only the checks that need no network")
     options = parser.parse_args()
     matcher = None if options.pairs_only else StereoMatcher.load(options.weights, device=options.device)
     views: list[tuple[NDArray[np.generic], NDArray[np.generic]]] = []
@@ -52,12 +51,15 @@ def main() -> None:
         print(f"{data}, {len(samples)} pairs, {options.weights}")
         for threshold, count, bad in zip(THRESHOLDS, kept, wrong, strict=True):
             print(
-                f"  {threshold:5.3f}  kept {100 * count / kept[0]:5.1f} %  wrong {100 * bad / count:5.2f} %"
+                f"  {threshold:5.3f}  remain {100 * count / kept[0]:5.1f} %  wrong {100 * bad / count:5.2f} %"
             )
-    others = [views[(index + 1) % len(views)][1] for index in range(len(views))]
-    for name, rights in (("pairs", [right for _, right in views]), ("lefts with other rights", others)):
+    unrelated = [views[(index + 1) % len(views)][1] for index in range(len(views))]
+    for name, rights in (
+        ("pairs", [right for _, right in views]),
+        ("unrelated images", unrelated),
+    ):
         checks = [check_pair(*_common(left, right)) for (left, _), right in zip(views, rights, strict=True)]
-        print(f"{sum(check.unrelated for check in checks)} of {len(checks)} {name} look unrelated")
+        print(f"{sum(check.unrelated for check in checks)} of {len(checks)} {name} are reported as unrelated")
         if matcher is not None:
             found = [
                 matcher(*_common(v, r), extras={"confidence"})
@@ -66,15 +68,15 @@ def main() -> None:
             shares = [100 * result.confident_share for result in found]
             doubted = sum(result.doubtful for result in found)
             span = f"{min(shares):.0f} to {max(shares):.0f} %"
-            print(f"  and {doubted} by confidence: {span} of the pixels are confident")
+            print(f"  {doubted} by the confidence; {span} of the pixels are confident")
     swapped = sum(check_pair(right, left).is_exchanged for left, right in views)
-    print(f"{swapped} of {len(views)} exchanged pairs look exchanged")
+    print(f"{swapped} of {len(views)} exchanged pairs are reported as exchanged")
 
 
 def _common(
     left: NDArray[np.generic], right: NDArray[np.generic]
 ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    """Both views cut to the size that they have in common."""
+    """Crop both images to their common size."""
     height, width = np.minimum(left.shape[:2], right.shape[:2])
     return left[:height, :width], right[:height, :width]
 

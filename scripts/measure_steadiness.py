@@ -5,11 +5,11 @@ python scripts/measure_steadiness.py --scenes 4
 Rendered scenes with noise (5 grey levels): still, with a moving camera, and with moving objects (measured on
 these objects). Columns, each without and with --steady:
 
-jumps     share of the pixels that change by more than 1 px from a frame to the next, percent
-range     share of those whose disparities over all frames are more than 1 px apart, percent (still scenes)
-error     mean error, pixels, and the share of those that are off by more than 3 px, percent
-temporal  mean error, pixels, of the change of disparity along the known motion (temporal end-point error),
-          and the share of those that are off by more than 1 px, percent
+jumps     pixels that change by more than 1 px from one frame to the next (%)
+range     pixels whose disparities over all frames differ by more than 1 px (%; still scenes)
+error     mean error (px), and pixels with an error above 3 px (%)
+temporal  temporal end-point error: mean error of the change of disparity along the known motion (px),
+          and pixels with such an error above 1 px (%)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pamcli.inference.matcher import StereoMatcher
 KINDS = {
     "still": {"walls": False, "things": False},
     "camera": {"walls": True, "things": True},
-    "things": {"walls": False, "things": True},
+    "objects": {"walls": False, "things": True},
 }
 NOISE = 5.0
 Maps = Sequence[NDArray[np.float32]]
@@ -43,13 +43,13 @@ def main() -> None:
     given = parser.parse_args()
     width, height = map(int, given.size.split("x"))
     matcher = StereoMatcher.load(*filter(None, [given.weights]), match_size=1.0)
-    matching = steadying = 0.0
+    matching = fusion = 0.0
     for number, (kind, moves) in enumerate(KINDS.items()):
         rows = []
         for scene in range(given.scenes):
             count = given.frames if kind == "still" else given.frames // 2
-            drawn = sequence(10 * number + scene, height, width, count, noise=NOISE, **moves)
-            frames, found, fused = list(drawn), list[NDArray[np.float32]](), list[NDArray[np.float32]]()
+            rendered = sequence(10 * number + scene, height, width, count, noise=NOISE, **moves)
+            frames, found, fused = list(rendered), list[NDArray[np.float32]](), list[NDArray[np.float32]]()
             for frame in frames:
                 start = time.process_time()
                 found.append(matcher(frame.left, frame.right).disparity)
@@ -60,15 +60,15 @@ def main() -> None:
                     fused.append(fuse_frames(found[-1], frame.left, frame.right, before))
                 else:
                     fused.append(found[-1])
-                matching, steadying = matching + middle - start, steadying + time.process_time() - middle
-            rows.append([figures(frames, maps, only_moved=kind == "things") for maps in (found, fused)])
-            print(f"{kind} {scene}: " + said(np.array(rows[-1])), flush=True)
-        print(f"{kind}, mean: " + said(np.mean(rows, axis=0)), flush=True)
-    print(f"--steady takes {100 * steadying / matching:.1f} % of the time of matching")
+                matching, fusion = matching + middle - start, fusion + time.process_time() - middle
+            rows.append([measure(frames, maps, only_moved=kind == "objects") for maps in (found, fused)])
+            print(f"{kind} {scene}: " + format_columns(np.array(rows[-1])), flush=True)
+        print(f"{kind}, mean: " + format_columns(np.mean(rows, axis=0)), flush=True)
+    print(f"--steady takes {100 * fusion / matching:.1f} % of the time of matching")
 
 
-def figures(frames: Sequence[Frame], maps: Maps, *, only_moved: bool) -> list[float]:
-    """Return the columns. `only_moved`: of pixels whose surface moved since the last frame."""
+def measure(frames: Sequence[Frame], maps: Maps, *, only_moved: bool) -> list[float]:
+    """Return the columns; `only_moved`: count only pixels whose surface moved since the last frame."""
     steps = np.abs(np.diff(maps, axis=0))
     jumps, spread = 100 * (steps > 1).mean(), 100 * (np.ptp(np.array(maps), axis=0) > 1).mean()
     errors, changes = [], []
@@ -92,7 +92,8 @@ def figures(frames: Sequence[Frame], maps: Maps, *, only_moved: bool) -> list[fl
     ]
 
 
-def said(both: NDArray[np.float64]) -> str:
+def format_columns(both: NDArray[np.float64]) -> str:
+    """Format the columns (2, N), without and with --steady."""
     names = ("jumps {:.2f}", "range {:.2f}", "error {:.3f} px", "{:.2f} %", "temporal {:.3f} px", "{:.2f} %")
     columns = zip(names, both.T, strict=True)
     return ", ".join(f"{name.format(plain)} -> {steady:.3f}" for name, (plain, steady) in columns)

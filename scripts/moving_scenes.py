@@ -76,7 +76,9 @@ def sequence(
     x, y = (torch.from_numpy(part).float() for part in (columns, rows))
     for time in range(frames):
         if time == 0 or walls or things:
-            layers = [moved(layer, move.at(time)) for layer, move in zip(scene.layers, moves, strict=True)]
+            layers = [
+                move_layer(layer, move.at(time)) for layer, move in zip(scene.layers, moves, strict=True)
+            ]
             views = render(layers, height, width)
             apart = torch.stack([(layer.surface.disparity(x, y) - views.disparity).abs() for layer in layers])
             seen = apart.argmin(dim=0).numpy()
@@ -84,15 +86,15 @@ def sequence(
         for number, move in enumerate(moves):
             back = np.linalg.inv(move.at(time - 1)) @ move.at(time)
             before[seen == number] = (places[seen == number] @ back.T)[:, :2]
-        pictures = [
+        noisy = [
             np.clip(255 * view.permute(1, 2, 0).numpy() + rng.normal(0, noise, (height, width, 3)), 0, 255)
             for view in (views.left.clamp(0, 1), views.right.clamp(0, 1))
         ]
-        left, right = (np.rint(picture).astype(np.uint8) for picture in pictures)
+        left, right = (np.rint(view).astype(np.uint8) for view in noisy)
         yield Frame(left, right, views.disparity.numpy().astype(np.float32), before, seen)
 
 
-def moved(layer: Layer, back: Floats) -> Layer:
+def move_layer(layer: Layer, back: Floats) -> Layer:
     """Move a layer by the homography `back` (3, 3), from present to former left (x, y, 1)."""
     shrunk, left, top = back[0, 0], back[0, 2], back[1, 2]
     box = layer.box

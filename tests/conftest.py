@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from warm_python import WarmPython
 
-# Before anything imports torch, for these tests and the programs that they start: the pictures are small, and
+# Before anything imports torch, for these tests and the programs that they start: the images are small, and
 # more threads would only get in the way of the tests that run beside.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

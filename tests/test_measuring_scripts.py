@@ -119,7 +119,7 @@ def test_memory_does_not_grow_with_a_list() -> None:
     assert all(0 <= megabytes < 20 for _, megabytes in counts)
 
 
-def test_sizes_to_match_large_pictures_at_are_compared(run: Run, tmp_path: Path) -> None:
+def test_sizes_to_match_large_images_at_are_compared(run: Run, tmp_path: Path) -> None:
     sizes = ["--width", "192", "--drawn", "96", "--widths", "192,96,400"]
     made = run("measure_match_size.py", *sizes, "--scenes", "1", "--precision", "fp32")
     assert made.returncode == 0, made.stderr
@@ -194,9 +194,9 @@ def test_motion_of_drawn_sequences_is_known() -> None:
         assert np.quantile(np.abs(growth - 1), 0.9) < 0.05
 
 
-def test_pictures_of_cameras_are_measured_by_every_method(run: Run, tmp_path: Path) -> None:
+def test_images_of_cameras_are_measured_by_every_method(run: Run, tmp_path: Path) -> None:
     data = cut_of_the_sample(tmp_path, slice(100, 260), slice(200, 424))
-    made = run("measure_camera_pictures.py", "--data", data)
+    made = run("measure_camera_images.py", "--data", data)
     assert made.returncode == 0, made.stderr
     head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in made.stdout.splitlines())
     assert head[1:] == [

@@ -37,7 +37,7 @@ class Photographs:
         storage.release()
 
     def ros(self, focal_length: float) -> tuple[str, str]:
-        """The camera_info of both cameras; the rectified pictures' principal points are in the middle."""
+        """The camera_info of both cameras; the rectified images' principal points are in the middle."""
         m1, d1, m2, d2, r, t = (np.asarray(self.rig[key]) for key in ("M1", "D1", "M2", "D2", "R", "T"))
         height, width = self.left.shape[:2]
         r1, r2, *_ = cv2.stereoRectify(m1, d1, m2, d2, (width, height), r, t)
@@ -58,7 +58,7 @@ class Photographs:
 
 
 def photographs(left: np.ndarray, right: np.ndarray, *, fisheye: bool = False) -> Photographs:
-    """What cameras 0.2 m apart would have seen whose rectified pictures are `left` and `right`."""
+    """What cameras 0.2 m apart would have seen whose rectified images are `left` and `right`."""
     height, width = left.shape[:2]
     focal = 1.1 * width
     k1 = np.array([[focal, 0, width / 2 - 3], [0, focal, height / 2 + 2], [0, 0, 1.0]])

@@ -3,7 +3,7 @@
 #   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [LABELLED]]]
 #       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed, for
 #       the Python that is there (PYTHON_THERE, 3.12); with PAIRS (folders left and right, and perhaps labels as
-#       `pairs_there.py` says) with pairs.zip, for super-resolution; with LABELLED, of `pam dataset label`, with
+#       `make_superres_pairs.py` says) with pairs.zip, for super-resolution; with LABELLED, of `pam dataset label`, with
 #       labelled.zip, for disparity ("" for PAIRS: none). Both stay as they are, whatever their size.
 #   scripts/training/gpu.sh unpack
 #       There: what lies in gpu/ is unpacked, pairs for super-resolution are made; several calls may bring it.
@@ -27,8 +27,8 @@ unpack() {
         [ -d "runs/$data" ] || [ ! -e "gpu/$data.zip" ] || {
             "$python" -m zipfile -e "gpu/$data.zip" "runs/$data"
             case $data in
-            textures) "$python" scripts/training/pairs_there.py - runs/textures runs/sr ;;
-            pairs) "$python" scripts/training/pairs_there.py runs/pairs - runs/sr ;;
+            textures) "$python" scripts/training/make_superres_pairs.py - runs/textures runs/sr ;;
+            pairs) "$python" scripts/training/make_superres_pairs.py runs/pairs - runs/sr ;;
             esac
         }
     done

@@ -176,7 +176,7 @@ def test_a_file_of_another_name_is_no_record(prepared: tuple[list[str], Path], n
 
 
 def rectified(picture: Any, layout: str, infinity: str) -> RectifiedPair:
-    """Instead of the real thing: the halves; of black pictures none."""
+    """Instead of the real thing: the halves; of black images none."""
     if not picture.any():
         raise StereogramError("it is black")
     values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)

@@ -118,7 +118,7 @@ def test_a_node_is_killed_and_the_results_are_those_of_one_process(cluster: Any,
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_rectified_pictures_and_their_calibration_are_those_of_one_process(
+def test_rectified_images_and_their_calibration_are_those_of_one_process(
     cluster: Any, tmp_path: Path
 ) -> None:
     photographs(*sample((100, 60, 500, 360))).write(tmp_path)

@@ -70,7 +70,7 @@ def _matrix(name: str, values: np.ndarray, space: str = " ", kind: str = "d") ->
 
 
 def orb_slam2() -> str:
-    """Pictures that it rectifies itself; OpenCV reads "data:[", YAML does not."""
+    """Images that it rectifies itself; OpenCV reads "data:[", YAML does not."""
     text = f"""%YAML:1.0
 
 #--------------------------------------------------------------------------------------------

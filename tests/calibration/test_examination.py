@@ -90,7 +90,7 @@ def test_a_camera_that_turned_since(degrees: tuple[float, ...], said: str, rig: 
     assert "pam calibration make" in (by_topic(found)["rows"].do or "")
 
 
-def test_exchanged_pictures(rig: Rig, taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
+def test_exchanged_images(rig: Rig, taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
     for pair, stored in ((taken, store(rig)), ((left, right), store(None, calibration))):
         found = examine(*pair[::-1], stored)
@@ -98,7 +98,7 @@ def test_exchanged_pictures(rig: Rig, taken: Views, rectified: tuple[np.ndarray,
         assert (by_topic(found)["left and right"].do or "").startswith("swap the two")
 
 
-def test_exchanged_pictures_of_cameras_that_are_parallel(rectified: tuple[np.ndarray, ...]) -> None:
+def test_exchanged_images_of_cameras_that_are_parallel(rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
     k = np.array(calibration.projections())[:, :, :3]
     rig = make_rig(4, size=SIZE)
@@ -127,7 +127,7 @@ def test_a_baseline_that_is_too_short_or_not_stated(rectified: tuple[np.ndarray,
     assert "states none" in by_topic(found)["baseline"].text
 
 
-def test_pictures_of_other_sizes(rig: Rig, taken: Views) -> None:
+def test_images_of_other_sizes(rig: Rig, taken: Views) -> None:
     left, right = taken
     found = examine(left[:300], right[:300], store(rig))
     assert list_wrong(found) == ["size"]
@@ -142,7 +142,7 @@ def test_pictures_of_other_sizes(rig: Rig, taken: Views) -> None:
     assert by_topic(found)["size"].verdict == "look"
 
 
-def test_pictures_that_are_rectified_already(rig: Rig, rectified: tuple[np.ndarray, ...]) -> None:
+def test_images_that_are_rectified_already(rig: Rig, rectified: tuple[np.ndarray, ...]) -> None:
     left, right, calibration = rectified
     found = examine(left, right, store(rig))
     assert list_wrong(found) == ["rectified"]
@@ -157,7 +157,7 @@ def test_pictures_that_are_rectified_already(rig: Rig, rectified: tuple[np.ndarr
     )
 
 
-def test_pictures_that_are_not_rectified_yet(taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
+def test_images_that_are_not_rectified_yet(taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
     for stored in (None, store(None, rectified[2])):
         found = examine(*taken, stored)
         assert "rows" in list_wrong(found)
@@ -208,13 +208,13 @@ def test_points_that_cannot_be_measured(rig: Rig, taken: Views) -> None:
     assert "3,3 px has no match in the right image" in found.text
 
 
-def test_pictures_of_two_scenes(rig: Rig, taken: Views) -> None:
+def test_images_of_two_scenes(rig: Rig, taken: Views) -> None:
     found = examine(taken[0], photograph_room(rig, 50)[1], store(rig))
     assert list_wrong(found) == ["matches"]
     assert "check that both belong to one pair" in (found[-1].do or "")
 
 
-def test_pictures_of_the_cameras_beside_a_rectification_of_another_aspect(rig: Rig, taken: Views) -> None:
+def test_images_of_the_cameras_beside_a_rectification_of_another_aspect(rig: Rig, taken: Views) -> None:
     stated = rig.compute_rectification(size=(600, 300)).calibration
     assert stated is not None
     found = examine(*taken, store(rig, stated))

@@ -85,7 +85,7 @@ def test_a_rig_as_its_program_writes_it(name: str, tmp_path: Path) -> None:
     assert stored.kind == kind
     if name == "oak":  # with all coefficients that OpenCV has
         stored = cut(stored)
-    if name in ("zed x one",):  # of pictures of 1920 x 1200
+    if name in ("zed x one",):  # of images of 1920 x 1200
         assert stored.rig is not None
         stored = StoredCalibration(kind, read(tmp_path, programs.orb_slam3()).rig)
     check_rig(stored, known_size=name not in ("colmap's config", "npz and its pose") and ".dat" not in name)
@@ -156,12 +156,12 @@ def test_one_that_counts_from_the_right_is_exchanged_by_cameras(name: str, tmp_p
 
 
 @pytest.mark.parametrize("content", [files.OPENCV_Q, files.MIDDLEBURY, programs.ORB_SLAM3_RECTIFIED])
-def test_rectified_pictures_exchanged_twice_are_the_same(content: str, tmp_path: Path) -> None:
+def test_rectified_images_exchanged_twice_are_the_same(content: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="swap the cameras: `cameras` 1:0"):
         read(tmp_path, content, cameras=(1, 0))
 
 
-def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
+def test_rectified_images_that_count_from_the_right(tmp_path: Path) -> None:
     flipped = files.MIDDLEBURY.replace("baseline=193.001", "baseline=-193.001")
     found = read(tmp_path, flipped, cameras=(1, 0)).rectified
     assert found == Calibration(
@@ -171,7 +171,7 @@ def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
     check_rectified(read(tmp_path, given, cameras=(1, 0)).rectified, size=None)
 
 
-def test_orb_slam_knows_the_rectified_pictures(tmp_path: Path) -> None:
+def test_orb_slam_knows_the_rectified_images(tmp_path: Path) -> None:
     check_rectified(read(tmp_path, programs.orb_slam2()).rectified)
     found = read(tmp_path, programs.ORB_SLAM3_RECTIFIED).rectified
     assert found == Calibration(435.2, 0.11, 0, (367.5, 252.25), (752, 480))

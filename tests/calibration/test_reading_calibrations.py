@@ -156,7 +156,7 @@ def test_kitti_raw(tmp_path: Path) -> None:
     ],
     ids=["ros", "kitti", "opencv"],
 )
-def test_files_that_say_how_their_pictures_are_rectified(texts: tuple[str, ...], tmp_path: Path) -> None:
+def test_files_that_say_how_their_images_are_rectified(texts: tuple[str, ...], tmp_path: Path) -> None:
     rig = read(tmp_path, *texts).rig
     assert rig is not None
     assert rig.stated is not None
@@ -166,8 +166,8 @@ def test_files_that_say_how_their_pictures_are_rectified(texts: tuple[str, ...],
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_rectified_pictures_of_kitti_are_known_by_their_size(tmp_path: Path) -> None:
-    """Its calib_cam_to_cam.txt describes the cameras, its pictures are those of its rectification."""
+def test_rectified_images_of_kitti_are_known_by_their_size(tmp_path: Path) -> None:
+    """Its calib_cam_to_cam.txt describes the cameras, its images are those of its rectification."""
     text = files.kitti_raw().replace("S_rect_02: 6.400000e+02 4.800000e+02", "S_rect_02: 620 187")
     rig = read(tmp_path, text).rig
     assert rig is not None
@@ -325,7 +325,7 @@ def test_300_random_damages_are_explained_or_harmless(name: str, tmp_path: Path)
 
 
 def test_angles_that_a_fisheye_does_not_tell_are_none() -> None:
-    """Its model ends within the picture."""
+    """Its model ends within the image."""
     camera = Camera(np.array([[200.0, 0, 640], [0, 200, 360], [0, 0, 1]]), np.array([-0.1, 0, 0, 0]), True)
     rig = Rig(camera, camera, np.eye(3), np.array([-0.1, 0, 0]), (1280, 720))
     assert rig.left.field_of_view((1280, 720))[0] != rig.left.field_of_view((1280, 720))[0]  # NaN

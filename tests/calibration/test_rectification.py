@@ -61,7 +61,7 @@ def photographs(rig: Rig, dtype: type = np.uint8) -> tuple[np.ndarray, np.ndarra
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
-def test_rectified_pictures_have_matches_in_the_same_rows(fisheye: bool, dtype: type) -> None:
+def test_rectified_images_have_matches_in_the_same_rows(fisheye: bool, dtype: type) -> None:
     cameras = rig(fisheye=fisheye)
     left, right = photographs(cameras, dtype)
     assert check_pair(left, right).vertical_error > 1.5
@@ -109,7 +109,7 @@ def stated() -> Rig:
     return replace(rig(), stated=StatedRectification((files.R1, files.R2), (p1, p2), (600, 450)))
 
 
-def test_pictures_are_rectified_as_their_file_says() -> None:
+def test_images_are_rectified_as_their_file_says() -> None:
     cameras = stated()
     left, right = photographs(cameras)
     rectification = cameras.compute_rectification()
@@ -129,7 +129,7 @@ def test_pictures_are_rectified_as_their_file_says() -> None:
     assert depth == pytest.approx(DEPTH, rel=0.02)
 
 
-def test_a_stated_rectification_follows_the_pictures_and_the_baseline() -> None:
+def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
     cameras = stated().with_baseline(0.5).for_size(1280, 960)
     calibration = cameras.compute_rectification().calibration
     assert calibration is not None
@@ -146,14 +146,14 @@ def test_a_view_that_is_asked_for_is_made_anew(options: dict[str, Any]) -> None:
     assert asked != stated().compute_rectification().calibration
 
 
-def test_all_of_the_picture_or_only_what_is_seen() -> None:
+def test_all_of_the_image_or_only_what_is_seen() -> None:
     white = np.full((480, 640, 3), 255, np.uint8)
     inside, whole = (rig().compute_rectification(alpha=alpha).left(white) for alpha in (0.0, 1.0))
     assert (inside == 255).mean() > 0.99
     assert 0.6 < (whole == 255).mean() < 0.97
 
 
-def test_cameras_follow_the_size_of_the_pictures() -> None:
+def test_cameras_follow_the_size_of_the_images() -> None:
     double = rig().for_size(1280, 960)
     points = np.array([[0.1, 0.2, 1.0], [-0.3, 0.1, 2.0]])
     for camera, small in ((double.left, rig().left), (double.right, rig().right)):
@@ -196,7 +196,7 @@ def relief(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
     return views
 
 
-def test_pictures_without_features_are_refused() -> None:
+def test_images_without_features_are_refused() -> None:
     flat = np.full((200, 300, 3), 90, np.uint8)
     with pytest.raises(InputError, match="only 0 of 0 matches"):
         estimate_rectification([(flat, flat)])
@@ -227,7 +227,7 @@ def test_a_rectified_fisheye_keeps_the_scale_of_its_middle(degrees: float) -> No
     assert (found.left(np.full((800, 848), 255, np.uint8)) == 255).mean() > 0.999
     whole = cameras.compute_rectification(alpha=1).calibration
     assert whole is not None
-    # The corners of a picture reach farther than the middles of its edges.
+    # The corners of an image reach farther than the middles of its edges.
     assert min(degrees, 155) < whole.field_of_view[0] < 162
 
 

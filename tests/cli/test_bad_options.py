@@ -13,7 +13,7 @@ COMMANDS = ["disparity", "superres"]
 
 @pytest.fixture(autouse=True)
 def placeholders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that nothing may read: all of this is refused before a picture or the network is loaded."""
+    """Files that nothing may read: all of this is refused before an image or the network is loaded."""
     for name in (*PAIR, "left2.png", "l/a.png", "l/b.png", "r/a.png", "r/b.png", "packed.png"):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("not a picture")
@@ -64,7 +64,7 @@ def test_hints_that_work(command: list[str], said: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_number_of_pictures(command: str) -> None:
+def test_the_number_of_images(command: str) -> None:
     check(command, "-o", "x.png", texts=["a left and a right image", "got none"])
     check(command, "left.png", "-o", "x.png", texts=["got 1", "--packed"])
     check(command, *PAIR, "left2.png", "-o", "x.png", texts=["got 3", "templates"])

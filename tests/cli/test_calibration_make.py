@@ -1,4 +1,4 @@
-"""`pam calibration make`, from pictures of a board to a file that `pam rectify` takes."""
+"""`pam calibration make`, from images of a board to a file that `pam rectify` takes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_calibration_its_report_and_its_page(folders: Path, rig: Rig, taken: P
     assert facts["baseline_m"] == pytest.approx(found.baseline, rel=1e-9)
     assert 0 < facts["baseline_deviation_m"] < 0.005 * rig.baseline
     assert facts["row_error_px"]["rms"] < 0.2
-    # What it was made for: these cameras' pictures, rectified.
+    # What it was made for: these cameras' images, rectified.
     rectified = pam(
         "rectify", "lefts", "rights", "--calibration", "rig.yaml", "-o", "out/", "--skip-unpaired"
     )
@@ -202,7 +202,7 @@ def test_cameras_that_count_differently_are_told_what_can_be_done(folders: Path)
     assert "pairs.txt" not in said, "there is no --pairs"
 
 
-def test_pictures_without_a_partner_are_named(folders: Path) -> None:
+def test_images_without_a_partner_are_named(folders: Path) -> None:
     Path("lefts/03.png").rename("lefts/other.png")
     run = pam("calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yaml", "--json")
     assert run.code == 0, run.stderr

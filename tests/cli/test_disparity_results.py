@@ -262,7 +262,7 @@ def test_disparities_beyond_what_a_png_holds_are_reported(
     assert disparity("-o", "d.pfm").stderr == ""
 
 
-def test_pictures_that_are_no_pair_are_warned_of(pair: Path) -> None:
+def test_images_that_are_no_pair_are_warned_of(pair: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
     run = disparity("-o", "d.pfm", "--confidence", "c.tif")
     assert run.complaints == []

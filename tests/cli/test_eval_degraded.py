@@ -1,4 +1,4 @@
-"""pam eval superres --degrade: pictures as cameras give them."""
+"""pam eval superres --degrade: images as cameras give them."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatc
         foreign_networks.coarse_and_fine(Path("net.onnx"), (64, 96), outputs=("init_disp", "disp"), coarse=1)
     if name == "weights import":
         torch.save({"state_dict": load_file(weights_folder() / "pasmnet.safetensors")}, "checkpoint.pth.tar")
-    if name == "submit":  # of two pictures, not 200
+    if name == "submit":  # of two images, not 200
         rules = replace(submissions.load_rules("kitti2015"), test=tuple(eval_trees.BOXES))
         monkeypatch.setattr(submissions, "load_rules", lambda kind: rules)
     words = COMMANDS[name].replace("{weights}", str(weights_folder())).split()

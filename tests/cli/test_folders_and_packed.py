@@ -1,4 +1,4 @@
-"""Two folders, two templates, packed pictures: who belongs together, and what the results are called."""
+"""Two folders, two templates, packed images: who belongs together, and what the results are called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_folders_are_paired_by_stem_in_natural_order(small_pair: Path) -> None:
     assert run.lines == [f"superres/{name}" for name in made[2:] + made[:2]]
 
 
-def test_pictures_without_a_partner(small_pair: Path) -> None:
+def test_images_without_a_partner(small_pair: Path) -> None:
     put("L/a.png", "L/b.png", "L/c.png", "R/a.png", "R/d.png")
     for command in ("disparity", "superres"):
         with unchanged():
@@ -118,12 +118,12 @@ def test_templates_that_do_not_fit(small_pair: Path) -> None:
         )
 
 
-# --- packed pictures ------------------------------------------------------------------------------------
+# --- packed images ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def packed(small_pair: Path) -> Path:
-    """Packed pictures lr.png, rl.png, tb.png and bt.png, and the results d.pfm and d_L.png of the pair."""
+    """Packed images lr.png, rl.png, tb.png and bt.png, and the results d.pfm and d_L.png of the pair."""
     left, right = (np.asarray(Image.open(name)) for name in ("left.png", "right.png"))
     for layout, views, axis in (
         ("lr", (left, right), 1),
@@ -145,7 +145,7 @@ def test_packed_views_are_told_apart(packed: Path, layout: str) -> None:
     assert Path("p.png").read_bytes() == Path("d_L.png").read_bytes()
 
 
-def test_a_packed_picture_from_stdin(packed: Path) -> None:
+def test_a_packed_image_from_stdin(packed: Path) -> None:
     picture = Path("rl.png").read_bytes()
     run = pam("disparity", "--packed", "rl", "-", "-o", "-", stdin=picture)
     assert run.stdout == Path("d.pfm").read_bytes()
@@ -162,7 +162,7 @@ def test_a_packed_picture_from_stdin(packed: Path) -> None:
     ]
 
 
-def test_packed_pictures_of_a_batch(packed: Path) -> None:
+def test_packed_images_of_a_batch(packed: Path) -> None:
     for name in ("frames/a.jpg", "frames/sub/b.jpg", "frames/a.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Image.open("lr.png").save(name, "jpeg")
@@ -182,8 +182,8 @@ def test_packed_pictures_of_a_batch(packed: Path) -> None:
         refuse(pam("disparity", "--packed", "lr", "frames/a.jpg", "frames/c.jpg", "-o", "o/"), 3, said)
 
 
-def test_an_upright_packed_picture_of_a_camera_on_its_side(packed: Path) -> None:
-    """Halves are those of the picture as it is seen, not as it lies in the file."""
+def test_an_upright_packed_image_of_a_camera_on_its_side(packed: Path) -> None:
+    """Halves are those of the image as it is seen, not as it lies in the file."""
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by a quarter to the right
     turned = Image.open("tb.png").transpose(Image.Transpose.ROTATE_90)

@@ -140,8 +140,8 @@ def test_a_known_network_finds_what_a_script_does(
     assert np.abs(np.load("x.npy") - expected).max() < 1e-4
 
 
-def test_a_picture_that_needs_tiles_has_no_seams(here: Path) -> None:
-    """A local network of one size, on a picture that is larger, finds what it finds on the whole picture."""
+def test_an_image_that_needs_tiles_has_no_seams(here: Path) -> None:
+    """A local network of one size, on an image that is larger, finds what it finds on the whole image."""
     left, right = (Image.open(SAMPLE / f"{side}.png").convert("RGB") for side in ("left", "right"))
     for name, view in (("left.png", left), ("right.png", right)):
         view.resize((185, 125)).crop((0, 0, 185, 121)).save(name)

@@ -22,7 +22,7 @@ DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite",
 SUPERRES = ["superres", "left.png", "right.png", "-o", "x.tif", "--output-right", "y.tif", "--overwrite"]
 
 
-def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
+def test_images_come_back_in_the_numbers_of_images() -> None:
     network = object.__new__(ForeignModel)
     network.spec = Description(
         task="superres",

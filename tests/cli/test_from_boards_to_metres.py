@@ -1,4 +1,4 @@
-"""Pictures of a board become metres, by the commands alone: how true is the depth of a wall?"""
+"""Images of a board become metres, by the commands alone: how true is the depth of a wall?"""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_depth_of_a_wall_is_true_to_a_percent(fisheye: bool, here: Path) -> 
     assert made is not None
     assert made.principal is not None
     depth = tifffile.imread("depth.tif")
-    # The wall in the coordinates of the rectified pictures, by the cameras as they truly are.
+    # The wall in the coordinates of the rectified images, by the cameras as they truly are.
     none = np.zeros(4)
     turn = cv2.stereoRectify(
         rig.left.matrix, none, rig.right.matrix, none, SIZE, rig.rotation, rig.translation.reshape(3, 1)

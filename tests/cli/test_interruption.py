@@ -165,7 +165,7 @@ def test_a_signal_while_the_list_is_waited_for(
 
 
 @both_signals
-def test_a_signal_while_a_picture_is_waited_for(
+def test_a_signal_while_an_image_is_waited_for(
     pictures: list[str], number: signal.Signals, code: int
 ) -> None:
     command = ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]
@@ -250,7 +250,7 @@ def test_streams_that_the_caller_has_closed(pictures: list[str], closed: str) ->
 
 
 @pytest.mark.parametrize("command", [LIST, ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]])
-def test_a_list_or_picture_from_a_closed_stdin(pictures: list[str], command: list[str]) -> None:
+def test_a_list_or_image_from_a_closed_stdin(pictures: list[str], command: list[str]) -> None:
     shell = ["sh", "-c", 'exec "$@" <&-', "sh"]
     done = subprocess.run([*shell, *command_line(*command)], capture_output=True)
     assert done.returncode == 3

@@ -1,4 +1,4 @@
-"""--match-size: in which size pictures are matched, and what is said about it."""
+"""--match-size: in which size images are matched, and what is said about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("networks", "pair")
 DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu", "-o", "d.npy"]
 
 
-def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_images_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "AUTO_LARGEST", 48 * 32)
     run = pam(*DISPARITY, "--jsonl")
     (said,) = run.complaints

@@ -299,7 +299,7 @@ def test_what_is_said_of_metres_needs_results_in_metres(calib: Path, networks: N
             refuse(pam(*command), 2, f"{option[0]} requires --")
 
 
-def test_pixels_by_hand_are_those_of_the_pictures(calib: Path) -> None:
+def test_pixels_by_hand_are_those_of_the_images(calib: Path) -> None:
     """Whatever the size that the calibration is of."""
     Path("calib.txt").write_text(CALIB.replace("96", "192").replace("64", "128"))
     Path("d.pfm").write_bytes(encode_disparity(np.full((64, 96), 8.0, np.float32), ".pfm").data)

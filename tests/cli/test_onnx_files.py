@@ -27,7 +27,7 @@ SUPERRES = ["superres", "left.png", "right.png", "-o", "x.png", "--output-right"
 
 @pytest.fixture(scope="session")
 def matching(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """PASMnet 2, for pictures of any size."""
+    """PASMnet 2, for images of any size."""
     path = tmp_path_factory.mktemp("onnx") / "net.onnx"
     run = pam("weights", "export", "pasmnet2", "-o", path)
     assert (run.code, run.lines) == (0, [str(path)]), run.stderr
@@ -37,7 +37,7 @@ def matching(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def halved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """PASSRnet x2 in half precision, for pictures of 48 x 32."""
+    """PASSRnet x2 in half precision, for images of 48 x 32."""
     path = tmp_path_factory.mktemp("onnx") / "larger.onnx"
     run = pam("weights", "export", "passrnet-x2", "-o", path, "--size", "48x32", "--half")
     assert (run.code, run.lines) == (0, [str(path)]), run.stderr
@@ -174,7 +174,7 @@ def test_padding_to_the_exported_size_is_noted_once(
     )
 
 
-def test_larger_pictures_do_not_fit(pair: Path, halved: Path) -> None:
+def test_larger_images_do_not_fit(pair: Path, halved: Path) -> None:
     with unchanged():
         refuse(pam(*SUPERRES, "--weights", halved), 3, "images of 96x64 are larger than 48x32")
 
@@ -219,7 +219,7 @@ def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
     [("dynamic", "the network outputs "), ("96", "was not written by pam")],
 )
 def test_files_that_say_what_is_not_so(pair: Path, size: str, said: str) -> None:
-    """A sum of both pictures that calls itself an enlargement."""
+    """A sum of both images that calls itself an enlargement."""
     from onnx import TensorProto, helper, save
 
     left, right, both = (

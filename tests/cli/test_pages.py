@@ -50,7 +50,7 @@ return { texts: [[40, 20], [70, 50]].map(([x, y]) => {
 
 
 def test_under_the_pointer_is_the_depth_of_the_calibration(pair: Path) -> None:
-    """A calibration of another picture size is scaled for the page as for the depth."""
+    """A calibration of another image size is scaled for the page as for the depth."""
     Path("calib.txt").write_text(
         "cam0=[600 0 96; 0 600 64; 0 0 1]\ncam1=[600 0 100; 0 600 64; 0 0 1]\ndoffs=4\nbaseline=200\n"
         "width=192\nheight=128\n"

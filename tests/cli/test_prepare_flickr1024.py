@@ -145,7 +145,7 @@ def test_a_finished_folder_is_left_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("published", "middlebury")
-def test_a_folder_of_other_options_or_pictures_is_refused() -> None:
+def test_a_folder_of_other_options_or_images_is_refused() -> None:
     result(pam(*PREPARE))
     with unchanged():
         run = pam(*PREPARE, "--add", "middlebury:midd")
@@ -185,7 +185,7 @@ def test_a_folder_that_holds_something_else_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_a_truncated_picture_is_named_the_rest_done_and_once_mended_it_goes_on() -> None:
+def test_a_truncated_image_is_named_the_rest_done_and_once_mended_it_goes_on() -> None:
     result(pam(*PREPARE[:4], "whole", *PREPARE[5:]))
     broken = Path("Flickr1024/Train/0001_R.png")
     good = broken.read_bytes()
@@ -203,7 +203,7 @@ def test_a_truncated_picture_is_named_the_rest_done_and_once_mended_it_goes_on()
 @pytest.mark.parametrize("store", ["packed", "folders"])
 @pytest.mark.parametrize("size", [2000, 20], ids=["truncated", "without a header"])
 @pytest.mark.usefixtures("published")
-def test_damaged_pictures_can_be_left_out(store: str, size: int) -> None:
+def test_damaged_images_can_be_left_out(store: str, size: int) -> None:
     broken = Path("Flickr1024/Train/0001_L.png")
     broken.write_bytes(broken.read_bytes()[:size])
     run = pam(*PREPARE, "--store", store, "--skip-damaged")
@@ -215,7 +215,7 @@ def test_damaged_pictures_can_be_left_out(store: str, size: int) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_a_picture_without_a_header_is_told_before_any_work() -> None:
+def test_an_image_without_a_header_is_told_before_any_work() -> None:
     Path("Flickr1024/Train/0002_L.png").write_bytes(b"no picture")
     with unchanged():
         run = _without_notes(pam(*PREPARE))

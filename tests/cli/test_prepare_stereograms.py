@@ -1,4 +1,4 @@
-"""pam dataset prepare-flickr1024 --from-stereograms: pairs, what became of each picture, patches."""
+"""pam dataset prepare-flickr1024 --from-stereograms: pairs, what became of each image, patches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZE = (288, 132)
 
 
 def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair:
-    """Instead of the real thing: cross-eyed pictures are cut in two, those of black pixels set aside."""
+    """Instead of the real thing: cross-eyed images are cut in two, those of black pixels set aside."""
     if not picture.any():
         raise StereogramError("it is black")
     width = picture.shape[1] // 2
@@ -64,7 +64,7 @@ def found(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here / "found"
 
 
-def test_pairs_are_written_and_every_picture_is_accounted_for() -> None:
+def test_pairs_are_written_and_every_image_is_accounted_for() -> None:
     run = pam(*PREPARE, "--skip-damaged")
     assert run.code == 0
     assert run.lines == [
@@ -104,7 +104,7 @@ def test_pairs_are_written_and_every_picture_is_accounted_for() -> None:
     assert report["pictures"][3]["vertical_offset"] == 1.25
 
 
-def test_a_picture_that_cannot_be_read_is_mended_or_left_out(found: Path) -> None:
+def test_an_image_that_cannot_be_read_is_mended_or_left_out(found: Path) -> None:
     whole = pam(*PREPARE, "--scale", "2")
     assert whole.code == 6
     assert whole.lines == []
@@ -179,7 +179,7 @@ def test_one_bar_counts_stereograms_and_pairs(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Console, "progress", progress)
     assert pam(*PREPARE, "--scale", "2", "--skip-damaged").code == 0
     (bar,) = counted
-    assert bar.done == bar.expected == 4 + 2  # pictures, and the pairs of which patches are cut
+    assert bar.done == bar.expected == 4 + 2  # images, and the pairs of which patches are cut
 
 
 def test_the_layout_is_passed_on_and_belongs_to_the_folder() -> None:
@@ -212,7 +212,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pyt
     assert files(Path("mine")) == files(Path("whole"))
 
 
-def test_two_pictures_that_would_become_one_pair_are_refused(found: Path) -> None:
+def test_two_images_that_would_become_one_pair_are_refused(found: Path) -> None:
     shutil.copy(found / "a.png", found / "trip_b.png")
     with unchanged():
         refuse(pam(*PREPARE), 2, "trip_b.png and trip/b.png would both become trip_b_L.png")

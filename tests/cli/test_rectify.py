@@ -102,7 +102,7 @@ def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
     run = pam(*command, "camchain.yaml", "-o", "out/")
     assert run.code == 0, run.stderr
     assert difference("out/left_left.png", left) < 4
-    # Of the lens's angles some are lost in a flat picture: how many is said, and which option takes more.
+    # Of the lens's angles some are lost in a flat image: how many is said, and which option takes more.
     (said,) = (line for line in run.complaints if "fisheye lens" in line)
     assert said.endswith("(--fov changes it)")
     sees, keeps = (float(width) for width in re.findall(r"(\d+)x\d+ degrees", said))
@@ -189,7 +189,7 @@ def test_a_stated_baseline_says_its_unit(rig: Path) -> None:
 
 
 def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
-    """A robot may rectify at another focal length: its matrices serve its pictures here."""
+    """A robot may rectify at another focal length: its matrices serve its images here."""
     left, right = taken.ros(focal_length=600.0)
     Path("left.yaml").write_text(left)
     Path("right.yaml").write_text(right)
@@ -232,7 +232,7 @@ P_rect_0{n}: 700 0 370 {p} 0 700 250 0 0 0 1 0
     ],
     ids=["calib_cam_to_cam", "calib"],
 )
-def test_kittis_pictures_are_rectified_already(rig: Path, text: str, said: str) -> None:
+def test_kittis_images_are_rectified_already(rig: Path, text: str, said: str) -> None:
     Path("kitti.txt").write_text(text)
     with unchanged():
         run = pam("rectify", "left.png", "right.png", "--calibration", "kitti.txt", "-o", "out/", "-q")
@@ -258,7 +258,7 @@ def test_without_a_calibration(here: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [("left.png", "right.png"), ("lefts", "rights")])
-def test_without_a_calibration_none_is_left_beside_the_pictures(batch: tuple[str, str], rig: Path) -> None:
+def test_without_a_calibration_none_is_left_beside_the_images(batch: tuple[str, str], rig: Path) -> None:
     for side in ("left", "right"):
         Path(f"{side}s").mkdir()
         Path(f"{side}s/a.png").hardlink_to(f"{side}.png")
@@ -301,7 +301,7 @@ def test_refusals_write_nothing(
         refuse(pam("rectify", "left.png", "right.png", "-o", "l.png", "-q", *arguments), code, *texts)
 
 
-def test_the_right_picture_alone_has_its_calibration_too(rig: Path) -> None:
+def test_the_right_image_alone_has_its_calibration_too(rig: Path) -> None:
     run = pam("rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--output-right", "out/r.png")
     assert run.code == 0, run.stderr
     assert names("out") == ["calibration.yaml", "r.png"]

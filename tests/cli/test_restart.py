@@ -38,7 +38,7 @@ def batch(out: str) -> list[str]:
 
 @pytest.fixture
 def fifty_pairs(views: tuple[np.ndarray, np.ndarray]) -> None:
-    """50 pairs of 32 x 24 px in l/ and r/: one truncated, one of two sizes, one no picture at all."""
+    """50 pairs of 32 x 24 px in l/ and r/: one truncated, one of two sizes, one no image at all."""
     for folder, view in zip("lr", views, strict=True):
         Path(folder).mkdir()
         for number in range(50):

@@ -60,7 +60,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(noisy: Path, form: str, unknown:
         assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes(), name
 
 
-def test_videos_and_numbered_pictures(noisy: Path) -> None:
+def test_videos_and_numbered_images(noisy: Path) -> None:
     for side in ("left", "right"):
         Path(side).mkdir()
         for number in range(3):

@@ -50,7 +50,7 @@ def test_a_folder_of_both_kinds_in_any_case(camera: dict[str, bytes]) -> None:
     ]
 
 
-def test_other_pictures_of_the_folder_are_not_dropped_in_silence(camera: dict[str, bytes]) -> None:
+def test_other_images_of_the_folder_are_not_dropped_in_silence(camera: dict[str, bytes]) -> None:
     Path("camera/DSC1.JPG").write_bytes(camera["left"])
     with unchanged():
         refuse(pam("disparity", "camera", "-o", "out/"), 2, "camera/DSC1.JPG", "--skip-unpaired")
@@ -83,7 +83,7 @@ def test_a_video_on_stdin_is_refused_without_a_line_that_cannot_work(here: Path)
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "my clip.MKV"])
-def test_videos_in_place_of_pictures_are_refused_with_the_line_that_makes_them(pair: Path, name: str) -> None:
+def test_videos_in_place_of_images_are_refused_with_the_line_that_makes_them(pair: Path, name: str) -> None:
     Path(name).write_bytes(b"\0\0\0\x18ftypisom\0\0\0\0")
     Path("films").mkdir()
     Path("films", name).write_bytes(b"")

@@ -1,4 +1,4 @@
-"""pam superres --input: the weights for clean pictures, or those for pictures with cameras' faults."""
+"""pam superres --input: the weights for clean images, or those for images with cameras' faults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def made(*arguments: str) -> tuple[np.ndarray, str]:
     return read_image(Path("l.png")).pixels, run.stderr
 
 
-def test_a_jpeg_gets_the_weights_for_cameras_and_a_clean_picture_its_own() -> None:
+def test_a_jpeg_gets_the_weights_for_cameras_and_a_clean_image_its_own() -> None:
     view, said = made(*JPG)
     np.testing.assert_array_equal(view, larger(JPG, CAMERA_UPSCALING[4]))
     assert said == SAID

@@ -28,7 +28,7 @@ def larger(scale: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def larger_left(scale: int = 2) -> np.ndarray:
-    """The left picture alone, which may differ by a rounding from that of both."""
+    """The left image alone, which may differ by a rounding from that of both."""
     left, right = (read_image(Path(name)).pixels for name in PAIR)
     return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu").upscale_left(left, right)
 
@@ -42,11 +42,11 @@ def rewrite(change: Callable[[RgbImage, int], RgbImage]) -> list[RgbImage]:
     return pictures
 
 
-# --- which pictures -------------------------------------------------------------------------------------
+# --- which images -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [2, 4])
-def test_both_pictures(small_pair: Path, scale: int) -> None:
+def test_both_images(small_pair: Path, scale: int) -> None:
     run = pam("superres", *PAIR, "--scale", str(scale), "-o", "l.png", "--output-right", "r.tif")
     assert (run.code, run.lines, run.stderr) == (0, ["l.png", "r.tif"], "")
     left, right = larger(scale)
@@ -73,7 +73,7 @@ def test_transparency_has_the_size_of_the_colours_at_any_scale(small_pair: Path)
         assert (picture.mode, picture.size) == ("RGBA", (82, 55))  # 81.6 x 54.4, rounded up
 
 
-def test_one_picture(small_pair: Path) -> None:
+def test_one_image(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "--scale", "2", "-o", "l.png").lines == ["l.png"]
     assert np.array_equal(np.asarray(Image.open("l.png")), larger_left())
     assert pam("superres", *PAIR, "--scale", "2", "--output-right", "r.png").lines == ["r.png"]
@@ -81,7 +81,7 @@ def test_one_picture(small_pair: Path) -> None:
     assert names(".") == ["l.png", "left.png", "r.png", "right.png"]
 
 
-def test_a_folder_receives_both_pictures(small_pair: Path) -> None:
+def test_a_folder_receives_both_images(small_pair: Path) -> None:
     run = pam("superres", *PAIR, "--scale", "2", "-o", "out/", "--format", "webp")
     assert run.lines == ["out/left_left.webp", "out/left_right.webp"]
     for path, pixels in zip(run.lines, larger(), strict=True):
@@ -144,7 +144,7 @@ def test_grey_stays_grey(small_pair: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp"])
-def test_each_picture_keeps_its_colour_profile(small_pair: Path, suffix: str) -> None:
+def test_each_image_keeps_its_colour_profile(small_pair: Path, suffix: str) -> None:
     profiles = [ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes() for name in ("sRGB", "LAB")]
     rewrite(lambda picture, number: RgbImage(picture.pixels, icc_profile=profiles[number]))
     run = pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}", "--output-right", f"r{suffix}")
@@ -163,7 +163,7 @@ def test_orientation_is_applied_and_reset(small_pair: Path) -> None:
         assert written.getexif().get(0x0112, 1) == 1
 
 
-def test_both_in_one_picture(small_pair: Path) -> None:
+def test_both_in_one_image(small_pair: Path) -> None:
     left, right = larger()
     run = pam("superres", *PAIR, "--scale", "2", "-o", "l.png", "--output-packed", "both.png")
     assert run.lines == ["l.png", "both.png"]
@@ -190,7 +190,7 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
         refuse(pam("superres", *PAIR, "-o", "p.jpg", "--quality", "101"), 2, "quality")
 
 
-def test_an_ensemble_is_finer_and_another_picture(small_pair: Path) -> None:
+def test_an_ensemble_is_finer_and_another_image(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "--scale", "2", "--ensemble", "-o", "e.png").code == 0
     views = [read_image(Path(name)).pixels for name in PAIR]
     four = StereoUpscaler.load(DEFAULT_UPSCALING[2], device="cpu", ensemble=True).upscale_left(*views)

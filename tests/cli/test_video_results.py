@@ -90,7 +90,7 @@ def test_colours_of_a_video_run_over_the_disparities_of_all_frames(clips: Views,
 
 
 def test_videos_to_watch(clips: Views, here: Path) -> None:
-    """Also of pictures with odd sides, which most videos cannot have."""
+    """Also of images with odd sides, which most videos cannot have."""
     for side, frames in zip(("left", "right"), clips, strict=True):
         write_video(here / f"{side}.mkv", [frame[:47, :63] for frame in frames])
     made = run("disparity left.mkv right.mkv -o d.mkv --color-map c.mp4 --range 5:40 --count 2")
@@ -103,7 +103,7 @@ def test_videos_to_watch(clips: Views, here: Path) -> None:
         assert wrong.mean() < 8
 
 
-def test_larger_and_rectified_pictures(clips: Views, here: Path) -> None:
+def test_larger_and_rectified_images(clips: Views, here: Path) -> None:
     made = run(
         "superres left.mkv right.mkv --scale 2 --count 2 -o l.mkv --output-right r.mp4 --output-packed b.mkv"
     )
@@ -129,7 +129,7 @@ def test_larger_and_rectified_pictures(clips: Views, here: Path) -> None:
     assert again.lines == ["z.mkv"], again.stderr
 
 
-def test_numbered_pictures_become_a_video(clips: Views, here: Path) -> None:
+def test_numbered_images_become_a_video(clips: Views, here: Path) -> None:
     for side, frames in zip(("lefts", "rights"), clips, strict=True):
         Path(side).mkdir()
         for number in range(9, 12):

@@ -30,7 +30,7 @@ def run(command: str) -> Run:
     return pam(*command.split())
 
 
-def test_frames_give_what_pictures_of_them_give(clips: Views, here: Path) -> None:
+def test_frames_give_what_images_of_them_give(clips: Views, here: Path) -> None:
     for side, frames in zip(("lefts", "rights"), clips, strict=True):
         (here / side).mkdir()
         for number in (1, 3):
@@ -168,7 +168,7 @@ def test_more_than_8_bits_are_kept(here: Path, views: tuple[np.ndarray, np.ndarr
 
 
 def test_a_video_is_turned_as_the_telephone_was(here: Path) -> None:
-    """The file says that its pictures are shown turned by a quarter, clockwise."""
+    """The file says that its images are shown turned by a quarter, clockwise."""
     corner = np.zeros((48, 64, 3), np.uint8)
     corner[:24, :32] = 255
     write_video(here / "turned.mp4", [corner], "libx264", "yuv420p")

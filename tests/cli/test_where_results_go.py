@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("networks")
 
 @pytest.fixture
 def batch(pair: Path) -> Path:
-    """Folders l and r with pictures of ten stems."""
+    """Folders l and r with images of ten stems."""
     for folder, picture in (("l", "left.png"), ("r", "right.png")):
         Path(folder).mkdir()
         for number in range(1, 11):

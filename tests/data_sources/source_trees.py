@@ -15,7 +15,7 @@ HEIGHT, WIDTH = 4, 6
 
 
 def picture(path: Path, level: int = 90, size: tuple[int, int] = (HEIGHT, WIDTH)) -> None:
-    """A picture of one colour, in the format of its suffix."""
+    """An image of one colour, in the format of its suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     color = np.full((*size, 3), level, np.uint8)
     Image.fromarray(color[..., 0] if path.suffix == ".pgm" else color).save(path)
@@ -27,7 +27,7 @@ def pair(left: Path, right: Path, size: tuple[int, int] = (HEIGHT, WIDTH)) -> No
 
 
 def levels(path: Path, first: list[int], bits: int = 8, size: tuple[int, int] = (HEIGHT, WIDTH)) -> None:
-    """A grey picture of 8 or 16 bits whose first row begins with `first`, all else 1."""
+    """A grey image of 8 or 16 bits whose first row begins with `first`, all else 1."""
     path.parent.mkdir(parents=True, exist_ok=True)
     values = np.ones(size, np.uint8 if bits == 8 else np.uint16)
     values[0, : len(first)] = first

@@ -66,7 +66,7 @@ def test_images_are_paired_by_name_and_never_by_position(data: str, tmp_path: Pa
     whole = opened(data, tmp_path)
     whole.files[0].left.unlink()
     whole.files[1].right.unlink()
-    if len(whole) == 2:  # as many left as right pictures, none of which belong together
+    if len(whole) == 2:  # as many left as right images, none of which belong together
         with pytest.raises(InputError, match=r"has no (left|right) image"):
             opened(data, tmp_path)
     else:

@@ -1,4 +1,4 @@
-"""Middlebury's layouts of twenty years: pictures, truths and masks, wherever they lie."""
+"""Middlebury's layouts of twenty years: images, truths and masks, wherever they lie."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_middlebury_evaluation_tree(tmp_path: Path) -> None:
 
 
 def test_middlebury_has_the_ground_truth_of_the_full_size_beside_smaller_images(tmp_path: Path) -> None:
-    """The full size may be there without its pictures, as its archive of truths unpacks."""
+    """The full size may be there without its images, as its archive of truths unpacks."""
     home = tmp_path / "MiddEval3"
     scene = home / "trainingQ/Adirondack"
     pair(scene / "im0.png", scene / "im1.png")
@@ -100,7 +100,7 @@ def test_middlebury_2014_and_2021_masks_from_both_ground_truths(scene: str, tmp_
     folder = tmp_path / scene
     pair(folder / "im0.png", folder / "im1.png")
     text(folder / "calib.txt", MIDDLEBURY_CALIBRATION)
-    pfm(folder / "disp0.pfm", [0, 2, np.inf, 2, 1, 1])  # matches 0, out of the picture, -, 1, 3, 4
+    pfm(folder / "disp0.pfm", [0, 2, np.inf, 2, 1, 1])  # matches 0, out of the image, -, 1, 3, 4
     pfm(folder / "disp1.pfm", [0.5, 2.9, 1, 9, 1, 1])
     source = open_data(f"middlebury:{tmp_path}")
     assert source.absent + source.unpaired == (

@@ -138,7 +138,7 @@ def test_a_file_that_is_no_image_is_an_error_at_once(tmp_path: Path) -> None:
 
 
 def truncated(folder: Path) -> Path:
-    """A folder whose one picture breaks off in the middle."""
+    """A folder whose one image breaks off in the middle."""
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "PNG")

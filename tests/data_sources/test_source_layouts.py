@@ -1,4 +1,4 @@
-"""Each data source on a miniature tree in its published layout: names, pictures, the numbers of its truth."""
+"""Each data source on a miniature tree in its published layout: names, images, the numbers of its truth."""
 
 from __future__ import annotations
 

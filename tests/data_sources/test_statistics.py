@@ -1,4 +1,4 @@
-"""Figures of a set, against what is known of made-up pictures."""
+"""Figures of a set, against what is known of made-up images."""
 
 from __future__ import annotations
 

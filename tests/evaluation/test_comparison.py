@@ -1,4 +1,4 @@
-"""Methods side by side: intervals that hold the truth, differences, parts of pictures, memory, OpenCV."""
+"""Methods side by side: intervals that hold the truth, differences, parts of images, memory, OpenCV."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pamcli.inference.device import peak_memory
 def test_intervals_hold_the_ground_truth_in_93_to_97_of_100_draws(
     kind: str, scenes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scenes of 1 to 5 pictures, whose pictures are alike."""
+    """Scenes of 1 to 5 images, whose images are alike."""
     monkeypatch.setattr("pamcli.evaluation.comparison.DRAWS", 1000)
     random = np.random.default_rng(3)
     held = 0
@@ -64,7 +64,7 @@ def test_weights_count() -> None:
 
 
 def test_differences_use_the_weights_of_the_protocol() -> None:
-    """Middlebury's table halves some pictures; the mean of +1 and +4, the second one halved, is +2."""
+    """Middlebury's table halves some images; the mean of +1 and +4, the second one halved, is +2."""
 
     def summary(*values: float) -> SimpleNamespace:
         images = [
@@ -82,7 +82,7 @@ def test_differences_use_the_weights_of_the_protocol() -> None:
 
 
 class Off(Network):
-    """Is off by so many pixels, more in one picture than in others."""
+    """Is off by so many pixels, more in one image than in others."""
 
     def __init__(self, by: float, worst: float) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Off(Network):
 
 
 def several(count: int) -> Held:
-    """Pictures in as many scenes; the last one begins with a grey pixel."""
+    """Images in as many scenes; the last one begins with a grey pixel."""
     found = [sample(f"scene{number}/frame_0001") for number in range(count)]
     found[-1].left[0, 0] = 7
     return Held(*found)

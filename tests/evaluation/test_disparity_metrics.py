@@ -223,7 +223,7 @@ def test_visibility_is_measured_if_the_ground_truth_has_occlusions() -> None:
     assert figures["visible-precision"] == pytest.approx(200 / 3)
     assert figures["visible-recall"] == pytest.approx(200 / 3)
     assert (figures["occluded-precision"], figures["occluded-recall"]) == (0, 0)
-    # A picture whose truth has no occluded pixel says nothing about the mask.
+    # An image whose truth has no occluded pixel says nothing about the mask.
     blind = meter.add(sample([[10] * 5], visible=[[1] * 5]), Estimate(estimate, visible=said)).figures["all"]
     assert "visible-precision" not in blind
     assert meter.pooled_metrics["all"]["visible-precision"] == pytest.approx(200 / 3)

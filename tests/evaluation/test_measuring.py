@@ -167,7 +167,7 @@ def test_notes_count_the_selected_samples(files: Path) -> None:
 
 
 class Network:
-    """Finds the truth, less where its search ends; right pictures of the wrong size are its undoing."""
+    """Finds the truth, less where its search ends; right images of the wrong size are its undoing."""
 
     def __init__(self) -> None:
         self.max_disparity: int | None = None

@@ -1,4 +1,4 @@
-"""Pictures of a report: reduced without mixing what must not be mixed, cut where it is worst."""
+"""Images of a report: reduced without mixing what must not be mixed, cut where it is worst."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_psnr_does_not_wrap_around_and_of_equal_images_is_infinite() -> None:
 
 
 def test_ssim_of_one_window_by_hand() -> None:
-    # Constant pictures: only the brightness counts, (2 a b + c1) / (a^2 + b^2 + c1).
+    # Constant images: only the brightness counts, (2 a b + c1) / (a^2 + b^2 + c1).
     one, other = np.full((7, 7, 3), 51, np.uint8), np.full((7, 7, 3), 102, np.uint8)
     expected = (2 * 0.2 * 0.4 + 1e-4) / (0.2**2 + 0.4**2 + 1e-4)
     assert ssim(one, other)[1] == pytest.approx(expected)

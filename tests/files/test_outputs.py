@@ -208,7 +208,7 @@ def test_results_never_overwrite_inputs(here: Path) -> None:
 
 
 def test_a_link_to_an_input_is_an_input(here: Path) -> None:
-    """Writing follows links, so the picture behind one would be lost."""
+    """Writing follows links, so the image behind one would be lost."""
     Path("in").mkdir()
     Path("in/a.png").write_bytes(b"")
     os.symlink("in/a.png", "link.png")

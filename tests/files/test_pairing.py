@@ -227,7 +227,7 @@ def test_templates_that_match_nothing_say_what_was_looked_for() -> None:
         pair_templates("l/{}.png", "./l/{}.png")
 
 
-# --- packed pictures ------------------------------------------------------------------------------------
+# --- packed images ------------------------------------------------------------------------------------
 
 
 def test_packed_images_mirror_the_current_folder_or_a_root() -> None:

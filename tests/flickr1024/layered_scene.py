@@ -1,4 +1,4 @@
-"""Made-up stereo pairs: textured discs before a textured wall, and the pictures that hold both views."""
+"""Made-up stereo pairs: textured discs before a textured wall, and the images that hold both views."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def texture(rng: np.random.Generator, shape: tuple[int, int], level: int) -> Col
 
 
 def side_by_side(first: Colours, second: Colours, borders: bool = True, colour: int = 0) -> Colours:
-    """Both views in one picture, with borders of unequal width all around them if wanted."""
+    """Both views in one image, with borders of unequal width all around them if wanted."""
     if not borders:
         return np.concatenate([first, second], axis=1)
     height, width = first.shape[:2]

@@ -32,7 +32,7 @@ def png(picture: np.ndarray) -> bytes:
 
 
 def tree(root: Path, sizes: Mapping[str, tuple[int, int]]) -> Path:
-    """NAME_L.png and NAME_R.png below a folder, NAME with folders in it perhaps; each another picture."""
+    """NAME_L.png and NAME_R.png below a folder, NAME with folders in it perhaps; each another image."""
     for name, data in files(sizes).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
@@ -64,7 +64,7 @@ def archive(path: Path, contents: Mapping[str, bytes]) -> Path:
 
 
 def imresize(picture: np.ndarray, scale: float) -> np.ndarray:
-    """MATLAB's, for a picture of 8 bits that is reduced: rows, then columns, rounded after each."""
+    """MATLAB's, for an image of 8 bits that is reduced: rows, then columns, rounded after each."""
     values = picture.astype(np.float64)
     for axis in (0, 1):
         weights = matrix(picture.shape[axis], scale)

@@ -68,7 +68,7 @@ def test_what_unpacks_to_far_more_than_a_image_does_is_refused(tmp_path: Path) -
     path = archive(tmp_path / "bomb.zip", {"0001_L.bmp": bytes(20 << 20)})
     with pytest.raises(InputError, match=r"bomb.zip is unsafe: .* unpacks to [\d,]+ times its size"):
         find_images(tmp_path)
-    small = archive(tmp_path / "plain.zip", {"0001_L.bmp": bytes(1 << 20)})  # a plain picture is no bomb
+    small = archive(tmp_path / "plain.zip", {"0001_L.bmp": bytes(1 << 20)})  # a plain image is no bomb
     assert len(list_members(small)) == 1
     assert path.exists()
 

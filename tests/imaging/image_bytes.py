@@ -1,4 +1,4 @@
-"""Picture files in memory, as other libraries write them."""
+"""Image files in memory, as other libraries write them."""
 
 from __future__ import annotations
 

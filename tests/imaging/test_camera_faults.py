@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).parents[2] / "scripts" / "sample" / "left.png"
 
 @pytest.fixture(scope="module")
 def clean() -> np.ndarray:
-    """A picture of a room, (160, 320, 3)."""
+    """An image of a room, (160, 320, 3)."""
     return read_image(SAMPLE).pixels[100:260, 200:520]
 
 

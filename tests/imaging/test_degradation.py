@@ -1,4 +1,4 @@
-"""Pictures as cameras give them: blurred, noisy, sharpened, compressed."""
+"""Images as cameras give them: blurred, noisy, sharpened, compressed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Pictures of every kind, read and written, held against Pillow's and OpenCV's readers."""
+"""Images of every kind, read and written, held against Pillow's and OpenCV's readers."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class TestKindsThatAreRefused:
 
 
 def claiming(kind: str, width: int, height: int) -> bytes:
-    """A few dozen bytes whose header claims a picture of that size."""
+    """A few dozen bytes whose header claims an image of that size."""
     if kind == "png":
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", b"x")

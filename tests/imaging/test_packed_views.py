@@ -1,4 +1,4 @@
-"""Both views out of one file: MPO, JPS, packed pictures, also squeezed ones."""
+"""Both views out of one file: MPO, JPS, packed images, also squeezed ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
 
 
 def smooth(seed: int, height: int = 24, width: int = 32) -> np.ndarray:
-    """A picture that JPEG and squeezing leave nearly as it is."""
+    """An image that JPEG and squeezing leave nearly as it is."""
     rng = np.random.default_rng(seed)
     small = Image.fromarray(rng.integers(40, 215, (3, 4, 3), dtype=np.uint8))
     return np.asarray(small.resize((width, height), Image.Resampling.BICUBIC))

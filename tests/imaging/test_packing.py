@@ -1,4 +1,4 @@
-"""Both views in one picture."""
+"""Both views in one image."""
 
 from __future__ import annotations
 

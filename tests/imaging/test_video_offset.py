@@ -60,7 +60,7 @@ def test_cameras_that_are_held_by_hand(tmp_path: Path, offset: int) -> None:
 
 
 def test_a_pan_whose_speed_changes(tmp_path: Path) -> None:
-    """What comes into the pictures does so at other times in both views: it is not gone by."""
+    """What comes into the images does so at other times in both views: it is not gone by."""
     speed = 1 + np.random.default_rng(4).normal(0, 0.4, FRAMES + 2 * LATER)
     write_views(tmp_path, np.stack([np.cumsum(speed), 0 * speed], axis=1), 5)
     assert offset_of(tmp_path) == 5

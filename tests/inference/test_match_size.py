@@ -1,4 +1,4 @@
-"""Small pictures are matched enlarged and large ones reduced; the result has their size, and their pixels."""
+"""Small images are matched enlarged and large ones reduced; the result has their size, and their pixels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pamcli.registry.load import load_network
         (4000, 6000, (AUTO_LARGEST / 24e6) ** 0.5),
     ],
 )
-def test_auto_brings_pictures_to_the_size_that_is_matched_best(height: int, width: int, times: float) -> None:
+def test_auto_brings_images_to_the_size_that_is_matched_best(height: int, width: int, times: float) -> None:
     assert choose_matching_size("auto", height, width) == (round(times * height), round(times * width))
 
 

@@ -51,12 +51,12 @@ def test_every_size_gives_maps_of_its_size(
 
 
 @pytest.mark.parametrize(("height", "width"), [(15, 40), (40, 15)])
-def test_a_picture_below_16_px_is_refused(matcher: StereoMatcher, height: int, width: int) -> None:
+def test_an_image_below_16_px_is_refused(matcher: StereoMatcher, height: int, width: int) -> None:
     with pytest.raises(InputError, match=f"{width}x{height}: both sides must be at least 16 px"):
         matcher(np.zeros((height, width, 3), np.uint8), np.zeros((height, width, 3), np.uint8))
 
 
-def test_what_is_no_picture_is_an_input_error(matcher: StereoMatcher) -> None:
+def test_what_is_no_image_is_an_input_error(matcher: StereoMatcher) -> None:
     with pytest.raises(InputError, match=r"must be \(height, width, 3\), got \(5,\)"):
         matcher(np.zeros(5), np.zeros(5))
     shifted = StereoMatcher(matcher.model, min_disparity=-8)
@@ -64,7 +64,7 @@ def test_what_is_no_picture_is_an_input_error(matcher: StereoMatcher) -> None:
         shifted("left.png", "right.png")  # type: ignore[arg-type]
 
 
-def test_types_of_the_same_picture_give_the_same_result(matcher: StereoMatcher, small: Cut) -> None:
+def test_types_of_the_same_image_give_the_same_result(matcher: StereoMatcher, small: Cut) -> None:
     expected = matcher(small.left, small.right, extras=())
     for left, right in (
         (small.left.astype(np.uint16) * 257, small.right.astype(np.uint16) * 257),

@@ -73,7 +73,7 @@ def test_it_is_what_the_moved_views_give(sample: tuple[np.ndarray, np.ndarray, n
     assert result.disparity.min() >= -24
 
 
-def test_a_width_to_match_at_is_that_of_the_pictures() -> None:
+def test_a_width_to_match_at_is_that_of_the_images() -> None:
     one = StereoMatcher.load("pasmnet", device="cpu", match_size=100, min_disparity=-50)
     assert one._matching_size(60, 200 + 50) == (30, 125), "half of their size, the wider views, too"
     assert StereoMatcher.load("pasmnet", device="cpu", match_size=0.5)._matching_size(60, 200) == (30, 100)

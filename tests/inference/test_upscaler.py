@@ -40,7 +40,7 @@ def test_both_views_grow_by_the_scale(upscaler: StereoUpscaler, tiny: Cut, heigh
 
 @pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
-def test_the_type_is_kept_and_the_picture_is_the_same(
+def test_the_type_is_kept_and_the_image_is_the_same(
     upscaler: StereoUpscaler, tiny: Cut, dtype: type[np.generic]
 ) -> None:
     expected = upscaler.upscale_left(tiny.left / 255, tiny.right / 255)
@@ -57,7 +57,7 @@ def test_each_view_keeps_its_own_type(upscaler: StereoUpscaler, tiny: Cut) -> No
     assert (left.dtype, right.dtype) == (np.uint8, np.float32)
 
 
-def test_the_result_is_the_picture_in_more_pixels(upscaler: StereoUpscaler, tiny: Cut) -> None:
+def test_the_result_is_the_image_in_more_pixels(upscaler: StereoUpscaler, tiny: Cut) -> None:
     for view, larger in zip((tiny.left, tiny.right), upscaler(tiny.left, tiny.right), strict=True):
         s = upscaler.scale
         height, width = view.shape[:2]
@@ -97,7 +97,7 @@ def test_what_leaves_the_range_is_clamped(dtype: type, largest: int) -> None:
         assert np.all(np.diff(image[..., 0].ravel().astype(float)) >= 0)
 
 
-def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) -> None:
+def test_the_image_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) -> None:
     network, _ = load_network(locate(f"passrnet-x{upscaler.scale}"))
     views = [
         torch.from_numpy(view / np.float32(255)).permute(2, 0, 1)[None] for view in (tiny.left, tiny.right)
@@ -109,7 +109,7 @@ def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) 
         assert np.abs(ours - theirs[0].clamp(0, 1).permute(1, 2, 0).numpy()).max() < 1e-5
 
 
-def test_a_picture_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
+def test_an_image_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
     pair = (np.zeros((7, 20, 3), np.uint8),) * 2
     for call in (upscaler, upscaler.upscale_left):
         with pytest.raises(InputError, match=r"20x7: both sides must be at least 8 px"):

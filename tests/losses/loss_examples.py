@@ -1,4 +1,4 @@
-"""Pictures, attention and truths for the tests of the losses; and where the formulas of the vectors lie."""
+"""Images, attention and truths for the tests of the losses; and where the formulas of the vectors lie."""
 
 from __future__ import annotations
 

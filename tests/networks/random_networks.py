@@ -66,7 +66,7 @@ def normalised(views: Tensor) -> Tensor:
 
 
 class CountedRows:
-    """The rows of a picture, and which of them were asked for."""
+    """The rows of an image, and which of them were asked for."""
 
     def __init__(self, views: Tensor) -> None:
         self.views = views

@@ -162,7 +162,7 @@ def test_a_band_with_its_halo_equals_the_whole_image() -> None:
     assert difference[:2].max() > 1e-4
 
 
-def test_exchanged_views_give_exchanged_pictures() -> None:
+def test_exchanged_views_give_exchanged_images() -> None:
     views = picture_pair(11, 23)
     there = passrnet2(2)(views[:1], views[1:], both=True)
     back = passrnet2(2)(views[1:], views[:1], both=True)
@@ -173,7 +173,7 @@ def test_exchanged_views_give_exchanged_pictures() -> None:
 
 
 def test_detail_is_what_the_other_view_has_beyond_interpolation_sorted_by_its_place() -> None:
-    """Matches of a quarter of a pixel to the right, attended to by 3 : 1, in one row of a known picture."""
+    """Matches of a quarter of a pixel to the right, attended to by 3 : 1, in one row of a known image."""
     own = torch.tensor([0.2, 0.4, 0.2, 0.6]).expand(1, 3, 1, 4).contiguous()
     other = torch.tensor([0.9, 0.5, 0.1, 0.7]).expand(1, 3, 1, 4).contiguous()
     maps = torch.zeros(1, 1, 4, 4)
@@ -189,7 +189,7 @@ def test_detail_is_what_the_other_view_has_beyond_interpolation_sorted_by_its_pl
 
 
 def test_rows_are_enlarged_with_what_the_other_view_has_in_them() -> None:
-    """Row 12 of the right view changes the left picture no further off than 3x3 convolutions reach."""
+    """Row 12 of the right view changes the left image no further off than 3x3 convolutions reach."""
     views = picture_pair(60, 16)
     changed = views.clone()
     changed[1, :, 12] = 1 - changed[1, :, 12]
@@ -201,7 +201,7 @@ def test_rows_are_enlarged_with_what_the_other_view_has_in_them() -> None:
 
 
 def test_the_papers_losses_reach_every_weight() -> None:
-    """Maps are those of the last exchange; the picture's loss reaches all exchanges."""
+    """Maps are those of the last exchange; the image's loss reaches all exchanges."""
     torch.manual_seed(1)
     network, views = PASSRnet2(2), picture_pair(16, 32)
     for parameter in network.parameters():

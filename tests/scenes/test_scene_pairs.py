@@ -23,7 +23,7 @@ HEIGHT, WIDTH = 96, 192
 
 
 def smooth(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """A picture whose neighbouring pixels are alike, so that it can be compared at sub-pixel places."""
+    """An image whose neighbouring pixels are alike, so that it can be compared at sub-pixel places."""
     coarse = Image.fromarray(rng.integers(0, 256, (height // 12, width // 12, 3), np.uint8))
     return np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC))
 
@@ -217,9 +217,7 @@ def test_cut_outs_keep_their_shape_and_lose_their_margin(tmp_path: Path) -> None
         ("I;16", ".png", False),
     ],
 )
-def test_pictures_of_any_kind_become_textures(
-    tmp_path: Path, mode: str, suffix: str, is_cutout: bool
-) -> None:
+def test_images_of_any_kind_become_textures(tmp_path: Path, mode: str, suffix: str, is_cutout: bool) -> None:
     grey = Image.fromarray(np.full((20, 30), 51, np.uint8))
     if mode == "I;16":
         picture = Image.fromarray(np.full((20, 30), 257 * 51, np.uint16))
@@ -243,7 +241,7 @@ def test_a_palette_with_a_transparent_colour_is_a_cut_out(tmp_path: Path) -> Non
     assert read_texture(tmp_path / "a.png").shape == (4, LEAST_TEXELS, 20)
 
 
-def test_pictures_that_lie_on_their_side_are_turned_up(tmp_path: Path) -> None:
+def test_images_that_lie_on_their_side_are_turned_up(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "a.jpg", exif=exif)

@@ -1,4 +1,4 @@
-"""Surfaces: their disparity, the way back from the right view, and where a picture lies on them."""
+"""Surfaces: their disparity, the way back from the right view, and where an image lies on them."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def texel(homography: np.ndarray, x: float, y: float) -> np.ndarray:
     return np.asarray(mapped[:2] / mapped[2])
 
 
-def test_a_picture_lies_at_its_anchor_with_its_density() -> None:
+def test_an_image_lies_at_its_anchor_with_its_density() -> None:
     homography = Surface(16.0).texture_map((30, 20), (7, 5), (2, 0.5), 0.0, 400, (256, 128))
     assert texel(homography, 30, 20) == pytest.approx([7, 5])
     assert texel(homography, 31, 22) == pytest.approx([9, 6])
 
 
-def test_a_picture_on_a_tilted_plane_is_foreshortened_as_the_plane_is() -> None:
-    """Equal steps on the plane in space are equal steps in the picture."""
+def test_an_image_on_a_tilted_plane_is_foreshortened_as_the_plane_is() -> None:
+    """Equal steps on the plane in space are equal steps in the image."""
     focal, centre = 400.0, (256.0, 128.0)
     surface = Surface.tilted(20.0, 200, 100, 0.8, 0.4, focal)
     homography = surface.texture_map((200, 100), (0, 0), (1, 1), 0.3, focal, centre)

@@ -1,4 +1,4 @@
-"""Augmentation changes the pictures and keeps the truth true."""
+"""Augmentation changes the images and keeps the truth true."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_upside_down_pairs_stay_pairs() -> None:
     assert np.array_equal(turned.visible, whole.visible[::-1])
 
 
-def test_high_resolution_pictures_turn_with_the_low_ones() -> None:
+def test_high_resolution_images_turn_with_the_low_ones() -> None:
     high = example(pair(96, 192, seed=1))
     whole = dataclasses.replace(example(pair()), left_high=high.left, right_high=high.right)
     left, right = mirror_example(whole).left_high, mirror_example(whole).right_high
@@ -125,7 +125,7 @@ def test_a_pair_whose_left_view_alone_has_a_truth_is_not_mirrored() -> None:
     assert np.array_equal(flip_randomly(rng(), unlabelled, Augmentation(mirror=1)).left, whole.right[:, ::-1])
 
 
-def test_crops_lie_anywhere_in_the_picture_on_their_grid() -> None:
+def test_crops_lie_anywhere_in_the_image_on_their_grid() -> None:
     crops = [choose_crop(rng(seed), 50, 100, (20, 40), Augmentation(), grid=4) for seed in range(300)]
     assert {crop.top for crop in crops} == set(range(0, 29, 4))
     assert {crop.left for crop in crops} == set(range(0, 61, 4))
@@ -145,7 +145,7 @@ def test_scales_spread_over_their_range_and_are_stretched() -> None:
 
 
 @pytest.mark.parametrize("size", [(30, 200), (200, 30), (10, 10), (63, 127), (7, 400)])
-def test_a_picture_smaller_than_the_crop_is_scaled_up_just_so_much(size: tuple[int, int]) -> None:
+def test_an_image_smaller_than_the_crop_is_scaled_up_just_so_much(size: tuple[int, int]) -> None:
     crop = choose_crop(rng(), *size, (64, 128), Augmentation())
     assert crop.scale_x == crop.scale_y == max(64 / size[0], 128 / size[1])
     assert crop.cut(np.zeros((*size, 3), np.uint8)).shape == (64, 128, 3)
@@ -155,8 +155,8 @@ def test_a_picture_smaller_than_the_crop_is_scaled_up_just_so_much(size: tuple[i
 
 
 @pytest.mark.parametrize(("scale_y", "scale_x"), [(1, 1), (0.5, 0.5), (2, 2), (1.37, 0.81), (0.3, 0.9)])
-def test_cut_pictures_and_cut_truth_lie_on_each_other(scale_y: float, scale_x: float) -> None:
-    """A picture whose red is its column and green its row, scaled, tells where each pixel comes from."""
+def test_cut_images_and_cut_truth_lie_on_each_other(scale_y: float, scale_x: float) -> None:
+    """An image whose red is its column and green its row, scaled, tells where each pixel comes from."""
     height, width = 100, 200
     picture = np.stack(
         [*np.broadcast_arrays(np.arange(width)[None], np.arange(height)[:, None]), np.zeros((height, width))],
@@ -176,7 +176,7 @@ def test_every_other_row_of_a_truth_is_that_row() -> None:
     assert np.array_equal(crop.columns(2, 4), crop.columns()[2::4])
 
 
-def test_a_wider_crop_stays_in_the_picture() -> None:
+def test_a_wider_crop_stays_in_the_image() -> None:
     crop = Crop(8, 4, 20, 40)
     assert crop.widen(8, 50, 100, 4) == Crop(0, 0, 36, 52)
     assert Crop(0, 0, 20, 40).widen(8, 31, 100, 4) == Crop(0, 0, 28, 48)
@@ -200,7 +200,7 @@ def test_light_is_shared_by_both_views_unless_it_is_of_one() -> None:
 
 
 def test_light_is_what_it_is_called() -> None:
-    """Each alone, on a picture of three levels."""
+    """Each alone, on an image of three levels."""
     picture = np.broadcast_to(np.array([51, 102, 153], np.uint8), (4, 4, 3))
 
     def changed(**amounts: float) -> np.ndarray:

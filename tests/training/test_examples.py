@@ -191,7 +191,7 @@ def test_what_hides_a_pixel_may_lie_outside_the_crop() -> None:
 
 
 @pytest.mark.parametrize("size", [(20, 300), (100, 40), (16, 32)])
-def test_small_pictures_are_scaled_up_with_their_truth(size: tuple[int, int]) -> None:
+def test_small_images_are_scaled_up_with_their_truth(size: tuple[int, int]) -> None:
     example = examples(pair(*size, near=6, far=2))[0]
     assert example.left.shape == (*CROP, 3)
     scale = max(CROP[0] / size[0], CROP[1] / size[1])
@@ -212,7 +212,7 @@ def test_sixteen_bits_become_the_same_light() -> None:
 
 
 @pytest.mark.parametrize("scale", [2, 4])
-def test_low_resolution_patches_are_those_of_the_whole_picture_reduced(scale: int) -> None:
+def test_low_resolution_patches_are_those_of_the_whole_image_reduced(scale: int) -> None:
     sample = pair(61, 103)
     height, width = (side - side % scale for side in (61, 103))
     whole = {name: imresize(getattr(sample, name)[:height, :width], 1 / scale) for name in ("left", "right")}
@@ -271,7 +271,7 @@ def test_super_resolution_turns_low_and_high_together_and_lights_them_alike() ->
     assert turned == 20
 
 
-def test_a_camera_spares_the_picture_that_is_to_be_made_and_each_view_has_its_own() -> None:
+def test_a_camera_spares_the_image_that_is_to_be_made_and_each_view_has_its_own() -> None:
     sample = pair(64, 120)
     clean, taken = superres(sample), superres(sample, augmentation=Augmentation(camera=0.9))
     same = 0

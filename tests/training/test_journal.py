@@ -79,7 +79,7 @@ def test_a_number_that_json_does_not_have_becomes_null(tmp_path: Path) -> None:
     assert lines(tmp_path) == [{"step": 1, "gradient_norm": None, "validation": {"a": {"D1": None}}}]
 
 
-def test_pictures_stand_among_the_events(tmp_path: Path) -> None:
+def test_images_stand_among_the_events(tmp_path: Path) -> None:
     with Journal(RunFolder(tmp_path), 0) as journal:
         journal.add_image(5, "1-kitti2015-1", np.full((4, 6, 3), 200, np.uint8))
     (picture,) = [value for event in events(tmp_path) for value in event.summary.value]

@@ -69,7 +69,7 @@ def test_pairs_whose_labels_would_be_one_file_are_refused(tmp_path: Path, names:
 
 
 class Held(Named):
-    """Pairs of evenly coloured pictures."""
+    """Pairs of evenly coloured images."""
 
     def __init__(self, *colours: int) -> None:
         super().__init__(*(f"{index:03d}" for index in range(len(colours))))

@@ -14,7 +14,7 @@ RATE, BETAS = 1e-3, (0.9, 0.99)
 
 
 def layers() -> nn.Sequential:
-    """A picture's convolution, a depthwise one, and one between many channels."""
+    """An image's convolution, a depthwise one, and one between many channels."""
     torch.manual_seed(2)
     return nn.Sequential(nn.Conv2d(3, 32, 1), nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(32, 64, 1))
 

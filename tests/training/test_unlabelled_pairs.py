@@ -70,7 +70,7 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
     with pytest.raises(InputError, match=found.label_of(1).name):
         found.load(1)
     assert write_labels(found, find, range(3), always)
-    assert given == [(96, 192, 3)] * 3  # small pictures are matched twice as large, and learned from so
+    assert given == [(96, 192, 3)] * 3  # small images are matched twice as large, and learned from so
     sample = found.load(2)
     assert sample.name == "002"
     assert sample.left.shape == sample.right.shape == (96, 192, 3)
@@ -78,7 +78,7 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
     assert np.unique(sample.disparity) == 5.5
 
 
-def test_block_matching_of_large_pictures_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_matching_of_large_images_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = pair(height=96, width=240)
     whole = match_blocks(sample.left, sample.right)
     monkeypatch.setattr(unlabelled_pairs, "BLOCK_PIXELS", 48 * 120)

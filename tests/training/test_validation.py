@@ -128,7 +128,7 @@ def test_every_pair_is_a_place_to_stop(kitti: str) -> None:
     assert calls == 2
 
 
-def test_pictures_show_the_view_above_its_disparity(kitti: str, tmp_path: Path) -> None:
+def test_images_show_the_view_above_its_disparity(kitti: str, tmp_path: Path) -> None:
     weights = round_weights(PASMnet().state_dict())
     found = Validator.open([kitti], None).measure(weights, ModelSpec("pasmnet"), CPU, nothing)
     save_images(tmp_path / "shown", found)

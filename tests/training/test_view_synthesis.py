@@ -158,7 +158,7 @@ def test_what_lies_beyond_the_crop_is_seen_from_the_right_too() -> None:
     assert all(not one.right_visible[:, -3:].any() for one in crops), "their matches lie outside of the crop"
 
 
-def test_a_crop_reaches_no_farther_than_the_picture() -> None:
+def test_a_crop_reaches_no_farther_than_the_image() -> None:
     crop = Crop(0, 60, 32, 64, 1.0, 1.5)
     assert crop.extend(10, 96).width == 74
     assert crop.extend(100, 96).width == 144 - 60

@@ -53,7 +53,7 @@ def test_pages_of_one_title_are_told_apart(folder: Path) -> None:
     assert "title of frame10" in titles
 
 
-def test_many_pages_have_no_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_pages_have_no_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MOST_THUMBNAILS", 2)
     page, _ = render_index(folder)
     assert b"<img" not in page

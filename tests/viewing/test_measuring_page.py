@@ -44,7 +44,7 @@ def choose(browser: Browser, select: str, value: str) -> None:
 
 
 def tap(browser: Browser, *places: tuple[int, int]) -> str:
-    """Tap pixels (x, y) of the picture; what is measured then."""
+    """Tap pixels (x, y) of the image; what is measured then."""
     for x, y in places:
         left, top, width, height = browser.box("compare")
         browser.fingers([(left + (x + 0.5) / WIDTH * width, top + (y + 0.5) / HEIGHT * height)])
@@ -139,7 +139,7 @@ def test_a_profile_along_a_line(phone: Browser) -> None:
     depth = CALIBRATION.depth(row)
     assert (low, high) == pytest.approx((np.nanmin(depth), np.nanmax(depth)), abs=1e-3)
     choose(phone, "plane", "disparity")
-    # A finger on the profile reads the picture there.
+    # A finger on the profile reads the image there.
     left, top, width, tall = phone.box("profile")
     phone.fingers([(left + width * 10 / 36, top + tall / 2)])
     assert str(phone.evaluate('return $("pixel").textContent;')).startswith("x 12, y 15 · ")

@@ -213,7 +213,7 @@ def test_without_calibration_and_confidence(tmp_path_factory: pytest.TempPathFac
     assert seen["cloud"]["start"]["red"] > 0.01 * seen["cloud"]["start"]["area"]
 
 
-def test_a_large_picture_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_image_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     given = scene()
     monkeypatch.setattr(pages, "MOST_PIXELS", HEIGHT * WIDTH // 8)
     text = render_page("large", **vars(given)).decode()

@@ -49,7 +49,7 @@ def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def at_pixel(browser: Browser, x: int, y: int) -> tuple[float, float]:
-    """Where the middle of a pixel of the picture is on the screen."""
+    """Where the middle of a pixel of the image is on the screen."""
     left, top, width, height = browser.box("compare")
     return left + (x + 0.5) / WIDTH * width, top + (y + 0.5) / HEIGHT * height
 

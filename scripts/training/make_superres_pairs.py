@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDES = ("left", "right", "disparity")
-LEAST, MOST = 3, 0.12  # moved by so many pixels at least, and at most by this share of the width
-SMALLEST = 256  # of the longer side: smaller photographs say little
+LEAST, MOST = 3, 0.12  # smallest shift, px, and largest, as a share of the width
+SMALLEST = 256  # px, longer side of a photograph that is used
 
 
 def main() -> None:
@@ -30,25 +30,31 @@ def main() -> None:
     packed, textures, folder = map(Path, sys.argv[1:4])
     photos = sorted(path for path in textures.rglob("*") if path.suffix.lower() in {".webp", ".jpg", ".png"})
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        tasks = [pool.submit(pair, packed, folder, path.stem) for path in sorted((packed / "left").glob("*"))]
-        tasks += [pool.submit(moved, path, folder, f"{number:04d}") for number, path in enumerate(photos)]
+        tasks = [
+            pool.submit(write_pair, packed, folder, path.stem) for path in sorted((packed / "left").glob("*"))
+        ]
+        tasks += [
+            pool.submit(shift_photograph, path, folder, f"{number:04d}") for number, path in enumerate(photos)
+        ]
         for task in tasks:
             task.result()
-    for made in sorted(folder.glob("*")):
-        print(f"{made}: {len(list((made / 'left').iterdir()))} pairs")
+    for kind in sorted(folder.glob("*")):
+        print(f"{kind}: {len(list((kind / 'left').iterdir()))} pairs")
 
 
-def pair(packed: Path, folder: Path, name: str) -> None:
+def write_pair(packed: Path, folder: Path, name: str) -> None:
     """Write one pair, and its labelled version."""
-    left, right = (picture(next((packed / side).glob(f"{name}.*"))) for side in SIDES[:2])
+    left, right = (read_rgb(next((packed / side).glob(f"{name}.*"))) for side in SIDES[:2])
     write(folder / "real", name, left, right)
-    labelled(packed / f"disparity/{name}.png", folder, left, right)
+    write_labelled(packed / f"disparity/{name}.png", folder, left, right)
     turn = Image.Transpose.FLIP_LEFT_RIGHT
     label = packed / f"disparity_mirrored/{name}.png"
-    labelled(label, folder, right.transpose(turn), left.transpose(turn), "-mirrored")
+    write_labelled(label, folder, right.transpose(turn), left.transpose(turn), "-mirrored")
 
 
-def labelled(label: Path, folder: Path, left: Image.Image, right: Image.Image, ending: str = "") -> None:
+def write_labelled(
+    label: Path, folder: Path, left: Image.Image, right: Image.Image, ending: str = ""
+) -> None:
     """Write a pair with its labels, if it has any."""
     if label.exists():
         with Image.open(label) as opened:
@@ -57,12 +63,12 @@ def labelled(label: Path, folder: Path, left: Image.Image, right: Image.Image, e
         write(folder / "labelled", label.stem + ending, left, right, disparity)
 
 
-def moved(path: Path, folder: Path, name: str) -> None:
+def shift_photograph(path: Path, folder: Path, name: str) -> None:
     """Write a pair of a photograph and its shifted copy."""
     with Image.open(path) as opened:
         if opened.has_transparency_data or max(opened.size) < SMALLEST:
             return
-    photo = picture(path)
+    photo = read_rgb(path)
     width, height = photo.size
     by = int(np.random.default_rng(int(name)).integers(LEAST, int(MOST * width)))
     left, right = photo.crop((0, 0, width - by, height)), photo.crop((by, 0, width, height))
@@ -81,7 +87,7 @@ def write(
         np.save(folder / SIDES[2] / f"{name}.npy", disparity.astype(np.float32))
 
 
-def picture(path: Path) -> Image.Image:
+def read_rgb(path: Path) -> Image.Image:
     """Return an 8-bit RGB image."""
     with Image.open(path) as opened:
         return opened.convert("RGB")

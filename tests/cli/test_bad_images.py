@@ -1,4 +1,4 @@
-"""Pictures that cannot be used: one line on stderr, the exit code, and nothing left behind."""
+"""Images that cannot be used: one line on stderr, the exit code, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_folder_in_place_of_a_file(pair: Path, command: list[str]) -> None:
     ],
     ids=["empty", "text", "pfm", "header", "signature", "jpeg"],
 )
-def test_no_picture(pair: Path, command: list[str], side: str, content: bytes, said: str) -> None:
+def test_no_image(pair: Path, command: list[str], side: str, content: bytes, said: str) -> None:
     Path(side).write_bytes(content)
     with unchanged():
         line = refuse(pam(*command, "left.png", "right.png"), 3, side, said)
@@ -70,7 +70,7 @@ def test_no_picture(pair: Path, command: list[str], side: str, content: bytes, s
 
 @both_commands
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif", "webp"])
-def test_a_truncated_picture(pair: Path, command: list[str], suffix: str) -> None:
+def test_a_truncated_image(pair: Path, command: list[str], suffix: str) -> None:
     whole = Path(f"whole.{suffix}")
     Image.open("right.png").save(whole)
     Path(f"cut.{suffix}").write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
@@ -80,7 +80,7 @@ def test_a_truncated_picture(pair: Path, command: list[str], suffix: str) -> Non
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @both_commands
-def test_a_picture_without_permission(pair: Path, command: list[str]) -> None:
+def test_an_image_without_permission(pair: Path, command: list[str]) -> None:
     Path("right.png").chmod(0)
     refuse(pam(*command, "left.png", "right.png"), 3, "right.png", "no permission")
 
@@ -170,7 +170,7 @@ def test_no_pixel_limit(pair: Path, command: list[str], text: str) -> None:
         refuse(run, 2, "--max-pixels", "must be a positive whole number or none")
 
 
-# --- packed pictures ------------------------------------------------------------------------------------
+# --- packed images ------------------------------------------------------------------------------------
 
 
 @both_commands
@@ -195,7 +195,7 @@ def test_an_odd_packed_size(
 @pytest.mark.parametrize(
     ("stdin", "said"), [(b"", "standard input is empty"), (b"no", "standard input is not an image")]
 )
-def test_no_picture_on_stdin(here: Path, command: list[str], stdin: bytes, said: str) -> None:
+def test_no_image_on_stdin(here: Path, command: list[str], stdin: bytes, said: str) -> None:
     with unchanged():
         refuse(pam(*command, "--packed", "lr", "-", stdin=stdin), 3, said)
 
@@ -204,7 +204,7 @@ def test_no_picture_on_stdin(here: Path, command: list[str], stdin: bytes, said:
 
 
 @both_commands
-def test_a_batch_goes_on_past_bad_pictures(pair: Path, command: list[str]) -> None:
+def test_a_batch_goes_on_past_bad_images(pair: Path, command: list[str]) -> None:
     for folder, picture in (("l", "left.png"), ("r", "right.png")):
         Path(folder).mkdir()
         for stem in ("empty", "good", "small", "text", "tight"):

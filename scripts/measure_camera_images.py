@@ -1,6 +1,6 @@
 """Measure super-resolution of images with camera faults: networks, baselines, and --input auto.
 
-python scripts/measure_camera_pictures.py --data kitti2012/testing:kitti2012 [--scale 2] [--precision fp32]
+python scripts/measure_camera_images.py --data kitti2012/testing:kitti2012 [--scale 2] [--precision fp32]
 
 Prints a Markdown row per degradation of the low-resolution images: PSNR, SSIM as in iPASSR, and HaarPSI of
 the left images without their 64 leftmost columns, as means over the pairs. The last column is the automatic
@@ -61,23 +61,23 @@ def row(
     found, taken = [], 0
     for position in range(len(source)):
         pair = task.make_case(source.load(position))
-        shown = [
+        faults = [
             detect_camera_fault(RgbImage(view, jpeg_quality=fault.jpeg))
             for view in (pair.low_left, pair.low_right)
         ]
         views = pair.low_left, pair.low_right
         others = [each.left for each in (pair.bicubic(), denoised.upscale(pair))]
         made = [*others, clean.upscale_left(*views), camera.upscale_left(*views)]
-        figures = [measured(pair.left, view) for view in made]
-        taken += any(shown)
-        found.append([*figures, figures[3 if any(shown) else 2]])
+        figures = [measure(pair.left, view) for view in made]
+        taken += any(faults)
+        found.append([*figures, figures[3 if any(faults) else 2]])
     means = np.mean(found, axis=0)
     cells = [f"{decibels:.2f} dB, {similar:.3f}, {seen:.3f}" for decibels, similar, seen in means]
-    return [*cells[:-1], f"{cells[-1]}; cameras' for {taken} of {len(source)}"]
+    return [*cells[:-1], f"{cells[-1]}; camera network for {taken} of {len(source)}"]
 
 
-def measured(truth: np.ndarray, view: np.ndarray) -> tuple[float, float, float]:
-    """PSNR, SSIM as iPASSR has it, and HaarPSI of a left view."""
+def measure(truth: np.ndarray, view: np.ndarray) -> tuple[float, float, float]:
+    """Return PSNR (dB), SSIM as in iPASSR, and HaarPSI of a left image."""
     truth, view = truth[:, LEFT_MARGIN:], view[:, LEFT_MARGIN:]
     return psnr(truth, view), ssim(truth, view)[0], haarpsi(truth, view)
 
