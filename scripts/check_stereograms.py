@@ -211,7 +211,7 @@ def measure(pair: GroundTruth, seed: int, infinity: InfinityChoice | None = None
     try:
         result = rectify_stereogram(stereogram.image, infinity=infinity or ("yes" if pair.infinity else "no"))
     except StereogramError as why:
-        return {"seconds": time.process_time() - start, "rejected": str(why)}
+        return {"seconds": time.process_time() - start, "set aside": str(why)}
     seconds = time.process_time() - start
     right_order = result.layout == stereogram.layout
     row: dict[str, Any] = {
@@ -262,7 +262,7 @@ def _invert(places: Floats) -> Floats:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, float]:
-    kept = [row for row in rows if "rejected" not in row]
+    kept = [row for row in rows if "set aside" not in row]
     right = [row for row in kept if row["order"]]
 
     def share(of: list[dict[str, Any]], test: Callable[[dict[str, Any]], bool]) -> float:
@@ -271,7 +271,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, float]:
     far = [row for row in right if row["infinity"] == "yes" and row["infinity_right"]]
     return {
         "stereograms": len(rows),
-        "rejected": 1 - len(kept) / len(rows),
+        "set aside": 1 - len(kept) / len(rows),
         "right order of the others": share(kept, lambda row: row["order"]),
         "rows within 0.5 px (mean)": share(right, lambda row: row["rows_mean"] <= 0.5),
         "rows within 0.5 px (mean, less the data's own)": share(

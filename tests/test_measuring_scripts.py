@@ -157,12 +157,12 @@ def test_an_enlarged_scene_has_the_geometry_of_the_scene(number: int) -> None:
     assert 0.2 * rough < fine < 2 * rough, "there are details of a pixel"
 
 
-def test_steadiness_is_measured_on_drawn_sequences(run: Run) -> None:
+def test_steadiness_is_measured_on_rendered_sequences(run: Run) -> None:
     made = run("measure_steadiness.py", "--scenes", "1", "--frames", "6", "--size", "128x96")
     assert made.returncode == 0, made.stderr
     lines = made.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines[:6]] == [
-        f"{kind}{of}" for kind in ("still", "camera", "things") for of in (" 0", ", mean")
+        f"{kind}{of}" for kind in ("still", "camera", "objects") for of in (" 0", ", mean")
     ]
     jumps = re.match(r"still 0: jumps ([\d.]+) -> ([\d.]+), ", lines[0])
     assert jumps is not None
@@ -216,6 +216,8 @@ def test_faults_of_cameras_are_counted(run: Run, tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(encode_image(RgbImage(cut), ".png", name="cut"))
     made = run("measure_camera_faults.py", str(tmp_path))
     assert made.returncode == 0, made.stderr
-    assert made.stdout.startswith("traces of JPEG, as they are: 0 of 1\nnoise, as they are: 0 of 1\n")
+    assert made.stdout.startswith(
+        "JPEG traces in unchanged images: 0 of 1\nnoise in unchanged images: 0 of 1\n"
+    )
     assert made.stdout.count("quality 60: 1 of 1\n") == 3
     assert made.stdout.endswith("noise of 3: 0 of 1\nnoise of 5: 1 of 1\nnoise of 10: 1 of 1\n")
