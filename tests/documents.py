@@ -73,6 +73,7 @@ OUTPUT_OPTIONS = {
     "--depth",
     "--depth-error",
     "--point-cloud",
+    "--rerun",
     ">",
     "--report",
     "--per-image",

@@ -76,6 +76,7 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_
         ("--engine ray", "ray", "ray"),
         ("clip_left", "av", "video"),
         ("drive.bag", "rosbags", "ros"),
+        ("--rerun", "rerun", "rerun"),
         ("HEIC", "pillow_heif", "heif"),
     ):
         if words in block.text:

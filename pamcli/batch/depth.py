@@ -42,6 +42,7 @@ DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", POINT_CLOUD_SUFFIXES, "_cloud")
 MESH = OutputKind("mesh", "`mesh`", (".glb",), "_mesh")
+RERUN = OutputKind("rerun", "`rerun`", (".npz",))  # of its stored frames
 METRIC = {kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD, MESH)}
 """Kinds of results that need a calibration."""
 OTHER_RESULTS = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
@@ -137,7 +138,9 @@ class MetricEncoder:
         if scaled in self.reported:
             return
         is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
-        has_points = any(getattr(self.settings, name, None) for name in ("point_cloud", "mesh", "page"))
+        has_points = any(
+            getattr(self.settings, name, None) for name in ("point_cloud", "mesh", "page", "rerun")
+        )
         if has_points and is_assumed and not self.reported:
             LOG.info("the image centre is used as the principal point: `principal_point` X,Y states another")
         self.reported.append(scaled)
@@ -199,9 +202,9 @@ def depth_files(settings: DepthSettings) -> Batch:
         UsageError, InputError: Before any work. If a file fails, its result has an `error`.
     """
     results = {DEPTH: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
-    results[MESH] = settings.mesh
+    results |= {MESH: settings.mesh, RERUN: settings.rerun}
     image = None if settings.image is None else str(settings.image)
-    has_points = (settings.point_cloud, settings.mesh) != (None, None)
+    has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
     find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points)
     try:
         batch = Batch(settings, results, find=find, read=settings.calibration_files, tag="_depth")
@@ -326,4 +329,8 @@ class _DepthProcessor(PairProcessor):
         return None, {}, ()
 
     def encode(self, name: str, path: Path, pair: Any, computed: None) -> Encoded:
+        if name == RERUN.name:
+            from pamcli.recordings.rrd import encode_frame
+
+            return Encoded(encode_frame(pair.image, None, pair.disparity, self.calibration))
         return self.metric.encode(name, path.suffix.lower(), pair.disparity, pair.image, self.calibration)

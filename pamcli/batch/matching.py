@@ -20,6 +20,7 @@ from pamcli.batch.depth import (
     MESH,
     METRIC,
     POINT_CLOUD,
+    RERUN,
     MetricEncoder,
     load_rectified_calibration,
     read_stated_calibration,
@@ -86,6 +87,7 @@ def match_files(settings: MatchSettings) -> Batch:
         DEPTH_ERROR: settings.depth_error,
         POINT_CLOUD: settings.point_cloud,
         MESH: settings.mesh,
+        RERUN: settings.rerun,
     }
     read = [*settings.calibration_files, *list_network_files(settings.weights)]
     batch = Batch(settings, results, read=read, tag="_disparity")
@@ -228,6 +230,10 @@ class MatchProcessor(PairProcessor):
         if name == RIGHT_DISPARITY.name:
             assert computed.right_disparity is not None
             return encode_disparity(computed.right_disparity, suffix)
+        if name == RERUN.name:
+            from pamcli.recordings.rrd import encode_frame
+
+            return Encoded(encode_frame(pair.left.pixels, pair.right.pixels, disparity, calibration))
         if name == PAGE.name:
             from pamcli.viewing.page import render_page
 

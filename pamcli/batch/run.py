@@ -25,10 +25,10 @@ from pamcli.files.outputs import (
 )
 from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
 from pamcli.files.paths import quote
-from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
+from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX, VIDEO_SUFFIXES
 from pamcli.settings.options import Place
 
-ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES)
+ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 """Suffixes of results that are one file for all pairs of a batch."""
 
 

@@ -1,4 +1,4 @@
-"""Write results as videos: frames are stored as files beside the video until all are complete."""
+"""Write results as videos, ROS bags or recordings, whose frames are stored beside them until all exist."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import (
     BAG_OUTPUT_SUFFIXES,
     IMAGE_OUTPUT_SUFFIXES,
+    RERUN_SUFFIX,
     VIDEO_OUTPUT_SUFFIXES,
     VIDEO_SUFFIXES,
 )
@@ -32,6 +33,7 @@ from pamcli.imaging.raster import read_png
 from pamcli.imaging.video_writing import write_video
 from pamcli.imaging.videos import DISPARITY_SCALE, Video, import_pyav
 from pamcli.recordings.bags import rosbags
+from pamcli.recordings.rrd import import_rerun, write_recording
 from pamcli.recordings.writing import write_disparities
 
 STORED = ".png"
@@ -52,9 +54,13 @@ def plan_videos(
     main = next(iter(options))
     for kind, text in options.items():
         path = Path(text or "")
-        is_bag = path.suffix.lower() in BAG_OUTPUT_SUFFIXES
-        is_named_so = is_bag or (path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes)
-        if text is None or not is_named_so or "{}" in text or is_folder_name(text, True):
+        is_bag, is_rerun = path.suffix.lower() in BAG_OUTPUT_SUFFIXES, kind.name == "rerun"
+        is_video = path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes
+        if text is None or not (is_bag or is_rerun or is_video) or "{}" in text or is_folder_name(text, True):
+            continue
+        if is_rerun and pairing is not None:
+            import_rerun()
+            places[kind.name] = path
             continue
         if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
             message = f"cannot use both `pairs` and the video {kind.option} {quote(text)}"
@@ -77,15 +83,15 @@ def plan_videos(
             raise UsageError(f"{kind.option} {quote(text)} must be lossless", "use .mkv")
         if format_name is not None and kind.suffixes == main.suffixes:
             raise UsageError(f"cannot use both `format` and the video {quote(text)}", "drop `format`")
-        places[kind.name] = path
-    if any(path.suffix.lower() not in BAG_OUTPUT_SUFFIXES for path in places.values()):
         import_pyav()
+        places[kind.name] = path
     return places
 
 
 def frame_template(video: Path) -> str:
     """Return the template of the stored frames of a video."""
-    stored = ".npy" if video.suffix.lower() in BAG_OUTPUT_SUFFIXES else STORED
+    suffix = video.suffix.lower()
+    stored = {RERUN_SUFFIX: ".npz", **dict.fromkeys(BAG_OUTPUT_SUFFIXES, ".npy")}.get(suffix, STORED)
     return f"{frames_folder(video)}/{{}}{stored}"
 
 
@@ -175,6 +181,17 @@ def _write_bag(batch: Any, path: Path, frames: StoredFrames) -> None:
     write_disparities(path, maps, focal_length, baseline)
 
 
+def _write_rerun(batch: Any, path: Path, frames: StoredFrames) -> None:
+    """Write stored frames as a recording for the Rerun viewer. Raises OutputError."""
+    pairs, max_depth = frames.pairing.pairs, batch.processor.metric.max_depth
+    items = (
+        (pair.frames[0] if pair.frames else index, float(seconds) if pair.frames else None, place)
+        for index, (pair, (seconds, place)) in enumerate(zip(pairs, frames.places, strict=True))
+        if place.exists()
+    )
+    write_recording(path, items, max_depth, batch.settings.stride)
+
+
 def describe_levels(kind: str) -> dict[str, str]:
     """Return the metadata of a video that state what its grey levels mean."""
     unknown = "0 = unknown"
@@ -242,6 +259,8 @@ def make_videos(batch: Any, unwritten: bool) -> list[Path]:
             continue  # it existed, or all frames failed
         if video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
             _write_bag(batch, video, stored[name])
+        elif video.suffix.lower() == RERUN_SUFFIX:
+            _write_rerun(batch, video, stored[name])
         else:
             write_frames(video, batch.processor.render_video(name, stored[name]), clock, name)
         made.append(video)

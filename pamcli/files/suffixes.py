@@ -40,6 +40,7 @@ VIDEO_OUTPUT_SUFFIXES = (".mkv", ".mp4")  # lossless; for viewing
 BAG_PREFIX = "bag:"
 BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 BAG_OUTPUT_SUFFIXES = (".bag", ".mcap")  # of ROS 1; of ROS 2
+RERUN_SUFFIX = ".rrd"
 IMAGE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
 CONFIDENCE_SUFFIXES = (".tif", ".tiff", ".npy", ".pfm", ".png")

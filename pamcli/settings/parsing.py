@@ -9,6 +9,7 @@ from typing import Any
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files import units
+from pamcli.files.suffixes import RERUN_SUFFIX
 from pamcli.registry.architectures import SCALES
 
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
@@ -30,6 +31,12 @@ def parse_name(text: str, option: str) -> str:
 def parse_path(text: str, option: str) -> Path:
     """Return the path of a file or folder."""
     return Path(parse_name(text, option))
+
+
+def check_recording(place: str | Path, option: str) -> None:
+    """Raise UsageError unless the place is one file for the Rerun viewer."""
+    if Path(place).suffix.lower() != RERUN_SUFFIX or "{}" in str(place):
+        raise _make_error(option, f"one file for all pairs that ends with {RERUN_SUFFIX}", place)
 
 
 def parse_setting(text: str, option: str) -> tuple[str, str]:

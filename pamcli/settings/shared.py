@@ -371,8 +371,8 @@ class MetricResults(RectifiedCalibration):
 
     requires: ClassVar = {
         **dict.fromkeys(("depth", "depth_error", "point_cloud", "mesh"), ("calibration", "focal")),
-        "max_depth": ("depth", "depth_error", "point_cloud", "mesh"),
-        "stride": ("point_cloud", "mesh"),
+        "max_depth": ("depth", "depth_error", "point_cloud", "mesh", "rerun"),
+        "stride": ("point_cloud", "mesh", "rerun"),
         "disparity_error": ("depth_error",),
     }
     depth: Place | None = result("Write the depth map: .tif or .npy (m), .png (16 bits, mm).")
@@ -381,6 +381,9 @@ class MetricResults(RectifiedCalibration):
     )
     point_cloud: Place | None = result("Write a coloured point cloud: .ply, .las or .laz (m).")
     mesh: Place | None = result("Write a textured mesh for viewers and web pages (.glb, m).")
+    rerun: Place | None = result(
+        "Write a recording for the Rerun viewer.", metavar="FILE.rrd", check=parsing.check_recording
+    )
     disparity_error: float = option(
         "Standard deviation of the disparity that --depth-error assumes, px.", default=0.5, metavar="PX"
     )
@@ -391,9 +394,5 @@ class MetricResults(RectifiedCalibration):
         check=parsing.parse_length,
     )
     stride: int = option(
-        "Keep every N-th column and row in the point cloud and the mesh.",
-        default=1,
-        min=1,
-        max=100_000,
-        metavar="N",
+        "Keep every N-th row and column in point cloud and mesh.", default=1, min=1, max=100_000, metavar="N"
     )
