@@ -110,7 +110,7 @@ def load_rectified_calibration(settings: RectifiedCalibration) -> Calibration:
     return calibration
 
 
-def read_stated_calibration(pair: StereoPair, settings: MetricResults) -> Calibration | None:
+def read_stated_calibration(pair: StereoPair, settings: CalibrationFiles) -> Calibration | None:
     """Return the calibration that a recording or a photo states, with the user's baseline if given."""
     if not pair.stated:
         return None

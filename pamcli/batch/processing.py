@@ -27,7 +27,6 @@ from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
-from pamcli.imaging.vr180 import FIELD_OF_VIEW
 from pamcli.inference import PAIRS_AT_ONCE
 
 Outcome = tuple[Any, Mapping[str, Any], Sequence[str]]
@@ -166,8 +165,7 @@ class PairProcessor:
             pair = read_pair(paths.left, paths.right, max_pixels=max_pixels)
         else:
             pair = read_views(paths, self.packed, max_pixels)
-        angle = getattr(self.settings, "vr180", None)
-        return pair if pair.span is None and angle is None else pair.make_rectilinear(angle or FIELD_OF_VIEW)
+        return pair.make_rectilinear(getattr(self.settings, "vr180", None))
 
     def read_frames(self, pair: PairPaths) -> StereoPair:
         """Read a pair of video frames. Raises InputError."""

@@ -10,7 +10,7 @@ import typer
 from pamcli import __version__
 from pamcli.cli.console import JSON, Console, format_option_names
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
-from pamcli.files.paths import is_recording
+from pamcli.files.paths import is_recording, states_layout
 from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
 from pamcli.settings.shared import EXTRINSICS, FISHEYE, CalibrationFiles, Extrinsics, Limit
@@ -22,7 +22,8 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
     """The image pair whose calibration is checked."""
 
     inputs: list[str] | None = argument(
-        "Two images, to check their calibration. Without images: check the installation.",
+        "Two images, a photo that holds both views, or a ROS bag, to check its calibration. Without images: "
+        "check the installation.",
         metavar="LEFT RIGHT",
         show_default=False,
         rich_help_panel="Input",
@@ -37,16 +38,18 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inputs and len(self.inputs) != 2 and not self.is_recorded:
+        if self.inputs and len(self.inputs) != 2 and not self.holds_both_views:
             raise UsageError(f"expected a left and a right image, got {len(self.inputs)}", HINT)
         if (given := self.set_options(without=("inputs", "max_pixels"))) and not self.inputs:
             raise UsageError(f"{given[0]} requires an image pair", HINT)
-        if given and not self.calibration and not self.is_recorded:
+        if given and not self.calibration and not self.holds_both_views:
             raise UsageError(f"{given[0]} requires --calibration", HINT)
 
     @property
-    def is_recorded(self) -> bool:
-        return self.inputs is not None and len(self.inputs) == 1 and is_recording(self.inputs[0])
+    def holds_both_views(self) -> bool:
+        """True if one ROS bag or photo is given."""
+        inputs = self.inputs or []
+        return len(inputs) == 1 and (is_recording(inputs[0]) or states_layout(inputs[0]))
 
 
 def command(
@@ -59,15 +62,16 @@ def command(
 ) -> None:
     """Check the calibration of an image pair; without images, check the installation.
 
-    With images: check the rows after rectification, the order of the images, size, focal length, baseline
-    and the distances that follow. Print a line for each finding, with a remedy. Exit code 3: a finding is
-    wrong.
+    With images, a photo or a ROS bag: check the rows after rectification, the order of the images, size,
+    focal length, baseline and the distances that follow. Print a line for each finding, with a remedy. Exit
+    code 3: a finding is wrong.
 
     Without images: print versions, processor features and automatic choices, and check weights and image
     files. The exit code is that of the first failure.
 
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
+    $ pam doctor IMG_0001.HEIC
     """
     console = Console(jsonl=json)
     if gpu_check:
@@ -81,31 +85,41 @@ def command(
 
 
 def _examine(asked: Pair, console: Console) -> None:
-    from pamcli.batch.depth import read_description
+    from pamcli.batch.depth import read_description, read_stated_calibration
+    from pamcli.calibration.description import StoredCalibration
     from pamcli.calibration.examination import KnownLength, examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors
-    from pamcli.imaging.stereo_pair import read_pair
+    from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 
     known = [KnownLength(*each) for each in asked.known_length or ()]
-    files, reading, recording = asked.calibration_files, None, None
-    if asked.is_recorded:
+    files, reading, recording, stored = asked.calibration_files, None, None, None
+    inputs = asked.inputs or []
+    if is_recording(inputs[0]) and len(inputs) == 1:
         from pamcli.recordings.bags import Recording
 
-        recording = Recording((asked.inputs or [""])[0], 1)
+        recording = Recording(inputs[0], 1)
         files = files or ([recording.place] if recording.camera_description else [])
     if files:
         how = {"fisheye": asked.fisheye, "extrinsics": asked.extrinsics}
         reading = read_description(asked, **how, recording=recording)  # type: ignore[arg-type]
     if recording is not None:
         first = recording.numbers[0].tolist()
-        pair_images = recording.read(first, max_pixels=asked.max_pixels, rectify=False).stretch_contrast()
+        images = recording.read(first, max_pixels=asked.max_pixels, rectify=False)
+    elif len(inputs) == 1:
+        images = read_packed_pair(Path(inputs[0]), "auto", max_pixels=asked.max_pixels, name=inputs[0])
+        images = images.make_rectilinear()
+        if stated := read_stated_calibration(images, asked):
+            stored = StoredCalibration("photo", rectified=stated)
+        elif not files:
+            console.inform(f"{images.title} does not state its calibration: only its images are checked")
     else:
-        left, right = map(Path, asked.inputs or ())
         same_size = reading is None or not reading[0].has_two_sizes
-        pair_images = read_pair(left, right, max_pixels=asked.max_pixels, same_size=same_size)
-        pair_images = pair_images.stretch_contrast()
-    views = pair_images.left.pixels, pair_images.right.pixels
-    check = partial(examine_interpretations, *views, *reading) if reading else partial(examine, *views, None)
+        images = read_pair(*map(Path, inputs), max_pixels=asked.max_pixels, same_size=same_size)
+    images = images.stretch_contrast()
+    views = images.left.pixels, images.right.pixels
+    check = partial(examine, *views, stored)
+    if reading is not None:
+        check = partial(examine_interpretations, *views, *reading)
     with prefix_errors(", ".join(map(str, files))):
         findings = check(known)
     findings = [replace(each, do=each.do and format_option_names(each.do)) for each in findings]

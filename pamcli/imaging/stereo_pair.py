@@ -21,7 +21,7 @@ from pamcli.imaging.images import (
     split_mpo,
 )
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.vr180 import HALF_SPHERE, find_right_view, make_rectilinear
+from pamcli.imaging.vr180 import FIELD_OF_VIEW, HALF_SPHERE, find_right_view, make_rectilinear
 
 RED_CYAN = "red-cyan"
 Levels = tuple[int, int]  # levels of 16-bit files that become 0 and 65535
@@ -71,10 +71,15 @@ class StereoPair:
     def height(self) -> int:
         return int(self.left.pixels.shape[0])
 
-    def make_rectilinear(self, field_of_view: float) -> "StereoPair":
-        """Return rectilinear views `field_of_view` degrees wide, with a calibration without baseline."""
-        views = self.left, self.right
-        (left, right), stated = make_rectilinear(views, field_of_view, self.span or HALF_SPHERE, self.name)
+    def make_rectilinear(self, field_of_view: float | None = None) -> "StereoPair":
+        """Return rectilinear views `field_of_view` degrees wide, with a calibration without baseline.
+
+        None: those of a VR180 photo become 90 degrees wide, and others stay unchanged.
+        """
+        if self.span is None and field_of_view is None:
+            return self
+        views, angle = (self.left, self.right), field_of_view or FIELD_OF_VIEW
+        (left, right), stated = make_rectilinear(views, angle, self.span or HALF_SPHERE, self.name)
         return replace(self, left=left, right=right, stated=stated, span=None)
 
     def stretch_contrast(self) -> "StereoPair":

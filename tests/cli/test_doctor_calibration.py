@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import photo_files
 import pytest
+import stereo_files
 from pam_program import pam, refuse
 from PIL import Image
 
@@ -17,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
 from scenes import WALL, photograph_room
 from simulated_rigs import make_rig, project_points
 
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIR = ("left.png", "right.png", "--calibration", "rig.yaml")
 
 
@@ -95,3 +98,34 @@ def test_known_lengths(taken: Path, rig: Rig) -> None:
 def test_refusals(arguments: tuple[str, ...], code: int, texts: tuple[str, ...], taken: Path) -> None:
     Image.new("RGB", (64, 48)).save("small.png")
     refuse(pam("doctor", *arguments), code, *texts)
+
+
+def test_a_photo_is_checked_with_the_calibration_that_it_states(here: Path) -> None:
+    pytest.importorskip("pillow_heif", reason="pillow-heif is not installed (pip install 'pamcli[heif]')")
+    views = [np.asarray(Image.open(SAMPLE / f"{side}.png").convert("RGB")) for side in ("left", "right")]
+    views = [view[: view.shape[0] // 2 * 2, : view.shape[1] // 2 * 2] for view in views]
+    cameras = [photo_files.camera(1.2, 0.5, 0.5, (0, 0, 0)), photo_files.camera(1.2, 0.5, 0.5, (19200, 0, 0))]
+    Path("IMG_1.HEIC").write_bytes(photo_files.spatial(photo_files.heic(*views), cameras))
+    run = pam("doctor", "IMG_1.HEIC")
+    assert run.code == 0, run.stderr
+    assert [line.split(": ")[0] for line in run.lines][:3] == [
+        "ok    size",
+        "ok    rows",
+        "ok    left and right",
+    ]
+    assert "19.2 mm" in run.stdout.decode()
+    assert "40 mm" in pam("doctor", "IMG_1.HEIC", "--baseline", "40mm").stdout.decode()
+
+
+def test_an_mpo_is_checked_without_calibration(here: Path) -> None:
+    left, right = (
+        np.asarray(Image.open(SAMPLE / f"{side}.png").convert("RGB")) for side in ("left", "right")
+    )
+    Path("a.mpo").write_bytes(stereo_files.mpo(stereo_files.jpeg(left), stereo_files.jpeg(right)))
+    run = pam("doctor", "a.mpo")
+    assert run.code == 0, run.stderr
+    assert "a.mpo does not state its calibration" in run.stderr
+    Path("b.mpo").write_bytes(stereo_files.mpo(stereo_files.jpeg(right), stereo_files.jpeg(left)))
+    assert pam("doctor", "b.mpo").code == 3
+    Image.fromarray(left).save("flat.jpg")
+    refuse(pam("doctor", "flat.jpg"), 2, "left and a right image")

@@ -15,7 +15,6 @@ from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
-from pamcli.imaging.vr180 import FIELD_OF_VIEW
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -63,8 +62,7 @@ def _is_packed(root: Path) -> bool:
 
 def _read_packed(files: Files, layout: Any) -> StereoPair:
     name = str(files.left)
-    pair = read_packed_pair(files.left, layout, max_pixels=DEFAULT_MAX_PIXELS, name=name)
-    return pair if pair.span is None else pair.make_rectilinear(FIELD_OF_VIEW)
+    return read_packed_pair(files.left, layout, max_pixels=DEFAULT_MAX_PIXELS, name=name).make_rectilinear()
 
 
 def _read(path: Path, scale: float | None) -> dict[str, Any]:
