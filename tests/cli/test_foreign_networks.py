@@ -133,7 +133,7 @@ def test_a_known_network_finds_what_a_script_does(
     network = case.make(Path("net.onnx"), SIZE if fixed else None)
     run = pam(*DISPARITY, "--weights", network)
     assert run.code == 0, run.stderr
-    assert f"net.onnx runs in ONNX Runtime on cpu ({case.family})" in run.stderr
+    assert f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by inputs and outputs" in run.stderr
     expected = np.maximum(case.script(network, SIZE if fixed else None), 0)  # nothing is beyond infinity
     assert expected.shape == size
     assert np.std(expected) > 0.01
@@ -165,7 +165,7 @@ def test_a_super_resolution_network_makes_what_a_script_does(small_pair: Path) -
         made.side_by_side(Path("net.onnx"), scale, size)
         run = pam(*SUPERRES, "--weights", "net.onnx", "--device", "cpu")
         assert run.code == 0, run.stderr
-        assert "(NAFSSR or CVHSSR)" in run.stderr
+        assert "recognised as NAFSSR or CVHSSR by inputs and outputs" in run.stderr
         views = [np.asarray(Image.open(f"{side}.png"), np.float32) / 255 for side in ("left", "right")]
         if size == (16, 24):
             assert "in 9 tiles of 24x16" in run.stderr
