@@ -115,16 +115,16 @@ class BoardImages:
         for frame in self.clip.moments if self.clip else ():
             yield self._read_moment(frame)
 
-    def _read_moment(self, taken: PairPaths | FramePair) -> Moment:
-        name = taken.name if not isinstance(taken, PairPaths) else quote(taken.key or taken.left.name)
+    def _read_moment(self, moment: PairPaths | FramePair) -> Moment:
+        name = moment.name if not isinstance(moment, PairPaths) else quote(moment.key or moment.left.name)
         try:
-            if isinstance(taken, PairPaths):
-                if taken.frames is not None:
-                    pair = self.recording.read(taken.frames, max_pixels=self.max_pixels, rectify=False)
+            if isinstance(moment, PairPaths):
+                if moment.frames is not None:
+                    pair = self.recording.read(moment.frames, max_pixels=self.max_pixels, rectify=False)
                     return Moment(name, pair)
-                return Moment(name, read_views(taken, self.layout, self.max_pixels))
-            pair, following = self._read_pair(name, taken.left, taken.right), taken.following
-            if following is not None and taken.right is None:
+                return Moment(name, read_views(moment, self.layout, self.max_pixels))
+            pair, following = self._read_pair(name, moment.left, moment.right), moment.following
+            if following is not None and moment.right is None:
                 following = self._read_pair(name, following, None).left.pixels
             return Moment(name, pair, following)
         except InputError as error:

@@ -163,10 +163,10 @@ def _compute_frame_time(times: NDArray[np.float64]) -> float:
     return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0
 
 
-def _find_nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+def _find_nearest(times: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return (M,): the number of the nearest of the ascending `times` (N,) for each wanted time."""
-    after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
+    after = np.clip(np.searchsorted(times, targets), 1, max(len(times) - 1, 1))
     if len(times) == 1:
-        return np.zeros(len(wanted), np.int64)
-    earlier = wanted - times[after - 1] <= times[after] - wanted
+        return np.zeros(len(targets), np.int64)
+    earlier = targets - times[after - 1] <= times[after] - targets
     return np.where(earlier, after - 1, after)

@@ -34,8 +34,8 @@ class Corners:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, kept: NDArray[np.bool_]) -> Corners:
-        return Corners(self.ids[kept], self.pixels[kept])
+    def take(self, mask: NDArray[np.bool_]) -> Corners:
+        return Corners(self.ids[mask], self.pixels[mask])
 
 
 View = tuple[Corners | None, ...]  # that each camera sees at one moment; None: no board

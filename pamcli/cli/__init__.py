@@ -178,8 +178,8 @@ def show_help(
     app([*(words or ()), "--help"], prog_name="pam", standalone_mode=False)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"pam {__version__}")
         raise typer.Exit
 

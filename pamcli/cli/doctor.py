@@ -84,37 +84,37 @@ def command(
         _examine_installation(console)
 
 
-def _examine(asked: Pair, console: Console) -> None:
+def _examine(options: Pair, console: Console) -> None:
     from pamcli.batch.depth import read_description, read_stated_calibration
     from pamcli.calibration.description import StoredCalibration
     from pamcli.calibration.examination import KnownLength, examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors
     from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 
-    known = [KnownLength(*each) for each in asked.known_length or ()]
-    files, reading, recording, stored = asked.calibration_files, None, None, None
-    inputs = asked.inputs or []
+    known = [KnownLength(*each) for each in options.known_length or ()]
+    files, reading, recording, stored = options.calibration_files, None, None, None
+    inputs = options.inputs or []
     if is_recording(inputs[0]) and len(inputs) == 1:
         from pamcli.recordings.bags import Recording
 
         recording = Recording(inputs[0], 1)
         files = files or ([recording.place] if recording.camera_description else [])
     if files:
-        how = {"fisheye": asked.fisheye, "extrinsics": asked.extrinsics}
-        reading = read_description(asked, **how, recording=recording)  # type: ignore[arg-type]
+        how = {"fisheye": options.fisheye, "extrinsics": options.extrinsics}
+        reading = read_description(options, **how, recording=recording)  # type: ignore[arg-type]
     if recording is not None:
         first = recording.numbers[0].tolist()
-        images = recording.read(first, max_pixels=asked.max_pixels, rectify=False)
+        images = recording.read(first, max_pixels=options.max_pixels, rectify=False)
     elif len(inputs) == 1:
-        images = read_packed_pair(Path(inputs[0]), "auto", max_pixels=asked.max_pixels, name=inputs[0])
+        images = read_packed_pair(Path(inputs[0]), "auto", max_pixels=options.max_pixels, name=inputs[0])
         images = images.make_rectilinear()
-        if stated := read_stated_calibration(images, asked):
+        if stated := read_stated_calibration(images, options):
             stored = StoredCalibration("photo", rectified=stated)
         elif not files:
             console.inform(f"{images.title} does not state its calibration: only its images are checked")
     else:
         same_size = reading is None or not reading[0].has_two_sizes
-        images = read_pair(*map(Path, inputs), max_pixels=asked.max_pixels, same_size=same_size)
+        images = read_pair(*map(Path, inputs), max_pixels=options.max_pixels, same_size=same_size)
     images = images.stretch_contrast()
     views = images.left.pixels, images.right.pixels
     check = partial(examine, *views, stored)

@@ -46,18 +46,18 @@ def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bo
     _show(measure_superres(settings, console), settings, console)
 
 
-def _show(found: Evaluation, settings: Any, console: Console) -> None:
+def _show(evaluation: Evaluation, settings: Any, console: Console) -> None:
     """Write the requested files, then print the tables or everything as JSON."""
     from pamcli.evaluation.run import write_files
 
     try:
-        write_files(found, settings)
+        write_files(evaluation, settings)
     finally:  # hours of work are printed even if a file cannot be written
         # A table on stdout without these facts could not be compared with others.
-        lines = [f"{name}: {value}" for name, value in found.facts]
-        lines += [f"note: {note}" for note in found.notes]
-        tables = found.text(shutil.get_terminal_size().columns).split("\n")
-        console.answer(found.json(), *tables, "", *lines)
+        lines = [f"{name}: {value}" for name, value in evaluation.facts]
+        lines += [f"note: {note}" for note in evaluation.notes]
+        tables = evaluation.text(shutil.get_terminal_size().columns).split("\n")
+        console.answer(evaluation.json(), *tables, "", *lines)
 
 
 def protocols(

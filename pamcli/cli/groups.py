@@ -92,7 +92,7 @@ def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
         if each.name in groups:
             parameters += _parameters(groups[each.name])
         elif isinstance(each.default, Field):
-            parameters.append(_parameter(each.name, hints[each.name], each.default, "Input"))
+            parameters.append(_make_parameter(each.name, hints[each.name], each.default, "Input"))
         else:
             parameters.append(each.replace(annotation=hints[each.name], kind=Parameter.KEYWORD_ONLY))
     if twice := [name for name, count in Counter(each.name for each in parameters).items() if count > 1]:
@@ -112,26 +112,26 @@ def _parameters(cls: type[Any]) -> list[Parameter]:
         depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
         is_first = "-o" in each.metadata.get("names", "-o")  # arguments have no names
         place = -1 if is_first else depth
-        found.append((place, _parameter(each.name, hints[each.name], each, lineage[depth].panel)))
+        found.append((place, _make_parameter(each.name, hints[each.name], each, lineage[depth].panel)))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
 
 
-def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
+def _make_parameter(name: str, hint: Any, field: Field[Any], panel: str) -> Parameter:
     """Convert a field made by `option`, `flag` or `argument`."""
     kind = next((each for each in get_args(hint) or (hint,) if each in _TYPES), None)
     metavar, parse = _TYPES.get(kind, (None, None))
-    more = {"rich_help_panel": panel, "metavar": metavar, **made.metadata}
-    parse, names = more.pop("parse", None if "min" in more else parse), option_names(name, made)
+    more = {"rich_help_panel": panel, "metavar": metavar, **field.metadata}
+    parse, names = more.pop("parse", None if "min" in more else parse), option_names(name, field)
     more.pop("names", None)
     more.pop("check", None)
     hint = more.pop("type", hint)
     if completion := more.pop("complete", None):
         more["autocompletion"] = COMPLETIONS.get(completion, completion)
     if "Sequence[" in str(hint):
-        hint = list[str] if made.default is MISSING else list[str] | None
+        hint = list[str] if field.default is MISSING else list[str] | None
     elif {str, Path} <= {*get_args(hint)}:
-        hint = str if made.default is MISSING else str | None
-    default = Parameter.empty if made.default is MISSING else made.default
+        hint = str if field.default is MISSING else str | None
+    default = Parameter.empty if field.default is MISSING else field.default
     if parse is not None:
         said = names[0] if names else name.upper()
         # Typer also passes defaults through the parser.

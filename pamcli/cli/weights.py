@@ -299,10 +299,10 @@ def describe(
     console.path(image)
 
 
-def _ask(found: Findings) -> dict[str, str]:
+def _ask(findings: Findings) -> dict[str, str]:
     """Ask for undecided values on stderr; raise UsageError at the end of the input."""
     settings: dict[str, str] = {}
-    for question, choices in found.questions():
+    for question, choices in findings.questions():
         known, answer = ", ".join(f"{number}: {choice}" for number, choice in enumerate(choices, 1)), ""
         while not (answer.isdecimal() and 1 <= int(answer) <= len(choices)):
             typer.echo(f"{question} ({known}): ", nl=False, err=True)

@@ -79,10 +79,10 @@ def prepare_patches(settings: PrepareSettings, listener: Reporter) -> Iterator[O
         raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
 
 
-def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Output:
+def _cut(pairs_found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Output:
     """Cut the patches. Raises DamagedError if pairs cannot be read."""
     skip = settings.skip_damaged
-    pairs = select_pairs(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
+    pairs = select_pairs(pairs_found, settings.list_file, skip_unpaired=settings.skip_unpaired)
     scale, output = int(settings.scale or 0), Path(settings.output)
     plan = plan_preparation(pairs, output, scale, settings.store, settings.split, skip_damaged=skip)
     bar.expect(0 if plan.is_complete else len(plan.items))

@@ -112,7 +112,9 @@ def fit_readings(sample: Sample) -> Iterator[Fit]:
     aside = np.float32(max(_ASIDE_PIXELS, _ASIDE * truth.shape[1]))
 
     def fit(reading: str, disparity: Values, to: Values, source: Values) -> Fit:
-        error, before, after = (_error(to, source, disparity + by) / spread for by in (0, -aside, aside))
+        error, before, after = (
+            _measure_difference(to, source, disparity + by) / spread for by in (0, -aside, aside)
+        )
         return Fit(reading, error, (before + after) / 2)
 
     yield fit("", truth, left, right)
@@ -131,12 +133,12 @@ def fit_readings(sample: Sample) -> Iterator[Fit]:
     yield fit("it is upside down", truth[::-1], left, right)
 
 
-def _describe_scale(by: float, units: float | None) -> str:
+def _describe_scale(factor: float, units: float | None) -> str:
     """Return which multiple of the ground truth fits, given the units per pixel it was read in."""
     if units is not None:
-        right = units / by
+        right = units / factor
         return f"it matches with {right:g} units per pixel (add the key scale={right:g})"
-    return f"it matches when multiplied by {by:g}"
+    return f"it matches when multiplied by {factor:g}"
 
 
 def _remove_mean(image: NDArray[np.generic]) -> Values:
@@ -148,7 +150,7 @@ def _remove_mean(image: NDArray[np.generic]) -> Values:
     return np.asarray(grey - mean, dtype=np.float32)
 
 
-def _error(to: Values, source: Values, disparity: Values) -> float:
+def _measure_difference(to: Values, source: Values, disparity: Values) -> float:
     """Return the mean clipped difference of `to` (y, x) and `source` (y, x - disparity)."""
     rows, columns = np.nonzero(np.isfinite(disparity))
     step = max(1, len(rows) // _MOST_PIXELS)

@@ -74,17 +74,18 @@ class DisparityMeter(Meter):
     def __init__(
         self,
         protocol: DisparityProtocol | None = None,
-        beside: Mapping[str, DisparityProtocol] | None = None,
+        further_protocols: Mapping[str, DisparityProtocol] | None = None,
         *,
         full_size: bool = False,
     ) -> None:
-        """Create an empty meter. `beside`: further protocols for the same estimates, by name."""
+        """Create an empty meter. `further_protocols`: for the same estimates, by name."""
         super().__init__()
         self.protocol = protocol or DisparityProtocol()
         self.weights = self.protocol.weights
         self.full_size = full_size
         self.beside = {
-            name: DisparityMeter(each, full_size=full_size) for name, each in (beside or {}).items()
+            name: DisparityMeter(each, full_size=full_size)
+            for name, each in (further_protocols or {}).items()
         }
         self._counters: dict[str, Counter[str]] = {}
         self.histograms = {"all": pixels.make_error_histogram(), "noc": pixels.make_error_histogram()}

@@ -25,27 +25,29 @@ def _make_environment() -> jinja2.Environment:
     return environment
 
 
-def render_report(found: Any) -> bytes:
+def render_report(evaluation: Any) -> bytes:
     """Render an `Evaluation` as a self-contained HTML file in UTF-8."""
-    pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
+    pairs = {(row.get("data"), row.get("name")) for row in evaluation.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
-    methods = {row.get("method") for row in found.images.rows} - {"bicubic"}  # bicubic is in every table
+    methods = {row.get("method") for row in evaluation.images.rows} - {"bicubic"}  # bicubic is in every table
     page = (
         _make_environment()
         .get_template("report.html")
         .render(
-            found=found,
-            notes=found.notes,
+            evaluation=evaluation,
+            notes=evaluation.notes,
             several=several,
             worst_title="Worst pairs" if len(methods) < 2 else "Where the methods differ most",
             error_legend=[
                 (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
                 for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
             ],
-            has_errors=any(panel.kind == "errors" for pair in found.worst_pairs for panel in pair.panels),
+            has_errors=any(
+                panel.kind == "errors" for pair in evaluation.worst_pairs for panel in pair.panels
+            ),
             definitions={
                 column.heading: column.note
-                for table in (found.summary, *([found.images] if several else ()))
+                for table in (evaluation.summary, *([evaluation.images] if several else ()))
                 for column in table.columns
                 if column.note
             },

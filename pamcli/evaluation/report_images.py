@@ -195,11 +195,11 @@ def draw_error_map(
     return _thicken(colors, known) if thicken else np.where(known[..., None], colors, np.uint8(0))
 
 
-def _thicken(colors: NDArray[np.uint8], known: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    height, width = known.shape
+def _thicken(colors: NDArray[np.uint8], has_truth: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    height, width = has_truth.shape
     drawn = np.zeros_like(colors)
     framed = np.pad(colors, ((1, 1), (1, 1), (0, 0)))
-    framed_known = np.pad(known, 1)
+    framed_known = np.pad(has_truth, 1)
     for y in range(3):  # in the benchmark's order: later neighbours overwrite earlier ones
         for x in range(3):
             there = framed_known[y : y + height, x : x + width]

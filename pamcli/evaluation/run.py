@@ -335,15 +335,15 @@ def run_task(
         )
 
 
-def write_files(found: Evaluation, settings: Any) -> Evaluation:
+def write_files(evaluation: Evaluation, settings: Any) -> Evaluation:
     """Write the requested files, each atomically; raise OutputError if one cannot be written."""
-    forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
-    texts = [] if settings.per_image is None else [(Path(settings.per_image), found.csv)]
+    forms = {".tex": evaluation.latex, ".md": evaluation.markdown, ".csv": evaluation.table_csv}
+    texts = [] if settings.per_image is None else [(Path(settings.per_image), evaluation.csv)]
     texts += [(Path(path), forms[Path(path).suffix.lower()]) for path in settings.table or ()]
     for path, text in texts:
         write_atomically(path, text().encode("utf-8", "surrogateescape"))
     if settings.report is not None:
         from pamcli.evaluation.report import render_report
 
-        write_atomically(Path(settings.report), render_report(found))
-    return found
+        write_atomically(Path(settings.report), render_report(evaluation))
+    return evaluation

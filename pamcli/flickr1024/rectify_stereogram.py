@@ -199,11 +199,11 @@ def _compute_variance(values: Values | Grey) -> Values:
     return np.asarray(cv2.blur(values * values, (5, 5)) - cv2.blur(values, (5, 5)) ** 2)
 
 
-def _select_reliable(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values:
+def _select_reliable(disparity: Values, visible: NDArray[np.bool_], levels: Grey) -> Values:
     """Return the disparities (N,) of textured pixels on smooth surfaces visible in both views."""
     import cv2
 
-    keep = seen & (_compute_variance(levels) > _TEXTURE**2) & (_compute_variance(disparity) < _SMOOTH**2)
+    keep = visible & (_compute_variance(levels) > _TEXTURE**2) & (_compute_variance(disparity) < _SMOOTH**2)
     steps = np.where(keep, disparity * 16, _NOTHING).astype(np.int16)
     cv2.filterSpeckles(steps, _NOTHING, _SPECKLE, 16)
     return disparity[steps > _NOTHING]

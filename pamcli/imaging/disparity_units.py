@@ -111,11 +111,11 @@ def round_to_known_unit(factor: float) -> float:
     return float(np.copysign(near if close else float(f"{abs(factor):.3g}"), factor))
 
 
-def measure_scale_factor(found: Disparities, truth: Disparities) -> float | None:
+def measure_scale_factor(disparity: Disparities, truth: Disparities) -> float | None:
     """Return the constant factor (negative for negative maps) to the ground truth (H, W), px, or None."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        both = (truth > 0) & np.isfinite(truth) & np.isfinite(found)
-        ratios = (found[both] / truth[both]).astype(np.float64)
+        both = (truth > 0) & np.isfinite(truth) & np.isfinite(disparity)
+        ratios = (disparity[both] / truth[both]).astype(np.float64)
     if ratios.size < ENOUGH:
         return None
     if not ratios.any():

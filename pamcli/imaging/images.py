@@ -301,10 +301,10 @@ def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayou
     return next(layout for layout in get_args(PackedLayout) if layout == order + half)
 
 
-def find_nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
-    """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `given`."""
+def find_nearest_quality(total: int, places: Sequence[int] = range(64)) -> int:
+    """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `total`."""
     sums = {each: sum(luminance_table(each)[place] for place in places) for each in range(100, 0, -1)}
-    return min(sums, key=lambda quality: abs(sums[quality] - given))
+    return min(sums, key=lambda quality: abs(sums[quality] - total))
 
 
 @cache

@@ -75,13 +75,13 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
 
 
 def _collect_votes(
-    here: Values, there: Values, disparity: Values, seen: NDArray[np.bool_], sign: int
+    image: Values, other: Values, disparity: Values, visible: NDArray[np.bool_], sign: int
 ) -> tuple[_Ints, _Ints, Values]:
     """Return rows and columns of edges at disparity steps, and their votes for the larger disparity."""
     width = disparity.shape[1]
-    y, x, left_end, right_end = _find_steps(disparity, seen)
+    y, x, left_end, right_end = _find_steps(disparity, visible)
     around = np.clip(x[:, None] + np.arange(-_RIM, _RIM + 1), 0, width - 1)
-    x = around[np.arange(len(x)), np.abs(here[y[:, None], around]).sum(axis=2).argmax(axis=1)]
+    x = around[np.arange(len(x)), np.abs(image[y[:, None], around]).sum(axis=2).argmax(axis=1)]
     places = x[:, None] - sign * np.stack([disparity[y, left_end], disparity[y, right_end]], axis=1)
     keep = (places > _MARGIN).all(axis=1) & (places < width - _MARGIN - 2).all(axis=1)
     y, x, left_end, right_end = (values[keep] for values in (y, x, left_end, right_end))
@@ -97,8 +97,8 @@ def _collect_votes(
             part = (place - whole).astype(np.float32)[:, None]
             difference = np.zeros(len(y), np.float32)
             for row in range(-rows, rows + 1):
-                found = there[y + row, whole] * (1 - part) + there[y + row, whole + 1] * part
-                difference += np.abs(here[y + row, column] - found).sum(axis=1)
+                found = other[y + row, whole] * (1 - part) + other[y + row, whole + 1] * part
+                difference += np.abs(image[y + row, column] - found).sum(axis=1)
             np.minimum(best, difference / (2 * rows + 1), out=best)
         return best
 
@@ -110,17 +110,17 @@ def _collect_votes(
         )
         trusted &= (misfits - fits) > _DISTINCT * (misfits + fits + _SIDE * _NOISE)
     as_left, as_right = cost(x, left, _SLACK, _ROWS), cost(x, right, _SLACK, _ROWS)
-    trusted &= np.minimum(as_left, as_right) < _EXPLAINED * np.abs(here[y, x]).sum(axis=1) + _NOISE
+    trusted &= np.minimum(as_left, as_right) < _EXPLAINED * np.abs(image[y, x]).sum(axis=1) + _NOISE
     vote = np.clip(as_left - as_right, -_MOST, _MOST) * np.sign(right - left)
     return y[trusted], x[trusted], vote[trusted].astype(np.float32)
 
 
-def _find_steps(disparity: Values, seen: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
+def _find_steps(disparity: Values, visible: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
     """Return rows and columns near steps, and the nearest columns on both sides visible in both images."""
     height, width = disparity.shape
     columns = np.broadcast_to(np.arange(width), disparity.shape)
-    before = np.maximum.accumulate(np.where(seen, columns, -1), axis=1)[:, :-2]
-    after = np.minimum.accumulate(np.where(seen, columns, width)[:, ::-1], axis=1)[:, ::-1][:, 2:]
+    before = np.maximum.accumulate(np.where(visible, columns, -1), axis=1)[:, :-2]
+    after = np.minimum.accumulate(np.where(visible, columns, width)[:, ::-1], axis=1)[:, ::-1][:, 2:]
     rows = np.arange(height)[:, None]
     step = np.abs(disparity[rows, np.maximum(before, 0)] - disparity[rows, np.minimum(after, width - 1)])
     found = (before >= 0) & (after < width) & (step >= _STEP) & (after - before - 2 < step + _HIDDEN)

@@ -46,23 +46,23 @@ class PreviousFrame:
     disparity: Floats  # (H, W), px, NaN = unknown
 
 
-def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: PreviousFrame) -> Floats:
+def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, previous: PreviousFrame) -> Floats:
     """Fuse the disparities (H, W), px, all known, of a frame (H, W, 3) with those of the frame before.
 
     New, fast changing or inconsistent pixels keep their value, as do all pixels if the size changed.
     """
     import cv2
 
-    if before.left.shape != left.shape or before.disparity.shape != disparity.shape:
+    if previous.left.shape != left.shape or previous.disparity.shape != disparity.shape:
         return disparity
-    views = [to_uint8(view) for view in (left, right, before.left, before.right)]
+    views = [to_uint8(view) for view in (left, right, previous.left, previous.right)]
     smooth = [cv2.GaussianBlur(view.astype(np.float32), (0, 0), SMOOTH) for view in views]
     flow = _suppress_noise(_estimate_flow(views[0], views[2]), smooth[0], smooth[2])
     right_flow = _suppress_noise(_estimate_flow(views[1], views[3]), smooth[1], smooth[3])
 
     x, y = _make_grid(flow)
     nearest, between = (
-        cv2.remap(before.disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
+        cv2.remap(previous.disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
         for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
     )
     moved = np.where(np.abs(between - nearest) < EVEN, between, nearest)  # not interpolated across edges
@@ -89,7 +89,7 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, before: Previous
     return np.where(agrees, fused, disparity).astype(np.float32)
 
 
-def _estimate_flow(image: NDArray[np.uint8], before: NDArray[np.uint8]) -> Floats:
+def _estimate_flow(image: NDArray[np.uint8], previous: NDArray[np.uint8]) -> Floats:
     """Return the flow (H, W, 2), px in x and y, from an image to the one before."""
     import cv2
 
@@ -98,7 +98,7 @@ def _estimate_flow(image: NDArray[np.uint8], before: NDArray[np.uint8]) -> Float
     size = max(1, round(shrunk * width)), max(1, round(shrunk * height))
     if min(size) < SMALLEST:
         return np.zeros((height, width, 2), np.float32)
-    grey = (cv2.cvtColor(view, cv2.COLOR_RGB2GRAY) for view in (image, before))
+    grey = (cv2.cvtColor(view, cv2.COLOR_RGB2GRAY) for view in (image, previous))
     one, other = (
         cv2.resize(view, size, interpolation=cv2.INTER_AREA) if shrunk < 1 else view for view in grey
     )
@@ -108,12 +108,12 @@ def _estimate_flow(image: NDArray[np.uint8], before: NDArray[np.uint8]) -> Float
     return flow
 
 
-def _suppress_noise(flow: Floats, image: Floats, before: Floats) -> Floats:
+def _suppress_noise(flow: Floats, image: Floats, previous: Floats) -> Floats:
     """Return the flow, with 0 where both images agree as well without it."""
     import cv2
 
-    unmoved = _compare(image, before, COMPARED_UNMOVED)
-    moved = _compare(image, _warp(before, flow), COMPARED_UNMOVED)
+    unmoved = _compare(image, previous, COMPARED_UNMOVED)
+    moved = _compare(image, _warp(previous, flow), COMPARED_UNMOVED)
     still = unmoved < AS_GOOD * moved + GREY_LEVELS
     grey = image.mean(axis=2)
     edges = np.hypot(cv2.Sobel(grey, -1, 1, 0), cv2.Sobel(grey, -1, 0, 1))

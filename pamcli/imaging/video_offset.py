@@ -85,10 +85,12 @@ def _correlate(left: NDArray[np.float64], right: NDArray[np.float64], offset: in
     return float((one * two).sum()) / size if size > 0 else -1.0
 
 
-def _count_neighbours(found: NDArray[np.float64], best: int) -> int:
+def _count_neighbours(correlations: NDArray[np.float64], best: int) -> int:
     """Return the number of neighbours of the best offset that agree as well, as slow motion does."""
-    for reach in range(2, len(found)):
-        beside = [found[place] for place in (best - reach, best + reach) if 0 <= place < len(found)]
-        if max(beside, default=-1) < found[best] - DISTINCT:
+    for reach in range(2, len(correlations)):
+        beside = [
+            correlations[place] for place in (best - reach, best + reach) if 0 <= place < len(correlations)
+        ]
+        if max(beside, default=-1) < correlations[best] - DISTINCT:
             return reach
-    return len(found)
+    return len(correlations)

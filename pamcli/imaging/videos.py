@@ -171,16 +171,16 @@ class Video:
         self._at = None
         raise InputError(f"{quote(self.path)}, frame {number} cannot be decoded: the file is damaged there")
 
-    def _seek(self, wanted: int) -> None:
+    def _seek(self, stamp: int) -> None:
         """Seek the last key frame before a time stamp, or the beginning."""
-        if wanted > self.stamps[0]:
+        if stamp > self.stamps[0]:
             try:
-                self.container.seek(wanted, stream=self.stream)
+                self.container.seek(stamp, stream=self.stream)
                 frames = self.container.decode(self.stream)
                 first = next(frames, None)
             except self.library.FFmpegError:
                 first = None
-            if first is not None and first.pts is not None and first.pts <= wanted:
+            if first is not None and first.pts is not None and first.pts <= stamp:
                 self._frames = itertools.chain([first], frames)
                 return
         self.container.close()

@@ -93,12 +93,12 @@ def to_plain(image: Pixels) -> NDArray[np.uint8 | np.float32]:
     return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32)
 
 
-def to_network(image: Tensor, above: int = 0, beside: int = 0) -> Tensor:
+def to_network(image: Tensor, rows: int = 0, columns: int = 0) -> Tensor:
     """Convert (H, W, 3), of `to_plain`, to (1, 3, H + above, W + beside) in [0, 1], edges repeated."""
     planes = image.permute(2, 0, 1)[None].float().contiguous()
     if image.dtype == torch.uint8:
         planes = planes / 255
-    return F.pad(planes, (0, beside, above, 0), mode="replicate") if above or beside else planes
+    return F.pad(planes, (0, columns, rows, 0), mode="replicate") if rows or columns else planes
 
 
 def to_pixels(image: Tensor, kind: np.dtype[np.generic]) -> Tensor:

@@ -291,13 +291,13 @@ class StereoMatcher:
         views: tuple[Pixels, Pixels],
         extras: Collection[str],
         max_disparity: int | None,
-        given: tuple[Pixels, Pixels],
+        originals: tuple[Pixels, Pixels],
         reports: Sequence[Progress],
     ) -> StereoResult:
-        """Match images at their size; `given`: the images before resizing."""
+        """Match images at their size; `originals`: the images before resizing."""
         twice = len(reports) == 2
         with_confidence, with_visible = "confidence" in extras, "visible" in extras
-        pixels = views[0][..., 0].size + (given[0][..., 0].size if given[0] is not views[0] else 0)
+        pixels = views[0][..., 0].size + (originals[0][..., 0].size if originals[0] is not views[0] else 0)
         results = 4 * pixels * (1 + 2 * twice + 2 * with_confidence)
 
         def run(
@@ -306,7 +306,9 @@ class StereoMatcher:
             def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, NDArray[Any]]:
                 return vars(self.model.match(left, right, request, progress))
 
-            found = self._budget.run(compute, left, right, results=results, given=given, progress=report)
+            found = self._budget.run(
+                compute, left, right, results=results, originals=originals, progress=report
+            )
             report(1)
             return found
 
@@ -328,7 +330,7 @@ class StereoMatcher:
 
 
 def _upsample(
-    found: StereoResult,
+    result: StereoResult,
     reduced: tuple[Pixels, Pixels],
     views: tuple[Pixels, Pixels],
     reports: Sequence[Progress],
@@ -336,7 +338,7 @@ def _upsample(
     """Upsample the result of resized images to the size of `views`, in their px."""
     height, width = views[0].shape[:2]
     pixels = np.float32(width / reduced[0].shape[1])
-    others = {"visible": found.visible, "confidence": found.confidence}
+    others = {"visible": result.visible, "confidence": result.confidence}
     maps = {name: values.astype(np.float32) for name, values in others.items() if values is not None}
 
     def upsample(view: int, *small: NDArray[np.float32]) -> list[NDArray[np.float32]]:
@@ -346,13 +348,13 @@ def _upsample(
         disparity *= pixels
         return [disparity, *rest]
 
-    disparity, *rest = upsample(0, found.disparity, *maps.values())
+    disparity, *rest = upsample(0, result.disparity, *maps.values())
     large: dict[str, Any] = dict(zip(maps, rest, strict=True))
     if "visible" in large:
         large["visible"] = large["visible"] >= 0.5
-    if found.right_disparity is not None:
-        (large["right_disparity"],) = upsample(1, found.right_disparity)
-    return replace(found, disparity=disparity, **large)
+    if result.right_disparity is not None:
+        (large["right_disparity"],) = upsample(1, result.right_disparity)
+    return replace(result, disparity=disparity, **large)
 
 
 def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -181,5 +181,5 @@ def open_runner(
     return Session.load(Path(network), device, precision)
 
 
-def _shape(given: list[Any]) -> tuple[int | None, ...]:
-    return tuple(side if isinstance(side, int) and side > 0 else None for side in given or [])
+def _shape(sides: list[Any]) -> tuple[int | None, ...]:
+    return tuple(side if isinstance(side, int) and side > 0 else None for side in sides or [])

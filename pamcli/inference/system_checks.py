@@ -37,9 +37,9 @@ def run_checks() -> dict[str, Any]:
     return found
 
 
-def format_checks(found: Mapping[str, Any]) -> list[str]:
+def format_checks(checks: Mapping[str, Any]) -> list[str]:
     lines = []
-    for name, value in found.items():
+    for name, value in checks.items():
         parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
         lines += [f"{'' if index else name:10} {part}" for index, part in enumerate(parts)]
     return lines

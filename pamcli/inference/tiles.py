@@ -150,14 +150,14 @@ class MemoryBudget:
         *,
         scale: int = 1,
         results: int = 0,
-        given: tuple[Pixels, Pixels] | None = None,
+        originals: tuple[Pixels, Pixels] | None = None,
         progress: Progress | None = None,
     ) -> dict[str, Array]:
         """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size."""
-        # `results`: bytes of all that is in memory meanwhile. `given`: the images before they were resized.
+        # `results`: bytes of all that is in memory meanwhile. `originals`: the images before resizing.
         height, width = left.shape[:2]
-        given = given or (left, right)
-        size, (given_height, given_width) = self.model.size, given[0].shape[:2]
+        originals = originals or (left, right)
+        size, (given_height, given_width) = self.model.size, originals[0].shape[:2]
         if size is not None and (height > size[0] or width > size[1]):
             is_resized = (height, width) != (given_height, given_width)
             raise InputError(
@@ -165,11 +165,11 @@ class MemoryBudget:
                 f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
                 "export it for their size, or for any size: pam weights export",
             )
-        rows = self._rows(left, right, results, given)
+        rows = self._count_rows(left, right, results, originals)
 
         def compute_rows(lines: slice, _: slice, report: Progress) -> dict[str, Array]:
             found = compute(left[lines], right[lines], report)
-            if given[0][..., 0].size > LARGE and self._device.type == "cpu":
+            if originals[0][..., 0].size > LARGE and self._device.type == "cpu":
                 release_freed_memory()  # fragments between live blocks would add up
             return found
 
@@ -199,17 +199,17 @@ class MemoryBudget:
     def _predict_memory(self, height: int, width: int) -> int:
         return int(GAPS * self.model.memory(height, width))
 
-    def _rows(self, left: Pixels, right: Pixels, results: int, given: tuple[Pixels, Pixels]) -> int:
+    def _count_rows(self, left: Pixels, right: Pixels, results: int, originals: tuple[Pixels, Pixels]) -> int:
         """Return how many rows to compute at a time; raise DeviceError if the fewest do not fit."""
         height, width = int(left.shape[0]), int(left.shape[1])
         free = get_free_memory(self._device)
-        held = results + (0 if given[0] is left else left.nbytes + right.nbytes)
-        images = PAIRS_AT_ONCE * (given[0].nbytes + given[1].nbytes)
+        held = results + (0 if originals[0] is left else left.nbytes + right.nbytes)
+        images = PAIRS_AT_ONCE * (originals[0].nbytes + originals[1].nbytes)
         if self._device.type != "cpu":
             held = images = 0
         fewest = self._count_fewest_rows(height)
         least = held + self._predict_memory(fewest, width)
-        size = f"a pair of {given[0].shape[1]}x{given[0].shape[0]}"
+        size = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
         limits: list[int] = []
         if self.max_memory is not None:
             allowed = self.max_memory - self._used - images

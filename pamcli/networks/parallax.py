@@ -136,9 +136,9 @@ def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
     return torch.matmul(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
 
 
-def cycle_map(there: Tensor, back: Tensor) -> Tensor:
+def cycle_map(right_to_left: Tensor, left_to_right: Tensor) -> Tensor:
     """Compute cycle attention M_right->left (x) M_left->right (Equation 3), ideally the identity."""
-    return torch.matmul(there, back)
+    return torch.matmul(right_to_left, left_to_right)
 
 
 def regress_disparity(right_to_left: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
     return k, (k >= 0) & (k < width) & ((k - target).abs() <= NEAR)
 
 
-def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention) -> Tensor:
+def cycle_confidence(disparity: Tensor, right_to_left: RowAttention, left_to_right: RowAttention) -> Tensor:
     """Return the cycle attention (from Equation 3) near a disparity (B, 1, 4 H, 4 W), px: (B, H, W).
 
     The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l), in
@@ -199,12 +199,14 @@ def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention)
     home = torch.arange(width, device=k.device)[:, None, None]
     near_home = home + torch.arange(-int(NEAR), int(NEAR) + 1, device=k.device)  # (W, 1, 3)
     column = near_home.clamp(0, width - 1)
-    allowed = (near_home == column) & ~is_out_of_order(k[..., None], column, "right", back.max_disparity)
+    allowed = (near_home == column) & ~is_out_of_order(
+        k[..., None], column, "right", left_to_right.max_disparity
+    )
     places = k[..., None] * width + column  # (B, H, W, 4, 3)
-    cost = back.cost.flatten(2).gather(-1, places.flatten(2)).view(places.shape)
-    normaliser = back.normaliser.gather(-1, k.flatten(2)).view(k.shape)
+    cost = left_to_right.cost.flatten(2).gather(-1, places.flatten(2)).view(places.shape)
+    normaliser = left_to_right.normaliser.gather(-1, k.flatten(2)).view(k.shape)
     returns = (cost - normaliser[..., None]).masked_fill(~allowed, -torch.inf).exp().sum(-1)
-    return (there.log_at(k).exp() * near_target * returns).sum(-1).clamp(0, 1)
+    return (right_to_left.log_at(k).exp() * near_target * returns).sum(-1).clamp(0, 1)
 
 
 def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:

@@ -119,16 +119,18 @@ class PASMnet(MatchingNetwork):
         return Matching(disparity, initial, maps, estimate, attention_mass, directions)
 
 
-def _regress_and_receive(there: Tensor, back: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
+def _regress_and_receive(
+    right_to_left_cost: Tensor, left_to_right_cost: Tensor, limit: int | None
+) -> tuple[Tensor, Tensor]:
     """Compute disparity and attention mass (B, H, W) from both costs, on CPUs a few rows at a time."""
-    height, width = there.shape[1:3]
-    in_blocks = is_inference() and there.device.type == "cpu"
+    height, width = right_to_left_cost.shape[1:3]
+    in_blocks = is_inference() and right_to_left_cost.device.type == "cpu"
     step = max(1, BLOCK // width**2) if in_blocks else height
     disparity, attention_mass = [], []
     for first in range(0, height, step):
         rows = slice(first, first + step)
-        disparity.append(regress_disparity(attention(there[:, rows], "left", limit)))
-        attention_mass.append(received_mass(attention(back[:, rows], "right", limit)))
+        disparity.append(regress_disparity(attention(right_to_left_cost[:, rows], "left", limit)))
+        attention_mass.append(received_mass(attention(left_to_right_cost[:, rows], "right", limit)))
     return torch.cat(disparity, 1), torch.cat(attention_mass, 1)
 
 

@@ -283,12 +283,12 @@ def _find_partner(topic: str, words: tuple[str, str]) -> str | None:
 
 
 def _find_nearest(
-    stamps: NDArray[np.int64], wanted: NDArray[np.int64], order: NDArray[np.intp]
+    stamps: NDArray[np.int64], targets: NDArray[np.int64], order: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     ascending = stamps[order]
-    after = np.searchsorted(ascending, wanted).clip(max=len(stamps) - 1)
+    after = np.searchsorted(ascending, targets).clip(max=len(stamps) - 1)
     before = (after - 1).clip(min=0)
-    earlier = np.abs(ascending[before] - wanted) <= np.abs(ascending[after] - wanted)
+    earlier = np.abs(ascending[before] - targets) <= np.abs(ascending[after] - targets)
     return order[np.where(earlier, before, after)]
 
 

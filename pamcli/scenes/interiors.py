@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pamcli.scenes import appearance
 from pamcli.scenes.render import Layer
-from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Camera, Face, Light, Vector, face
+from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Camera, Face, Light, Vector, render_face
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
 from pamcli.scenes.textures import TextureLibrary, bare_surface, make_opaque
@@ -102,4 +102,4 @@ def _add_door(stage: Stage, sign: int, side: float, above: float, end: float) ->
     look[:3, :, :3] = look[:3, :, -3:] = frame
     look[:3, :3] = frame
     shape = Face(near, across, down) if sign < 0 else Face(near + across, -across, down)
-    stage.add(face(camera, Light(DOWN, 1.0), shape, look))
+    stage.add(render_face(camera, Light(DOWN, 1.0), shape, look))

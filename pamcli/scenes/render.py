@@ -185,9 +185,9 @@ class _Canvas:
             hidden |= p * x + q * y <= -r
         return _Place(slice(top, bottom), slice(left, right), x, y, disparity.masked_fill(hidden, -2.0))
 
-    def _paint(self, index: int, layer: Layer, place: _Place, seen: Tensor) -> None:
-        """Paint the points `seen` (2, h, w) of a layer over a window of the view."""
-        flat = seen.flatten().nonzero()[:, 0]
+    def _paint(self, index: int, layer: Layer, place: _Place, visible: Tensor) -> None:
+        """Paint the visible points (2, h, w) of a layer over a window of the view."""
+        flat = visible.flatten().nonzero()[:, 0]
         if not len(flat):
             return
         x, y = place.x.reshape(-1)[flat], place.y.reshape(-1)[flat]
@@ -198,7 +198,7 @@ class _Canvas:
             these, over = self._texels(decal, x, y)
             colours[:, these] = colours[:, these] * (1 - over[3]) + over[:3] * opacity[these]
         colours *= layer.light
-        height, width = seen.shape[1:]
+        height, width = visible.shape[1:]
         point, rest = flat // (height * width), flat % (height * width)
         row, column = rest // width + place.rows.start, rest % width + place.columns.start
         if layer.reflection is not None:

@@ -73,7 +73,7 @@ class Light:
     direction: Vector  # direction of the rays; y > 0
     ambient: float  # share of ambient light
 
-    def on(self, inward: Vector) -> float:
+    def compute_reflected(self, inward: Vector) -> float:
         """Return the light reflected by a face with this normal, which points into the solid."""
         length = float(np.linalg.norm(inward) * np.linalg.norm(self.direction))
         return self.compute_shine(max(0.0, float(inward @ self.direction) / length))
@@ -93,7 +93,7 @@ class Face:
     taper: float = 1.0  # width of the upper edge in parts of the lower one
 
 
-def face(
+def render_face(
     camera: Camera,
     light: Light,
     of: Face,
@@ -119,7 +119,7 @@ def face(
     clips = tuple(tuple(line.tolist()) for line in (s - slant, w - s - slant, t, w - t))
     columns, rows = texels or (texture.shape[2], texture.shape[1])
     to_texels = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]]) @ h
-    bounds, box, lit = () if cutout else clips, camera.box(corners), light.on(inward)
+    bounds, box, lit = () if cutout else clips, camera.box(corners), light.compute_reflected(inward)
     unseen = None if all(sees) else sees.index(False)
     edges = not cutout, bounds, box, lit
     return Layer(surface, texture, to_texels, *edges, reflection=reflection, unseen=unseen)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pamcli.scenes import appearance, textures
 from pamcli.scenes.render import Layer, Reflection
-from pamcli.scenes.solids import Block, Camera, Light, face
+from pamcli.scenes.solids import Block, Camera, Light, render_face
 from pamcli.scenes.surfaces import STEEPEST, Pair, Surface, Wave
 from pamcli.scenes.textures import TextureLibrary, cut
 
@@ -57,7 +57,7 @@ class Stage:
                 look = texture(name, *np.clip(1.2 * disparity * sides, 8, 400).astype(int).tolist())
                 shine = reflection if len(look) == 5 else None
                 repeated = (texels or {}).get(name)
-                made.append(face(self.camera, light, shape, look, texels=repeated, reflection=shine))
+                made.append(render_face(self.camera, light, shape, look, texels=repeated, reflection=shine))
         except ValueError:
             return False
         self.add(*made)

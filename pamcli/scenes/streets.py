@@ -11,7 +11,7 @@ from torch import Tensor
 from pamcli.scenes import appearance
 from pamcli.scenes.interiors import line_tunnel
 from pamcli.scenes.render import Decal, Layer, Reflection
-from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, face, shadow
+from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, render_face, shadow
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
 from pamcli.scenes.textures import TextureLibrary, bare_surface, cut
@@ -56,7 +56,7 @@ class Street(Stage):
         down = size[1] * np.array([-np.sin(lean), np.cos(lean), 0.0])
         shine = self.random_reflection(self.camera.focal / foot[2]) if len(texture) == 5 else None
         shape = Face(foot - across / 2 - down, across, down)
-        made = face(self.camera, self.light, shape, texture, cutout=cutout, reflection=shine)
+        made = render_face(self.camera, self.light, shape, texture, cutout=cutout, reflection=shine)
         if made is not None:
             self.add(replace(made, light=self.light.compute_shine(self.uniform(0.3, 1.0))))
 
@@ -224,7 +224,7 @@ def _add_ground(street: Street) -> None:
         dark = appearance.dapples(rng, 256, street.darkness)
         spot, _ = camera.frame(origin, street.uniform(0.02, 0.1) * metre * RIGHT, 0.06 * metre * AHEAD)
         decals.append(Decal(dark, spot, endless=True))
-    light = street.light.on(DOWN)
+    light = street.light.compute_reflected(DOWN)
     street.add(Layer(surface, texture, homography, endless=True, light=light, decals=tuple(decals)))
 
 

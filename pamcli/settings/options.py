@@ -187,10 +187,10 @@ def _rules(cls: type[Any]) -> _Rules:
     return _Rules(names, values, conflicts, requires)
 
 
-def option_names(name: str, made: Field[Any]) -> tuple[str, ...]:
+def option_names(name: str, field: Field[Any]) -> tuple[str, ...]:
     """List the names of a field's option, its own first; an argument has none."""
-    names: tuple[str, ...] = made.metadata.get("names", ())
-    if "names" not in made.metadata or any(each.startswith("--") for each in names):
+    names: tuple[str, ...] = field.metadata.get("names", ())
+    if "names" not in field.metadata or any(each.startswith("--") for each in names):
         return names
     return f"--{name.replace('_', '-')}", *names
 
@@ -234,12 +234,12 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
     return decorate
 
 
-def make_settings(cls: type[Kind], given: Sequence[Any], options: Mapping[str, Any]) -> Kind:
+def make_settings(cls: type[Kind], arguments: Sequence[Any], options: Mapping[str, Any]) -> Kind:
     """Return the settings of a call. Raises UsageError for settings and keywords at once."""
-    values = {**options, **({cls.positional: given} if given else {})}
-    if not given or not isinstance(given[-1], Settings):
+    values = {**options, **({cls.positional: arguments} if arguments else {})}
+    if not arguments or not isinstance(arguments[-1], Settings):
         return cls(**values)
-    *places, settings = given
+    *places, settings = arguments
     if options:
         raise UsageError(f"cannot use both {type(settings).__name__} and `{next(iter(options))}`")
     if not isinstance(settings, cls):

@@ -15,27 +15,27 @@ Light = NDArray[np.floating]  # (H, W, 3), 1 is white
 QUALITIES = 40, 95  # JPEG qualities
 
 
-def apply_faults(rng: Generator, left: Rgb, right: Rgb, by: Augmentation) -> tuple[Rgb, Rgb]:
-    """Apply the faults of `by` at random, in the order of light, lens, sensor and file."""
-    if rng.random() < by.flare:
+def apply_faults(rng: Generator, left: Rgb, right: Rgb, augmentation: Augmentation) -> tuple[Rgb, Rgb]:
+    """Apply the faults of an augmentation at random, in the order of light, lens, sensor and file."""
+    if rng.random() < augmentation.flare:
         left, right = add_sun(rng, left, right)
     views: list[Light] = [left.astype(np.float32) / 255, right.astype(np.float32) / 255]
-    if rng.random() < by.highlights:
+    if rng.random() < augmentation.highlights:
         views = add_highlights(rng, views)
-    if rng.random() < by.low_contrast:
+    if rng.random() < augmentation.low_contrast:
         share, veil = rng.uniform(0.3, 0.8), rng.uniform(0, 1)
         views = [share * view + np.float32((1 - share) * veil) for view in views]
-    if rng.random() < by.vignetting:
+    if rng.random() < augmentation.vignetting:
         views = [vignette(rng, view) for view in views]
-    if rng.random() < by.camera_difference:
+    if rng.random() < augmentation.camera_difference:
         views = [change_exposure(rng, view) for view in views]
-    if by.row_shift:
-        views[1] = shift_rows(views[1], float(rng.uniform(-by.row_shift, by.row_shift)))
-    if rng.random() < by.sensor_noise:
+    if augmentation.row_shift:
+        views[1] = shift_rows(views[1], float(rng.uniform(-augmentation.row_shift, augmentation.row_shift)))
+    if rng.random() < augmentation.sensor_noise:
         level = float(np.exp(rng.uniform(np.log(0.005), np.log(0.05))))
         views = [add_sensor_noise(rng, view, level) for view in views]
     images = [np.rint(255 * view.clip(0, 1)).astype(np.uint8) for view in views]
-    if rng.random() < by.jpeg:
+    if rng.random() < augmentation.jpeg:
         quality = int(rng.integers(QUALITIES[0], QUALITIES[1] + 1))
         images = [compress_jpeg(image, quality) for image in images]
     return images[0], images[1]

@@ -60,14 +60,14 @@ class Processes:
     def is_main(self) -> bool:
         return self.rank == 0
 
-    def device(self, asked: str) -> str:
+    def device(self, requested: str) -> str:
         """Return the device of this process; raise UsageError or DeviceError unless each has its own GPU."""
         if self.world == 1:
-            return asked
-        if asked == "cpu" or (asked == "auto" and not torch.cuda.is_available()):
+            return requested
+        if requested == "cpu" or (requested == "auto" and not torch.cuda.is_available()):
             return "cpu"
-        if asked not in ("auto", "cuda"):
-            raise UsageError(f"{self.world} processes cannot share {asked}", "use `device` cuda or cpu")
+        if requested not in ("auto", "cuda"):
+            raise UsageError(f"{self.world} processes cannot share {requested}", "use `device` cuda or cpu")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if self.local_rank >= count:
             problem = f"process {self.local_rank + 1} of this machine has no GPU: the machine has {count}"

@@ -130,10 +130,14 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
 
 
 def label_pairs(
-    matcher: StereoMatcher, source: Source, wanted: Wanted, folder: Path, second: StereoMatcher | None = None
+    matcher: StereoMatcher,
+    source: Source,
+    selected: Wanted,
+    folder: Path,
+    second: StereoMatcher | None = None,
 ) -> Iterator[tuple[str, float | InputError]]:
     """Label the pairs of `select_pairs_to_label`; yield each name with its share of labels or InputError."""
-    for name, (index, mirrored) in wanted.items():
+    for name, (index, mirrored) in selected.items():
         try:
             whole = _load_views(source.load(index), mirrored)
             left, right = map(_downscale, whole)

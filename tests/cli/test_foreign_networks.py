@@ -133,7 +133,10 @@ def test_a_known_network_finds_what_a_script_does(
     network = case.make(Path("net.onnx"), SIZE if fixed else None)
     run = pam(*DISPARITY, "--weights", network)
     assert run.code == 0, run.stderr
-    assert f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by inputs and outputs" in run.stderr
+    assert (
+        f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by inputs and outputs"
+        in run.stderr
+    )
     expected = np.maximum(case.script(network, SIZE if fixed else None), 0)  # nothing is beyond infinity
     assert expected.shape == size
     assert np.std(expected) > 0.01

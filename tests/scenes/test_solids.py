@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pamcli.scenes.render import Layer, render
-from pamcli.scenes.solids import Block, Camera, Face, Light, face, shadow
+from pamcli.scenes.solids import Block, Camera, Face, Light, render_face, shadow
 from pamcli.scenes.surfaces import Surface
 
 WIDTH, HEIGHT = 200, 120
@@ -27,7 +27,7 @@ BLOCKS = [
 
 
 def faces(block: Block) -> list[Layer]:
-    made = [face(CAMERA, LIGHT, shape, PLAIN) for _, shape in block.faces()]
+    made = [render_face(CAMERA, LIGHT, shape, PLAIN) for _, shape in block.faces()]
     return [layer for layer in made if layer is not None]
 
 
@@ -66,7 +66,7 @@ def test_a_face_shows_its_texture_upright_and_the_right_way_round() -> None:
     texture = PLAIN.clone()
     texture[0], texture[1] = torch.arange(8) / 8, (torch.arange(8) / 8)[:, None]
     shape = Face(np.array([-1.0, -1, 9]), np.array([2.0, 0, 0]), np.array([0, 2.0, 0]))
-    made = face(CAMERA, LIGHT, shape, texture)
+    made = render_face(CAMERA, LIGHT, shape, texture)
     assert made is not None
     views = render([BEHIND, made], HEIGHT, WIDTH)
     for picture, left in ((views.left, 75), (views.right, 55)):  # 20 pixels a baseline
@@ -80,7 +80,7 @@ def test_faces_are_lit_by_their_side() -> None:
     lights = {layer.light for layer in faces(BLOCKS[0])}
     assert len(lights) == 3, "three faces of a box are seen"
     assert all(0.5 <= light <= 1 for light in lights)
-    assert Light(np.array([0, 1.0, 0]), 0.2).on(np.array([0, 1.0, 0])) == pytest.approx(1)
+    assert Light(np.array([0, 1.0, 0]), 0.2).compute_reflected(np.array([0, 1.0, 0])) == pytest.approx(1)
 
 
 def test_a_shadow_lies_where_the_light_throws_it() -> None:

@@ -246,11 +246,11 @@ def _match_pattern(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
 
 
 def _match_entries(
-    found: Mapping[tuple[str, ...], Path], part: str
+    folders: Mapping[tuple[str, ...], Path], part: str
 ) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the entries of some folders that match one part of a pattern, sorted by name."""
     rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
-    for texts, folder in found.items():
+    for texts, folder in folders.items():
         if part == "**":
             yield from (((*texts, below), path) for below, path, _ in walk_folders(folder, 3))
             continue
