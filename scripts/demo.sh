@@ -1,10 +1,11 @@
 #!/bin/sh
-# Install pam into a virtual environment (once), and match the sample pair: writes the disparity map and its colours
-# to demo/, and prints the error against the ground truth. Needs only Python 3.11 or newer.
+# Install pam, with videos, into a virtual environment (once), and match the sample pair: writes the disparity map and
+# its colours to demo/, and prints the error against the ground truth. Needs only Python 3.11 or newer.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/scripts/environment.sh"
 prepare_environment ""
+add_extra video av
 cd "$root"
 
 mkdir -p demo

@@ -1,7 +1,7 @@
 # Create the virtual environment of demo.sh and test.sh, once.
 #
 # Set $root to the checkout, source this file, and call `prepare_environment EXTRA` ("" or "test"). Then $python is
-# the Python of the environment. Settings from outside:
+# the Python of the environment; `add_extra EXTRA MODULE` adds the packages of an extra. Settings from outside:
 #
 #   PAM_VENV     folder of the environment (default: .venv in the checkout)
 #   PAM_PYTHON   Python that creates it (default: the first suitable one of the names below)
@@ -120,4 +120,19 @@ run_pip() {
     # shellcheck disable=SC2086 # two words, or none
     "$python" -m pip $quiet --disable-pip-version-check "$@" ||
         fail "pip failed for the reason above. Fix it, then run the same command again."
+}
+
+# Install the packages of an extra, EXTRA, unless `import MODULE` works. A failure is reported, but ends nothing.
+add_extra() {
+    if "$python" -c "import $2" 2>/dev/null; then return; fi
+    packages=$("$python" -P - "$root/pyproject.toml" "$1" <<'PYTHON'
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    print(*tomllib.load(file)["project"]["optional-dependencies"][sys.argv[2]])
+PYTHON
+)
+    say "Installing $packages (extra $1)"
+    # shellcheck disable=SC2086 # a list of words
+    "$python" -m pip --quiet --quiet --disable-pip-version-check install $packages ||
+        say "pip failed for the reason above. Everything works except what the extra $1 is for."
 }

@@ -55,6 +55,17 @@ def test_the_demo_installs_once_and_then_shows_the_sample(filled: Path) -> None:
     assert float(error[1]) < 10
 
 
+def test_an_extra_is_added_once_and_its_failure_ends_nothing(filled: Path) -> None:
+    run = sh("choose_environment; add_extra video json", PAM_VENV=str(filled))
+    assert (run.returncode, run.stderr) == (0, "")
+    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(filled), "PIP_CONFIG_FILE": os.devnull}
+    nowhere["PIP_FORCE_REINSTALL"] = "1"
+    run = sh("choose_environment; add_extra las no_such_module", PAM_VENV=str(filled), **nowhere)
+    assert run.returncode == 0
+    assert run.stderr.startswith("Installing laspy>=2.5 lazrs>=0.6")
+    assert run.stderr.splitlines()[-1].endswith("except what the extra las is for.")
+
+
 def test_the_fast_selection_has_every_command_and_not_every_test(filled: Path) -> None:
     run = subprocess.run(
         [ROOT / "scripts/test.sh", "--fast", "--collect-only"],
