@@ -1,20 +1,21 @@
 #!/bin/sh
-# Install pam as a user does, and match the sample pair: builds a wheel without a C compiler, installs it into a clean
-# environment, and runs `pam disparity`. Prints the seconds; fails if they exceed the first argument (default: none).
+# Install pam as users do, and match the sample pair: builds a wheel without a C compiler, and installs it with pip into
+# a clean environment, then with uvx and pipx if the package index has them. Prints the seconds of pip; fails if they
+# exceed the first argument (default: none).
 #
-#   PAM_PYTHON   Python that creates the environment (default: the first suitable one)
+#   PAM_PYTHON   Python that creates the environments (default: the first suitable one)
 #   PAM_TORCH    requirement of PyTorch (default: the version that pam is tested with)
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/scripts/environment.sh"
-limit=${1:-}
+limit=${1:-} torch=${PAM_TORCH:-torch==2.13.0}
 
 find_python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CC=false CXX=false # any attempt to compile fails
 
-say "Building a wheel without a compiler"
+say "Building a wheel without a compiler with $("$candidate" --version)"
 "$candidate" -m venv "$work/build"
 "$work/build/bin/python" -m pip --quiet wheel --no-deps --wheel-dir "$work" "$root"
 wheel=$(ls "$work"/pamcli-*.whl)
@@ -23,15 +24,38 @@ case $wheel in
     *) fail "$wheel is not a wheel for all platforms." ;;
 esac
 
+# Match the sample pair with this command, and print the error. In $work the package of the checkout is not found.
+match() {
+    cd "$work"
+    rm -f disparity.pfm
+    "$@" disparity "$root/scripts/sample/left.png" "$root/scripts/sample/right.png" -o disparity.pfm >/dev/null
+    "$work/env/bin/python" "$root/scripts/sample_error.py" disparity.pfm
+}
+
 began=$(date +%s)
 "$candidate" -m venv "$work/env"
-"$work/env/bin/python" -m pip --quiet install --only-binary :all: "${PAM_TORCH:-torch==2.13.0}" "$wheel"
+"$work/env/bin/python" -m pip --quiet install --only-binary :all: "$torch" "$wheel"
 installed=$(date +%s)
-cd "$work" # the package of the checkout must not be found
-sample=$root/scripts/sample
-"$work/env/bin/pam" disparity "$sample/left.png" "$sample/right.png" -o disparity.pfm >/dev/null
+match "$work/env/bin/pam"
 ended=$(date +%s)
-cp disparity.pfm "$work/env/disparity.pfm"
-"$work/env/bin/python" "$root/scripts/sample_error.py" "$work/env/disparity.pfm"
-say "Installed in $((installed - began)) s, first disparity map after $((ended - began)) s"
+say "pip: installed in $((installed - began)) s, first disparity map after $((ended - began)) s"
 if [ -n "$limit" ] && [ $((ended - began)) -gt "$limit" ]; then fail "That is more than $limit s."; fi
+
+tools=$work/build/bin
+if ! "$tools/python" -m pip --quiet install uv pipx; then
+    say "uvx and pipx cannot be installed for the reason above, and are not tested."
+    exit
+fi
+# uv does not read the configuration of pip.
+setting() { "$tools/python" -m pip config get "global.$1" 2>/dev/null || :; }
+index=${PIP_INDEX_URL:-$(setting index_url)} files=${PIP_FIND_LINKS:-$(setting find_links)}
+if [ -n "$index" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"; fi
+if [ -n "$files" ]; then export UV_FIND_LINKS="${UV_FIND_LINKS:-$files}"; fi
+match "$tools/uvx" --quiet --python "$candidate" --from "$wheel" --with "$torch" pam
+say "uvx: works"
+
+printf '%s\n' "$torch" >"$work/constraints.txt"
+export PIPX_HOME="$work/pipx" PIPX_BIN_DIR="$work/bin" PIP_CONSTRAINT="$work/constraints.txt"
+"$tools/pipx" install --quiet --python "$candidate" "$wheel" >/dev/null
+match "$work/bin/pam"
+say "pipx: works"
