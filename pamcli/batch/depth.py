@@ -158,21 +158,12 @@ class MetricEncoder:
         """Encode a result. disparity: (H, W) px, NaN = unknown; image: (H, W, C), or None."""
         height, width = disparity.shape
         calibration = calibration.for_size(width, height)
-        if name == MESH.name:
-            stride, max_depth = self.settings.stride, self.max_depth
-            data, count = encode_mesh(disparity, calibration, image=image, max_depth=max_depth, stride=stride)
-            return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
-        if name == POINT_CLOUD.name:
-            stride, max_depth = self.settings.stride, self.max_depth
-            data, count = encode_point_cloud(
-                disparity,
-                calibration,
-                suffix=suffix,
-                image=image,
-                max_depth=max_depth,
-                stride=stride,
-            )
-            return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
+        if name in (MESH.name, POINT_CLOUD.name):
+            encode: Any = encode_mesh if name == MESH.name else partial(encode_point_cloud, suffix=suffix)
+            options = {"max_depth": self.max_depth, "stride": self.settings.stride}
+            data, count = encode(disparity, calibration, image=image, **options)
+            what = name.replace("_", " ")
+            return Encoded(data, [] if count else [f"the {what} is empty: all depths are unknown"])
         depth = calibration.depth(disparity)
         known = depth <= (self.max_depth or math.inf)
         if name == DEPTH_ERROR.name:

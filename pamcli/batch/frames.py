@@ -16,6 +16,7 @@ from pamcli.files.pairing import Pairing, PairPaths
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.video_offset import find_offset
 from pamcli.imaging.videos import Video
+from pamcli.recordings.bags import Recording, find_nearest
 
 RATE_TOLERANCE = 0.01
 """Relative difference at which frame rates count as equal."""
@@ -59,8 +60,6 @@ def pair_messages(text: str, *, start: int = 0, every: int = 1, count: int | Non
 
     Raises UsageError: its topics are ambiguous, nothing is left; InputError: it cannot be read.
     """
-    from pamcli.recordings.bags import Recording
-
     recording = Recording(text, None if count is None else start + every * count)
     for note in recording.notes:
         LOG.info(note)
@@ -140,7 +139,7 @@ def _pair_times(left: Video, right: Video, offset: int | Literal["auto"], start:
         )
     shifted = times[1] - offset * step
     # Pair frames that are each other's nearest.
-    nearest, back = _find_nearest(shifted, times[0]), _find_nearest(times[0], shifted)
+    nearest, back = find_nearest(shifted, times[0]), find_nearest(times[0], shifted)
     numbers = np.arange(len(times[0]))
     near = np.abs(shifted[nearest] - times[0]) <= max(TIME_TOLERANCE * step, 1e-9)
     paired = near & (back[nearest] == numbers)
@@ -161,12 +160,3 @@ def _compute_frame_time(times: NDArray[np.float64]) -> float:
     """Return the mean time between frames, s, without dropped frames; 0 for a single frame."""
     steps = np.diff(times)
     return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0
-
-
-def _find_nearest(times: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return (M,): the number of the nearest of the ascending `times` (N,) for each wanted time."""
-    after = np.clip(np.searchsorted(times, targets), 1, max(len(times) - 1, 1))
-    if len(times) == 1:
-        return np.zeros(len(targets), np.int64)
-    earlier = targets - times[after - 1] <= times[after] - targets
-    return np.where(earlier, after - 1, after)

@@ -192,8 +192,7 @@ class Recording:
     def _pair(self, stamps: Sequence[NDArray[np.int64]], tolerance: float) -> NDArray[np.int64]:
         """Pair each left image with the right one that is nearest in time, if it is its nearest, too."""
         left, right = stamps
-        orders = [np.argsort(each, kind="stable") for each in stamps]
-        nearest, back = _find_nearest(right, left, orders[1]), _find_nearest(left, right, orders[0])
+        nearest, back = find_nearest(right, left), find_nearest(left, right)
         gaps = np.abs(right[nearest] - left) / 1e9
         kept = (gaps <= tolerance) & (back[nearest] == np.arange(len(left)))
         hint = f"if these are pairs: tolerance=SECONDS in {FORM}"
@@ -282,11 +281,11 @@ def _find_partner(topic: str, words: tuple[str, str]) -> str | None:
     return changed if changed != topic else None
 
 
-def _find_nearest(
-    stamps: NDArray[np.int64], targets: NDArray[np.int64], order: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    ascending = stamps[order]
-    after = np.searchsorted(ascending, targets).clip(max=len(stamps) - 1)
+def find_nearest(times: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.intp]:
+    """Return (M,): the place of the nearest of the times (N,) for each target."""
+    order = np.argsort(times, kind="stable")
+    ascending = times[order]
+    after = np.searchsorted(ascending, targets).clip(max=len(times) - 1)
     before = (after - 1).clip(min=0)
     earlier = np.abs(ascending[before] - targets) <= np.abs(ascending[after] - targets)
     return order[np.where(earlier, before, after)]
