@@ -3,8 +3,9 @@
 #   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [LABELLED]]]
 #       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed, for
 #       the Python that is there (PYTHON_THERE, 3.12); with PAIRS (folders left and right, and perhaps labels as
-#       `make_superres_pairs.py` says) with pairs.zip, for super-resolution; with LABELLED, of `pam dataset label`, with
-#       labelled.zip, for disparity ("" for PAIRS: none). Both stay as they are, whatever their size.
+#       `make_superres_pairs.py` says) with pairs.zip, for super-resolution; with LABELLED, of
+#       `pam dataset label` or render_rooms.py, with labelled.zip, for disparity ("" for PAIRS: none). Both stay
+#       as they are, whatever their size.
 #   scripts/training/gpu.sh unpack
 #       There: what lies in gpu/ is unpacked, pairs for super-resolution are made; several calls may bring it.
 #   scripts/training/gpu.sh MINUTES [superres-x2 | superres-x4] [option of pam train ...]
@@ -42,7 +43,11 @@ pack)
         for labels in "$4"/disparity "$4"/disparity_mirrored; do [ ! -d "$labels" ] || folders+=("$labels"); done
         "$python" -m zipfile -c gpu/pairs.zip "${folders[@]}"
     fi
-    [ -z "${5:-}" ] || "$python" -m zipfile -c gpu/labelled.zip "$5"/{left,right,disparity}
+    if [ -n "${5:-}" ]; then
+        folders=("$5"/{left,right,disparity})
+        [ ! -d "$5/right_disparity" ] || folders+=("$5/right_disparity")
+        "$python" -m zipfile -c gpu/labelled.zip "${folders[@]}"
+    fi
     there=(--python-version "${PYTHON_THERE:-3.12}" --implementation cp)
     for platform in manylinux_2_28 manylinux_2_17 manylinux2014; do there+=(--platform "${platform}_x86_64"); done
     "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels "${there[@]}" typer rich \

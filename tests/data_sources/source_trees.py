@@ -143,6 +143,7 @@ def pairs(root: Path) -> None:
     for stem in ("shelf2", "shelf10"):
         pair(root / f"left/{stem}.png", root / f"right/{stem}.webp")
         npy(root / f"disparity/{stem}.npy", [7.5, np.nan])
+        npy(root / f"right_disparity/{stem}.npy", [6.5])
 
 
 def sintel(root: Path) -> None:

@@ -173,6 +173,7 @@ def test_pairs(tmp_path: Path) -> None:
     source = opened("pairs", tmp_path)
     assert source.names == ("shelf2", "shelf10")  # in natural order
     assert first_row(source.load(0).disparity, 3) == [7.5, NAN, 1]
+    assert first_row(source.load(0).right_disparity, 1) == [6.5]
 
 
 def test_pairs_of_two_images_of_one_stem_are_errors(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    right_truth: dict[str, Path] = {}
     layout = keys.get("packed", "auto")
     if "packed" in keys or (not keys.keys() - {"scale"} and _is_packed(root)):
         if others := keys.keys() & {"left", "right", "disparity"}:
@@ -43,13 +44,19 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         sides = (root / "left", root / "right")
         lefts, rights = (list_images_by_stem(side) if side.is_dir() else {} for side in sides)
         truth = list_by_stem(root / "disparity", DISPARITY_SUFFIXES)
+        right_truth = list_by_stem(root / "right_disparity", DISPARITY_SUFFIXES)
     for path in truth.values():
         if path.suffix.lower() not in DISPARITY_SUFFIXES:
             known = ", ".join(DISPARITY_SUFFIXES)
             raise UsageError(f"cannot read the ground truth {quote(path)}", f"supported formats: {known}")
-    parts = [Part("disparity", "ground truth (disparity)", partial(_read, scale=_scale(keys)))]
+    scale = _scale(keys)
+    parts = [
+        Part("disparity", "ground truth (disparity)", partial(_read, "disparity", scale=scale)),
+        Part("right_disparity", read=partial(_read, "right_disparity", scale=scale)),
+    ]
     read = partial(_read_packed, layout=layout) if lefts is rights else None
-    return pair_files(lefts, rights, parts, {"disparity": truth}, read=read)
+    places = {"disparity": truth, "right_disparity": right_truth}
+    return pair_files(lefts, rights, parts, places, read=read)
 
 
 def _is_packed(root: Path) -> bool:
@@ -65,9 +72,9 @@ def _read_packed(files: Files, layout: Any) -> StereoPair:
     return read_packed_pair(files.left, layout, max_pixels=DEFAULT_MAX_PIXELS, name=name).make_rectilinear()
 
 
-def _read(path: Path, scale: float | None) -> dict[str, Any]:
+def _read(name: str, path: Path, scale: float | None) -> dict[str, Any]:
     found = read_disparity_file(path, scale=scale)
-    return {"disparity": found.disparity, "units": found.units}
+    return {name: found.disparity, "units": found.units}
 
 
 def _scale(keys: Mapping[str, str]) -> float | None:

@@ -1,0 +1,156 @@
+"""The checks of rendered pairs find wrong ground truth, and the meshes are sound, without Blender."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pamcli.data.open import open_data
+
+SCRIPTS = Path(__file__).parents[1] / "scripts" / "training"
+sys.path += [str(SCRIPTS), str(SCRIPTS / "rooms")]
+import objects  # noqa: E402
+import render_rooms  # noqa: E402
+import shapes  # noqa: E402
+
+BUILDERS = {*objects.FURNITURE, *objects.SEE_THROUGH, *objects.STREET}
+Arrays = list[np.ndarray]
+
+
+def render_square() -> Arrays:
+    """A textured wall at 6 px with a textured square at 14 px in front: images and disparities."""
+    rng = np.random.default_rng(0)
+    wall, square = (rng.integers(40, 220, (64, 160, 3), np.uint8) for _ in range(2))
+    left, right = wall.copy(), np.roll(wall, -6, axis=1)
+    disparity, right_disparity = (np.full((64, 160), 6, np.float32) for _ in range(2))
+    left[20:44, 60:90] = square[20:44, 60:90]
+    right[20:44, 46:76] = square[20:44, 60:90]
+    disparity[20:44, 60:90] = right_disparity[20:44, 46:76] = 14
+    return [left, right, disparity, right_disparity]
+
+
+def test_a_right_pair_is_kept() -> None:
+    pair = render_square()
+    assert render_rooms.find_fault(*pair) is None
+    visible, contradictory = render_rooms.compare_disparities(*pair[2:])
+    assert not contradictory.any()
+    assert not visible[30, 52:60].any()  # occluded by the square in the right image
+    assert visible[30, 62:88].all()
+
+
+@pytest.mark.parametrize(
+    ("index", "change", "message"),
+    [
+        (slice(2, 4), lambda values: values + 1, "fit the images better with -1 px"),
+        (slice(2, 4), lambda values: values * 1.25, "fit the images better"),
+        (slice(3, 4), lambda values: values - 2, "contradict"),
+        (slice(3, 4), np.fliplr, "contradict"),
+        (slice(0, 2), np.zeros_like, "the left image is blank"),
+        (slice(2, 3), lambda values: values - 6, "ranges from 0 to 8 px"),
+    ],
+)
+def test_a_wrong_pair_is_not_kept(index: slice, change: object, message: str) -> None:
+    pair = render_square()
+    pair[index] = map(change, pair[index])
+    fault = render_rooms.find_fault(*pair)
+    assert fault is not None
+    assert message in fault
+
+
+def test_written_pairs_are_read_with_the_ground_truth_of_both_images(tmp_path: Path) -> None:
+    left, right, disparity, right_disparity = render_square()
+    render_rooms.write_pair(tmp_path, 7, (left, right), (disparity, right_disparity))
+    sample = open_data(f"pairs:{tmp_path}").load(0)
+    assert sample.name == "00007"
+    np.testing.assert_array_equal(sample.right, right)
+    np.testing.assert_array_equal(sample.right_disparity, right_disparity)
+    assert all(path.exists() for path in render_rooms.list_files(tmp_path, 7))
+
+
+STUB = """#!{python}
+import json, sys
+import numpy as np
+job = json.load(open(sys.argv[2]))
+sys.path += {paths}
+from test_render_rooms import render_square
+for pair in job["pairs"]:
+    if pair == 1:
+        print("pair 1 skipped")
+        continue
+    left, right, disparity, right_disparity = render_square()
+    if pair == 2:
+        disparity = disparity + 1
+    views = dict(left=(left / 255.0) ** 2.2, right=(right / 255.0) ** 2.2)
+    views |= dict(left_disparity=disparity, right_disparity=right_disparity)
+    np.savez(f"{{job['folder']}}/{{pair}}.npz", **views)
+    print("noise of Blender")
+    print("pair", pair, "rendered", flush=True)
+sys.exit(job["scene"])
+"""
+
+
+def test_pairs_are_checked_written_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (tmp_path / "environment" / "complete").touch()
+    paths = [str(Path(__file__).parent), str(SCRIPTS.parents[1])]
+    python.write_text(STUB.format(python=sys.executable, paths=paths))
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", ["render_rooms.py", "--count", "6", "-o", str(tmp_path)])
+    render_rooms.main()
+    lines = capsys.readouterr().out
+    assert "00001 not rendered" in lines
+    assert "00002 not kept: " in lines
+    assert "scene 1: Blender ended with exit code 1" in lines
+    written = ["00000", "00003", "00004", "00005"]
+    for side in render_rooms.SIDES:
+        assert sorted(path.stem for path in (tmp_path / side).iterdir()) == written
+    (tmp_path / "right_disparity" / "00003.png").unlink()
+    render_rooms.main()
+    lines = capsys.readouterr().out
+    assert lines.startswith("3 of 6 pairs exist")
+    assert "00003 disparity" in lines
+    assert "00000 disparity" not in lines
+
+
+def test_both_views_are_developed_with_one_exposure() -> None:
+    linear = np.random.default_rng(1).random((8, 8, 3), np.float32) ** 2
+    left, right = render_rooms.develop(linear, linear[::-1], seed=3)
+    np.testing.assert_array_equal(left, right[::-1])
+    assert 60 < left.mean() < 230
+
+
+@pytest.mark.parametrize("builder", sorted(BUILDERS, key=lambda builder: builder.__name__))
+def test_objects_stand_on_the_ground(builder: objects.Builder) -> None:
+    for seed in range(4):
+        shape = builder(random.Random(seed))
+        points = np.concatenate(shape.points)
+        assert np.isfinite(points).all()
+        assert -0.35 < points[:, 2].min() < 0.2
+        assert np.ptp(points, axis=0).max() < 10
+        assert {len(shape.materials), len(shape.smooth)} == {len(shape.faces)}
+        assert max(map(max, shape.faces)) == len(points) - 1
+
+
+def test_a_wall_is_open_where_its_windows_are() -> None:
+    wall = shapes.build_wall(5, 3, 0.2, [(1, 2), (3, 4)], [(1, 2)])
+    boxes = [(points.min(axis=0), points.max(axis=0)) for points in wall.points]
+    volume = sum(float(np.prod(high - low)) for low, high in boxes)
+    assert volume == pytest.approx((5 * 3 - 2) * 0.2)
+    for x, z in ((1.5, 1.5), (3.5, 1.5)):
+        assert not any(low[0] < x < high[0] and low[2] < z < high[2] for low, high in boxes)
+
+
+def test_a_tube_has_its_radius_everywhere() -> None:
+    shape = shapes.Shape()
+    angles = np.linspace(0, 2 * np.pi, 32, endpoint=False)
+    shape.add_tube(np.stack([np.cos(angles), 0 * angles, np.sin(angles)], axis=1), 0.1, "ring", closed=True)
+    from_axis = np.hypot(np.hypot(shape.points[0][:, 0], shape.points[0][:, 2]) - 1, shape.points[0][:, 1])
+    np.testing.assert_allclose(from_axis, 0.1, rtol=0.01)
+    assert len(shape.faces) == 32 * 8
