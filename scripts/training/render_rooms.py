@@ -87,7 +87,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--photos", type=Path, help="folder of photographs, searched recursively")
     parser.add_argument("--furniture", type=Path, help="folder of .sh3f libraries")
     parser.add_argument("--size", default="640x384", help="WIDTHxHEIGHT of the images, px [default: 640x384]")
-    parser.add_argument("--samples", type=int, default=8, help="light paths per pixel [default: 8]")
+    parser.add_argument("--samples", type=int, default=4, help="light paths per pixel [default: 4]")
     parser.add_argument("--threads", type=int, default=1, help="threads of Blender [default: 1]")
     parser.add_argument(
         "--environment", type=Path, help="folder of Blender's environment [default: inside -o]"
