@@ -22,6 +22,7 @@ import argparse
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,7 @@ def main() -> None:
     print(f"{len(numbers) - len(missing)} of {len(numbers)} pairs exist", flush=True)
     if not missing:
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends Blender, too
     try:
         python = create_environment(options.environment or options.output / "environment")
         render_missing(python, missing, options)
