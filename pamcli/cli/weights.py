@@ -280,7 +280,7 @@ def describe(
         from pamcli.registry.description import to_toml
 
         candidate = Candidate.load(
-            network, known.network_from, settings, device=compute.device, beside=to.output
+            network, known.network_from, settings, device=compute.device, description=to.output
         )
     console.inform(candidate.runner.note)
     found = candidate.describe(settings)

@@ -111,9 +111,9 @@ def fit_readings(sample: Sample) -> Iterator[Fit]:
     spread = float(np.sqrt((left**2).mean())) or 1.0
     aside = np.float32(max(_ASIDE_PIXELS, _ASIDE * truth.shape[1]))
 
-    def fit(reading: str, disparity: Values, to: Values, source: Values) -> Fit:
+    def fit(reading: str, disparity: Values, target: Values, source: Values) -> Fit:
         error, before, after = (
-            _measure_difference(to, source, disparity + by) / spread for by in (0, -aside, aside)
+            _measure_difference(target, source, disparity + by) / spread for by in (0, -aside, aside)
         )
         return Fit(reading, error, (before + after) / 2)
 
@@ -150,18 +150,18 @@ def _remove_mean(image: NDArray[np.generic]) -> Values:
     return np.asarray(grey - mean, dtype=np.float32)
 
 
-def _measure_difference(to: Values, source: Values, disparity: Values) -> float:
-    """Return the mean clipped difference of `to` (y, x) and `source` (y, x - disparity)."""
+def _measure_difference(target: Values, source: Values, disparity: Values) -> float:
+    """Return the mean clipped difference of `target` (y, x) and `source` (y, x - disparity)."""
     rows, columns = np.nonzero(np.isfinite(disparity))
     step = max(1, len(rows) // _MOST_PIXELS)
     rows, columns = rows[::step], columns[::step]
-    contrast = np.abs(to[rows, columns])
+    contrast = np.abs(target[rows, columns])
     informative = contrast >= np.median(contrast)  # uniform areas match everywhere
     rows, columns = rows[informative], columns[informative]
-    width = to.shape[1]
+    width = target.shape[1]
     places = columns - disparity[rows, columns].astype(np.float64)
     inside = (places >= 0) & (places <= width - 1)
     values = np.interp(rows * width + places.clip(0, width - 1), np.arange(source.size), source.ravel())
-    cut_off = 3 * float(np.sqrt((to**2).mean()))
-    differences = np.minimum(np.abs(to[rows, columns] - values), cut_off)
+    cut_off = 3 * float(np.sqrt((target**2).mean()))
+    differences = np.minimum(np.abs(target[rows, columns] - values), cut_off)
     return float(np.where(inside, differences, cut_off).mean())

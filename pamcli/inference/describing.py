@@ -304,10 +304,10 @@ class Candidate:
         settings: Mapping[str, str],
         *,
         device: str,
-        beside: Path,
+        description: Path,
     ) -> "Candidate":
         """Load an ONNX file, the network of a description, or the result of "module:function"."""
-        # `beside`: the description to write; file names are relative to it.
+        # `description`: the file to write; file names are relative to it.
         base, named_by = None, network or "the description"
         if network is not None and network.suffix == SUFFIX:
             base = read_description(network)
@@ -316,7 +316,9 @@ class Candidate:
         first = settings.get("initial") or (base.initial if base else "")
         initial = Session.load(Path(first), device) if first else None
         name, initial_name = (
-            Path(os.path.relpath(Path(file).resolve(), beside.parent.resolve())).as_posix() if file else ""
+            Path(os.path.relpath(Path(file).resolve(), description.parent.resolve())).as_posix()
+            if file
+            else ""
             for file in (network, first)
         )
         if base is not None:

@@ -130,9 +130,9 @@ class StereoUpscaler:
             flip = slice(None, None, -1 if down else 1), slice(None, None, -1 if across else 1)
             views = left[flip], right[flip]
             # Mirroring exchanges the images, which keeps disparities positive.
-            kept = sum(total.nbytes for total in sums)
+            held = sum(total.nbytes for total in sums)
             ordered = views[::-1] if across else views
-            made = self._upscale_once(*ordered, report, both=both or across, kept=kept)
+            made = self._upscale_once(*ordered, report, both=both or across, held=held)
             made = (made[::-1] if across else made)[: 2 if both else 1]
             if not sums:
                 sums = [view.astype(SUMS.get(view.dtype.newbyteorder("="), view.dtype)) for view in made]
@@ -145,12 +145,12 @@ class StereoUpscaler:
         ]
 
     def _upscale_once(
-        self, left: Pixels, right: Pixels, report: Progress, *, both: bool, kept: int = 0
+        self, left: Pixels, right: Pixels, report: Progress, *, both: bool, held: int = 0
     ) -> list[Pixels]:
         check_pair(left, right, SMALLEST_SIDE)
         scale = self._network_scale
         factor = scale**2 + (self.scale**2 if self.scale < scale else 0)
-        results = kept + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
+        results = held + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
 
         def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, Pixels]:
             made = self.model.upscale(left, right, both=both, progress=progress)

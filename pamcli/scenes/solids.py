@@ -96,7 +96,7 @@ class Face:
 def render_face(
     camera: Camera,
     light: Light,
-    of: Face,
+    shape: Face,
     texture: Tensor,
     *,
     texels: tuple[float, float] | None = None,
@@ -108,14 +108,14 @@ def render_face(
     `texels`: texels across and down of a repeated texture; None: the texture fills the face. `cutout`: the
     texture has its own outline.
     """
-    corners = np.stack([of.origin + i * of.across + j * of.down for i in (0, 1) for j in (0, 1)])
-    inward = np.cross(of.across, of.down)
-    sees = [float(inward @ (of.origin - eye)) > 0 for eye in (0 * RIGHT, RIGHT)]
+    corners = np.stack([shape.origin + i * shape.across + j * shape.down for i in (0, 1) for j in (0, 1)])
+    inward = np.cross(shape.across, shape.down)
+    sees = [float(inward @ (shape.origin - eye)) > 0 for eye in (0 * RIGHT, RIGHT)]
     if not (camera.is_visible(corners) and any(sees)):
         return None
-    h, surface = camera.frame(of.origin, of.across, of.down)
+    h, surface = camera.frame(shape.origin, shape.across, shape.down)
     s, t, w = h
-    slant = (1 - of.taper) / 2 * (w - t)
+    slant = (1 - shape.taper) / 2 * (w - t)
     clips = tuple(tuple(line.tolist()) for line in (s - slant, w - s - slant, t, w - t))
     columns, rows = texels or (texture.shape[2], texture.shape[1])
     to_texels = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]]) @ h

@@ -84,11 +84,11 @@ class Validator:
             sets.append((spec, source))
         return cls(sets, scale)
 
-    def is_better(self, figure: float, before: Mapping[int, float]) -> bool:
+    def is_better(self, figure: float, earlier: Mapping[int, float]) -> bool:
         """Return whether a value beats those of earlier steps: low D1, or high PSNR."""
         if self.scale is not None:
-            return all(figure > one for one in before.values())
-        return all(figure < one * (1 if step else 1 - self.clearly) for step, one in before.items())
+            return all(figure > one for one in earlier.values())
+        return all(figure < one * (1 if step else 1 - self.clearly) for step, one in earlier.items())
 
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]

@@ -80,7 +80,7 @@ def test_files_are_named_as_they_lie_from_the_description(here: Path) -> None:
         made.block_matcher(Path(f"nets/{name}.onnx"), SIZE, reach=4)
     settings = {"initial": "nets/first.onnx"}
     asked = Candidate.load(
-        Path("nets/second.onnx"), None, settings, device="cpu", beside=Path("nets/net.toml")
+        Path("nets/second.onnx"), None, settings, device="cpu", description=Path("nets/net.toml")
     )
     assert (asked.network, asked.initial_name) == ("second.onnx", "first.onnx")
 
