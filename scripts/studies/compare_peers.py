@@ -24,9 +24,16 @@ import cv2
 from pamcli.data.open import open_data
 
 PACKAGES = ("torch==2.13.0", "pandora==1.9.0", "pandora_plugin_libsgm==1.5.8", "pandora_plugin_mccnn==1.3.8")
-COSTS: dict[str, dict[str, object]] = {
-    "pandora-census": {"matching_cost_method": "census", "window_size": 5},
-    "pandora-mccnn": {"matching_cost_method": "mc_cnn"},
+# Matching cost and penalties of the configurations that CNES publishes with pandora.
+MATCHERS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "pandora-census": (
+        {"matching_cost_method": "census", "window_size": 5},
+        {"penalty_method": "sgm_penalty", "P1": 8, "P2": 32, "p2_method": "constant"},
+    ),
+    "pandora-mccnn": (
+        {"matching_cost_method": "mc_cnn", "window_size": 11},
+        {"penalty_method": "mc_cnn_fast_penalty"},
+    ),
 }
 DISPARITIES = 192  # px, the same for StereoSGBM
 RUN_PANDORA = """
@@ -35,7 +42,7 @@ for line in sys.stdin:
     configuration, folder, result = line.rstrip("\\n").split("\\t")
     pandora.main(configuration, folder, False)
     with rasterio.open(folder + "/left_disparity.tif") as file:
-        numpy.save(result, -file.read(1))
+        numpy.save(result, 0 - file.read(1))  # 0 stays 0, not -0
 """
 
 
@@ -50,9 +57,9 @@ def main() -> None:
     python = create_environment(options.folder / "environment")
     for data in options.data:
         results = options.folder / data.partition(":")[0].replace("/", "-")
-        for name, cost in COSTS.items():
-            run_pandora(python, data, cost, results / name)
-        methods = [*options.weights, "opencv", *(f"{name}=files:{results / name}" for name in COSTS)]
+        for name in MATCHERS:
+            run_pandora(python, data, name, results / name)
+        methods = [*options.weights, "opencv", *(f"{name}=files:{results / name}" for name in MATCHERS)]
         arguments = [word for method in (*methods, *options.method) for word in ("--method", method)]
         table = results / "table.md"
         command = [sys.executable, "-m", "pamcli", "eval", "disparity", "--data", data, *arguments]
@@ -71,7 +78,7 @@ def create_environment(folder: Path) -> Path:
     return python
 
 
-def run_pandora(python: Path, data: str, cost: dict[str, object], results: Path) -> None:
+def run_pandora(python: Path, data: str, matcher: str, results: Path) -> None:
     """Match the pairs of a data set that have no result yet; write NAME.npy for each."""
     source = open_data(data)
     with tempfile.TemporaryDirectory() as temporary:
@@ -90,7 +97,7 @@ def run_pandora(python: Path, data: str, cost: dict[str, object], results: Path)
                 for side, image in (("left", sample.left), ("right", sample.right)):
                     cv2.imwrite(str(folder / f"{index}-{side}.png"), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
                 configuration = folder / f"{index}.json"
-                configuration.write_text(json.dumps(configure(folder, index, cost)), encoding="utf-8")
+                configuration.write_text(json.dumps(configure(folder, index, matcher)), encoding="utf-8")
                 print(
                     configuration,
                     folder / f"{index}",
@@ -103,24 +110,24 @@ def run_pandora(python: Path, data: str, cost: dict[str, object], results: Path)
             sys.exit(f"pandora ended with exit code {peer.returncode}")
 
 
-def configure(folder: Path, index: int, cost: dict[str, object]) -> dict[str, object]:
-    """Return the configuration of a pair: semi-global matching, subpixel refinement, filled occlusions."""
+def configure(folder: Path, index: int, matcher: str) -> dict[str, object]:
+    """Return the configuration of a pair: semi-global matching, subpixel refinement, filled holes."""
+    cost, penalty = MATCHERS[matcher]
+    median = {"filter_method": "median", "filter_size": 3}
     images = {
         side: {"img": str(folder / f"{index}-{side}.png"), "nodata": -9999} for side in ("left", "right")
     }
-    images["left"]["disp"] = [
-        -DISPARITIES,
-        0,
-    ]  # right column less left column
+    images["left"]["disp"] = [-DISPARITIES, 0]  # right column less left column
     return {
         "input": images,
         "pipeline": {
             "matching_cost": cost,
-            "optimization": {"optimization_method": "sgm"},
+            "optimization": {"optimization_method": "sgm", "overcounting": False, "penalty": penalty},
             "disparity": {"disparity_method": "wta", "invalid_disparity": "NaN"},
             "refinement": {"refinement_method": "vfit"},
-            "filter": {"filter_method": "median"},
+            "filter": median,
             "validation": {"validation_method": "cross_checking_accurate", "interpolated_disparity": "sgm"},
+            "filter.after_validation": median,
         },
     }
 

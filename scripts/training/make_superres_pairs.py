@@ -1,6 +1,6 @@
 """Prepare super-resolution pairs on a GPU machine, decoded once: with labels, mirrored, photographs.
 
-    python scripts/training/pairs_there.py PACKED TEXTURES FOLDER
+    python scripts/training/make_superres_pairs.py PACKED TEXTURES FOLDER
 
 PACKED and TEXTURES may be - to skip them. PACKED has `left` and `right`, optionally with labels of the left
 images in `disparity` and of the mirrored pairs in `disparity_mirrored` (16-bit PNG of the same size). FOLDER
