@@ -75,7 +75,7 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
 
 
 def _collect_votes(
-    image: Values, other: Values, disparity: Values, visible: NDArray[np.bool_], sign: int
+    image: Values, other_image: Values, disparity: Values, visible: NDArray[np.bool_], sign: int
 ) -> tuple[_Ints, _Ints, Values]:
     """Return rows and columns of edges at disparity steps, and their votes for the larger disparity."""
     width = disparity.shape[1]
@@ -97,7 +97,7 @@ def _collect_votes(
             part = (place - whole).astype(np.float32)[:, None]
             difference = np.zeros(len(y), np.float32)
             for row in range(-rows, rows + 1):
-                found = other[y + row, whole] * (1 - part) + other[y + row, whole + 1] * part
+                found = other_image[y + row, whole] * (1 - part) + other_image[y + row, whole + 1] * part
                 difference += np.abs(image[y + row, column] - found).sum(axis=1)
             np.minimum(best, difference / (2 * rows + 1), out=best)
         return best
