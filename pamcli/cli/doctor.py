@@ -71,7 +71,6 @@ def command(
 
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
-    $ pam doctor IMG_0001.HEIC
     """
     console = Console(jsonl=json)
     if gpu_check:

@@ -45,7 +45,7 @@ def test_bands_of_any_size_are_matched(
 ) -> None:
     monkeypatch.setattr(matcher.model, "halo", 32)
     whole = matcher(*pair(*size), extras=EXTRAS)
-    monkeypatch.setattr(MemoryBudget, "_rows", lambda *_: 160)
+    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 160)
     found = matcher(*pair(*size), extras=EXTRAS)
     assert found.disparity.shape == whole.disparity.shape
     assert np.abs(found.disparity - whole.disparity).mean() < 0.1

@@ -147,7 +147,7 @@ def test_progress_rises_band_by_band(
     size: float, extras: frozenset[str], large: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matcher = StereoMatcher.load("pasmnet2", device="cpu", match_size=size)
-    monkeypatch.setattr(MemoryBudget, "_rows", lambda *given: 96)
+    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *given: 96)
     monkeypatch.setattr(matcher.model, "halo", 16)
     told = [0.0]
     matcher(large.left, large.right, extras=extras, progress=told.append)

@@ -88,7 +88,7 @@ def test_bands_of_super_resolution_are_the_whole_image(monkeypatch: pytest.Monke
     upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", precision="fp32")
     pair = [np.random.default_rng(seed).random((210, 24, 3), np.float32) for seed in (0, 1)]
     whole = upscaler(*pair)
-    monkeypatch.setattr(MemoryBudget, "_rows", lambda *_: 2 * upscaler.model.halo + 30)
+    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 2 * upscaler.model.halo + 30)
     for found, expected in zip(upscaler(*pair), whole, strict=True):
         assert np.abs(found - expected).max() < 1e-4
 
@@ -97,7 +97,7 @@ def test_bands_of_matching_show_no_seam(large, monkeypatch: pytest.MonkeyPatch) 
     matcher = StereoMatcher.load(device="cpu", precision="fp32")
     pair = [np.concatenate([view, view[::-1], view])[:, :160] for view in (large.left, large.right)]
     whole = matcher(*pair, extras=EXTRAS)
-    monkeypatch.setattr(MemoryBudget, "_rows", lambda *_: 2 * matcher.model.halo + 128)
+    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 2 * matcher.model.halo + 128)
     found = matcher(*pair, extras=EXTRAS)
     apart = np.abs(found.disparity - whole.disparity)
     assert 0 < apart.mean() < 0.02
@@ -136,11 +136,11 @@ def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) 
     need = matcher._budget._predict_memory
     for allowed in (10**12, 10**9, 6 * 10**8):
         matcher._budget.max_memory = matcher._budget._used + 3 * 2 * image.nbytes + allowed
-        rows = matcher._budget._rows(image, image, 0, (image, image))
+        rows = matcher._budget._count_rows(image, image, 0, (image, image))
         assert (rows >= 2000) == (need(2000, 1000) <= allowed)
         assert rows >= 2000 or need(rows, 1000) <= allowed < need(rows + 64, 1000)
         assert rows % 32 == 0 or rows >= 2000
     matcher._budget.max_memory = matcher._budget._used + 6 * image.nbytes + 10**6
     with pytest.raises(DeviceError, match="1000x2000 does not fit into `max_memory`") as caught:
-        matcher._budget._rows(image, image, 0, (image, image))
+        matcher._budget._count_rows(image, image, 0, (image, image))
     assert "set `max_memory` to at least" in caught.value.hint

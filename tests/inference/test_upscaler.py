@@ -163,7 +163,7 @@ def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
 
 @pytest.mark.parametrize("network", ["passrnet-x2", "passrnet2-x2"])
 def test_progress_rises_band_by_band(network: str, large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryBudget, "_rows", lambda *given: 120)
+    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *given: 120)
     for ensemble, both in ((False, False), (False, True), (True, True)):
         told = [0.0]
         upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
