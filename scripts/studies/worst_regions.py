@@ -78,7 +78,9 @@ def main() -> None:
         print(f"| {kind} | " + " | ".join(f"{column[kind]:.2f} %" for column in columns.values()) + " |")
     regions = sorted(regions, reverse=True, key=lambda region: region.share)[: options.count]
     print(
-        "\n| region | kind | x, y, width x height (px) | share of its image | mean error |\n" + "| --- |" * 5
+        "\n| region | kind | x, y, width x height (px) | share of its image | mean error |\n"
+        + "|"
+        + " --- |" * 5
     )
     for region in regions:
         x, y, width, height = region.box
