@@ -152,7 +152,7 @@ class Video:
                 return read(frame)
             except InputError:
                 raise
-            except Exception:
+            except Exception:  # of the decoder, whose position is then unknown
                 self._at = None
                 raise
 

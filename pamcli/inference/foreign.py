@@ -68,7 +68,9 @@ class ForeignModel(StereoModel):
                 what = f"{path} is not of a known family of networks: {session.interface}"
                 raise ModelError(what, "pam weights describe NET.onnx -o NET.toml, then --weights NET.toml")
             model = cls(description, session)
-            model.runtime_note = f"{session.note}, recognised as {description.family} by inputs and outputs"
+            model.runtime_note = (
+                f"{session.note}, recognised as {description.family} by its inputs and outputs"
+            )
             return model
         description = read_description(path)
         runner = open_runner(description.network, network_from, device, precision, path)

@@ -134,7 +134,7 @@ def test_a_known_network_finds_what_a_script_does(
     run = pam(*DISPARITY, "--weights", network)
     assert run.code == 0, run.stderr
     assert (
-        f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by inputs and outputs"
+        f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by its inputs and outputs"
         in run.stderr
     )
     expected = np.maximum(case.script(network, SIZE if fixed else None), 0)  # nothing is beyond infinity
@@ -168,7 +168,7 @@ def test_a_super_resolution_network_makes_what_a_script_does(small_pair: Path) -
         made.side_by_side(Path("net.onnx"), scale, size)
         run = pam(*SUPERRES, "--weights", "net.onnx", "--device", "cpu")
         assert run.code == 0, run.stderr
-        assert "recognised as NAFSSR or CVHSSR by inputs and outputs" in run.stderr
+        assert "recognised as NAFSSR or CVHSSR by its inputs and outputs" in run.stderr
         views = [np.asarray(Image.open(f"{side}.png"), np.float32) / 255 for side in ("left", "right")]
         if size == (16, 24):
             assert "in 9 tiles of 24x16" in run.stderr

@@ -109,6 +109,10 @@ def test_a_spatial_photo_becomes_metres_in_one_command(pair: Path) -> None:
         run = pam("disparity", name, "--depth", "s.tif" if place == "s.tif" else "out/")
         assert (run.code, run.lines) == (0, [place]), run.stderr
         assert np.nanmedian(np.abs(read_disparity(Path(place)) / expected - 1)) < 0.01
+    trimesh = pytest.importorskip("trimesh", reason="trimesh is not installed (pip install 'pamcli[test]')")
+    assert pam("disparity", "photos/IMG_1.HEIC", "--mesh", "room.glb").code == 0
+    (mesh,) = trimesh.load("room.glb").geometry.values()
+    assert np.median(np.abs(mesh.vertices[:, 2])) == pytest.approx(np.nanmedian(expected), rel=0.1)  # m
     Path("photos/IMG_2.HEIC").write_bytes(photos.spatial(photos.heic(*views), [[], []]))
     run = pam("disparity", "photos", "--depth", "more/")
     assert (run.code, names("more")) == (6, ["IMG_1_depth.tif"])
