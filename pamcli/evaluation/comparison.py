@@ -149,7 +149,7 @@ def add_comparison(
 
 
 def _list_notes(sets: Sequence[MeasuredSet]) -> list[str]:
-    """Return one note per data set on how its intervals were computed."""
+    """Return notes per data set: how its intervals were computed, and which methods have holes."""
     notes = []
     for one in sets:
         count = len({one.source.scene(image.name) for image in one.meter.images if image.figures})
@@ -161,6 +161,11 @@ def _list_notes(sets: Sequence[MeasuredSet]) -> list[str]:
             notes.append(
                 f"{one.label}: the intervals contain the true mean difference in 95 % of cases, {method}"
             )
+        for name, total in one.methods.items():
+            missing = 100 - total.image_means["all"]["density"]
+            if missing > 0 and not total.protocol.fill:
+                pixels = f"the {missing:.2g} % of pixels without an estimate"
+                notes.append(f"{one.label}: mean errors of {name} ignore {pixels}")
     return notes
 
 

@@ -47,7 +47,7 @@ from pamcli.reporting import SILENT, Reporter
 from pamcli.settings.evaluation import DisparityMaps, EvaluateDisparitySettings
 from pamcli.settings.options import takes
 
-HEADLINE = ("pixels", "density", "epe", "d1", "bad-2", "bad-3", "bad-1", "rms", "bad-4", "bad-0.5")
+HEADLINE = ("epe", "d1", "bad-2", "density", "pixels", "bad-3", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
 TRUST = (
     *("ause-epe", "ause-bad-2"),
@@ -154,7 +154,9 @@ def _make_method(
         most = settings.max_disparity if isinstance(settings.max_disparity, int) else None
         return SemiGlobalMethod(name, what == "opencv-wls", most)
     source = settings.network_from if str(Path(what)) in built else None
-    network = replace(settings, method=None, study=None, weights=what, network_from=source)
+    network = replace(
+        settings, method=None, allow_missing=False, scale=None, weights=what, network_from=source
+    )
     return load_method(network, listener, name)
 
 

@@ -1,6 +1,7 @@
 """Define the methods to measure: loaded networks, and result files of any program.
 
 The result of sample "a/b" is the file `a/b.pfm` (or another suffix), or `a/b_left.png` and `a/b_right.png`.
+Disparity may also lie as in the archives for KITTI and Middlebury: `disp_0/b.png`, `a/b/disp0NAME.pfm`.
 """
 
 import ctypes
@@ -223,12 +224,19 @@ def find_files(
     if not folder.is_dir():
         raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
     endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
+    if not views and (folder / "disp_0").is_dir():
+        folder /= "disp_0"
     present: dict[str, list[Path]] = {}
     for below in {name.rpartition("/")[0] for name in names}:
         for file, _ in list_entries(folder / below):
             stem, suffix = os.path.splitext(file)
             if suffix.lower() in suffixes:
                 present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
+    for name in () if views else {*names} - present.keys():
+        maps = [folder / name / file for file, _ in list_entries(folder / name) if file.startswith("disp0")]
+        # "_s" marks the sparse version of a map; the ground truth of the data set is no prediction.
+        dense = [file for file in maps if not file.stem.endswith(("_s", "GT")) and file.suffix == ".pfm"]
+        present |= {name: dense} if dense else {}
     found, missing = {}, []
     for name in names:
         stems = [name + ending for ending in endings]

@@ -20,6 +20,7 @@ from pamcli.files.paths import pluralize
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.matching import to_grey
+from pamcli.imaging.stereo_pair import stretch_levels
 
 SETTINGS = {
     "minDisparity": 0,
@@ -91,9 +92,10 @@ class SemiGlobalMethod(Method):
         matcher = cv2.StereoSGBM.create(
             numDisparities=searched, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY, **self._settings
         )
+        views = [to_uint8(view) for view in stretch_levels(sample.left, sample.right)[:2]]
         colour, left, right = (
             cv2.copyMakeBorder(view, 0, 0, searched, 0, cv2.BORDER_REPLICATE)
-            for view in (to_uint8(sample.left), *(to_grey(to_uint8(v)) for v in (sample.left, sample.right)))
+            for view in (views[0], *map(to_grey, views))
         )
         if self.wls:
             filters: Any = vars(cv2)["ximgproc"]  # only in opencv-contrib

@@ -255,9 +255,10 @@ def _to_onnx(
         shapes = {view: dict(zip((2, 3), steps, strict=True)) for view in ("left", "right")}
     fold_constants = import_library("onnxscript.optimizer").fold_constants
     passes = import_library("onnx_ir.passes.common")
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the libraries, about each other
@@ -278,7 +279,8 @@ def _to_onnx(
             passes.DeduplicateInitializersPass()(program.model)
             passes.CommonSubexpressionEliminationPass()(program.model)
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
     program.model.metadata_props.update(metadata)
     return seal(program.model_proto.SerializeToString())
 

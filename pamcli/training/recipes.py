@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,14 @@ def read_made_with(path: Path) -> dict[str, Any]:
     return made_with
 
 
-def change_recipe(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """Return the recipe with changed values by key ("augmentation.noise": "0.02"; "none" removes a value)."""
-    values = _to_values(recipe)
+def change_recipe(
+    recipe: Recipe, settings: Mapping[str, str], changes: Mapping[str, Any] | None = None
+) -> Recipe:
+    """Return the recipe with changed values by key ("augmentation.noise": "0.02"; "none" removes a value).
+
+    `changes`: values of fields, which the settings complete before the recipe is checked.
+    """
+    values = _to_values(recipe) | dict(changes or {})
     known = [*_keys(values)]
     for key, text in settings.items():
         if key in RENAMED:
@@ -116,7 +121,8 @@ def change_recipe(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         return parse_record(Recipe, json.dumps(values))
     except ValidationError as error:
         wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
-        raise UsageError(f"{wrong}: {describe_first_error(error, Recipe)}") from error
+        problem = describe_first_error(error, Recipe)
+        raise UsageError(f"{wrong}: {problem}" if wrong else problem) from error
 
 
 def make_recipe(settings: TrainSettings) -> Recipe:
@@ -130,7 +136,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
     changes = {key: value for key, value in given.items() if value not in (None, [], (), "stored")}
     changes = {key: tuple(value) if isinstance(value, list) else value for key, value in changes.items()}
     if settings.crop is not None:
-        changes["crop"] = settings.crop[::-1]  # (height, width)
+        changes["crop"] = format_size(settings.crop[::-1])
     if getattr(settings, "max_disparity", "stored") != "stored":
         most = given["max_disparity"]
         changes["max_disparity"] = None if most is None else -(-most // 16) * 16
@@ -159,19 +165,15 @@ def make_recipe(settings: TrainSettings) -> Recipe:
         changes = {"steps": None, "epochs": None, **changes}
     if network is not None:
         changes["network"] = network
-    # A variant is applied together with the settings, whose losses must suit it.
-    variant = changes.pop("variant", None)
     if stored is not None:
         if task == "disparity" and recipe.max_disparity is None:
             changes.setdefault("max_disparity", stored.max_disparity)
         elif task == "superres" and stored.scale is not None and not from_file:
             changes.setdefault("scale", stored.scale)
         if network in (None, stored.architecture) and not from_file and stored.variant != recipe.variant:
-            variant = variant or stored.variant
-    recipe = replace(recipe, **changes)
-    if variant or settings.settings:
-        texts = {"variant": variant} if variant else {}
-        recipe = change_recipe(recipe, texts | dict(settings.settings or ()))
+            changes.setdefault("variant", stored.variant)
+    # Options and settings apply together: a network may need losses that the settings change.
+    recipe = change_recipe(recipe, dict(settings.settings or ()), changes)
     if unsupervised and recipe.losses.needs_truth and not recipe.pseudo_labels:
         masked = recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised
         what = "mask_by_truth_below" if masked else f"the recipe {recipe.name}"

@@ -130,13 +130,16 @@ def test_data_sets_are_bags(bags: Path) -> None:
     assert pam("dataset", "verify", "drive.bag").lines[-1].startswith("bag:drive.bag: 3 pairs, 0 damage")
     stats = pam("dataset", "stats", "bag:drive?left=/cam/left/image_raw&first=2", "--jsonl", "--workers", "1")
     assert (stats.code, stats.records[0]["pairs"]) == (0, 2), stats.stderr
+    stats = pam("dataset", "stats", "drive.bag?every=2", "--jsonl", "--workers", "1")
+    assert stats.records[0]["pairs"] == 2
     assert pam("dataset", "preview", "bag:drive.mcap", "-o", "sheet.png", "--count", "1").code == 0
     label = pam("dataset", "label", "drive.bag", "-o", "labelled", "--device", "cpu", "--precision", "fp32")
     assert label.code == 0, label.stderr
     assert names("labelled")[:3] == [f"disparity/00000{number}.npy" for number in range(3)]
     with unchanged():
         refuse(pam("dataset", "verify", "bag:drive.bag?left=/no"), 2, "/no", "/cam/left/image_raw")
-        refuse(pam("dataset", "verify", "bag:drive.bag?every=2"), 2, "every", "tolerance")
+        refuse(pam("dataset", "verify", "bag:drive.bag?often=2"), 2, "often", "every")
+        refuse(pam("dataset", "verify", "bag:drive.bag?every=0"), 2, "every must be", "got 0")
         refuse(pam("dataset", "verify", "nothing.bag"), 3, "nothing.bag does not exist")
 
 

@@ -70,6 +70,10 @@ def pairs(here: Path) -> Path:
         ),
         (["-o", "run", "--data", "procedural", "--recipe", "paper-kitti"], ["paper-sceneflow"]),
         (
+            ["-o", "run", "--data", "procedural", "--network", "pasmnet2", "--recipe", "scratch"],
+            ["pasmnet2 does not have the loss term estimate"],
+        ),
+        (
             ["-o", "run", "--data", "procedural", "--from", "pasmnet", "--set", "losses.estimate=0.5"],
             ["estimate", "reinitialise=refine"],
         ),
@@ -197,6 +201,11 @@ def recipe(task: Any, **given: Any) -> Any:
     given["settings"] = [tuple(each.split("=", 1)) for each in given.get("settings", ())]
     kinds: dict[str, Any] = {"disparity": TrainDisparitySettings, "superres": TrainSuperresSettings}
     return make_recipe(kinds[task](output=Path("run"), **given))
+
+
+def test_settings_complete_options(here: Path) -> None:
+    given = {"network": "pasmnet2", "recipe": "scratch", "settings": ["losses.estimate=0"]}
+    assert recipe("disparity", **given).network == "pasmnet2"
 
 
 def test_options_change_the_recipe(here: Path) -> None:

@@ -187,6 +187,8 @@ def test_opencv_finds_a_shift_and_says_its_settings() -> None:
     assert np.median(np.abs(found.disparity - 12)) < 0.5
     assert found.seconds is not None
     assert np.isfinite(found.disparity).all(), "holes are filled"
+    dark = Sample("a", *(20_000 + 2 * view.astype(np.uint16) for view in (left, right)))
+    assert np.median(np.abs(method.match(dark).disparity - 12)) < 0.5, "stretched, as for the networks"
     facts = dict(method.facts())
     assert "numDisparities 40" in facts["settings"]
     assert "P1 216" in facts["settings"]

@@ -42,6 +42,20 @@ def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> 
     assert load_disparity(found["a.b"][0], "a.b", (2, 3)).disparity[0, 0] == 2.5
 
 
+def test_predictions_lie_as_in_the_archives_of_kitti_and_middlebury(tmp_path: Path) -> None:
+    put(tmp_path / "kitti/disp_0/000001_10.png")
+    assert find_files(tmp_path / "kitti", ["000001_10"])["000001_10"] == [
+        tmp_path / "kitti/disp_0/000001_10.png"
+    ]
+    for name in ("disp0GT", "disp0SGM", "disp0SGM_s"):
+        put(tmp_path / f"trainingQ/Jadeplant/{name}.pfm")
+    found = find_files(tmp_path / "trainingQ", ["Jadeplant"])
+    assert found["Jadeplant"] == [tmp_path / "trainingQ/Jadeplant/disp0SGM.pfm"]
+    put(tmp_path / "trainingQ/Jadeplant/disp0Other.pfm")
+    with pytest.raises(UsageError, match=r"two predictions for Jadeplant in .*disp0Other.pfm"):
+        find_files(tmp_path / "trainingQ", ["Jadeplant"])
+
+
 def test_other_units_are_scaled(tmp_path: Path) -> None:
     put(tmp_path / "x.png", MAP / 4)  # a program that stores 64 for a pixel where KITTI stores 256
     path = tmp_path / "x.png"

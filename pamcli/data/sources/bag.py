@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.listing import Listed
 from pamcli.data.source import Files, make_info
+from pamcli.errors import UsageError
 from pamcli.files.suffixes import BAG_PREFIX
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
 from pamcli.imaging.stereo_pair import StereoPair
@@ -32,8 +34,12 @@ class _Reader:
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    query = "&".join(f"{key}={value}" for key, value in keys.items())
+    every = keys.get("every", "1")
+    if not re.fullmatch(r"0*[1-9]\d{0,11}", every):
+        raise UsageError(f"every must be a whole number above 0, got {every[:40]}")
+    query = "&".join(f"{key}={value}" for key, value in keys.items() if key != "every")
     recording = Recording(f"{BAG_PREFIX}{root}?{query}")
+    recording.numbers = recording.numbers[recording.numbers[:, 0] % int(every) == 0]
     for note in recording.notes:
         LOG.info(note)
     read = _Reader(recording)
