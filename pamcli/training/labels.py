@@ -1,4 +1,4 @@
-"""Compute pseudo-labels of real pairs, where a network and block matching (or two networks) agree."""
+"""Compute pseudo-labels of real pairs: disparities that a network and block matching agree on."""
 
 import hashlib
 import logging
@@ -26,8 +26,9 @@ from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import list_network_files
 
 LARGEST = (1250, 900)  # width and height to which larger images are reduced
-PIXELS = 1_100_000  # maximum number of pixels when upscaling for the network, ...
+RESOLUTIONS = 850_000, 1_500_000  # pixels to which smaller images are upscaled for the network, ...
 MOST_UPSCALED = 2.0  # ... and maximum factor
+SPREAD = 1.0  # maximum difference between the disparities of both resolutions, px
 MOST_DISPARITY = 207  # of block matching, px
 LEAST = 0.3  # minimum share of labelled pixels for a pair to be used
 MIRRORED = "-mirrored"  # name suffix of mirrored pairs
@@ -173,9 +174,13 @@ def find_labels(matcher: StereoMatcher, left: Rgb, right: Rgb, second: StereoMat
 
 
 def _match_both_views(matcher: StereoMatcher, left: Rgb, right: Rgb) -> Values:
-    height, width = left.shape[:2]
-    matcher.match_size = float(np.clip((PIXELS / (height * width)) ** 0.5, 1, MOST_UPSCALED))
-    return matcher(left, right, extras={"visible"}).disparity_where(visible=True)
+    """Return the mean disparity (H, W) of both resolutions, px, NaN where they differ or it is occluded."""
+    pixels = left.shape[0] * left.shape[1]
+    found = []
+    for factor in sorted({float(np.clip((most / pixels) ** 0.5, 1, MOST_UPSCALED)) for most in RESOLUTIONS}):
+        matcher.match_size = factor
+        found.append(matcher(left, right, extras={"visible"}).disparity_where(visible=True))
+    return np.where(np.ptp(found, axis=0) <= SPREAD, np.mean(found, axis=0), np.float32(np.nan))
 
 
 def combine_networks(first: Values, second: Values) -> Values:

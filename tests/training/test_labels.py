@@ -19,21 +19,26 @@ from pamcli.training.labels import find_labels, select_pairs_to_label
 NAN = np.nan
 
 
-@pytest.mark.parametrize(("side", "seen"), [(100, 2.0), (1000, 1.1**0.5), (1200, 1.0)])
-def test_labels_are_found_in_the_enlarged_pair_where_both_agree(
-    monkeypatch: pytest.MonkeyPatch, side: int, seen: float
+@pytest.mark.parametrize(
+    ("side", "resolutions"), [(100, [2.0]), (1000, [1.0, 1.5**0.5]), (1200, [1.0, 1.5**0.5 / 1.2])]
+)
+def test_labels_are_the_mean_of_two_resolutions_that_agree(
+    monkeypatch: pytest.MonkeyPatch, side: int, resolutions: list[float]
 ) -> None:
-    disparity = np.full((side, side), NAN, np.float32)
-    disparity[0, :4] = [11, 14, 20, 20]
+    first = np.full((side, side), NAN, np.float32)
+    first[0, :5] = [11, 14, 20, 20, 30]
+    second = first + np.float32([0.5, 0, 0.5, 0, 1.5] + [0] * (side - 5))
+    disparities = iter([first, second][: len(resolutions)])
     visible = np.ones((side, side), bool)
     visible[0, 3] = False
-    blocks = np.full_like(disparity, NAN)
-    blocks[0, :5] = [10, 10, NAN, NAN, 7]
+    blocks = np.full_like(first, NAN)
+    blocks[0, :6] = [10, 10, NAN, NAN, NAN, 7]
+    sizes = []
 
     def found(self: StereoMatcher, left: object, right: object, *, extras: set[str]) -> StereoResult:
         assert extras == {"visible"}
-        assert self.match_size == pytest.approx(seen)
-        return StereoResult(disparity, None, visible, None)
+        sizes.append(self.match_size)
+        return StereoResult(next(disparities), None, visible, None)
 
     def matched(left: NDArray[np.uint8], right: NDArray[np.uint8], low: int, high: int) -> DenseMatch:
         return DenseMatch(blocks, blocks, np.isfinite(blocks), np.isfinite(blocks))
@@ -42,7 +47,9 @@ def test_labels_are_found_in_the_enlarged_pair_where_both_agree(
     monkeypatch.setattr(labels, "match_densely", matched)
     view = np.zeros((side, side, 3), np.uint8)
     label = find_labels(StereoMatcher.load(device="cpu"), view, view)
-    np.testing.assert_array_equal(label[0, :5], [10.5, NAN, 20, NAN, NAN])
+    assert sizes == pytest.approx(resolutions)
+    expected = [10.625, NAN, 20.25, NAN, NAN, NAN] if len(resolutions) == 2 else [10.5, NAN, 20, NAN, 30, NAN]
+    np.testing.assert_array_equal(label[0, :6], expected)
     assert np.isnan(label[1:]).all()
 
 
