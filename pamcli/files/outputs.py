@@ -3,7 +3,7 @@
 import os
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,6 +44,7 @@ class OutputPlan(NamedTuple):
     main: OutputKind
     templates: Mapping[str, str]  # file of each kind, by the kind's name; `{}` stands for the key of a pair
     format_suffix: str | None = None
+    views: Collection[str] = ()  # kinds that keep the names of the images: "left", "right"
 
     def paths(self, pair: PairPaths) -> dict[str, Path]:
         """Return the path of every result of one pair by the name of its kind. Raises UsageError."""
@@ -59,6 +60,9 @@ class OutputPlan(NamedTuple):
                 reason = f"{line}{quote(pair.left)} lies outside of the folder whose paths the results mirror"
                 raise UsageError(reason, "use `root` DIR with a folder that contains all images of the list")
             paths[name] = Path(template.replace("{}", pair.key))
+            if name in self.views and pair.right and pair.left.stem != pair.right.stem:
+                own = paths[name].with_name(getattr(pair, name).stem + paths[name].suffix)
+                paths[name] = own if own not in (pair.left, pair.right) else paths[name]
         if not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
@@ -86,6 +90,7 @@ def plan_outputs(
 
     For one pair a value is a file name or a folder (existing, or ending in a slash); in a batch it is a
     template with `{}` or a folder (also any name without suffix). `format_name` is the suffix in a folder.
+    In a folder, the images of one pair keep the names of the inputs if these differ, as in out/right.png.
     """
     main = next(iter(options))
     format_suffix = None
@@ -96,7 +101,7 @@ def plan_outputs(
             raise UsageError(f"unknown `format` {quote(format_name)}", f"expected one of {names}")
     main_text = options[main]
     main_folder = main_text if main_text and is_folder_name(main_text, batch) else None
-    templates = {}
+    templates, views = {}, []
     for kind, text in options.items():
         value = main_folder if text is None and kind.joins_main_folder else text
         if value is not None:
@@ -109,7 +114,9 @@ def plan_outputs(
                 if error.hint or not others:
                     raise
                 raise UsageError(error.message, f"{suffix} is a suffix for {others[0]}") from error
-    return OutputPlan(main, templates, format_suffix)
+            if kind.name in ("left", "right") and not batch and is_folder_name(value, batch):
+                views.append(kind.name)
+    return OutputPlan(main, templates, format_suffix, views)
 
 
 def is_folder_name(text: str, batch: bool) -> bool:

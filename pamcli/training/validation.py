@@ -45,11 +45,12 @@ class ValidationResult:
     images: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        digits = {"second view": 3}
-        return [
-            f"{label}: {', '.join(f'{name} {one:.{digits.get(name, 2)}f}' for name, one in figures.items())}"
-            for label, figures in self.figures.items()
-        ]
+        formats = {"D1": "{:.2f} %", "EPE": "{:.2f} px", "second view": "{:+.3f} dB"}
+        lines = []
+        for label, figures in self.figures.items():
+            texts = [f"{name} {formats.get(name, '{:.2f} dB').format(one)}" for name, one in figures.items()]
+            lines.append(f"{label}: {', '.join(texts)}")
+        return lines
 
 
 def round_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:

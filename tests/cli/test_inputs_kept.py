@@ -42,7 +42,7 @@ def inputs(here: Path) -> None:
     [
         f"{RECTIFY} --output-calibration rig.yaml",
         f"{RECTIFY} --output-calibration left.png",
-        f"{RECTIFY} --output-calibration out/left_left.png",
+        f"{RECTIFY} --output-calibration out/left.png",
         f"{DEPTH} -o link.tif",
         "disparity left.png right.png -o link.tif --overwrite --calibration out/calibration.yaml",
         "disparity --pairs list.pfm -o list.pfm --overwrite",

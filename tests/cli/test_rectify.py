@@ -74,9 +74,9 @@ def test_sixteen_bits_and_fisheye(here: Path) -> None:
     command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
     run = pam(*command, "--fisheye")
     assert run.code == 0, run.stderr
-    assert read_image(Path("out/left_left.png")).pixels.dtype == np.uint16
-    assert difference("out/left_left.png", left) < 4
-    assert difference("out/left_right.png", right) < 4
+    assert read_image(Path("out/left.png")).pixels.dtype == np.uint16
+    assert difference("out/left.png", left) < 4
+    assert difference("out/right.png", right) < 4
     refuse(pam(*command, "--fisheye", "-q"), 2, "2 results already exist")
 
 
@@ -101,7 +101,7 @@ def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
     command = ["rectify", "left.png", "right.png", "--calibration"]
     run = pam(*command, "camchain.yaml", "-o", "out/")
     assert run.code == 0, run.stderr
-    assert difference("out/left_left.png", left) < 4
+    assert difference("out/left.png", left) < 4
     # Of the lens's angles some are lost in a flat image: how many is said, and which option takes more.
     (said,) = (line for line in run.complaints if "fisheye lens" in line)
     assert said.endswith("(--fov changes it)")
@@ -112,7 +112,7 @@ def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
         refuse(pam(*command, "back.yaml", "-o", "other/"), 3, "left of the left camera", "--cameras 1:0")
     run = pam(*command, "back.yaml", "--cameras", "1:0", "-o", "other/")
     assert run.code == 0, run.stderr
-    same = (Path(folder, "left_right.png").read_bytes() for folder in ("out", "other"))
+    same = (Path(folder, "right.png").read_bytes() for folder in ("out", "other"))
     assert len(set(same)) == 1
 
 
@@ -171,7 +171,7 @@ def test_what_is_seen_and_how_large(rig: Path) -> None:
         "-q",
     ]
     assert pam(*command, "--alpha", "1", "--size", "370x250", "--baseline", "0.5").code == 0
-    whole = read_image(Path("out/left_left.png")).pixels
+    whole = read_image(Path("out/left.png")).pixels
     assert whole.shape == (250, 370, 3)
     assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
     calibration = read_calibration(Path("out/calibration.yaml")).rectified
@@ -252,7 +252,7 @@ def test_without_a_calibration(here: Path) -> None:
     taken.write(here)
     run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
     assert run.code == 0, run.stderr
-    assert names("out") == ["left_left.png", "left_right.png"]
+    assert names("out") == ["left.png", "right.png"]
     assert "distances remain unknown" in run.stderr
     assert run.records[0]["vertical_offset"] < 0.5
 

@@ -83,7 +83,7 @@ def test_one_image(small_pair: Path) -> None:
 
 def test_a_folder_receives_both_images(small_pair: Path) -> None:
     run = pam("superres", *PAIR, "--scale", "2", "-o", "out/", "--format", "webp")
-    assert run.lines == ["out/left_left.webp", "out/left_right.webp"]
+    assert run.lines == ["out/left.webp", "out/right.webp"]
     for path, pixels in zip(run.lines, larger(), strict=True):
         assert np.array_equal(np.asarray(Image.open(path)), pixels)
 
@@ -225,7 +225,7 @@ def network_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["-o", "l.jpg"], "cannot write l.jpg"),
         (["-o", "l.png", "--output-right", "r.JPEG"], "cannot write r.JPEG"),
-        (["-o", "out/", "--format", "jpg"], "cannot write out/left_left.jpg"),
+        (["-o", "out/", "--format", "jpg"], "cannot write out/left.jpg"),
         (["-o", "-", "--format", "jpg"], "cannot write standard output"),
     ],
 )

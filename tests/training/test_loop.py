@@ -353,8 +353,8 @@ def test_best_and_last_state_their_steps_and_figures(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", VALIDATING)
     run.go(validator=Measured({2: 30.0, 4: 20.0, 6: 25.0, 8: 22.0}))
     best, last = (read_header(path).spec.training for path in (run.folder.best, run.folder.last))
-    assert best == "about; 4 of 8 steps; kitti2015/training: D1 20.00, EPE 1.00"
-    assert last == "about; 8 of 8 steps; kitti2015/training: D1 22.00, EPE 1.00"
+    assert best == "about; 4 of 8 steps; kitti2015/training: D1 20.00 %, EPE 1.00 px"
+    assert last == "about; 8 of 8 steps; kitti2015/training: D1 22.00 %, EPE 1.00 px"
 
 
 def test_without_validation_there_is_no_best(tmp_path: Path) -> None:
