@@ -16,7 +16,7 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.resize import imresize
 from pamcli.inference.foreign import ForeignModel, recognise_session
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.runners import Runner, Session, open_runner
+from pamcli.inference.runners import FREE_SIDE, MODULE_SIDE, Runner, Session, open_runner
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
@@ -358,24 +358,31 @@ class Candidate:
 def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[Description, set[str]]:
     """Return a description based on shapes alone, and the aspects that are certain."""
     decided: set[str] = set()
-    if isinstance(runner, Session):
+    is_file = isinstance(runner, Session)
+    try:
         interface, scale = runner.probe()
         values = guess_values(interface, scale)
-        if values["task"] == "disparity":
-            chosen = next(p for p in interface.outputs if values["outputs"].get(p.name) == "disparity")
-            given = next(port for port in interface.inputs if port.image_shape is not None)
-            columns = (given.image_shape or (0, 0, 0))[2] or 64
-            values["resolution"] = chosen.sides[1] / columns
-            if values["resolution"] == 1:
-                decided |= {"unit"}
-        values["network"] = network
-    else:
-        values = {"task": "disparity", "inputs": {"left": "left", "right": "right"}, "multiple": 32}
-        values["outputs"] = {"0": "disparity"}
+    except ModelError:
+        if is_file:
+            raise
+        # The network may need the size, or the number of images, that the settings state.
+        values = {"task": "unknown", "inputs": {"left": "left", "right": "right"}, "multiple": 32}
+    if values["task"] == "disparity":
+        chosen = next(p for p in interface.outputs if values["outputs"].get(p.name) == "disparity")
+        first = interface.outputs[0]
+        if first.name == "0" and first.sides == chosen.sides:  # of unnamed maps, the first
+            chosen, values["outputs"] = first, {"0": "disparity"}
+        given = next(port for port in interface.inputs if port.image_shape is not None)
+        columns = (given.image_shape or (0, 0, 0))[2] or (FREE_SIDE if is_file else MODULE_SIDE)
+        values["resolution"] = chosen.sides[1] / columns
+        if values["resolution"] == 1:
+            decided |= {"unit"}
+    if values["task"] != settings.get("task", values["task"]) or values["task"] == "unknown":
+        values |= {"task": "disparity", "outputs": {"0": "disparity"}, "resolution": 1.0}
         if settings.get("task") == "superres":
-            values["task"] = "superres"
-            values |= {"outputs": {"0": "left", "1": "right"}, "scale": 2}  # user settings take precedence
+            values |= {"task": "superres", "outputs": {"0": "left", "1": "right"}, "scale": 2}
         decided |= {"unit"}
+    values["network"] = network
     if values["task"] == "superres" or settings.get("task") == "superres":
         decided |= {"sign", "unit"}
     if values.get("channels") == "grey":

@@ -26,7 +26,8 @@ TYPES: dict[str, type[np.generic]] = {  # input types that can hold images
 }
 
 LARGEST_INPUT = 1 << 28  # maximum number of input values
-FREE_SIDE = 64  # px of a free side when probing a network
+FREE_SIDE = 64  # px of a free side when probing an ONNX file
+MODULE_SIDE = 256  # px when probing a PyTorch network; some pool over 256 px
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -81,9 +82,7 @@ class Session:
         }
         found = self.run(inputs)
         outputs = tuple(replace(port, shape=found[port.name].shape) for port in self.interface.outputs)
-        given, made = next(iter(inputs.values())), next(iter(found.values()))
-        scale = made.shape[-1] // given.shape[-1] if made.ndim else 0
-        return replace(self.interface, outputs=outputs), scale
+        return replace(self.interface, outputs=outputs), _find_scale(inputs, found)
 
     def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run the network; raise ModelError or MemoryError."""
@@ -141,6 +140,15 @@ class Module:
     def note(self) -> str:
         return f"{self.name} runs in PyTorch on {', '.join(self.compute.describe().values())}"
 
+    def probe(self) -> tuple[Interface, int]:
+        """Run on black images; return the interface with output shapes, and the scale of the first output."""
+        shape = (1, 3, MODULE_SIDE, MODULE_SIDE)
+        inputs = {name: np.zeros(shape, np.float32) for name in ("left", "right")}
+        found = self.run(inputs)
+        outputs = tuple(Port(name, values.shape) for name, values in found.items())
+        free = (1, 3, None, None)
+        return Interface((Port("left", free), Port("right", free)), outputs), _find_scale(inputs, found)
+
     def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run the network; unnamed outputs are called 0, 1, ...; raise ModelError or MemoryError."""
 
@@ -179,6 +187,12 @@ def open_runner(
     if not network:
         raise UsageError(f"{named_by} does not name a network", "add `network_from` MODULE:FUNCTION")
     return Session.load(Path(network), device, precision)
+
+
+def _find_scale(inputs: Arrays, outputs: Arrays) -> int:
+    """Return the factor between the widths of the first input and the first output."""
+    given, made = next(iter(inputs.values())), next(iter(outputs.values()))
+    return made.shape[-1] // given.shape[-1] if made.ndim else 0
 
 
 def _shape(sides: list[Any]) -> tuple[int | None, ...]:

@@ -91,6 +91,56 @@ def test_a_scale_that_is_no_number_is_refused(here: Path) -> None:
     refuse(pam(*command, "--set", "scale=x2", "-q"), 2, "scale")
 
 
+MODULES = """
+import torch
+import torch.nn.functional as F
+
+
+def match(left, right):  # 0 to 1; block matching within 24 px
+    shifted = [F.pad(right, (d, 0))[..., : left.shape[-1]] for d in range(25)]
+    costs = [F.avg_pool2d((left - each).abs().mean(1, True), 9, 1, 4) for each in shifted]
+    return torch.cat(costs, 1).argmin(1, True).float()
+
+
+def named():
+    return lambda left, right: {"map": match(left, right), "features": left[..., ::4, ::4]}
+
+
+def coarse_and_fine():
+    return lambda left, right: (F.avg_pool2d(-match(left, right), 8), -match(left, right))
+
+
+def quarter():
+    return lambda left, right: F.avg_pool2d(match(left, right), 4) / 4
+
+
+def wide():
+    return lambda left, right: [F.interpolate(view, scale_factor=2, mode="bicubic") for view in (left, right)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        ("named", {"outputs": {"map": "disparity"}}),
+        ("coarse_and_fine", {"outputs": {"1": "disparity"}, "sign": -1}),
+        ("quarter", {"outputs": {"0": "disparity"}, "resolution": 0.25, "unit": "output pixels"}),
+        ("wide", {"task": "superres", "outputs": {"0": "left", "1": "right"}, "scale": 2}),
+    ],
+)
+def test_outputs_of_a_pytorch_network_are_found(
+    here: Path, monkeypatch: pytest.MonkeyPatch, function: str, values: dict[str, object]
+) -> None:
+    Path("modules.py").write_text(MODULES)
+    monkeypatch.syspath_prepend(".")
+    size = ["--set", "size=224x160"] if function != "wide" else []
+    options = [*size, "--set", "white=1", "-o", "n.toml", "--device", "cpu"]
+    run = pam("weights", "describe", "--network-from", f"modules:{function}", *options)
+    assert run.code == 0, run.stderr
+    found = tomllib.loads(Path("n.toml").read_text())
+    assert {key: found.get(key) for key in values} == values
+
+
 def test_of_what_is_about_as_good_the_plainest_is_taken(here: Path) -> None:
     """Mean and deviation of 1/2 leave a little less of the error by chance; the network is for 0 to 1."""
     made.block_matcher(Path("net.onnx"), SIZE, reach=24, weights=(1 / 3, 1 / 3, 1 / 3))
