@@ -1,6 +1,7 @@
 """Determine the description of a foreign network by its shapes and by trials on the sample pair."""
 
 import itertools
+import operator
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.resize import imresize
 from pamcli.inference.foreign import ForeignModel, recognise_session
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.runners import FREE_SIDE, MODULE_SIDE, Runner, Session, open_runner
+from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
@@ -74,12 +75,7 @@ class TrialResult:
 
     @property
     def is_useful(self) -> bool:
-        """True if the result is useful."""
         return self.wrong < (WORKING if self.description.task == "disparity" else 1.0)
-
-    @property
-    def rank_key(self) -> tuple[float, float]:
-        return self.error, self.wrong
 
     @property
     def figure(self) -> str:
@@ -91,6 +87,9 @@ class TrialResult:
         if self.description.task == "disparity":
             return f"{self.figure}, {100 * self.wrong:.1f} % of the pixels wrong by more than {FAR:g} px"
         return f"{self.figure}, bicubic interpolation {psnr(self.error / self.wrong):.2f} dB"
+
+
+RANK = operator.attrgetter("error", "wrong")  # the best `TrialResult` first
 
 
 def psnr(error: float) -> float:
@@ -149,11 +148,11 @@ class Trials:
     ) -> tuple[TrialResult, TrialResult | None]:
         """Return the first result within `share` of the smallest error, and the best other such one."""
         results = self._run_all(candidates)
-        best = min(results, key=lambda result: result.rank_key)
+        best = min(results, key=RANK)
         near = [each for each in results if each.is_useful and best.error >= share * each.error]
         if not near:
             return best, None
-        return near[0], min(near[1:], key=lambda result: result.rank_key, default=None)
+        return near[0], min(near[1:], key=RANK, default=None)
 
     def find_contradictions(self, best: TrialResult, decided: set[str]) -> Iterator[str]:
         """Yield descriptions of values that would be clearly better than decided ones."""
@@ -164,7 +163,7 @@ class Trials:
             if aspect == "unit" and best.description.resolution == 1:
                 others = [each for each in others if each.unit != "output pixels"]
             try:
-                other = min(self._run_all(others), key=lambda result: result.rank_key)
+                other = min(self._run_all(others), key=RANK)
             except ModelError:
                 continue
             limit = SLIGHTLY if aspect == "channels" else CLEARLY
@@ -358,12 +357,11 @@ class Candidate:
 def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[Description, set[str]]:
     """Return a description based on shapes alone, and the aspects that are certain."""
     decided: set[str] = set()
-    is_file = isinstance(runner, Session)
     try:
         interface, scale = runner.probe()
         values = guess_values(interface, scale)
     except ModelError:
-        if is_file:
+        if isinstance(runner, Session):
             raise
         # The network may need the size, or the number of images, that the settings state.
         values = {"task": "unknown", "inputs": {"left": "left", "right": "right"}, "multiple": 32}
@@ -373,7 +371,7 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
         if first.name == "0" and first.sides == chosen.sides:  # of unnamed maps, the first
             chosen, values["outputs"] = first, {"0": "disparity"}
         given = next(port for port in interface.inputs if port.image_shape is not None)
-        columns = (given.image_shape or (0, 0, 0))[2] or (FREE_SIDE if is_file else MODULE_SIDE)
+        columns = (given.image_shape or (0, 0, 0))[2] or runner.side
         values["resolution"] = chosen.sides[1] / columns
         if values["resolution"] == 1:
             decided |= {"unit"}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,8 +26,6 @@ TYPES: dict[str, type[np.generic]] = {  # input types that can hold images
 }
 
 LARGEST_INPUT = 1 << 28  # maximum number of input values
-FREE_SIDE = 64  # px of a free side when probing an ONNX file
-MODULE_SIDE = 256  # px when probing a PyTorch network; some pool over 256 px
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -40,6 +38,7 @@ class Session:
     compute: Compute
     interface: Interface
     session: Any
+    side: ClassVar[int] = 64  # px of a free side when probing
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str = "auto") -> "Session":
@@ -77,7 +76,7 @@ class Session:
     def probe(self) -> tuple[Interface, int]:
         """Run on black images; return the interface with output shapes, and the scale of the first output."""
         inputs = {
-            port.name: np.zeros([side or FREE_SIDE for side in port.shape[1:]], np.float32)[None]
+            port.name: np.zeros([side or self.side for side in port.shape[1:]], np.float32)[None]
             for port in self.interface.inputs
         }
         found = self.run(inputs)
@@ -109,6 +108,7 @@ class Module:
     runtime: Runtime
     names: list[str] = field(default_factory=list)  # names of its outputs, from the last run
     interface: None = None
+    side: ClassVar[int] = 256  # px when probing; some networks pool over 256 px
 
     @classmethod
     def load(cls, source: str, device: str, precision: str) -> "Module":
@@ -142,7 +142,7 @@ class Module:
 
     def probe(self) -> tuple[Interface, int]:
         """Run on black images; return the interface with output shapes, and the scale of the first output."""
-        shape = (1, 3, MODULE_SIDE, MODULE_SIDE)
+        shape = (1, 3, self.side, self.side)
         inputs = {name: np.zeros(shape, np.float32) for name in ("left", "right")}
         found = self.run(inputs)
         outputs = tuple(Port(name, values.shape) for name, values in found.items())
