@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
+from pamcli.files.paths import quote
 from pamcli.imaging.disparity_units import UNITS
 
 Values = NDArray[np.float32]
@@ -30,6 +31,8 @@ _LEAST_CONTRAST = 2  # 8-bit grey levels (standard deviation); images with less 
 _FITS, _UNRELATED = 0.75, 0.8
 _ASIDE_PIXELS, _ASIDE = 4, 0.005  # distance to that comparison: px, or a part of the width if larger
 _CLEARLY = 0.9  # another reading is reported if its error is below this part of the original's
+_TESTED = 5  # pairs of a data set that are tested before training
+_UNKNOWN = "the ground truth does not match the images, whether scaled, negated, mirrored or exchanged"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,23 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
         if progress:
             progress(index + 1)
     return findings
+
+
+def check_before_training(source: Source) -> str | None:
+    """Test the ground truth of a few pairs; return a warning if it fits the images of none of them.
+
+    Raises InputError: another reading of the ground truth fits in all of them, or a file is damaged.
+    """
+    count = min(_TESTED, len(source))
+    problems = [judge(source.load(round(index))) for index in np.linspace(0, len(source) - 1, count)]
+    if not problems or None in problems:
+        return None
+    known = next((problem for problem in problems if problem != _UNKNOWN), _UNKNOWN)
+    name = quote(source.spec.text) if source.spec else source.label
+    text = f"{name}: in all {count} pairs that were tested, {known}"
+    if _UNKNOWN in problems:
+        return f"{text}; test it with `pam dataset verify`"
+    raise InputError(text, "correct it; `pam dataset verify` tests every pair")
 
 
 @dataclass(frozen=True)
@@ -99,7 +119,7 @@ def judge(sample: Sample) -> str | None:
         reading = f"{_NEGATED}, or the {_EXCHANGED}" if alike else best.reading
         return f"the ground truth does not match the images: {reading}"
     if own.error > _UNRELATED * own.chance:
-        return "the ground truth does not match the images, whether scaled, negated, mirrored or exchanged"
+        return _UNKNOWN
     return None
 
 
@@ -121,7 +141,7 @@ def fit_readings(sample: Sample) -> Iterator[Fit]:
     typical = float(np.nanmedian(np.abs(truth)))
     factors = {float(by) for factor in _FACTORS for by in (factor, 1 / factor)}
     if sample.units is not None:
-        factors |= {sample.units / unit for unit in (1, *UNITS) if unit != sample.units}
+        factors |= {sample.units / unit for unit in (1, 8, *UNITS) if unit != sample.units}
     for scale in sorted(factors):
         if _LEAST_PIXELS <= typical * scale <= truth.shape[1]:
             yield fit(_describe_scale(scale, sample.units), truth * np.float32(scale), left, right)

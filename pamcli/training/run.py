@@ -15,6 +15,7 @@ import torch
 import pamcli
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import DataSpec, Source
+from pamcli.data.verify import check_before_training
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import lock_folder, write_atomically
 from pamcli.files.paths import quote
@@ -100,6 +101,10 @@ def _run(
         observer.inform(f"{quote(path)} is damaged and skipped")
     if damaged and checkpoint is None:
         raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
+    if recipe.losses.needs_truth and not recipe.pseudo_labels and not resumed and processes.is_main:
+        for source in examples.sources:
+            if not source.endless and (warning := check_before_training(source)):
+                observer.inform(warning)
     compute = devices.choose_training_compute(processes.device(settings.device), recipe.precision)
     devices.keep_freed_memory()
 

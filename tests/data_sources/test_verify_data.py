@@ -10,7 +10,8 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
-from pamcli.data.verify import Finding, judge, verify
+from pamcli.data.verify import Finding, check_before_training, judge, verify
+from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.raster import encode_png
 
@@ -150,9 +151,12 @@ def test_the_ground_truth_of_the_right_image_is_tried_too() -> None:
     assert judge(Sample("x", **turned)) == f"right image: {MISMATCH}: it matches when multiplied by 0.5"
 
 
+def disparity_of_another_pair() -> np.ndarray:
+    return np.random.default_rng(3).uniform(2, 40, (HEIGHT, WIDTH))
+
+
 def test_the_ground_truth_of_another_pair() -> None:
-    other = np.random.default_rng(3).uniform(2, 40, (HEIGHT, WIDTH))
-    said = judge(with_truth(scene(), other))
+    said = judge(with_truth(scene(), disparity_of_another_pair()))
     assert said == f"{MISMATCH}, whether scaled, negated, mirrored or exchanged"
 
 
@@ -198,3 +202,29 @@ def test_images_of_16_bits() -> None:
     sound = scene()
     left, right = (view.astype(np.uint16) * 257 for view in (sound.left, sound.right))
     assert judge(Sample("x", left, right, disparity=sound.disparity)) is None
+
+
+def test_ground_truth_in_another_unit_is_an_error_before_training(tmp_path: Path) -> None:
+    for number, sample in enumerate(map(scene, range(3))):
+        stored(tmp_path, sample)
+        for part in ("left", "right"):
+            (tmp_path / part / "0.png").rename(tmp_path / part / f"pair{number}.png")
+        (tmp_path / "disparity/0.pfm").unlink()
+        disparity = Image.fromarray(
+            np.rint(8 * sample.disparity).astype(np.uint16)
+        )  # 1/8 px, read as 1/256 px
+        disparity.save(tmp_path / f"disparity/pair{number}.png")
+    with pytest.raises(InputError, match=r"in all 3 pairs that were tested.*add the key scale=8"):
+        check_before_training(open_data(f"pairs:{tmp_path}"))
+
+
+def test_ground_truth_of_other_pairs_is_a_warning_before_training(tmp_path: Path) -> None:
+    samples = [with_truth(scene(seed), disparity_of_another_pair()) for seed in range(3)]
+    warning = check_before_training(stored(tmp_path, *samples))
+    assert warning is not None
+    assert "pam dataset verify" in warning
+
+
+def test_one_sound_pair_is_enough_for_training(tmp_path: Path) -> None:
+    broken = with_truth(scene(1), disparity_of_another_pair())
+    assert check_before_training(stored(tmp_path, scene(0), broken)) is None
