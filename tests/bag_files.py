@@ -58,8 +58,9 @@ def write_bag(
             header |= {"seq": 0} if is_first else {}
             fields = {"header": types["std_msgs/msg/Header"](**header), **fields}
             if kind == "sensor_msgs/msg/CameraInfo":
-                window = types["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False)
-                fields |= {"roi": window}
+                window = dict.fromkeys(("x_offset", "y_offset", "height", "width"), 0) | {"do_rectify": False}
+                window |= fields.get("roi", {})
+                fields |= {"roi": types["sensor_msgs/msg/RegionOfInterest"](**window)}
                 fields = {key if is_first else key.lower(): value for key, value in fields.items()}
             data = (store.serialize_ros1 if is_first else store.serialize_cdr)(types[kind](**fields), kind)
             writer.write(connections[topic], time, data)

@@ -134,6 +134,8 @@ class Batch:
         """Set the processor that runs on each pair."""
         self.processor, processor.packed, processor.videos = processor, self.packed, self.videos
         processor.recording = self.recording
+        if self.recording is not None and processor.rectifies_recording:
+            self.recording.require_calibration()
         return self
 
     def share(self, items: Iterable[Any]) -> Iterator[Any]:

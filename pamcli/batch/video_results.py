@@ -70,7 +70,8 @@ def plan_videos(
         if is_bag:
             if kind.name != "disparity":
                 message = f"{kind.option} {quote(text)}: a ROS bag can only hold disparity maps"
-                raise UsageError(message, "use the bag for `output`")
+                hint = "name a folder" if kind.option == "`output`" else "use the bag for `output`"
+                raise UsageError(message, hint)
             rosbags("highlevel")
             places[kind.name] = path
             continue

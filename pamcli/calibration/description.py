@@ -23,6 +23,7 @@ EXTRINSICS: Mapping[str, str] = {
     "rows": "x2 = x1 R + T (row vectors, MATLAB)",
     "position": "x2 = R (x1 - T) (position of the right camera)",
 }
+CALIBRATE = "calibrate both cameras together, for example with pam calibration make"
 LONGEST_METRES = 1.0  # a longer baseline without a stated unit is probably not in metres
 
 
@@ -99,10 +100,10 @@ class Projections:
             p1, p2, keys = p2, p1, keys[::-1]
         fx, fy, f2 = float(p1[0, 0]), float(p1[1, 1]), float(p2[0, 0])
         if not min(fx, fy, f2) > 0:
-            raise InputError(f"the focal lengths of {keys[0]} and {keys[1]} must be above 0")
+            raise InputError(f"the focal lengths of {keys[0]} and {keys[1]} must be above 0", CALIBRATE)
         if abs(f2 - fx) > 1e-3 * fx:
             lengths = f"the same focal length for rectified images, got {fx:g} and {f2:g} px"
-            raise InputError(f"{keys[0]} and {keys[1]} must have {lengths}")
+            raise InputError(f"{keys[0]} and {keys[1]} must have {lengths}", CALIBRATE)
         across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
         if abs(down) > abs(across):
             raise InputError(

@@ -311,7 +311,7 @@ def _judge_lengths(
             yield Finding(name, "ok", text)
             continue
         right = calibration.baseline / ratio
-        do = f"distances are {ratio:.3g} times too large: `baseline` {right:.4g}m corrects them"
+        do = f"distances are {ratio:.3g} times the true ones: `baseline` {right:.4g}m corrects them"
         yield Finding(name, "wrong", text, do)
     if not known and (ground := find_ground(pair.left, pair.right, calibration)):
         height, share = ground

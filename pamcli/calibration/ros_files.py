@@ -60,7 +60,7 @@ def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_inf
         rotations.append(tree.matrix("rectification_matrix", 3, 3))
         projections.append(tree.matrix("projection_matrix", 3, 4))
     p1, p2 = projections
-    rectified = Projections(p1, p2, sizes[0], ("projection_matrix", "projection_matrix"))
+    rectified = Projections(p1, p2, sizes[0], ("the left projection_matrix", "the right projection_matrix"))
     across = (p1[0, 3] - p2[0, 3]) / p1[0, 0] if p1[0, 0] > 0 else 0.0
     if across == 0:  # no baseline: only the geometry of the rectified images is known
         return CameraDescription(kind, projections=[rectified])

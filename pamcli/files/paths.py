@@ -272,5 +272,10 @@ def _list_by_number(files: list[str], ends: tuple[str, str]) -> str | None:
 
 
 def is_recording(text: str) -> bool:
-    """Return True if an input names a ROS bag: `bag:FILE?left=...`, or a file by its suffix."""
-    return text.startswith(BAG_PREFIX) or text.lower().endswith(BAG_SUFFIXES)
+    """Return True if an input names a ROS bag: `bag:FILE?left=...`, a file by its suffix, or a ROS 2 folder."""
+    if text.startswith(BAG_PREFIX) or text.lower().endswith(BAG_SUFFIXES):
+        return True
+    try:
+        return Path(text, "metadata.yaml").read_bytes().startswith(b"rosbag2_bagfile_information")
+    except (OSError, ValueError):
+        return False

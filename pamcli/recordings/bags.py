@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.description import CameraDescription, Interpretation
+from pamcli.calibration.description import CameraDescription
+from pamcli.calibration.files import prefix_errors
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification
 from pamcli.calibration.ros_files import TOPIC, describe_ros
@@ -52,6 +54,7 @@ _CONVERTED: Mapping[str, tuple[int, int, float, str]] = {
 
 KEYS = ("left", "right", "left_info", "right_info", "tolerance", "rectified")
 FORM = "bag:FILE?left=/TOPIC&right=/TOPIC"
+INTERRUPTED = "if the recording was interrupted: rosbag reindex, or ros2 bag reindex"
 TOLERANCE = 0.01  # s by which the time stamps of a pair may differ
 SIDES = (("left", "right"), ("0", "1"), ("1", "2"))  # in names of topics, tried in this order
 _PEEKED = 50  # messages that are looked at beyond those that `count` needs, as some have no partner
@@ -69,7 +72,7 @@ class Recording:
 
     def __init__(self, text: str, most: int | None = None) -> None:
         """Open a bag, find its topics, and pair their messages. Raises UsageError, InputError."""
-        self.name = quote(Path(text))
+        self.name, self._text = quote(Path(text)), text
         self.place, keys = _parse(text)
         self.notes: list[str] = []  # messages about choices made for the recording
         self.warnings: list[str] = []  # messages about likely faults of the recording
@@ -88,8 +91,16 @@ class Recording:
         self.stamps = stamps[0][self.numbers[:, 0]]  # (N,): times at which the left images were taken, ns
         in_topics = all("rect" in each.removesuffix("/compressed").rpartition("/")[2] for each in self.topics)
         self.states_rectified = {"yes": True, "no": False}.get(keys.get("rectified", ""), in_topics)
-        rig = self.camera_description.resolve(Interpretation()).rig if self.camera_description else None
-        is_ideal = "rectified" not in keys and (rig is None or rig.to_calibration() is not None)
+        self.fault: InputError | None = None  # why the camera_info cannot be used
+        is_ideal = "rectified" not in keys
+        try:
+            rig = self.camera_description and self.camera_description.resolve().rig
+            is_ideal &= rig is None or rig.to_calibration() is not None
+        except InputError as error:
+            do = "exchange left and right" if "left of" in error.message else "give a `calibration`"
+            hint = f"{do}, or use the images as they are: {_add_key(text, 'rectified=yes')}"
+            reason = error.message.removeprefix(f"{quote(self.place)}: ")
+            self.fault = InputError(f"{self.name} has a camera_info that cannot be used: {reason}", hint)
         self.are_rectified = self.states_rectified or is_ideal  # also if cameras are ideal or unknown
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,8 +115,14 @@ class Recording:
         """Both cameras as their `camera_info` describes them; None if a message is missing or empty."""
         if None in self._infos:
             return None
-        with report_damage(quote(self.place), "has a camera_info that cannot be used"):
+        name = quote(self.place)
+        with report_damage(name, "has a camera_info that cannot be used"), prefix_errors(name):
             return describe_ros([tree for tree in self._infos if tree is not None], "ROS bag")
+
+    def require_calibration(self) -> None:
+        """Raise InputError if images must be rectified by a `camera_info` that cannot be used."""
+        if self.fault is not None and not self.states_rectified:
+            raise self.fault
 
     def read(self, numbers: tuple[int, int], *, max_pixels: int | None, rectify: bool) -> StereoPair:
         """Read a pair by the numbers of its messages. Raises InputError."""
@@ -115,7 +132,9 @@ class Recording:
             for topic, number in zip(self.topics, numbers, strict=True)
         )
         pair = StereoPair(left, right, name)
-        if not rectify or self.camera_description is None:
+        if rectify:
+            self.require_calibration()
+        if not rectify or self.fault is not None or self.camera_description is None:
             return pair
         with report_damage(name, "cannot be rectified by its camera_info"):
             calibration = self._get_calibration(pair)
@@ -127,7 +146,7 @@ class Recording:
 
     def _get_calibration(self, pair: StereoPair) -> Calibration | None:
         assert self.camera_description is not None
-        stored, size = self.camera_description.resolve(Interpretation()), (pair.width, pair.height)
+        stored, size = self.camera_description.resolve(), (pair.width, pair.height)
         if self.are_rectified or stored.rig is None:
             return stored.rectified and stored.rectified.for_size(*size)
         found: Rectification | None = self.__dict__.get("_rectification")
@@ -140,10 +159,13 @@ class Recording:
         if not self.place.is_dir():
             check_regular(self.place)
         library, stores = rosbags("highlevel"), rosbags("typesys")
-        with report_damage(quote(self.place), "cannot be read as a ROS bag"):
-            store = stores.get_typestore(stores.Stores.ROS2_HUMBLE)
-            reader = library.AnyReader([self.place], default_typestore=store)
-            reader.open()
+        try:
+            with report_damage(quote(self.place), "cannot be read as a ROS bag"):
+                store = stores.get_typestore(stores.Stores.ROS2_HUMBLE)
+                reader = library.AnyReader([self.place], default_typestore=store)
+                reader.open()
+        except InputError as error:
+            raise InputError(error.message, INTERRUPTED) from error
         weakref.finalize(self, _close, reader, self._streams)
         return reader
 
@@ -195,13 +217,15 @@ class Recording:
         nearest, back = find_nearest(right, left), find_nearest(left, right)
         gaps = np.abs(right[nearest] - left) / 1e9
         kept = (gaps <= tolerance) & (back[nearest] == np.arange(len(left)))
-        hint = f"if these are pairs: tolerance=SECONDS in {FORM}"
+        missed = gaps[gaps > tolerance]
+        wider = f"tolerance={np.ceil(1200 * missed.min()):g}ms" if len(missed) else ""
+        hint = f"if these are pairs: {_add_key(self._text, wider)}" if wider else None
         if not kept.any():
             said = f"{quote(self.place)}: no left and right image are within {1000 * tolerance:g} ms"
             raise InputError(f"{said}; the nearest are {1000 * gaps.min():.3g} ms apart", hint)
         if alone := len(left) - int(kept.sum()):
             said = f"{alone} of {len(left)} left images have no right image within {1000 * tolerance:g} ms"
-            self.warnings.append(f"{said} and are skipped ({hint})")
+            self.warnings.append(f"{said} and are skipped" + (f" ({hint})" if hint else ""))
         return np.stack([np.flatnonzero(kept), nearest[kept]], axis=1)
 
     def _read_image(self, name: str, topic: str, number: int, max_pixels: int | None) -> RgbImage:
@@ -237,8 +261,14 @@ def _parse(text: str) -> tuple[Path, dict[str, str]]:
     if not Path(name).exists():
         raise InputError(f"no such file: {quote(name)}")
     if Path(name).is_dir() and not Path(name, "metadata.yaml").exists():
-        raise InputError(f"{quote(name)} is not a ROS 2 bag: it has no metadata.yaml")
+        raise InputError(f"{quote(name)} is not a ROS 2 bag: it has no metadata.yaml", INTERRUPTED)
     return Path(name), keys
+
+
+def _add_key(text: str, key: str) -> str:
+    """Return the name of a bag with another key, for a shell."""
+    text = f"{BAG_PREFIX}{text.removeprefix(BAG_PREFIX)}"
+    return shlex.quote(f"{text}{'&' if '?' in text else '?'}{key}")
 
 
 def _parse_seconds(text: str) -> float:
@@ -293,7 +323,10 @@ def find_nearest(times: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.intp]
 
 def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
     if hasattr(message, "format"):
-        return read_image(bytes(message.data), max_pixels=max_pixels, name=name)
+        image = read_image(bytes(message.data), max_pixels=max_pixels, name=name)
+        encoding = str(message.format).partition(";")[0].strip()
+        is_mosaic = image.grey and encoding.startswith("bayer") and encoding in _CONVERTED
+        return _convert(np.ascontiguousarray(image.pixels[..., 0]), encoding) if is_mosaic else image
     width, height, encoding = int(message.width), int(message.height), str(message.encoding)
     check_size(width, height, name, max_pixels)
     if encoding in _PLAIN:
@@ -303,12 +336,15 @@ def decode_image(message: Any, name: str, max_pixels: int | None) -> RgbImage:
     if encoding not in _CONVERTED:
         known = ", ".join([*_PLAIN, *_CONVERTED])
         raise InputError(f"{name} has the encoding {encoding!r}", f"supported encodings: {known}")
+    size, channels, rows, _ = _CONVERTED[encoding]
+    return _convert(_read_samples(message, name, (round(rows * height), width, channels), size), encoding)
+
+
+def _convert(samples: NDArray[Any], encoding: str) -> RgbImage:
     import cv2
 
-    size, channels, rows, conversion = _CONVERTED[encoding]
-    samples = _read_samples(message, name, (round(rows * height), width, channels), size)
-    found = cv2.cvtColor(samples, getattr(cv2, f"COLOR_{conversion}"))
-    return RgbImage(np.ascontiguousarray(found))
+    conversion = getattr(cv2, f"COLOR_{_CONVERTED[encoding][3]}")
+    return RgbImage(np.ascontiguousarray(cv2.cvtColor(samples, conversion)))
 
 
 def _read_samples(message: Any, name: str, shape: tuple[int, int, int], size: int) -> NDArray[Any]:
@@ -328,5 +364,12 @@ def camera_tree(message: Any) -> dict[str, Any] | None:
     values = {name: np.asarray(getattr(message, name, getattr(message, name.lower(), ()))) for name in TOPIC}
     if not values["K"].any():
         return None
+    window = getattr(message, "roi", None)
+    if window is not None and window.width and window.height:  # the images show only this part
+        values |= {"width": np.asarray(window.width), "height": np.asarray(window.height)}
+        for name, shape in (("K", (3, 3)), ("P", (3, 4))):
+            values[name] = values[name].reshape(shape).copy()
+            values[name][:2, 2] -= window.x_offset, window.y_offset
+            values[name] = values[name].ravel()
     tree = {TOPIC[name]: value.tolist() for name, value in values.items()}
     return {**tree, "distortion_model": str(message.distortion_model)}

@@ -195,7 +195,7 @@ def test_a_known_length(rig: Rig, taken: Views) -> None:
     (topic,) = list_wrong(found)
     assert topic.startswith("known length")
     do = by_topic(found)[topic].do or ""
-    assert "1.2 times too large" in do
+    assert "1.2 times the true ones" in do
     assert float(do.split("`baseline` ")[1].split("m")[0]) == pytest.approx(rig.baseline, rel=0.03)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ pytest.importorskip("rosbags", reason="rosbags is not installed (pip install 'pa
 from bag_files import BEGIN, STEP, camera_info, compressed, ideal_infos, picture, write_bag
 from unrectified import photographs
 
+import pamcli
 from pamcli.batch.processing import attempt
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, PamError, UsageError
+from pamcli.files.paths import is_recording
 from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.recordings.bags import KEYS, Recording, decode_image
 
@@ -244,4 +247,53 @@ def test_crooked_cameras_are_rectified_by_their_camera_info(tmp_path: Path) -> N
 
 
 def test_a_data_set_has_the_keys_of_a_recording() -> None:
-    assert tuple(key.name for key in SOURCES["bag"].keys) == KEYS
+    assert {key.name for key in SOURCES["bag"].keys} == {*KEYS, "every"}
+
+
+def stereo_bag(folder: Path, infos: Sequence[Any], size: tuple[int, int] = (64, 48)) -> Path:
+    """Write a bag of one pair with two `camera_info`s."""
+    blank = picture(np.zeros((size[1], size[0]), np.uint8), "mono8")
+    topics = {LEFT: [blank], RIGHT: [blank], "/cam/left/camera_info": infos[:1]}
+    write_bag(folder / "a.bag", {**topics, "/cam/right/camera_info": infos[1:]})
+    return folder / "a.bag"
+
+
+def test_a_bag_of_cameras_without_a_joint_calibration_is_usable_as_it_is(tmp_path: Path) -> None:
+    """Cameras that were calibrated one by one have two focal lengths and no baseline."""
+    alone = [np.column_stack([np.diag([focal, focal, 1.0]), np.zeros(3)]) for focal in (50.0, 60.0)]
+    bag = stereo_bag(tmp_path, [camera_info((64, 48), each[:, :3], each) for each in alone])
+    recording = Recording(str(bag))
+    assert recording.read((0, 0), max_pixels=None, rectify=False).width == 64
+    with pytest.raises(InputError, match=r"a\.bag has a camera_info.*50 and 60 px.*rectified=yes"):
+        recording.read((0, 0), max_pixels=None, rectify=True)
+    assert not Recording(f"bag:{bag}?rectified=yes").read((0, 0), max_pixels=None, rectify=True).stated
+    with pytest.raises(InputError, match="rectified=yes"):
+        pamcli.match_files(str(bag), output=tmp_path / "out")
+
+
+def test_the_part_of_the_sensor_that_images_show_moves_the_principal_point(tmp_path: Path) -> None:
+    infos = ideal_infos((128, 96), 50, 0.1)
+    window = {"x_offset": 20, "y_offset": 10, "width": 64, "height": 48, "do_rectify": False}
+    bag = stereo_bag(tmp_path, [(kind, {**fields, "roi": window}) for kind, fields in infos])
+    stated = Calibration(**Recording(str(bag)).read((0, 0), max_pixels=None, rectify=True).stated)
+    assert stated.size == (64, 48)
+    assert stated.principal == (63.5 - 20, 47.5 - 10)
+    assert (stated.focal_length, stated.baseline, stated.offset) == (50, pytest.approx(0.1), 0)
+
+
+def test_a_compressed_bayer_pattern_is_converted_to_colour() -> None:
+    mosaic = np.zeros((16, 24), np.uint8)
+    mosaic[::2, ::2] = 200  # red in RGGB
+    data = cv2.imencode(".png", mosaic)[1].tobytes()
+    message = type("Message", (), compressed(data, "bayer_rggb8; png compressed ")[1])
+    found = decode_image(message, "x", None)
+    assert not found.grey
+    assert (found.pixels[4:-4, 4:-4] == (200, 0, 0)).all()
+
+
+def test_the_folder_of_a_ros_2_bag_needs_no_prefix(tmp_path: Path) -> None:
+    write_bag(tmp_path / "a.db3", {LEFT: [picture(images(1)[0])], RIGHT: [picture(images(1)[0])]})
+    assert is_recording(str(tmp_path / "a"))
+    assert not is_recording(str(tmp_path))
+    (tmp_path / "metadata.yaml").write_text("scene: 3\n")
+    assert not is_recording(str(tmp_path))
