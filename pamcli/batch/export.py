@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pamcli.batch.jobs import Job
 from pamcli.batch.matching import MatchProcessor
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
@@ -74,8 +75,11 @@ class Export:
 
     def write_cameras(self) -> list[Path]:
         """Write the cameras of all exported pairs; return the files. Raises OutputError."""
-        describe = _describe_colmap if self.kind == "colmap" else _describe_nerfstudio
-        files = describe(self.processor.frames) if self.processor.frames else {}
+        frames = self.processor.list_frames()
+        if not frames:
+            return []
+        many = self.batch.many
+        files = _describe_colmap(frames, many) if self.kind == "colmap" else _describe_nerfstudio(frames)
         for name, data in files.items():
             write_atomically(self.folder / name, data)
         return [self.folder / name for name in files]
@@ -86,6 +90,19 @@ class _ExportProcessor(MatchProcessor):
         super().__init__(settings, batch)
         self.images = folder / "images" / "left"
         self.frames: list[_Frame] = []
+        self.skipped: Job | None = None
+
+    def skip(self, job: Job) -> None:
+        self.skipped = job
+
+    def list_frames(self) -> Sequence[_Frame]:
+        """Return the exported pairs; if a resumed batch skipped all pairs, one of those."""
+        if not self.frames and self.many and self.skipped is not None:
+            pair = self.read(self.skipped)
+            calibration = self.get_calibration(pair)
+            assert calibration is not None
+            return [_Frame("", calibration.for_size(pair.width, pair.height), np.empty(0))]
+        return self.frames
 
     def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
         calibration = self.get_calibration(pair)
@@ -109,9 +126,15 @@ class _ExportProcessor(MatchProcessor):
                 self.frames.append(_Frame(short, calibration, points[: 0 if self.many else None]))
             image = pair.left if name == "left" else pair.right
             return Encoded(encode_image(image, ".png", name=str(path)))
-        right = computed.right_disparity
-        assert right is not None
-        depth = calibration.depth(self._mask_unknown(computed) if name == "left_depth" else right)
+        if name == "left_depth":
+            depth = calibration.depth(self._mask_unknown(computed))
+        else:
+            from pamcli.inference.matcher import find_visible
+
+            right = computed.right_disparity
+            assert right is not None
+            one, other = (np.ascontiguousarray(each[:, ::-1]) for each in (right, computed.disparity))
+            depth = calibration.depth(np.where(find_visible(one, other)[:, ::-1], right, np.nan))
         if path.suffix == ".png":
             return encode_depth(depth, ".png")
         height, width = depth.shape
@@ -125,7 +148,7 @@ def _cameras(calibration: Calibration) -> list[dict[str, float]]:
     return [{**focal, "cx": x + move + 0.5, "cy": y + 0.5} for move in (0.0, calibration.offset)]
 
 
-def _describe_colmap(frames: Sequence[_Frame]) -> Mapping[str, bytes]:
+def _describe_colmap(frames: Sequence[_Frame], many: bool) -> Mapping[str, bytes]:
     """Describe the rig for `colmap rig_configurator`, and a single pair as a sparse model."""
     calibration = frames[0].calibration
     cameras = [[each[key] for key in ("fx", "fy", "cx", "cy")] for each in _cameras(calibration)]
@@ -137,7 +160,7 @@ def _describe_colmap(frames: Sequence[_Frame]) -> Mapping[str, bytes]:
     rig[1]["cam_from_rig_rotation"] = [1, 0, 0, 0]
     rig[1]["cam_from_rig_translation"] = [-calibration.baseline, 0, 0]
     files = {"rig_config.json": json.dumps([{"cameras": rig}], indent=2).encode()}
-    if len(frames) > 1:
+    if many:
         return files
     assert calibration.size is not None
     width, height = calibration.size

@@ -34,6 +34,9 @@ def _export(settings: ExportSettings, console: Console, kind: Any) -> None:
     from pamcli.batch.export import Export
 
     export = Export(settings, kind)
-    run_batch(lambda _: export.batch, export.settings, console, loading=settings.name)
-    for path in export.write_cameras():
-        console.path(path)
+    try:
+        run_batch(lambda _: export.batch, export.settings, console, loading=settings.name)
+    finally:  # also if a pair failed: the cameras are those of the others
+        for path in export.write_cameras():
+            if not console.jsonl:
+                console.path(path)

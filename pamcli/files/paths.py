@@ -272,7 +272,7 @@ def _list_by_number(files: list[str], ends: tuple[str, str]) -> str | None:
 
 
 def is_recording(text: str) -> bool:
-    """Return True if an input names a ROS bag: `bag:FILE?left=...`, a file by its suffix, or a ROS 2 folder."""
+    """Return True if an input is a ROS bag: `bag:FILE?left=...`, a file, or the folder of a ROS 2 bag."""
     if text.startswith(BAG_PREFIX) or text.lower().endswith(BAG_SUFFIXES):
         return True
     try:

@@ -369,7 +369,7 @@ def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> 
 
 
 def find_visible(
-    left: NDArray[np.float32], right: NDArray[np.float32], attended: NDArray[np.bool_] | None
+    left: NDArray[np.float32], right: NDArray[np.float32], attended: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
     """Return where the disparities (H, W) of both images agree and the left pixel receives attention."""
     visible = np.empty(left.shape, bool)

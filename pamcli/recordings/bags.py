@@ -94,7 +94,7 @@ class Recording:
         self.fault: InputError | None = None  # why the camera_info cannot be used
         is_ideal = "rectified" not in keys
         try:
-            rig = self.camera_description and self.camera_description.resolve().rig
+            rig = self.camera_description.resolve().rig if self.camera_description else None
             is_ideal &= rig is None or rig.to_calibration() is not None
         except InputError as error:
             do = "exchange left and right" if "left of" in error.message else "give a `calibration`"

@@ -179,12 +179,11 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
     )
 
 
-class ExportSettings(RectifiedPairs, RectifiedCalibration, Matching, Compute, panel="Output"):
+class ExportSettings(RectifiedPairs, Results, RectifiedCalibration, Matching, Compute, panel="Output"):
     """Options of `pam export`. Raises UsageError for contradictory options."""
 
     requires: ClassVar = {"output": ("calibration", "focal")}
     output: Path = option("Folder to write.", "-o", default=..., metavar="FOLDER", rich_help_panel="Output")
-    overwrite: bool = flag("Overwrite existing results.", rich_help_panel="Output")
 
 
 class DepthSettings(Limit, Results, MetricResults, panel="Output"):
