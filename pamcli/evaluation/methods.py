@@ -222,6 +222,8 @@ def find_files(
 ) -> dict[str, list[Path]]:
     """Find the files of each sample by name; `views`: both upscaled images. Raises UsageError, InputError."""
     if not folder.is_dir():
+        if folder.exists():
+            raise UsageError(f"{quote(folder)} is not a folder", "unpack an archive of predictions first")
         raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
     endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
     if not views and (folder / "disp_0").is_dir():

@@ -82,6 +82,9 @@ def test_a_folder_without_predictions_is_always_an_error(tmp_path: Path) -> None
         assert "a.pfm" in (raised.value.hint or "")
     with pytest.raises(UsageError, match="no such folder"):
         find_files(tmp_path / "nowhere", ["a"])
+    with pytest.raises(UsageError, match="other.pfm is not a folder") as raised:
+        find_files(tmp_path / "other.pfm", ["a"])
+    assert "unpack" in (raised.value.hint or "")
 
 
 def test_two_predictions_for_one_sample_are_an_error(tmp_path: Path) -> None:
