@@ -82,7 +82,7 @@ def test_a_folder_without_predictions_is_always_an_error(tmp_path: Path) -> None
         assert "a.pfm" in (raised.value.hint or "")
     with pytest.raises(UsageError, match="no such folder"):
         find_files(tmp_path / "nowhere", ["a"])
-    with pytest.raises(UsageError, match="other.pfm is not a folder") as raised:
+    with pytest.raises(UsageError, match=r"other\.pfm is not a folder") as raised:
         find_files(tmp_path / "other.pfm", ["a"])
     assert "unpack" in (raised.value.hint or "")
 
