@@ -307,6 +307,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
         (folder / "cameras" / side).mkdir(parents=True)
     unrectified.write(folder, "cameras/left/0001.jpg", "cameras/right/0001.jpg")
     unrectified.write(folder, "photo_left.jpg", "photo_right.jpg")
+    save(Image.fromarray(np.concatenate([unrectified.left, unrectified.right], axis=1)), "card.jpg")
     matrix = "[100 0 {}; 0 100 32; 0 0 1]"
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"

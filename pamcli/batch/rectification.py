@@ -74,6 +74,8 @@ def rectify_files(settings: RectifySettings) -> Batch:
             f"{target} exists and does not describe these images",
             "`uncalibrated` writes no calibration: name another folder",
         )
+    if batch.names.templates.keys() == {LEFT.name}:
+        LOG.info("only the left image is written: `output_right` writes the right one, a folder gets both")
     # The calibration is written beside a video, not beside its stored frames.
     processor = _RectifyProcessor(settings, batch.many, target if main in batch.videos else path)
     batch.set_processor(processor)

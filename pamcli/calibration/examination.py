@@ -214,7 +214,8 @@ def _judge_rows(rows: RowOffsets, stored: StoredCalibration | None) -> Finding:
         text += f": the right image is {rows.pattern}"
     if rows.worst is not None:
         text += f"; largest in the {rows.worst[0]} part, {rows.worst[1]:+.1f} px"
-    do = MOVED if stored and stored.rig else "rectify the images first: pam rectify --calibration FILE"
+    rectify = "rectify the images first: pam rectify with `calibration`, or `uncalibrated`"
+    do = MOVED if stored and stored.rig else rectify
     return Finding("rows", "wrong" if rows.median > GOOD_ROWS else "look", text, do)
 
 

@@ -11,23 +11,26 @@ from pamcli import __version__
 from pamcli.cli.console import JSON, Console, format_option_names
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.files.paths import is_recording, states_layout
+from pamcli.files.suffixes import PackedLayout
 from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
-from pamcli.settings.shared import EXTRINSICS, FISHEYE, CalibrationFiles, Extrinsics, Limit
+from pamcli.settings.shared import EXTRINSICS, FISHEYE, PACKED, CalibrationFiles, Extrinsics, Limit
 
 HINT = "pam doctor LEFT RIGHT --calibration FILE"
+LAYOUT = "pam doctor LEFT RIGHT; an image that holds both views requires `packed`"
 
 
 class Pair(CalibrationFiles, Limit, panel="Calibration"):
     """The image pair whose calibration is checked."""
 
     inputs: list[str] | None = argument(
-        "Two images, a photo that holds both views, or a ROS bag, to check its calibration. Without images: "
+        "Two images, an image that holds both views, or a ROS bag, to check its calibration. Without images: "
         "check the installation.",
         metavar="LEFT RIGHT",
         show_default=False,
         rich_help_panel="Input",
     )
+    packed: PackedLayout | None = PACKED
     fisheye: bool = FISHEYE
     extrinsics: Extrinsics = EXTRINSICS
     known_length: list[Any] | None = option(
@@ -38,8 +41,9 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inputs and len(self.inputs) != 2 and not self.holds_both_views:
-            raise UsageError(f"expected a left and a right image, got {len(self.inputs)}", HINT)
+        if self.inputs and len(self.inputs) != 2 - bool(self.packed) and not self.holds_both_views:
+            needed = "one image" if self.packed else "a left and a right image"
+            raise UsageError(f"expected {needed}, got {len(self.inputs)}", LAYOUT)
         if (given := self.set_options(without=("inputs", "max_pixels"))) and not self.inputs:
             raise UsageError(f"{given[0]} requires an image pair", HINT)
         if given and not self.calibration and not self.holds_both_views:
@@ -47,9 +51,9 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
 
     @property
     def holds_both_views(self) -> bool:
-        """True if one ROS bag or photo is given."""
+        """True if one ROS bag or one image with both views is given."""
         inputs = self.inputs or []
-        return len(inputs) == 1 and (is_recording(inputs[0]) or states_layout(inputs[0]))
+        return len(inputs) == 1 and bool(self.packed or is_recording(inputs[0]) or states_layout(inputs[0]))
 
 
 def command(
@@ -71,6 +75,7 @@ def command(
 
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
+    $ pam doctor card.jpg --packed lr
     """
     console = Console(jsonl=json)
     if gpu_check:
@@ -105,7 +110,8 @@ def _examine(options: Pair, console: Console) -> None:
         first = recording.numbers[0].tolist()
         images = recording.read(first, max_pixels=options.max_pixels, rectify=False)
     elif len(inputs) == 1:
-        images = read_packed_pair(Path(inputs[0]), "auto", max_pixels=options.max_pixels, name=inputs[0])
+        layout = options.packed or "auto"
+        images = read_packed_pair(Path(inputs[0]), layout, max_pixels=options.max_pixels, name=inputs[0])
         images = images.make_rectilinear()
         if stated := read_stated_calibration(images, options):
             stored = StoredCalibration("photo", rectified=stated)

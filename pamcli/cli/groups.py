@@ -8,7 +8,7 @@ A parameter whose default is a field, as `settings.options.option` returns, beco
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from pathlib import Path
@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from pamcli.cli.completing import COMPLETIONS
+from pamcli.errors import UsageError
 from pamcli.settings import parsing
 from pamcli.settings.options import option_names
 
@@ -162,6 +163,10 @@ class _Panels:
 
 
 class _Command(_Panels, TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        _check_dashes(self.get_params(ctx), args)
+        return super().parse_args(ctx, args)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         needed = [
             f"{max(each.opts, key=len)} {each.metavar}"
@@ -173,6 +178,23 @@ class _Command(_Panels, TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section(typer.style("Examples", bold=True)):
             formatter.write_text(self.epilog)
+
+
+def _check_dashes(params: Sequence[Any], args: Sequence[str]) -> None:
+    """Raise UsageError for typing errors that would turn an option into a value or an input.
+
+    These are another dash, as word processors write it; one hyphen instead of two; a missing value.
+    """
+    options = [each for each in params if isinstance(each, TyperOption)]
+    takes_value = {name: not each.is_flag for each in options for name in each.opts}
+    for word, before in zip(args, ("", *args), strict=False):
+        if word == "--":
+            return
+        if takes_value.get(before) and word in takes_value:
+            raise UsageError(f"{before} requires a value, got the option {word}")
+        name = "--" + re.sub("^[-\u2010-\u2015\u2212]+", "", word).partition("=")[0]
+        if name in takes_value and not word.startswith("--") and not takes_value.get(before):
+            raise UsageError(f"no such option: {word}, did you mean {name}?")
 
 
 class _Group(_Panels, TyperGroup):

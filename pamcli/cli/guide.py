@@ -1,5 +1,6 @@
 """Run `pam guide`: show the included guide in the terminal."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,10 @@ def page_names() -> list[str]:
     return sorted((path.stem for path in PAGES.glob("*.md")), key=lambda name: (name != "start", name))
 
 
+def _read(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
 def command(page: str | None = make_name_argument("the page", make_completer(page_names), "PAGE")) -> None:
     """Show a page of the guide, or list all pages.
 
@@ -26,13 +31,17 @@ def command(page: str | None = make_name_argument("the page", make_completer(pag
     console = Console()
     if page is None:
         for name in page_names():
-            title = (PAGES / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
+            title = _read(name).partition("\n")[0]
             console.result(f"{name:24} {title.removeprefix('# ')}")
         return
     if page not in page_names():
-        hint = f"{did_you_mean(page, page_names())}pam guide lists all pages"
+        word = re.compile(rf"\b{re.escape(page)}\b", re.IGNORECASE)
+        counts = {each: len(word.findall(_read(each))) for each in page_names()}
+        found = [each for each in sorted(counts, key=counts.__getitem__, reverse=True)[:3] if counts[each]]
+        hint = did_you_mean(page, page_names()) or (found and f"see the pages {', '.join(found)}; ") or ""
+        hint += "pam guide lists all pages"
         raise UsageError(f"unknown page {page!r}", hint)
-    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    text = _read(page)
     if not sys.stdout.isatty():
         console.block(text.rstrip("\n"))
         return

@@ -21,6 +21,7 @@ from pamcli.files.paths import (
     require_file,
     states_layout,
     suggest_pairing,
+    suggest_templates,
 )
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 
@@ -136,7 +137,8 @@ def resolve_packed(
         packed = [file for file in inside if not by_suffix or states_layout(file)]
         if not packed:
             reason = f"no image in {quote(path)} states that it holds both views, as .mpo and .jps do"
-            raise UsageError(reason, "give a left and a right folder, or `packed` lr, rl, tb or bt")
+            hint = "give a left and a right folder, or `packed` lr, rl, tb or bt"
+            raise UsageError(reason, suggest_templates(inside) or hint)
         found += packed
         alone += [file for file in inside if file not in packed]
     if not found:

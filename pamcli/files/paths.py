@@ -7,6 +7,7 @@ import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from os.path import commonprefix
 from pathlib import Path
 from string import digits
@@ -80,9 +81,7 @@ def require_file(path: Path) -> None:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        hint = "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
-        pattern = "*" in str(path) or "?" in str(path)
-        raise InputError(f"no such file: {quote(path)}", hint if pattern else None) from None
+        raise InputError(f"no such file: {quote(path)}", _explain_missing(path)) from None
     except OSError as error:
         raise InputError(f"cannot read {quote(path)}: {error.strerror}") from None
     if stat.S_ISDIR(mode):
@@ -90,6 +89,21 @@ def require_file(path: Path) -> None:
     check_regular(path)
     if path.suffix.lower() in VIDEO_SUFFIXES:
         raise video_error(path)
+
+
+def _explain_missing(path: Path) -> str | None:
+    """Return a hint on a file that does not exist, or None."""
+    if "*" in path.name or "?" in path.name:
+        return "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
+    if path.name[:1] in tuple("\u201c\u201d\u201e\u2018\u2019\u00ab"):
+        return 'put straight quotes around names with spaces: "left image.jpg"'
+    with suppress(OSError):
+        names = {name.lower(): name for name in os.listdir(path.parent)}
+        if any(name.startswith(f"{path.name} ") for name in names.values()):
+            return f'put quotes around names with spaces: "{path.name} ..."'
+        if near := get_close_matches(path.name.lower(), names, 1, 0.8):
+            return f"did you mean {quote(path.parent / names[near[0]])}?"
+    return None
 
 
 def check_regular(path: Path, error: type[PamError] = InputError) -> None:
@@ -253,6 +267,18 @@ def suggest_pairing(lefts: Iterable[Path], rights: Iterable[Path]) -> str:
         "use templates such as 'lefts/{}_L.png' 'rights/{}_R.png', or a list with left<TAB>right per line: "
         "`pairs` pairs.txt"
     )
+
+
+def suggest_templates(files: Iterable[Path]) -> str | None:
+    """Return a hint for a folder whose file names end with the side, as in `1_left.png`, or None."""
+    known = set(files)
+    for left, right in (("left", "right"), ("Left", "Right"), ("LEFT", "RIGHT"), ("l", "r"), ("L", "R")):
+        for file in files:
+            before, gap = re.fullmatch(r"(.*?)([-_ .]?)", file.stem.removesuffix(left)).groups()  # type: ignore[union-attr]
+            if before + gap + left == file.stem and file.with_stem(before + gap + right) in known:
+                ends = (file.with_name(f"{{}}{gap}{side}{file.suffix}") for side in (left, right))
+                return f"use templates: {shlex.join(map(str, ends))}"
+    return None
 
 
 def _find_ends(files: list[str]) -> tuple[str, str]:

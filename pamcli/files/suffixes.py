@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-JPS_SUFFIX = ".jps"
-PACKED_SUFFIXES = (".mpo", JPS_SUFFIX)  # files that hold both views and state how
+MPO_SUFFIX, JPS_SUFFIX = ".mpo", ".jps"
+PACKED_SUFFIXES = (MPO_SUFFIX, JPS_SUFFIX)  # files that hold both views and state how
 HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 
 PackedLayout = Literal[

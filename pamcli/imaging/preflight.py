@@ -76,7 +76,11 @@ class PairCheck:
             return [Problem("images", reason, "use the two views of a scene")]
         if self.unrelated:
             reason = "the images seem to show different scenes: hardly any part of one appears in the other"
-            return [Problem("matches", reason, "check that both belong to one pair")]
+            return [
+                Problem(
+                    "matches", reason, "check that both belong to one pair, and the layout of packed images"
+                )
+            ]
         if self.upright:
             reason = "the rows of both images differ, not the columns, as if one camera is above the other"
             do = "use `vertical`, and pass the image of the upper camera first"
@@ -94,7 +98,13 @@ class PairCheck:
                 side = f"{'lower' if self.vertical_offset > 0 else 'higher'} in the right image"
             reason = f"matches lie {error:.{digits}f} px {side}, so the pair is not rectified"
             limit = f"(more than {MAX_VERTICAL_ERROR:g} px)"
-            found.append(Problem("rows", f"{reason} {limit}", "rectify it first (pam rectify)"))
+            found.append(
+                Problem(
+                    "rows",
+                    f"{reason} {limit}",
+                    "rectify it first: pam rectify with `calibration`, or `uncalibrated`",
+                )
+            )
         elif not found and min_disparity is not None and self.matches >= ENOUGH_MATCHES:
             share = float(np.mean(self.disparity < min_disparity - 2)) if len(self.disparity) else 0.0
             if share > BELOW:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pamcli.errors import InputError
 from pamcli.files.safe_reading import open_source
-from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
+from pamcli.files.suffixes import JPS_SUFFIX, MPO_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.heif import read_spatial
 from pamcli.imaging.images import (
     RgbImage,
@@ -55,7 +55,7 @@ class StereoPair:
         if left != right and self.same_size:
             names = [*map(str, self.files)] or [f"{self.name}: the left view", "the right view"]
             sizes = f"{names[0]} is {left[1]}x{left[0]} but {names[1]} is {right[1]}x{right[0]}"
-            hint = "rectify them first: pam rectify LEFT RIGHT --calibration FILE"
+            hint = "resize or crop both to one size; only pam rectify --calibration FILE accepts two sizes"
             raise InputError(f"{sizes}: both images of a rectified pair must have the same size", hint)
 
     @property
@@ -107,7 +107,8 @@ def read_packed_pair(
     """
     with open_source(source, name) as stream:
         pair = _read_two_images(stream, name, max_pixels)
-        views = [] if pair else split_mpo(stream, name, expect_pair=layout == "auto")
+        states_two = layout == "auto" or Path(name).suffix.lower() == MPO_SUFFIX
+        views = [] if pair else split_mpo(stream, name, expect_pair=states_two)
         if (pair and layout != "auto") or (views and layout not in ("auto", "lr", "rl")):
             reason = f"{name} stores the views as two images, not packed as {layout}"
             raise InputError(reason, f"omit `packed` {layout}")

@@ -88,6 +88,8 @@ def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
             raise InputError(f"{name} holds {page.dtype} values, but a disparity map holds numbers")
         if page.samplesperpixel != 1:
             raise InputError(f"{name} has {page.samplesperpixel} channels, but a disparity map has one")
+        if page.description.startswith("metres;"):  # as `encode_depth` writes it
+            raise InputError(f"{name} is a depth map in metres", "pass the disparity map it was made from")
         return np.asarray(page.asarray())
 
 

@@ -69,6 +69,16 @@ class Limit(Settings, panel="Input"):
     )
 
 
+PACKED = option(
+    "Read both views from each image or video. lr: left view on the left; rl: on the right (cross-eyed); "
+    "tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, rows-rl: alternating rows, "
+    "left or right view first; red-cyan: anaglyph; auto: as the file states (the default for .mpo, .jps, "
+    "spatial photos and VR180 photos).",
+    metavar="LAYOUT",
+    rich_help_panel="Input",
+)
+
+
 class Pairs(Limit):
     """Image pairs to process."""
 
@@ -87,13 +97,7 @@ class Pairs(Limit):
         metavar="FILE",
     )
     null: bool = flag("Read the list of --pairs as left NUL right NUL.", "-0", "--null")
-    packed: PackedLayout | None = option(
-        "Read both views from each image or video. lr: left view on the left; rl: on the right "
-        "(cross-eyed); tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, rows-rl: "
-        "alternating rows, left or right view first; red-cyan: anaglyph; auto: as the file states (the "
-        "default for .mpo, .jps, spatial photos and VR180 photos).",
-        metavar="LAYOUT",
-    )
+    packed: PackedLayout | None = PACKED
     vr180: float | None = option(
         "Convert VR180 images to rectilinear views with this field of view, degrees.",
         metavar="DEGREES",

@@ -57,6 +57,12 @@ def test_no_result_is_asked_for(command: str) -> None:
         (["superres", *PAIR, "--outdir", "x"], "did you mean --output?"),
         (["disparity", *PAIR, "--over-write"], "did you mean --overwrite?"),
         (["dataset", "list", "--gpu"], "no such option: --gpu (pam dataset list --help"),
+        (["disparity", *PAIR, "-output", "x.pfm"], "no such option: -output, did you mean --output?"),
+        (["disparity", "packed.png", "\u2013packed", "lr"], "did you mean --packed?"),
+        (
+            ["disparity", *PAIR, "--color-map", "-o", "x.pfm"],
+            "--color-map requires a value, got the option -o",
+        ),
     ],
 )
 def test_hints_that_work(command: list[str], said: str) -> None:

@@ -129,3 +129,12 @@ def test_an_mpo_is_checked_without_calibration(here: Path) -> None:
     assert pam("doctor", "b.mpo").code == 3
     Image.fromarray(left).save("flat.jpg")
     refuse(pam("doctor", "flat.jpg"), 2, "left and a right image")
+
+
+def test_an_image_with_both_views_is_checked(taken: Path, views: tuple[np.ndarray, np.ndarray]) -> None:
+    Image.fromarray(np.concatenate(views[::-1], axis=1)).save("crossed.png")
+    run = pam("doctor", "crossed.png", "--packed", "lr")
+    assert run.code == 3, run.stderr
+    assert any(line.startswith("WRONG") and "uncalibrated" in line for line in run.lines), run.lines
+    refuse(pam("doctor", "crossed.png"), 2, "expected a left and a right image, got 1", "--packed")
+    refuse(pam("doctor", *PAIR[:2], "--packed", "lr"), 2, "expected one image, got 2")

@@ -29,6 +29,8 @@ def test_a_pipe_gets_the_page_as_it_is() -> None:
 
 def test_a_page_that_is_not_there_is_named_with_its_neighbour() -> None:
     refuse(pam("guide", "batch"), 2, "'batch'", "batches")
+    refuse(pam("guide", "anaglyph"), 2, "'anaglyph'", "stereo-cameras", "superres")
+    refuse(pam("guide", "xyzzy"), 2, "'xyzzy' (pam guide lists all pages)")
 
 
 @pytest.mark.parametrize("page", ["batches", "python"])

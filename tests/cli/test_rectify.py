@@ -254,7 +254,10 @@ def test_without_a_calibration(here: Path) -> None:
     assert run.code == 0, run.stderr
     assert names("out") == ["left.png", "right.png"]
     assert "distances remain unknown" in run.stderr
+    assert "only the left image" not in run.stderr
     assert run.records[0]["vertical_offset"] < 0.5
+    alone = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "alone.png")
+    assert "only the left image is written: --output-right writes the right one" in alone.stderr
 
 
 @pytest.mark.parametrize("batch", [("left.png", "right.png"), ("lefts", "rights")])

@@ -185,7 +185,11 @@ def put_larger_pair() -> None:
     [
         ("good", None, None),
         ("exchanged", "the views look exchanged", "for packed images, use --packed rl"),
-        ("vertical", "matches lie 3.0 px lower in the right image", "rectify it first (pam rectify)"),
+        (
+            "vertical",
+            "matches lie 3.0 px lower in the right image",
+            "pam rectify with --calibration, or --uncalibrated",
+        ),
         ("shifted", "the pair is shifted: ", "disparities below 0 px: use --min-disparity -30 to search"),
         ("identical", "both images are identical", "use the two views of a scene"),
     ],

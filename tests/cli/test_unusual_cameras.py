@@ -87,7 +87,7 @@ def test_images_of_different_sizes_get_one_clear_line(here: Path) -> None:
     said = "left.png is 80x60 but right.png is 80x50: both images of a rectified pair must have the same size"
     for command in (["disparity", "-o", "x.npy"], ["superres", "-o", "x.png"], ["doctor"]):
         run = pam(command[0], "left.png", "right.png", *command[1:])
-        refuse(run, 3, f"error: {said} (rectify them first: pam rectify LEFT RIGHT --calibration FILE)")
+        refuse(run, 3, f"error: {said} (resize or crop both to one size", "pam rectify --calibration FILE")
 
 
 def test_every_command_has_the_same_diagnosis(here: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pamcli.errors import UsageError
-from pamcli.files.pairing import read_pair_list, resolve_pairs
+from pamcli.errors import InputError, UsageError
+from pamcli.files.pairing import read_pair_list, resolve_packed, resolve_pairs
 
 LIST = "a list with left<TAB>right per line: `pairs`"
 
@@ -85,3 +85,46 @@ def test_no_template_where_few_numbers_are_on_both_sides() -> None:
 def test_no_line_where_none_would_be_right(names: list[str], expected: str) -> None:
     make(*names)
     assert expected in hint("l", "r")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Left.PNG", "did you mean left.png?"),
+        ("lft.png", "did you mean left.png?"),
+        ("my", 'put quotes around names with spaces: "my ..."'),
+        ("\u201cmy", "put straight quotes around names with spaces"),
+        ("*.png", "use {} for the part"),
+        ("other.jpg", None),
+    ],
+)
+def test_a_missing_image_comes_with_what_was_probably_meant(name: str, said: str | None) -> None:
+    make("left.png", "my image.png")
+    with pytest.raises(InputError, match="no such file") as error:
+        resolve_pairs(name, "left.png")
+    assert (error.value.hint or "").startswith(said or "")
+    assert (error.value.hint is None) == (said is None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "templates"),
+    [
+        (("_left.png", "_right.png"), "'x/{}_left.png' 'x/{}_right.png'"),
+        (("L.jpg", "R.jpg"), "'x/{}L.jpg' 'x/{}R.jpg'"),
+        ((" l.tif", " r.tif"), "'x/{} l.tif' 'x/{} r.tif'"),
+        (("_Left.png", "_Right.png"), "'x/{}_Left.png' 'x/{}_Right.png'"),
+        (("_a.png", "_b.png"), None),
+    ],
+)
+def test_a_folder_with_both_views_is_read_by_the_templates_of_the_hint(
+    ends: tuple[str, str], templates: str | None
+) -> None:
+    make(*(f"x/{number}{end}" for number in (1, 2) for end in ends))
+    with pytest.raises(UsageError) as error:
+        resolve_packed(["x"], by_suffix=True)
+    if templates is None:
+        assert (error.value.hint or "").startswith("give a left and a right folder")
+        return
+    assert error.value.hint == f"use templates: {templates}"
+    pairs = resolve_pairs(*(each.strip("'") for each in templates.split("' '"))).pairs
+    assert [pair.key for pair in pairs] == ["1", "2"]

@@ -15,7 +15,12 @@ from PIL import Image
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
-from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
+from pamcli.imaging.disparity_files import (
+    encode_confidence,
+    encode_depth,
+    encode_disparity,
+    read_disparity,
+)
 
 NAN = float("nan")
 INF = float("inf")
@@ -359,3 +364,9 @@ def test_the_limit_can_be_moved(tmp_path: Path) -> None:
         read_disparity(path, max_pixels=34)
     assert read_disparity(path, max_pixels=35).shape == (5, 7)
     assert read_disparity(path, max_pixels=None).shape == (5, 7)
+
+
+def test_a_depth_map_is_not_read_as_a_disparity_map(tmp_path: Path) -> None:
+    path = saved(tmp_path, "depth.tif", encode_depth(example(), ".tif").data)
+    with pytest.raises(InputError, match="depth map in metres"):
+        read_disparity(path)

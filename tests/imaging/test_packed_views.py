@@ -55,7 +55,8 @@ def test_an_mpo_as_pillow_writes_it_has_no_word_about_views(tmp_path: Path) -> N
     pictures[0].save(
         tmp_path / "a.mpo", save_all=True, append_images=pictures[1:], quality=97, subsampling=0, exif=exif
     )
-    assert_views(read_packed_pair(tmp_path / "a.mpo", "auto", max_pixels=None, name="a.mpo"), near=24)
+    for layout, views in (("auto", (LEFT, RIGHT)), ("lr", (LEFT, RIGHT)), ("rl", (RIGHT, LEFT))):
+        assert_views(read((tmp_path / "a.mpo").read_bytes(), layout, "a.mpo"), *views, near=24)
     assert read_image(tmp_path / "a.mpo").pixels.shape == LEFT.shape  # such a file may be a phone's photo
 
 

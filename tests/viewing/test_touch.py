@@ -92,6 +92,12 @@ def test_nothing_is_wider_than_a_phone(phone: Browser) -> None:
     assert phone.evaluate("return document.documentElement.scrollWidth") <= 390
 
 
+def test_nothing_is_wider_than_a_small_phone(tmp_path: Path) -> None:
+    with browsing(page(), tmp_path, width=320) as browser:
+        browser.evaluate(PAGE_READY)
+        assert browser.evaluate("return document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 @pytest.mark.parametrize("width", [1366, 1280])
 def test_the_buttons_stand_in_one_row(tmp_path: Path, width: int) -> None:
     with browsing(page(), tmp_path, width=width) as browser:
