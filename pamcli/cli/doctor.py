@@ -75,7 +75,6 @@ def command(
 
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
-    $ pam doctor card.jpg --packed lr
     """
     console = Console(jsonl=json)
     if gpu_check:

@@ -164,7 +164,8 @@ class _Panels:
 
 class _Command(_Panels, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        _check_dashes(self.get_params(ctx), args)
+        if not ctx.resilient_parsing:  # as for completion
+            _check_dashes(self.get_params(ctx), args)
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -44,6 +44,14 @@ CAMERAS = option(
     metavar="L:R",
     parse=parsing.parse_cameras,
 )
+PACKED = option(
+    "Read both views from each image or video. lr: left view on the left; rl: on the right (cross-eyed); "
+    "tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, rows-rl: alternating rows, "
+    "left or right view first; red-cyan: anaglyph; auto: as the file states (the default for .mpo, .jps, "
+    "spatial photos and VR180 photos).",
+    metavar="LAYOUT",
+    rich_help_panel="Input",
+)
 
 
 def check_shard(share: tuple[int, int], option: str) -> None:
@@ -67,16 +75,6 @@ class Limit(Settings, panel="Input"):
         metavar="N|none",
         parse=parsing.parse_number_or_none,
     )
-
-
-PACKED = option(
-    "Read both views from each image or video. lr: left view on the left; rl: on the right (cross-eyed); "
-    "tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, rows-rl: alternating rows, "
-    "left or right view first; red-cyan: anaglyph; auto: as the file states (the default for .mpo, .jps, "
-    "spatial photos and VR180 photos).",
-    metavar="LAYOUT",
-    rich_help_panel="Input",
-)
 
 
 class Pairs(Limit):
@@ -352,8 +350,7 @@ class RectifiedCalibration(CalibrationFiles):
         "cameras": ("calibration",),
         "focal": ("baseline", "calibration"),
         "baseline": ("focal", "calibration"),
-        "doffs": ("focal", "calibration"),
-        "principal_point": ("focal", "calibration"),
+        **dict.fromkeys(("doffs", "principal_point"), ("focal", "calibration")),
         "unit": ("calibration",),
     }
     focal: float | None = option("Focal length of the rectified images, px.", metavar="PX")
