@@ -122,7 +122,7 @@ class BoardImages:
                 if moment.frames is not None:
                     pair = self.recording.read(moment.frames, max_pixels=self.max_pixels, rectify=False)
                     return Moment(name, pair)
-                return Moment(name, read_views(moment, self.layout, self.max_pixels))
+                return Moment(name, read_views(moment, self.layout, self.max_pixels, same_size=False))
             pair, following = self._read_pair(name, moment.left, moment.right), moment.following
             if following is not None and moment.right is None:
                 following = self._read_pair(name, following, None).left.pixels

@@ -33,12 +33,14 @@ Outcome = tuple[Any, Mapping[str, Any], Sequence[str]]
 """The return value of `PairProcessor.apply`: the computed result, facts, and warnings."""
 
 
-def read_views(pair: PairPaths, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+def read_views(
+    pair: PairPaths, layout: PackedLayout | None, max_pixels: int | None, *, same_size: bool = True
+) -> StereoPair:
     """Read both views from two images, or from one that holds both in this layout. Raises InputError."""
     if layout is not None:
         return read_packed_pair(pair.left, layout, max_pixels=max_pixels, name=str(pair.left))
     assert pair.right is not None
-    return read_pair(pair.left, pair.right, max_pixels=max_pixels)
+    return read_pair(pair.left, pair.right, max_pixels=max_pixels, same_size=same_size)
 
 
 class PairProcessor:

@@ -76,6 +76,10 @@ class SightingCollector:
 
     def add(self, name: str, left: Pixels, right: Pixels, following: Pixels | None = None) -> None:
         size = left.shape[1], left.shape[0]
+        if left.shape != right.shape:
+            sizes = f"{size[0]}x{size[1]} px, the right one {right.shape[1]}x{right.shape[0]} px"
+            hint = "resize the images of one camera to the size of the other, also before pam rectify"
+            raise InputError(f"{name}: the left image is {sizes}", hint)
         if self.size not in (None, size):
             sizes = f"{size[0]}x{size[1]} px, but earlier images are {self.size[0]}x{self.size[1]} px"
             raise InputError(f"{name} is {sizes}", "calibrate with images of one size")

@@ -317,3 +317,8 @@ def test_calibration_from_images() -> None:
     assert result.rig.baseline == pytest.approx(rig.baseline, rel=0.003)
     assert measure_row_errors(rig, result.rig).max() < 0.2
     assert result.pairs >= 5
+
+
+def test_images_of_two_sizes_are_refused_with_a_remedy() -> None:
+    with pytest.raises(InputError, match=r"3: the left image is 40x30 px, the right one 20x15 px.*resize"):
+        SightingCollector(Board(9, 6, 0.03)).add("3", np.zeros((30, 40, 3)), np.zeros((15, 20, 3)))
