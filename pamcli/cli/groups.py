@@ -194,7 +194,8 @@ def _check_dashes(params: Sequence[Any], args: Sequence[str]) -> None:
         if takes_value.get(before) and word in takes_value:
             raise UsageError(f"{before} requires a value, got the option {word}")
         name = "--" + re.sub("^[-\u2010-\u2015\u2212]+", "", word).partition("=")[0]
-        if name in takes_value and not word.startswith("--") and not takes_value.get(before):
+        known = word in takes_value or word.startswith("--")
+        if name in takes_value and not known and not takes_value.get(before):
             raise UsageError(f"no such option: {word}, did you mean {name}?")
 
 

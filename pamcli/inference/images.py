@@ -47,6 +47,8 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
             )
         if image.ndim != 3 or image.shape[2] != 3:
             hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
+            if image.shape[2:] == (4,):
+                hint = "image[..., :3] omits the alpha channel"
             raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
         if min(image.shape[:2]) < smallest:
             raise InputError(
