@@ -31,7 +31,7 @@ _LEAST_CONTRAST = 2  # 8-bit grey levels (standard deviation); images with less 
 _FITS, _UNRELATED = 0.75, 0.8
 _ASIDE_PIXELS, _ASIDE = 4, 0.005  # distance to that comparison: px, or a part of the width if larger
 _CLEARLY = 0.9  # another reading is reported if its error is below this part of the original's
-_TESTED = 5  # pairs of a data set that are tested before training
+_TESTED, _ENOUGH = 5, 3  # pairs of a data set that are tested before training; needed for an error
 _UNKNOWN = "the ground truth does not match the images, whether scaled, negated, mirrored or exchanged"
 
 
@@ -76,7 +76,7 @@ def check_before_training(source: Source) -> str | None:
     known = next((problem for problem in problems if problem != _UNKNOWN), _UNKNOWN)
     name = quote(source.spec.text) if source.spec else source.label
     text = f"{name}: in all {count} pairs that were tested, {known}"
-    if _UNKNOWN in problems:
+    if _UNKNOWN in problems or count < _ENOUGH:
         return f"{text}; test it with `pam dataset verify`"
     raise InputError(text, "correct it; `pam dataset verify` tests every pair")
 

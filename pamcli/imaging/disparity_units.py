@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.errors import InputError
+from pamcli.imaging import tiff
 from pamcli.imaging.disparity_files import convert_to_pixels, get_default_scale, read_numbers
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
 
@@ -51,6 +53,8 @@ def read_disparity_file(
     Markers are 0, and `invalid` (in the units of the file) or, without it, the lowest value if many have it.
     """
     numbers = read_numbers(path, max_pixels)
+    if path.suffix.lower() in (".tif", ".tiff") and tiff.is_depth_map(path):
+        raise InputError(f"{path} is a depth map in metres", "pass the disparity map it was made from")
     disparity, warnings = convert_to_pixels(numbers, path, scale), []
     marker = find_missing_marker(disparity) if invalid is None else None
     if invalid is not None:

@@ -6,6 +6,7 @@ import math
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -88,9 +89,13 @@ def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
             raise InputError(f"{name} holds {page.dtype} values, but a disparity map holds numbers")
         if page.samplesperpixel != 1:
             raise InputError(f"{name} has {page.samplesperpixel} channels, but a disparity map has one")
-        if page.description.startswith("metres;"):  # as `encode_depth` writes it
-            raise InputError(f"{name} is a depth map in metres", "pass the disparity map it was made from")
         return np.asarray(page.asarray())
+
+
+def is_depth_map(path: Path) -> bool:
+    """Return whether a readable TIFF file describes itself as `encode_depth` does."""
+    with path.open("rb") as stream, _open_page(stream, str(path), None) as page:
+        return page.description.startswith("metres;")
 
 
 def encode_tiff(

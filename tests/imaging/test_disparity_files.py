@@ -21,6 +21,7 @@ from pamcli.imaging.disparity_files import (
     encode_disparity,
     read_disparity,
 )
+from pamcli.imaging.disparity_units import read_disparity_file
 
 NAN = float("nan")
 INF = float("inf")
@@ -369,4 +370,4 @@ def test_the_limit_can_be_moved(tmp_path: Path) -> None:
 def test_a_depth_map_is_not_read_as_a_disparity_map(tmp_path: Path) -> None:
     path = saved(tmp_path, "depth.tif", encode_depth(example(), ".tif").data)
     with pytest.raises(InputError, match="depth map in metres"):
-        read_disparity(path)
+        read_disparity_file(path)
