@@ -95,7 +95,7 @@ def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
 def is_depth_map(path: Path) -> bool:
     """Return whether a readable TIFF file describes itself as `encode_depth` does."""
     with path.open("rb") as stream, _open_page(stream, str(path), None) as page:
-        return page.description.startswith("metres;")
+        return bool(page.description.startswith("metres;"))
 
 
 def encode_tiff(
