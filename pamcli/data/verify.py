@@ -75,7 +75,7 @@ def check_before_training(source: Source) -> str | None:
         return None
     known = next((problem for problem in problems if problem != _UNKNOWN), _UNKNOWN)
     name = quote(source.spec.text) if source.spec else source.label
-    text = f"{name}: in all {count} pairs that were tested, {known}"
+    text = f"{name}: in {count} of {count} tested pairs, {known}"
     if _UNKNOWN in problems or count < _ENOUGH:
         return f"{text}; test it with `pam dataset verify`"
     raise InputError(text, "correct it; `pam dataset verify` tests every pair")
