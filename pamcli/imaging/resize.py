@@ -1,4 +1,4 @@
-"""Resize images: bicubic exactly as MATLAB's `imresize`, by nearest neighbours, and by area means.
+"""Resize images (bicubic exactly as MATLAB's `imresize`, nearest neighbours, area means) and disparity maps.
 
 The literature on super-resolution makes its low-resolution images with `imresize`, so results are comparable
 only if it is reproduced to the last grey level. Its method, confirmed by its results on small matrices:
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
+STEP = 4.0  # px, difference of neighbouring disparities from which on they lie on different surfaces
 _SUPPORT = 4  # px covered by the kernel without stretching
 _AT_ONCE = 4_000_000  # values computed at a time: float64 needs eight times the memory of a byte
 
@@ -42,6 +43,22 @@ def resize_nearest(array: Array, width: int, height: int) -> Array:
     rows = (2 * np.arange(height) + 1) * array.shape[0] // (2 * height)
     columns = (2 * np.arange(width) + 1) * array.shape[1] // (2 * width)
     return np.asarray(array[rows[:, None], columns])
+
+
+def downscale_disparity(disparity: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """Downscale a disparity map (H, W), px of its width; the result is in px of the new width.
+
+    Disparities are interpolated linearly within a surface. Near a step each is that of the nearest pixel,
+    because an average across an edge lies on neither side.
+    """
+    import cv2
+
+    around = np.ones((3, 3), np.uint8)
+    steps = cv2.dilate(disparity, around) - cv2.erode(disparity, around)
+    smooth = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR)
+    is_surface = (resize_nearest(steps, width, height) < STEP) & np.isfinite(smooth)
+    result = np.where(is_surface, smooth, resize_nearest(disparity, width, height))
+    return np.asarray(result * np.float32(width / disparity.shape[1]))
 
 
 def resize_area(image: Array, width: int, height: int) -> Array:

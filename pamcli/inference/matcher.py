@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.edge_upsampling import upsample_along_edges
-from pamcli.imaging.resize import resize_nearest
+from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference import Progress
 from pamcli.inference.images import (
@@ -280,11 +280,15 @@ class StereoMatcher:
         found = replace(found, matched_size=(rows, columns))
         if upsamplings:
             return _upsample(found, views, (left, right), reports[passes:])
-        pixels = np.float32(width / columns)
-
-        # Sample the nearest pixel, because averages across an edge lie on neither side.
-        downscale = partial(resize_nearest, width=width, height=height)
-        return found.map_arrays(downscale, downscale, disparity=partial(np.multiply, pixels))
+        downscale = partial(downscale_disparity, width=width, height=height)
+        nearest = partial(resize_nearest, width=width, height=height)
+        return replace(
+            found,
+            disparity=downscale(found.disparity),
+            right_disparity=None if found.right_disparity is None else downscale(found.right_disparity),
+            visible=None if found.visible is None else nearest(found.visible),
+            confidence=None if found.confidence is None else nearest(found.confidence),
+        )
 
     def _match_resized(
         self,

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 from PIL import Image
 
 from pamcli.imaging import resize
-from pamcli.imaging.resize import imresize, imresize_to, resize_nearest
+from pamcli.imaging.resize import downscale_disparity, imresize, imresize_to, resize_nearest
 
 MATRIX = np.array(
     [
@@ -193,6 +193,28 @@ def test_nearest_takes_the_pixel_under_the_centre() -> None:
     assert resize_nearest(row, 2, 1).tolist() == [[1, 4]]
     assert resize_nearest(row[:, :3], 6, 2).tolist() == [[0, 0, 1, 1, 2, 2]] * 2
     assert resize_nearest(np.zeros((4, 6, 3), np.uint8), 5, 2).shape == (2, 5, 3)
+
+
+def test_a_downscaled_plane_stays_a_plane() -> None:
+    y, x = np.mgrid[:40, :60].astype(np.float32)
+    smaller = downscale_disparity(20 + 0.3 * x + 0.5 * y, 44, 30)
+    rows, columns = np.mgrid[:30, :44]
+    plane = 20 + 0.3 * ((columns + 0.5) * 60 / 44 - 0.5) + 0.5 * ((rows + 0.5) * 40 / 30 - 0.5)
+    inside = slice(1, -1), slice(1, -1)
+    np.testing.assert_allclose(smaller[inside], (plane * 44 / 60)[inside], atol=0.01)
+
+
+def test_a_downscaled_step_has_no_values_between_its_sides() -> None:
+    step = np.where(np.arange(60) < 31, np.float32(9), np.float32(27)).repeat(40).reshape(60, 40).T.copy()
+    assert np.unique(downscale_disparity(step, 40, 28)).tolist() == [6, 18]
+
+
+def test_unknown_disparities_stay_where_they_are_when_downscaled() -> None:
+    holes = np.full((12, 12), 8, np.float32)
+    holes[6, 6] = np.nan
+    smaller = downscale_disparity(holes, 8, 8)
+    np.testing.assert_array_equal(np.isnan(smaller), np.isnan(resize_nearest(holes, 8, 8)))
+    np.testing.assert_allclose(smaller[np.isfinite(smaller)], 8 * 8 / 12, rtol=1e-6)
 
 
 def test_sizes_and_scales_below_one_pixel_are_refused() -> None:

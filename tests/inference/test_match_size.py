@@ -11,7 +11,7 @@ from sample_cut import Cut, whole_sample
 
 from pamcli.errors import UsageError
 from pamcli.imaging.edge_upsampling import upsample_along_edges
-from pamcli.imaging.resize import resize_nearest
+from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.inference.device import Compute
 from pamcli.inference.images import AUTO_LARGEST, AUTO_PIXELS, choose_matching_size, resize_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
@@ -93,7 +93,7 @@ def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
     found = finer(cut.left, cut.right, extras=EXTRAS)
     plain = matcher(resize_image(cut.left, 144, 240), resize_image(cut.right, 144, 240), extras=EXTRAS)
     reduced = partial(resize_nearest, width=160, height=96)
-    np.testing.assert_array_equal(found.disparity, reduced(plain.disparity) * np.float32(160 / 240))
+    np.testing.assert_array_equal(found.disparity, downscale_disparity(plain.disparity, 160, 96))
     for name in ("visible", "confidence"):
         np.testing.assert_array_equal(getattr(found, name), reduced(getattr(plain, name)))
     assert found.right_disparity is not None
@@ -105,7 +105,7 @@ def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> 
     model = StereoMatcher.load("pasmnet", device="cpu", precision="fp32").model
     limited = StereoMatcher(model, 32, match_size=2)(cut.left, cut.right)
     plain = StereoMatcher(model, 64)(resize_image(cut.left, 128, 512), resize_image(cut.right, 128, 512))
-    np.testing.assert_array_equal(limited.disparity, resize_nearest(plain.disparity, 256, 64) / 2)
+    np.testing.assert_array_equal(limited.disparity, downscale_disparity(plain.disparity, 256, 64))
 
 
 def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_views(
