@@ -43,12 +43,12 @@ def _render_row(sample: Sample, width: int) -> NDArray[np.uint8]:
         known = sample.disparity[np.isfinite(sample.disparity)]
         low, high = np.percentile(known, [1, 99]) if known.size else (0.0, 0.0)
         colored = colorize(sample.disparity, float(low), float(high))
-        cells += [resize_nearest(colored, width, height).astype(np.uint8)]
+        cells += [resize_nearest(colored, width, height)]
         text += f"   disparity {low:.1f} to {high:.1f} px, {known.size / sample.disparity.size:.0%} known"
     if sample.visible is not None:  # black where the ground truth is known but occluded
         has_truth = True if sample.disparity is None else np.isfinite(sample.disparity)
         levels = np.where(sample.visible, 255, np.where(has_truth, _OCCLUDED, _UNKNOWN))
-        cells += [resize_nearest(np.repeat(levels[..., None], 3, axis=2), width, height).astype(np.uint8)]
+        cells += [resize_nearest(np.repeat(levels[..., None], 3, axis=2), width, height)]
     row = np.full((height + _LINE, 4 * width + 5 * _GAP, 3), _DARK, np.uint8)
     for column, cell in enumerate(cells):
         start = _GAP + column * (width + _GAP)

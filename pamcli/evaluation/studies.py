@@ -83,7 +83,7 @@ def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
     sides = [max(16, round(side * factor)) for side in (width, height)]
     left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
     found = method.match(left, right)
-    back = resize_nearest(found.disparity, width, height).astype(np.float32) * np.float32(width / sides[0])
+    back = resize_nearest(found.disparity, width, height) * np.float32(width / sides[0])
     return Estimate(back, seconds=found.seconds, of_network=True)
 
 

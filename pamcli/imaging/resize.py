@@ -10,11 +10,13 @@ only if it is reproduced to the last grey level. Its method, confirmed by its re
 """
 
 import math
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
+Kind = TypeVar("Kind", bound=np.generic)
 STEP = 4.0  # px, difference of neighbouring disparities from which on they lie on different surfaces
 _SUPPORT = 4  # px covered by the kernel without stretching
 _AT_ONCE = 4_000_000  # values computed at a time: float64 needs eight times the memory of a byte
@@ -37,7 +39,7 @@ def imresize_to(image: Array, width: int, height: int) -> Array:
     return _resize(image, (height, width), (height / image.shape[0], width / image.shape[1]))
 
 
-def resize_nearest(array: Array, width: int, height: int) -> Array:
+def resize_nearest(array: NDArray[Kind], width: int, height: int) -> NDArray[Kind]:
     """Return the nearest pixel of (H, W[, C]) for each new pixel, with centres aligned; right on a tie."""
     _check_size(width, height)
     rows = (2 * np.arange(height) + 1) * array.shape[0] // (2 * height)

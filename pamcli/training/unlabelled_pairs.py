@@ -128,4 +128,4 @@ def match_blocks(left: Rgb, right: Rgb) -> Values:
     rows, columns = round(height / times), round(width / times)
     one, other = (to_grey(to_uint8(resize_image(view, rows, columns))) for view in (left, right))
     found = match_reliably(one, other, max(16, int(SEARCHED * columns)))
-    return resize_nearest(found, width, height).astype(np.float32) * np.float32(width / columns)
+    return resize_nearest(found, width, height) * np.float32(width / columns)
