@@ -49,6 +49,10 @@ class OutputError(PamError):  # a result that cannot be written: disk full, no p
     exit_code = 7
 
 
+class DiskFullError(OutputError):
+    """There is no space for a result."""
+
+
 BATCH_FAILED = 6  # exit code of a batch in which at least one pair failed
 
 

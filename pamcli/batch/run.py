@@ -14,7 +14,7 @@ from typing import Any, Self
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result, find_pairs
 from pamcli.batch.processing import PairProcessor, prepare_from_first, run_overlapped
-from pamcli.errors import InputError, OutputError, PamError, UsageError
+from pamcli.errors import DiskFullError, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
 from pamcli.files.outputs import (
     OutputKind,
@@ -35,8 +35,9 @@ ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 class Batch:
     """Pairs that are processed while the batch is iterated; yields a `Result` for each, in their order.
 
-    A pair that cannot be read or written fails alone: its result has an `error`. If the iteration stops
-    early, all files are complete, and `skip_existing` resumes. On a cluster, results come as they are done.
+    A pair that cannot be read or written fails alone: its result has an `error`. A full disk ends the
+    iteration with an OutputError. If it ends early, all files are complete, and `skip_existing` resumes. On a
+    cluster, results come as they are done.
     """
 
     processor: PairProcessor
@@ -242,7 +243,7 @@ class Batch:
                         if remark not in reported:
                             LOG.info(remark)
                     reported.update(result.remarks)
-                    if isinstance(result.error, FolderGoneError):  # and results of others with it
+                    if isinstance(result.error, (FolderGoneError, DiskFullError)):  # as for all
                         raise result.error
                     if processor.needs_whole_batch:
                         delayed.append(result)
@@ -250,7 +251,7 @@ class Batch:
                         yield result
             for result in map(processor.save_delayed, delayed):
                 failed |= result.error is not None
-                if isinstance(result.error, FolderGoneError):
+                if isinstance(result.error, (FolderGoneError, DiskFullError)):
                     raise result.error
                 yield result
             for folder in sorted(processor.folders):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from pamcli.cli.progress import Bar, Lines
-from pamcli.errors import BATCH_FAILED, OutputError, UsageError
+from pamcli.errors import BATCH_FAILED, DiskFullError, OutputError, UsageError
 from pamcli.files.paths import escape_line
 from pamcli.reporting import SILENT
 from pamcli.settings.options import Settings, flag
@@ -257,7 +257,7 @@ def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, l
                 for each in results:
                     counts[each.status] += 1
                     report(each, console, alone=not batch.many)
-    except (KeyboardInterrupt, SystemExit) as stop:
+    except (KeyboardInterrupt, SystemExit, DiskFullError) as stop:
         if batch.many and getattr(stop, "code", None) != CLOSED_PIPE:
             console.inform(f"stopped after {summary(counts)}; {batch.resume_hint}")
         raise

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pamcli.errors import OutputError, UsageError
+from pamcli.errors import DiskFullError, OutputError, UsageError
 from pamcli.files.paths import quote
 
+_FULL = errno.ENOSPC, errno.EDQUOT
 _HINTS = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or write to another disk"),
+    **dict.fromkeys(_FULL, "free some space or write to another disk"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a folder with write permission"),
     errno.ENAMETOOLONG: "choose a shorter file name",
     errno.ENXIO: "it is a pipe without a reader",
@@ -123,7 +124,8 @@ def report_write_errors(path: Path) -> Iterator[None]:
         raise OutputError(reason, "choose another folder") from error
     except OSError as error:
         reason, hint = error.strerror or str(error), _HINTS.get(error.errno or 0)
-        raise OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", hint) from error
+        kind = DiskFullError if error.errno in _FULL else OutputError
+        raise kind(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", hint) from error
 
 
 @contextmanager

@@ -126,8 +126,10 @@ def test_a_disk_that_fills_up_during_a_batch(disk_fills_up: Callable[[int], None
     disk_fills_up(3)
     command = ["disparity", "l", "r", "-o", "out/", "--color-map", "out/", "--jsonl"]
     run = pam(*command)
-    assert run.code == 6
-    assert [record["code"] for record in run.records] == [0, 7, 7, 7]
+    assert run.code == 7
+    assert [record["code"] for record in run.records] == [0]
+    assert run.complaints[-2] == "stopped after 1 ok; to resume, add --skip-existing to the same command"
+    assert "no space left on device (free some space" in run.complaints[-1]
     assert names("out") == ["a.pfm", "a_color.png", "b.pfm"]  # whole, and nothing temporary
     disk_fills_up(99)
     again = pam(*command, "--skip-existing")
