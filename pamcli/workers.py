@@ -11,13 +11,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pamcli.errors import DeviceError, InputError
+from pamcli.limits import usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:

@@ -19,8 +19,8 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     # floor: (floors or single modules it may import besides itself, packages from outside it may import)
     "errors": (set(), set()),
     "validation": ({"errors"}, {"pydantic"}),
-    "workers": ({"errors"}, set()),
     "limits": ({"errors"}, set()),
+    "workers": ({"errors", "limits"}, set()),
     "files": ({"errors", "validation"}, {"pydantic", "numpy", "yaml"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
@@ -33,7 +33,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
     "inference": (
-        {"errors", "files", "imaging", "networks", "registry", "winograd", "workers"},
+        {"errors", "limits", "files", "imaging", "networks", "registry", "winograd", "workers"},
         {"torch", "numpy", "safetensors"},
     ),
     "reporting": (set(), set()),
@@ -41,7 +41,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "scenes": ({"errors", "validation", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "batch": (
-        {"errors", "files", "imaging", "calibration", "recordings", "registry", "inference"}
+        {"errors", "limits", "files", "imaging", "calibration", "recordings", "registry", "inference"}
         | {"viewing", "settings", "workers"},
         {"numpy"},
     ),

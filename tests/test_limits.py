@@ -24,7 +24,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment, without counts of threads, on a machine of eight cores."""
     for name in limits._COUNTS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(limits, "_count_cores", lambda: 8)
+    monkeypatch.setattr(limits, "usable_cores", lambda: limits._count_cores())
     monkeypatch.setattr(limits, "_count_threads", lambda most: most)
     environment: dict[str, str] = {}
     monkeypatch.setattr(os.environ, "update", environment.update)
@@ -50,13 +51,25 @@ def test_no_more_threads_than_can_be_started(counts: dict[str, str], monkeypatch
     require_room("numpy")
     assert counts["OMP_NUM_THREADS"] == "2"
     counts.clear()
-    monkeypatch.setattr(os, "cpu_count", lambda: 128)
+    monkeypatch.setattr(limits, "_count_cores", lambda: 128)
     monkeypatch.setattr(limits, "_count_threads", lambda most: most)
     require_room("numpy")
     assert not counts, "not every thread is tried on a large machine"
     monkeypatch.setattr(limits, "_count_threads", lambda most: OWN - 1)
     with pytest.raises(DeviceError, match="cannot start more threads"):
         require_room("numpy")
+
+
+def test_no_more_threads_than_cores_of_the_container(
+    counts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "usable_cores", lambda: 2)
+    require_room("numpy")
+    assert counts["OMP_NUM_THREADS"] == "2"
+    counts.clear()
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    require_room("numpy")
+    assert not counts, "the user's number counts"
 
 
 def test_threads_are_counted_and_ended() -> None:

@@ -23,7 +23,7 @@ from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result
 from pamcli.batch.processing import PairProcessor, attempt, run_one
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.workers import usable_cores
+from pamcli.limits import get_free_memory, usable_cores
 
 LEAST_PAIRS, LEAST_PIXELS = 8, 5_000_000
 """Pairs, and pixels of their left images, per process for which its start of some seconds pays."""
@@ -62,7 +62,8 @@ def count_workers(batch: Any) -> int:
     cores, pairs = usable_cores(), batch.total or 0
     if cores == 1 or pairs < 2 * LEAST_PAIRS:
         return 1
-    memory = min(settings.max_memory or math.inf, _get_free_memory())
+    free = get_free_memory()
+    memory = min(settings.max_memory or math.inf, math.inf if free is None else free)
     most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
     return int(max(1, min(most, memory // PROCESS_MEMORY)))
 
@@ -78,17 +79,6 @@ def _count_pixels(batch: Any) -> int:
             pair = batch.processor.read(job)
             return int(pair.width * pair.height)
     return 0
-
-
-def _get_free_memory() -> float:
-    """Return the free memory of Linux or its container, bytes, without PyTorch; elsewhere infinity."""
-    free = math.inf
-    with suppress(OSError, ValueError, IndexError):
-        free = 1024 * int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
-        group = Path("/sys/fs/cgroup")
-        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        free = min(free, limit - used)
-    return free
 
 
 def _uses_cpu(device: str) -> bool:

@@ -18,14 +18,12 @@ from typing import TypeVar
 
 import torch
 
+from pamcli import limits
 from pamcli.errors import DeviceError, UsageError
 
 Result = TypeVar("Result")
 
-MEMINFO = Path("/proc/meminfo")
-OWN_CGROUP = Path("/proc/self/cgroup")
 OWN_PAGES = Path("/proc/self/statm")
-CGROUP = Path("/sys/fs/cgroup")
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
 HINT = "use smaller images, or a device with more memory"
 CPUINFO = Path("/proc/cpuinfo")
@@ -166,10 +164,7 @@ def get_free_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + kept  # torch reuses the memory that it keeps
-    if device.type != "cpu" or not MEMINFO.exists():
-        return None
-    free = 1024 * int(MEMINFO.read_text().split("MemAvailable:")[1].split()[0])
-    return max(0, min([free, *_iterate_group_limits()]))
+    return limits.get_free_memory() if device.type == "cpu" else None
 
 
 def format_bytes(count: float) -> str:
@@ -233,34 +228,6 @@ def measure_gpu_peak(run: Callable[[], Result], device: torch.device) -> tuple[R
     torch.cuda.reset_peak_memory_stats(device)
     held = torch.cuda.memory_allocated(device)
     return run(), torch.cuda.max_memory_allocated(device) - held
-
-
-def _iterate_group_limits() -> Iterator[int]:
-    """Yield the free bytes in each control group of this program (cgroup v1 and v2)."""
-    try:
-        memberships = OWN_CGROUP.read_text().splitlines()
-    except OSError:
-        memberships = ["0::/"]
-    for membership in memberships:
-        _, controllers, path = membership.split(":", 2)
-        if "memory" in controllers.split(","):
-            roots, prefix = [CGROUP / "memory"], "total_"
-            limit, current = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        elif not controllers:
-            roots, prefix = [CGROUP, CGROUP / "unified"], ""
-            limit, current = "memory.max", "memory.current"
-        else:
-            continue
-        for root in roots:
-            # Inside a container only the root may be visible, while the path is that outside.
-            group = root / path.strip("/")
-            for each in (group, *group.parents):
-                if not each.is_relative_to(root):
-                    continue
-                with suppress(OSError, ValueError):  # no such group, or no limit ("max")
-                    most, used = int((each / limit).read_text()), int((each / current).read_text())
-                    kinds = dict(map(str.split, (each / "memory.stat").read_text().splitlines()))
-                    yield most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # reclaimable file cache
 
 
 def first_line(error: Exception) -> str:

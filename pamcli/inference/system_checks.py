@@ -67,7 +67,7 @@ def check_processor() -> dict[str, str]:
 
     from pamcli import winograd
     from pamcli.inference.device import cpu_has_bf16
-    from pamcli.workers import usable_cores
+    from pamcli.limits import usable_cores
 
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),

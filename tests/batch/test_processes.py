@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,7 +58,7 @@ def batch(pairs: int | None, *, whole: bool = False, **given: Any) -> Any:
 
 def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "usable_cores", lambda: 4)
-    monkeypatch.setattr(processes, "_get_free_memory", lambda: 100 * processes.PROCESS_MEMORY)
+    monkeypatch.setattr(processes, "get_free_memory", lambda: 100 * processes.PROCESS_MEMORY)
     monkeypatch.setattr(
         processes, "_count_pixels", lambda batch: processes.LEAST_PIXELS // processes.LEAST_PAIRS
     )
@@ -81,10 +80,5 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_workers(batch(enough)) == 1
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10**7)
     assert count_workers(batch(enough)) == 4
-    monkeypatch.setattr(processes, "_get_free_memory", lambda: 1.0)
+    monkeypatch.setattr(processes, "get_free_memory", lambda: 0)
     assert count_workers(batch(enough)) == 1
-
-
-def test_the_memory_that_is_free_is_known() -> None:
-    if os.path.exists("/proc/meminfo"):
-        assert 10**6 < processes._get_free_memory() < 10**14

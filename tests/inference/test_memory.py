@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from pamcli import limits
 from pamcli.errors import DeviceError
 from pamcli.inference import device
 from pamcli.inference.matcher import StereoMatcher
@@ -27,9 +28,9 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 1,000,000 kB available, and no container."""
     (tmp_path / "meminfo").write_text("MemTotal:  4000000 kB\nMemAvailable:  1000000 kB\n")
     (tmp_path / "own_cgroup").write_text("0::/\n")
-    monkeypatch.setattr(device, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(device, "OWN_CGROUP", tmp_path / "own_cgroup")
-    monkeypatch.setattr(device, "CGROUP", tmp_path)
+    monkeypatch.setattr(limits, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(limits, "OWN_CGROUP", tmp_path / "own_cgroup")
+    monkeypatch.setattr(limits, "CGROUP", tmp_path)
     return tmp_path
 
 
@@ -82,6 +83,20 @@ def test_inside_a_container_only_its_root_may_be_seen(system: Path) -> None:
     (system / "own_cgroup").write_text("4:memory:/docker/0123abcd\n")
     limit_v1(system / "memory", 500_000_000, 100_000_000)
     assert device.get_free_memory(CPU) == 400_000_000
+
+
+def test_a_container_has_no_more_cores_than_its_limit(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_count_cores", lambda: 8)
+    assert limits.usable_cores() == 8
+    for text, cores in (("250000 100000\n", 2), ("50000 100000\n", 1), ("max 100000\n", 8)):
+        (system / "cpu.max").write_text(text)
+        assert limits.usable_cores() == cores
+    (system / "own_cgroup").write_text("2:cpu,cpuacct:/docker/0123abcd\n")
+    (system / "cpu").mkdir()
+    (system / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    for quota, cores in ((-1, 8), (300_000, 3)):
+        (system / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        assert limits.usable_cores() == cores
 
 
 def test_other_systems_do_not_say(system: Path) -> None:
