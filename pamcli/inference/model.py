@@ -10,6 +10,7 @@ of the same size, and replayed from then on. Other devices run it eagerly.
 import copy
 import itertools
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -224,22 +225,25 @@ class Runtime:
         """Graphs by program and size; None if it ran only once or cannot be recorded."""
         self._unrecordable: set[Hashable] = set()
         self._pool: Any = None
+        self._lock = threading.RLock()
+        """Held while a GPU works, because threads share the memory of graphs and the precision."""
 
     def __call__(self, program: Program, key: Hashable, *inputs: Array, verify: bool = False) -> list[Array]:
         """Run a program, identified by `key`, without gradients on arrays."""
         # `verify`: compare the first replay of a graph with the eager run, for foreign programs.
         tensors = [torch.from_numpy(np.require(each, requirements=("C", "W"))) for each in inputs]
-        with torch.inference_mode(), self.compute.full_precision():
+        with torch.inference_mode():
             if self.compute.device.type != "cuda":
                 outputs = program(*[each.to(self.compute.device) for each in tensors])
                 return [np.array(each.cpu().numpy(), order="C") for each in outputs]
-            with torch.cuda.device(self.compute.device):
+            with self._lock, self.compute.full_precision(), torch.cuda.device(self.compute.device):
                 sizes = tuple((each.shape, each.dtype) for each in tensors)
                 return self._run_cuda(program, (key, sizes), tensors, verify)
 
     def forget(self) -> None:
-        self._graphs.clear()
-        self._pool = None
+        with self._lock:
+            self._graphs.clear()
+            self._pool = None
         if self.compute.device.type == "cuda":
             torch.cuda.empty_cache()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,7 @@ from pamcli.errors import DeviceError, UsageError
 from pamcli.inference import device
 from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.model import TorchModel
+from pamcli.inference.model import Runtime, TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
@@ -243,3 +246,21 @@ def test_other_errors_stay_what_they_are(
     with pytest.raises(type(error)) as caught:
         run(Failing(error), which, monkeypatch)
     assert caught.value is error
+
+
+def test_threads_use_a_gpu_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, counts = [0], []
+
+    def run(self: Runtime, *_: object) -> list[object]:
+        running.append(0)
+        counts.append(len(running))
+        time.sleep(0.01)
+        running.pop()
+        return []
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(Runtime, "_run_cuda", run)
+    runtime = Runtime(Compute(torch.device("cuda", 0), "fp32"))
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: runtime(lambda: (), "key"), range(8)))
+    assert counts == [2] * 8
