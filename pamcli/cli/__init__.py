@@ -22,7 +22,7 @@ from pamcli.cli import (
     train,
     weights,
 )
-from pamcli.cli.console import Console, Messages, complain, guard_streams, run_batch
+from pamcli.cli.console import TERMINATIONS, Console, Messages, complain, guard_streams, run_batch
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
 from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
@@ -206,7 +206,9 @@ def run_guarded(program: typer.Typer, name: str) -> NoReturn:
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # libraries warn their developers, not the users of pam
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in TERMINATIONS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))
     guard_streams()
     interrupts = _Interrupts()
     try:

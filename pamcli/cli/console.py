@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 CLOSED_PIPE = 141
 """Exit code when the reader of stdout has closed it, like that of a program ended by SIGPIPE."""
 STDOUT = "standard output"
-_SIGNALS = signal.SIGINT, signal.SIGTERM
+TERMINATIONS = signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)
+"""Signals that end the program like Ctrl-C; Windows has no SIGHUP."""
 
 
 def guard_streams() -> None:
@@ -96,8 +97,8 @@ def _say(message: str) -> None:
 
 @contextmanager
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle Ctrl-C and SIGTERM within the block, unless the program was started with them ignored."""
-    before = dict(zip(_SIGNALS, map(signal.getsignal, _SIGNALS), strict=True))
+    """Handle Ctrl-C and `TERMINATIONS` within the block, unless the program was started with them ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATIONS)}
     for number, old in before.items():
         if old is not signal.SIG_IGN:
             signal.signal(number, handler)
@@ -170,7 +171,7 @@ class Console(Settings, panel="Messages"):
 
     @contextmanager
     def starting(self, what: str) -> Iterator[None]:
-        """Report on a terminal what is being loaded, and end silently on Ctrl-C and SIGTERM.
+        """Report on a terminal what is being loaded, and end silently on Ctrl-C and `TERMINATIONS`.
 
         An exception during the import of a library may become any other, or a traceback.
         """

@@ -82,7 +82,7 @@ def _train(settings: TrainSettings, console: Console) -> None:
 
 
 def _stop_on_signals(stop: Stop) -> AbstractContextManager[None]:
-    """Stop the run after its step at the first Ctrl-C or SIGTERM, and at once at the second."""
+    """Stop the run after its step at the first Ctrl-C, SIGTERM or SIGHUP, and at once at the second."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if stop.reason in ("interrupted", "terminated"):

@@ -334,7 +334,8 @@ def _keep_sigchld_handler() -> Iterator[None]:
 
 
 def _begin_worker(_: int) -> None:
-    # Schedulers send SIGTERM to all processes of a job: ignore the first, because the main process ends the
-    # workers after saving. A second SIGTERM ends a worker that does not stop.
-    signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
+    # Schedulers send SIGTERM to all processes of a job, and closed terminals SIGHUP: ignore the first, as the
+    # main process ends the workers after saving. A second SIGTERM ends a worker that does not stop.
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(number, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)

@@ -22,6 +22,7 @@ from typing import IO, Any
 import pytest
 
 from pamcli.cli import main
+from pamcli.cli.console import TERMINATIONS
 
 WITHOUT_NETWORK = str(Path(__file__).with_name("pam_without_network.py"))
 
@@ -64,7 +65,7 @@ def pam(*arguments: str | Path, stdin: bytes = b"") -> Run:
                 patch.setattr(sys, name, stream)
             patch.setattr(sys, "argv", ["pam", *map(str, arguments)])
             patch.setattr(sys, "warnoptions", ["error"])  # main leaves the filters of the tests alone
-            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATIONS)}
             try:
                 with pytest.raises(SystemExit) as end:
                     main()

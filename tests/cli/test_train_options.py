@@ -299,7 +299,11 @@ def test_weights_bring_their_prior_and_their_scale(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "reason", "second"),
-    [(signal.SIGINT, "interrupted", KeyboardInterrupt), (signal.SIGTERM, "terminated", SystemExit)],
+    [
+        (signal.SIGINT, "interrupted", KeyboardInterrupt),
+        (signal.SIGTERM, "terminated", SystemExit),
+        (signal.SIGHUP, "terminated", SystemExit),
+    ],
 )
 def test_the_second_signal_ends_at_once(
     number: signal.Signals, reason: str, second: type[BaseException], capfd: pytest.CaptureFixture[str]

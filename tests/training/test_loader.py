@@ -196,6 +196,7 @@ class Interrupted(Stored):
         os.kill(os.getpid(), signal.SIGINT)
         if index == 0:
             os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGHUP)
         return super().load(index)
 
 
