@@ -19,7 +19,7 @@ from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.imaging.resize import resize_area, resize_nearest
-from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.stereo_pair import StereoPair, stretch_levels
 
 
 class Part(NamedTuple):
@@ -109,7 +109,10 @@ class Listed(Source):
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
-        """Load a pair. Raises InputError if a file is damaged or its size differs from the left image."""
+        """Load a pair, 16-bit images of low contrast stretched as for matching.
+
+        Raises InputError if a file is damaged or its size differs from the left image.
+        """
         files = self.files[index]
         known: dict[str, Any] = {"calibration": self._calibration}
         if self._read is None:
@@ -119,6 +122,7 @@ class Listed(Source):
             left, right = pair.left.pixels, pair.right.pixels
             known["calibration"] = Calibration(**pair.stated) if pair.stated else None
         _check_shape(right, left, files.right, files.left)
+        left, right, _ = stretch_levels(left, right)
         for part in self.parts:
             if part.read is not None and (path := files.parts.get(part.name)) is not None:
                 values = part.read(path)

@@ -50,16 +50,15 @@ def read_disparity_file(
 ) -> DisparityFile:
     """Read a disparity file of any program, with markers of missing values as unknown.
 
-    Markers are 0, and `invalid` (in the units of the file) or, without it, the lowest value if many have it.
+    Markers are 0, and `invalid` (in the units of the file) or, without it, those of `find_missing_markers`.
     """
     numbers = read_numbers(path, max_pixels)
     if path.suffix.lower() in (".tif", ".tiff") and tiff.is_depth_map(path):
         raise InputError(f"{path} is a depth map in metres", "pass the disparity map it was made from")
     disparity, warnings = convert_to_pixels(numbers, path, scale), []
-    marker = find_missing_marker(disparity) if invalid is None else None
     if invalid is not None:
         disparity[np.isclose(numbers, invalid, rtol=1e-6, atol=0)] = np.nan
-    elif marker is not None:
+    for marker in find_missing_markers(disparity) if invalid is None else ():
         marked = disparity == np.float32(marker)
         share = 100 * marked.mean()
         warnings.append(f"{share:.2g} % of the pixels are {marker:g} px and are treated as unknown")
@@ -70,21 +69,21 @@ def read_disparity_file(
     return DisparityFile(disparity, units, warnings)
 
 
-def find_missing_marker(disparity: Disparities) -> float | None:
-    """Return the marker (px) of missing values, or None if there is none."""
-    known = disparity[np.isfinite(disparity)]
-    if not known.size:
-        return None
-    values, counts = np.unique(known, return_counts=True)
-    lowest, often = float(values[0]), int(counts[0])
-    if often < max(MARKER_SHARE * known.size, 2) or len(values) == 1:
-        return None
-    if lowest <= 0 and often > MARKER_TIMES * counts[1]:
-        return lowest
+def find_missing_markers(disparity: Disparities) -> list[float]:
+    """Return the markers (px) of missing values: the lowest value, or one beyond the image width, of many."""
+    values, counts = np.unique(disparity[np.isfinite(disparity)], return_counts=True)
+    if len(values) < 2:
+        return []
+    often = counts >= max(MARKER_SHARE * counts.sum(), 2)
+    lowest, highest = float(values[0]), float(values[-1])
     # Above 0, the lowest value may be a plane of one disparity, unless all others are fractions.
     rest = values[1:] % 1 != 0
-    alone = len(rest) > 16 and often > MARKER_TIMES * counts[1:].max() and values[1] - values[0] >= 1
-    return lowest if alone and lowest % 1 == 0 and rest.mean() > 0.5 else None
+    alone = len(rest) > 16 and counts[0] > MARKER_TIMES * counts[1:].max() and values[1] - values[0] >= 1
+    whole = lowest % 1 == 0 and rest.mean() > 0.5
+    is_low = counts[0] > MARKER_TIMES * counts[1] if lowest <= 0 else alone and whole
+    is_high = highest > MOST * disparity.shape[1] and highest > OTHER_UNIT * abs(values[-2])
+    found = ((lowest, often[0] and is_low), (highest, often[-1] and is_high))
+    return [marker for marker, is_marker in found if is_marker]
 
 
 def find_unit_problem(disparity: Disparities, stored: float) -> str | None:

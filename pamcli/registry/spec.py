@@ -110,6 +110,8 @@ def read_header(path: Path) -> WeightsFile:
                         parameters += 0 if "running_" in name else math.prod(part.get_shape())
     except SafetensorError as error:
         hint = f"download it again; checkpoints of the authors: pam weights import; {OTHERS}"
+        if path.parent.name == "checkpoints" and path.suffix == ".pt":
+            hint = "use last.safetensors in the folder of the training run"
         raise ModelError(f"{path} is not a safetensors file, or is damaged: {error}", hint) from None
     try:
         spec = ModelSpec.from_metadata(metadata)

@@ -21,7 +21,6 @@ from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image, to_uint8
 from pamcli.imaging.matching import match_densely, to_grey
 from pamcli.imaging.raster import parse_exif
-from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import list_network_files
 
@@ -102,9 +101,8 @@ def select_pairs_to_label(
 
 
 def _load_views(sample: Sample, mirrored: bool) -> tuple[Rgb, Rgb]:
-    """Return the 8-bit images of a pair, stretched if needed, exchanged and mirrored if requested."""
-    views = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
-    left, right, _ = stretch_levels(*views)
+    """Return the 8-bit images of a pair, exchanged and mirrored if requested."""
+    left, right = (sample.right[:, ::-1], sample.left[:, ::-1]) if mirrored else (sample.left, sample.right)
     return to_uint8(left), to_uint8(right)
 
 

@@ -165,7 +165,7 @@ class Trainer:
         """Take the remaining steps, one per batch. `journal`: only in the main process, which writes."""
         writer = _Writer(self, folder, journal, validator, stop, observer)
         writer.repair()
-        if (self.step or self.recipe.pseudo_labels) and self._must_validate():
+        if (self.step or self.recipe.start is not None) and self._must_validate():
             entries = [] if journal is None else journal.entries
             missing = not any(entry["step"] == self.step and "figure" in entry for entry in entries)
             if self.processes.any_true(journal is not None and missing):

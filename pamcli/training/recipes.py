@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 from pydantic import TypeAdapter, ValidationError
 
-from pamcli.errors import InputError, UsageError, did_you_mean
+from pamcli.errors import InputError, ModelError, UsageError, did_you_mean
 from pamcli.files.json_files import Text, check_json
 from pamcli.files.paths import quote
 from pamcli.files.safe_reading import parse_json, read_text
@@ -115,7 +115,7 @@ def change_recipe(
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
         place = _group(values, groups)
         if name not in place and groups != ["rates"]:
-            raise UsageError(describe_unknown(key, known))
+            raise UsageError(describe_unknown(key, known, "setting"))
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
     try:
         return parse_record(Recipe, json.dumps(values))
@@ -148,7 +148,10 @@ def make_recipe(settings: TrainSettings) -> Recipe:
     if network is not None and network not in known:
         hint = f"{did_you_mean(network, known)}known: {', '.join(known)}"
         raise UsageError(f"unknown network {network!r}", hint)
-    if network is None and stored is not None and stored.architecture in known:
+    if stored is not None and stored.architecture not in known:
+        other = f"{changes['start']} has weights of {stored.architecture}, for pam train {stored.row.task}"
+        raise ModelError(other, f"set `from` to weights of {' or '.join(known)}")
+    if network is None and stored is not None:
         network = stored.architecture if stored.architecture != TRAINED[task] else None
     from_file = name is not None and name.endswith(".json")
     if from_file:

@@ -122,14 +122,17 @@ class Validator:
 class Gain:
     """The improvement of a run over its initial weights."""
 
-    before: float  # D1, percent
-    after: float  # lowest D1 since, percent
-    step: int  # number of steps at that D1
+    before: float  # D1, percent, or PSNR, dB
+    after: float  # best value since
+    step: int  # number of steps at that value
     better: bool
+    metric: str = "D1"  # or "PSNR"
 
     def describe(self, best: Path, last: Path) -> str:
         """Return a message on the result and on the files of the best and last weights."""
-        before, after = f"and was {self.before:.2f} %; {quote(best)} has", f"D1 is {self.after:.2f} %"
+        unit = "%" if self.metric == "D1" else "dB"
+        before = f"and was {self.before:.2f} {unit}; {quote(best)} has"
+        after = f"{self.metric} is {self.after:.2f} {unit}"
         if self.better:
             return f"better: {after} after {self.step} steps, {before} these weights"
         both = f"the initial weights, {quote(last)} the new ones"
@@ -142,8 +145,9 @@ def measure_gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> 
     before = figures.pop(0, None)
     if before is None or not figures:
         return None
-    step = min(figures, key=lambda one: figures[one])
-    return Gain(before, figures[step], step, validator.is_better(figures[step], {0: before}))
+    choose, metric = (min, "D1") if validator.scale is None else (max, "PSNR")
+    step = choose(figures, key=lambda one: figures[one])
+    return Gain(before, figures[step], step, validator.is_better(figures[step], {0: before}), metric)
 
 
 def read_figures(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:

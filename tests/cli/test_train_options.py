@@ -192,7 +192,8 @@ def test_no_run_begins_where_nothing_can_be_written(here: Path) -> None:
 def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
     common = ("--data", "procedural", "-o", "run", "--from")
     with unchanged(here):
-        refuse(pam("train", "disparity", *common, "passrnet-x4"), 4, "passrnet", "trains pasmnet")
+        refuse(pam("train", "disparity", *common, "passrnet2-x4"), 4, "passrnet2", "pam train superres")
+        refuse(pam("train", "superres", *common, "pasmnet2"), 4, "pasmnet2", "pam train disparity")
         refuse(pam("train", "superres", *common, "passrnet-x2", "--scale", "4"), 2, "upscales by 2")
         refuse(pam("train", "disparity", *common, "none.safetensors"), 4, "none.safetensors")
 

@@ -319,6 +319,13 @@ def test_import_refuses_what_is_no_checkpoint(here: Path) -> None:
     assert files(here) == before
 
 
+def test_a_training_checkpoint_names_the_weights_of_its_run(here: Path) -> None:
+    Path("run/checkpoints").mkdir(parents=True)
+    torch.save({"step": 1}, "run/checkpoints/step-00000001.pt")
+    for command in ("info", "verify"):
+        refuse(pam("weights", command, "run/checkpoints/step-00000001.pt"), 4, "last.safetensors")
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_weights_of_other_networks_are_told_where_they_run(here: Path) -> None:
     torch.save({"conv1.weight": torch.zeros(3)}, "other.pth")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,18 +205,24 @@ def test_images_of_16_bits() -> None:
     assert judge(Sample("x", left, right, disparity=sound.disparity)) is None
 
 
+def test_images_of_12_bits_are_stretched_before_the_test(tmp_path: Path) -> None:
+    wrong = with_truth(scene(), disparity_of_another_pair())
+    dark = [replace(wrong, left=wrong.left * np.uint16(16), right=wrong.right * np.uint16(16))]
+    source = stored(tmp_path, *dark)
+    assert source.load(0).left.max() == 65535
+    assert judge(source.load(0)) is not None
+
+
 def test_ground_truth_in_another_unit_is_an_error_before_training(tmp_path: Path) -> None:
-    for number, sample in enumerate(map(scene, range(3))):
-        stored(tmp_path, sample)
-        for part in ("left", "right"):
-            (tmp_path / part / "0.png").rename(tmp_path / part / f"pair{number}.png")
-        (tmp_path / "disparity/0.pfm").unlink()
-        disparity = Image.fromarray(
-            np.rint(8 * sample.disparity).astype(np.uint16)
-        )  # 1/8 px, read as 1/256 px
-        disparity.save(tmp_path / f"disparity/pair{number}.png")
-    with pytest.raises(InputError, match=r"in 3 of 3 tested pairs.*add the key scale=8"):
-        check_before_training(open_data(f"pairs:{tmp_path}"))
+    flat = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)  # cannot be tested
+    samples = [*map(scene, range(3)), replace(scene(), left=flat, right=flat)]
+    source = stored(tmp_path, *samples)
+    for number, sample in enumerate(samples):
+        (tmp_path / f"disparity/{number}.pfm").unlink()
+        disparity = Image.fromarray(np.rint(8 * sample.disparity).astype(np.uint16))  # read as 1/256 px
+        disparity.save(tmp_path / f"disparity/{number}.png")
+    with pytest.raises(InputError, match=r"in 3 of 4 tested pairs.*add the key scale=8"):
+        check_before_training(open_data(source.spec.text))
 
 
 def test_ground_truth_of_other_pairs_is_a_warning_before_training(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_integers_that_do_not_say_their_unit_are_asked_for(tmp_path: Path) -> No
             read_disparity(tmp_path / "a.npy", scale=scale)
 
 
-@pytest.mark.parametrize("marker", [0.0, -1.0, -17.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("marker", [0.0, -1.0, -17.0, 9999.0, np.nan, np.inf, -np.inf])
 def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
     hidden = np.zeros(MAP.shape, bool)
     hidden[:, :9] = True
@@ -69,6 +69,19 @@ def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
         else [f"11 % of the pixels are {marker:g} px and are treated as unknown"]
     )
     assert found.warnings == said
+
+
+def test_markers_below_and_beyond_all_disparities(tmp_path: Path) -> None:
+    numbers = MAP.copy()
+    numbers[:, :9], numbers[:3, 9:] = 0, 1e6
+    found = read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity
+    assert np.array_equal(np.isnan(found), numbers != MAP)
+
+
+def test_disparities_beyond_the_width_in_another_unit_are_no_markers(tmp_path: Path) -> None:
+    numbers = np.rint(MAP * 256).astype(np.float32)
+    numbers[-9:] = numbers.max()
+    assert np.isfinite(read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity).all()
 
 
 def test_the_lowest_disparity_less_one_of_opencv(tmp_path: Path) -> None:

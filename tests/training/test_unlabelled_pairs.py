@@ -124,6 +124,13 @@ def test_what_was_gained_is_read_from_the_log(figures: dict[int, float], expecte
         assert best[-1] == (expected.step if expected.better else 0), "the file of the best says the same"
 
 
+def test_the_gain_of_super_resolution_is_its_highest_psnr() -> None:
+    lines = [{"step": step, "figure": figure} for step, figure in {0: 30.0, 10: 30.5, 20: 29.0}.items()]
+    found = measure_gain(lines, Validator([], 4))
+    assert found == Gain(30.0, 30.5, 10, better=True, metric="PSNR")
+    assert "PSNR is 30.50 dB after 10 steps, and was 30.00 dB" in found.describe(Path("b"), Path("l"))
+
+
 def test_the_end_names_the_file_of_the_better_weights() -> None:
     best, last = Path("run/best.safetensors"), Path("run/last.safetensors")
     assert Gain(6.0, 5.0, 100, better=True).describe(best, last) == (
