@@ -16,12 +16,12 @@ from pamcli.batch.frames import FramePairs
 from pamcli.batch.jobs import Job
 from pamcli.batch.processing import Outcome, PairProcessor
 from pamcli.batch.run import Batch
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import PairPaths
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging.camera_faults import detect_camera_fault
-from pamcli.imaging.images import check_encodable, encode_image
+from pamcli.imaging.images import LARGEST_SIDE, check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views, restore_levels
 from pamcli.inference.loading import load_upscaler
@@ -59,6 +59,11 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     results = {LEFT: settings.output, RIGHT: settings.output_right, PACKED: settings.output_packed}
     tag = f"_x{settings.scale or DEFAULT_SCALE:g}"
     batch = Batch(settings, results, read=list_network_files(settings.weights), tag=tag)
+    if settings.quality is not None and batch.pairing:
+        paths = (path for job in batch.jobs() for path in job.places.values())
+        if not any(path.suffix.lower() in LARGEST_SIDE for path in paths):
+            hint = "omit `quality`, or use .jpg or .webp"
+            raise UsageError("`quality` applies to JPEG and WebP, but no result has this format", hint)
     processor = _UpscaleProcessor(settings)
     if processor.kind == "auto" and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
         processor.frames = batch.pairing.pairs
@@ -114,7 +119,6 @@ class _UpscaleProcessor(PairProcessor):
             bits=8 * max(view.pixels.itemsize for view in views),
             alpha=alpha,
             name=str(path),
-            quality=self.settings.quality,
         )
 
     def read(self, job: Job) -> StereoPair:
@@ -138,7 +142,10 @@ class _UpscaleProcessor(PairProcessor):
             upscaled = [network.upscale_left(*views, progress=progress)]
         else:
             upscaled = [*network(*views, progress=progress)]
-        images = [restore_levels(self.rotate(each, -1), pair.levels) for each in upscaled]
+        images = [self.rotate(each, -1) for each in upscaled]
+        if pair.unstretched:
+            before = pair.unstretched
+            images = [restore_levels(*each, pair.levels) for each in zip(images, before, strict=False)]
         return dict(zip(("left", "right"), images, strict=False)), facts, ()
 
     def collect(self, facts: Mapping[str, Any]) -> None:

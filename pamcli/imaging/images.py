@@ -30,7 +30,7 @@ _DISPARITY = "Multi-Frame Image: (Disparity)"
 _THUMBNAIL = "Large Thumbnail"
 _HINT = "state the layout with `packed` lr, rl, tb or bt"
 _LARGEST_JPEG_EXIF = 65527  # bytes; larger EXIF blocks do not fit into a JPEG file and are dropped
-_LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}  # px, of the formats that have a quality
 
 # Annex K of the JPEG standard, which libjpeg scales by the quality.
 LUMINANCE = (
@@ -132,12 +132,10 @@ def to_uint8(pixels: np.ndarray) -> np.ndarray:
     return pixels.astype(np.uint8, copy=False)
 
 
-def check_encodable(
-    suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str, quality: int | None = None
-) -> None:
+def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str) -> None:
     """Check before any work that `encode_image` can write such an image. Raises UsageError."""
     suffix = suffix.lower()
-    limit = _LARGEST_SIDE.get(suffix)
+    limit = LARGEST_SIDE.get(suffix)
     hint = "use .png or .tif"
     if suffix not in IMAGE_OUTPUT_SUFFIXES:
         reason = f"{suffix or 'a name without a suffix'} is not a supported image format"
@@ -146,8 +144,6 @@ def check_encodable(
         reason = f"the image has 16 bits per channel, but {suffix} stores 8"
     elif alpha and suffix in (".jpg", ".jpeg"):
         reason = f"the image has an alpha channel, which {suffix} does not support"
-    elif quality is not None and not limit:
-        reason, hint = f"{suffix} is lossless and has no quality", "use .jpg or .webp"
     elif limit and max(height, width) > limit:
         reason = f"{width}x{height} exceeds the limit of {limit} px per side of {suffix}"
     else:
@@ -161,14 +157,15 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
 
 
 def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None = None) -> bytes:
-    """Return the bytes of an image file; `quality` None: lossless WebP, JPEG at 95. Raises UsageError."""
+    """Return the bytes of an image file; `quality`: of JPEG (default 95) and WebP (default lossless).
+
+    Raises UsageError.
+    """
     suffix = suffix.lower()
     samples, alpha = image.pixels, image.alpha
     height, width, _ = samples.shape
     bits = 8 * samples.itemsize
-    check_encodable(
-        suffix, height=height, width=width, bits=bits, alpha=alpha is not None, name=name, quality=quality
-    )
+    check_encodable(suffix, height=height, width=width, bits=bits, alpha=alpha is not None, name=name)
     if image.grey:  # the rounded mean keeps equal channels unchanged
         samples = ((samples.sum(axis=2, dtype=np.uint32, keepdims=True) + 1) // 3).astype(samples.dtype)
     if alpha is not None:

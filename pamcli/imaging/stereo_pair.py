@@ -40,6 +40,8 @@ class StereoPair:
     files: tuple[Path, ...] = ()  # files of the views; empty if `name` describes the source
     same_size: bool = True  # False if a calibration permits views of two sizes
     levels: Levels = ALL_LEVELS
+    unstretched: tuple[np.ndarray, ...] = ()
+    """Pixels of both views before `stretch_contrast`, if it changed them."""
     stated: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the `Calibration` that the source states for these views; empty if it states none."""
     span: Sequence[float] | None = None  # degrees that the views of a VR180 photo span, as `HALF_SPHERE`
@@ -87,8 +89,9 @@ class StereoPair:
         left, right, levels = stretch_levels(self.left.pixels, self.right.pixels)
         if levels == ALL_LEVELS:
             return self
+        before = self.left.pixels, self.right.pixels
         views = replace(self.left, pixels=left), replace(self.right, pixels=right)
-        return replace(self, left=views[0], right=views[1], levels=levels)
+        return replace(self, left=views[0], right=views[1], levels=levels, unstretched=before)
 
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
@@ -241,9 +244,12 @@ def stretch_levels(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.
     return left, right, (low, high)
 
 
-def restore_levels(pixels: np.ndarray, levels: Levels) -> np.ndarray:
-    """Undo `stretch_levels`, also on upscaled images."""
+def restore_levels(pixels: np.ndarray, unstretched: np.ndarray, levels: Levels) -> np.ndarray:
+    """Undo `stretch_levels` on an upscaled image; levels outside of the stretched ones are interpolated."""
     low, high = levels
-    if levels == ALL_LEVELS:
-        return pixels
-    return np.asarray(np.rint(low + pixels * ((high - low) / 65535)), np.uint16)
+    restored = low + pixels * ((high - low) / 65535)
+    beyond = unstretched - unstretched.clip(low, high).astype(np.float32)
+    if beyond.any():
+        upscaled = imresize_to(beyond, pixels.shape[1], pixels.shape[0])
+        restored += upscaled.clip(beyond.min(), beyond.max())
+    return np.rint(restored).astype(np.uint16)

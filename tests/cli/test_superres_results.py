@@ -186,8 +186,14 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
     assert sizes["jpg", True] < 0.5 * sizes["jpg", False]
     assert sizes["webp", True] < 0.5 * sizes["webp", False]
     with unchanged():
-        refuse(pam("superres", *PAIR, "-o", "q.png", "--quality", "30"), 2, ".png is lossless", "use .jpg")
+        refuse(pam("superres", *PAIR, "-o", "q.png", "--quality", "30"), 2, "--quality applies", "use .jpg")
         refuse(pam("superres", *PAIR, "-o", "p.jpg", "--quality", "101"), 2, "quality")
+    mixed = ["-o", "both/", "--output-packed", "p.jpg", "--quality", "30"]
+    assert pam("superres", *PAIR, "--scale", "2", *mixed).lines == [
+        "both/left.png",
+        "both/right.png",
+        "p.jpg",
+    ]
 
 
 def test_an_ensemble_is_finer_and_another_image(small_pair: Path) -> None:

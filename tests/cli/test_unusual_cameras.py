@@ -53,13 +53,17 @@ def test_arrays_of_low_contrast_are_stretched_too() -> None:
 
 def test_super_resolution_keeps_the_levels_of_the_file(here: Path) -> None:
     grey = [cv2.cvtColor(view[150:190, 200:260], cv2.COLOR_RGB2GRAY).astype(np.uint16) for view in sample()]
-    put(*[51240 + view for view in grey])
+    views = [51240 + view for view in grey]
+    views[0][10, 10:12] = 65535  # hot, outside of the stretched levels
+    put(*views)
     run = pam("superres", "left.png", "right.png", "--scale", "2", "-o", "x.png")
     assert "16-bit images of low contrast are stretched" in run.stderr
     found = cv2.imread("x.png", cv2.IMREAD_UNCHANGED)
     assert (found.dtype, found.shape) == (np.uint16, (80, 120))
+    assert found[20:22, 20:24].min() > 60000
+    found = found[40:]
     assert 51240 <= found.min() < found.max() <= 51240 + 255
-    assert abs(float(found.mean()) - 51240 - float(grey[0].mean())) < 2
+    assert abs(float(found.mean()) - 51240 - float(grey[0][20:].mean())) < 2
 
 
 def test_cameras_above_each_other(here: Path) -> None:
