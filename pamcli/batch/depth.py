@@ -310,7 +310,7 @@ class _DepthProcessor(PairProcessor):
         return pair.warnings  # type: ignore[no-any-return]
 
     def remarks(self, pair: Any, facts: Mapping[str, Any]) -> list[str]:
-        note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` states others"
+        note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"
         return [note] if pair.is_default_png else []
 
     def check_result(self, name: str, path: Path, pair: Any) -> None:

@@ -151,7 +151,7 @@ class _UpscaleProcessor(PairProcessor):
     def collect(self, facts: Mapping[str, Any]) -> None:
         if not self.is_reported and (fault := facts.get("input_shows")):
             self.is_reported = True
-            LOG.info(f"{fault}: using the weights for camera images (`input` states others)")
+            LOG.info(f"{fault}: using the weights for camera images (`input` clean disables this)")
 
     def encode(self, name: str, path: Path, pair: StereoPair, computed: dict[str, np.ndarray]) -> Encoded:
         views = {}

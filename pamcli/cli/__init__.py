@@ -82,7 +82,7 @@ def convert(settings: DepthSettings, console: Console) -> None:
     """Convert stored disparity maps to depth maps and point clouds, in metres.
 
     Units per pixel and markers of unknown pixels are recognised for the formats of common programs; --scale
-    and --invalid state others.
+    and --invalid override them.
 
     $ pam depth disp.pfm --calibration calib.txt --depth metres.tif
     $ pam depth disparities/ --calibration calib.txt --image lefts/ --point-cloud clouds/

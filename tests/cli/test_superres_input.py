@@ -21,7 +21,7 @@ from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_UPSCALING
 pytestmark = pytest.mark.usefixtures("networks")
 
 PNG, JPG, NOISY = (["left.png", "right.png"], ["left.jpg", "right.jpg"], ["noisy.png", "right.png"])
-SAID = "pam: left.jpg: JPEG quality 60: using the weights for camera images (--input states others)\n"
+SAID = "pam: left.jpg: JPEG quality 60: using the weights for camera images (--input clean disables this)\n"
 
 
 @pytest.fixture(autouse=True)
