@@ -101,8 +101,12 @@ def _run(
         observer.inform(f"{quote(path)} is damaged and skipped")
     if damaged and checkpoint is None:
         raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
-    if recipe.losses.needs_truth and not recipe.pseudo_labels and not resumed and processes.is_main:
-        for source in examples.sources:
+    if not resumed and processes.is_main:
+        tested = examples.sources if recipe.losses.needs_truth and not recipe.pseudo_labels else []
+        texts = [source.spec.text for source in tested if source.spec]
+        if validator is not None and recipe.task == "disparity":
+            tested = tested + [source for spec, source in validator.sets if spec.text not in texts]
+        for source in tested:
             if not source.endless and (warning := check_before_training(source)):
                 observer.inform(warning)
     compute = devices.choose_training_compute(processes.device(settings.device), recipe.precision)
@@ -227,7 +231,8 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
             if not source.has_truth():
                 superres = "use a loss term without ground truth, such as losses.charbonnier"
                 problem = f"{quote(spec.text)} has no ground truth, which the recipe {recipe.name} needs"
-                matching = "use `unsupervised` to train on pairs alone"
+                layout = f"store it as `pam dataset list {spec.info.name}` shows"
+                matching = f"{layout}, or use `unsupervised` to train on pairs alone"
                 raise UsageError(problem, superres if recipe.task == "superres" else matching)
     for spec, source in sources:
         if source.has_patches:

@@ -166,6 +166,20 @@ def test_unlabelled_pairs_need_to_be_called_so(pairs: Path) -> None:
         refuse(run, 2, "pairs:pairs has no ground truth")
 
 
+def test_validation_data_in_another_unit_are_an_error(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        left = rng.integers(0, 256, (48, 96, 3), np.uint8)
+        for folder, view in (("left", left), ("right", np.roll(left, -8, axis=1))):
+            Path("val", folder).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(view).save(f"val/{folder}/{number}.png")
+        Path("val/disparity").mkdir(exist_ok=True)
+        np.save(f"val/disparity/{number}.npy", np.full((48, 96), 16, np.float32))
+    run = pam("train", "disparity", "--data", "procedural", "--val", "pairs:val", "-o", "run")
+    refuse(run, 3, "pairs:val", "scale=2")
+    assert not Path("run").exists()
+
+
 def test_a_folder_that_holds_something_is_never_trained_into(here: Path) -> None:
     (here / "run").mkdir()
     (here / "run" / "notes.txt").write_text("mine")
