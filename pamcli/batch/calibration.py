@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.frames import FramePairs, pair_messages
+from pamcli.batch.frames import FramePairs, pair_frames, pair_messages
 from pamcli.batch.jobs import EMPTY_NAME, PACKED_HINT, are_videos
-from pamcli.batch.processing import read_views
+from pamcli.batch.processing import PairProcessor, read_views
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.files import encode_rig
@@ -24,21 +23,14 @@ from pamcli.calibration.report import (
 )
 from pamcli.calibration.sightings import (
     SAMPLED_MOMENTS,
-    FramePair,
     Rejection,
     SightingCollector,
-    VideoClip,
-    open_videos,
     select_diverse,
 )
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import PairPaths, resolve_packed, resolve_pairs
 from pamcli.files.paths import are_packed, is_recording, join_names, quote
-from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.images import RgbImage
 from pamcli.imaging.stereo_pair import StereoPair, split_packed
-from pamcli.settings.options import Place
-from pamcli.settings.shared import MAX_PIXELS
 
 
 @dataclass(frozen=True)
@@ -58,82 +50,70 @@ SHOWN = 8
 class BoardImages:
     """Images of a board from both cameras, read one moment at a time."""
 
-    def __init__(
-        self, inputs: Sequence[Place], packed: PackedLayout | None = None, max_pixels: int | None = MAX_PIXELS
-    ) -> None:
+    def __init__(self, settings: Any) -> None:
         """Find two folders, templates or videos, or one that holds both views in the layout `packed`.
 
-        Raises UsageError, InputError. Suspected problems are logged.
+        `settings` has `inputs`, `packed` and `max_pixels`. Raises UsageError, InputError. Suspected problems
+        are logged.
         """
-        texts = [*map(str, inputs)]
+        texts, packed = [*map(str, settings.inputs)], settings.packed
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", EMPTY_NAME)
-        self.layout, self.max_pixels = packed or ("auto" if are_packed(texts) else None), max_pixels
-        self.clip: VideoClip | None = None
-        self.pairs: Sequence[PairPaths] = ()
-        self.recording: Any = None
+        self.layout = packed or ("auto" if are_packed(texts) else None)
+        self.reader = PairProcessor(settings)
+        self.reader.packed, self.reader.rectifies_recording = self.layout, False
         if len(texts) == 1 and is_recording(texts[0]):
-            frames = pair_messages(texts[0]).pairs
-            assert isinstance(frames, FramePairs)
-            self.pairs, self.recording = frames.spread(SAMPLED_MOMENTS), frames.recording
-            return
-        if len(texts) != (2 if self.layout is None else 1):
+            found = pair_messages(texts[0])
+        elif len(texts) != (2 if self.layout is None else 1):
             raise UsageError(
                 f"LEFT RIGHT must be two folders, templates or videos, got {join_names(texts)}",
                 "pass a single one with `packed`",
             )
-        if are_videos(texts):
-            self.clip = self._open_clip([*map(Path, texts)])
-            return
-        try:
-            packed_ones = self.layout is not None
-            found = resolve_packed(texts, by_suffix=not packed) if packed_ones else resolve_pairs(*texts)
-        except UsageError as error:
-            if "`pairs`" not in (error.hint or ""):
-                raise
-            hint = "give both images of a pair the same name, for example with links (ln -s)"
-            raise UsageError(error.message, hint) from error
+        elif are_videos(texts):
+            if self.layout == "auto":
+                raise UsageError("the layout of a video must be stated", PACKED_HINT)
+            found = pair_frames(texts)
+        else:
+            try:
+                packed_ones = self.layout is not None
+                found = resolve_packed(texts, by_suffix=not packed) if packed_ones else resolve_pairs(*texts)
+            except UsageError as error:
+                if "`pairs`" not in (error.hint or ""):
+                    raise
+                hint = "give both images of a pair the same name, for example with links (ln -s)"
+                raise UsageError(error.message, hint) from error
         if found.unpaired:
             LOG.warning("ignored, without a partner: %s", join_names(found.unpaired))
-        self.pairs = tuple(found.pairs)
-
-    def _open_clip(self, paths: list[Path]) -> VideoClip:
-        if self.layout == "auto":
-            raise UsageError("the layout of a video must be stated", PACKED_HINT)
-        found = open_videos(paths[0], paths[1] if len(paths) > 1 else None)
-        if found.warning:
-            LOG.warning(found.warning)
-        return found
+        self.pairs = found.pairs
+        self.are_frames = isinstance(found.pairs, FramePairs) and found.pairs.recording is None
+        """True for videos, of which only the most different moments are used."""
+        if isinstance(found.pairs, FramePairs):
+            self.pairs, self.reader.recording = found.pairs.spread(SAMPLED_MOMENTS), found.pairs.recording
 
     def __len__(self) -> int:
-        """Return the number of moments, approximate for a video."""
-        return len(self.pairs) if self.clip is None else self.clip.count
+        return len(self.pairs)
 
     def __iter__(self) -> Iterator[Moment]:
-        for pair in self.pairs:
-            yield self._read_moment(pair)
-        for frame in self.clip.moments if self.clip else ():
-            yield self._read_moment(frame)
+        return map(self._read_moment, self.pairs)
 
-    def _read_moment(self, moment: PairPaths | FramePair) -> Moment:
-        name = moment.name if not isinstance(moment, PairPaths) else quote(moment.key or moment.left.name)
+    def _read_moment(self, pair: PairPaths) -> Moment:
+        name, reader = quote(pair.key or pair.left.name), self.reader
         try:
-            if isinstance(moment, PairPaths):
-                if moment.frames is not None:
-                    pair = self.recording.read(moment.frames, max_pixels=self.max_pixels, rectify=False)
-                    return Moment(name, pair)
-                return Moment(name, read_views(moment, self.layout, self.max_pixels, same_size=False))
-            pair, following = self._read_pair(name, moment.left, moment.right), moment.following
-            if following is not None and moment.right is None:
-                following = self._read_pair(name, following, None).left.pixels
-            return Moment(name, pair, following)
+            if pair.frames is None:
+                max_pixels = reader.settings.max_pixels
+                return Moment(name, read_views(pair, self.layout, max_pixels, same_size=False))
+            if reader.recording is not None:
+                return Moment(name, reader.read_frames(pair))
+            video, number = reader.input_videos[pair.left], pair.frames[0]
+            name = f"frame {number} ({video.times[number]:.1f} s)"
+            views, following = reader.read_frames(pair), None
+            if number + 1 < len(video.stamps):
+                after = video.frame(number + 1)
+                after = after if pair.right else split_packed(after, self.layout or "lr", name).left
+                following = after.pixels
+            return Moment(name, views, following)
         except InputError as error:
             return Moment(name, error)
-
-    def _read_pair(self, name: str, left: Pixels, right: Pixels | None) -> StereoPair:
-        if right is not None:
-            return StereoPair(RgbImage(left), RgbImage(right), name)
-        return split_packed(RgbImage(left), self.layout or "lr", name)
 
 
 @dataclass(frozen=True)
@@ -209,7 +189,7 @@ def calibrate(
             found.add(moment.name, moment.pair.left.pixels, moment.pair.right.pixels, moment.following)
         advance()
     size, sightings = found.require_sightings(), found.sightings
-    if images.clip is not None:
+    if images.are_frames:
         sightings = select_diverse(sightings, size)
     if len(sightings) < len(found.sightings):
         LOG.info(f"the {len(sightings)} most different of {len(found.sightings)} detected boards are used")

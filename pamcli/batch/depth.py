@@ -290,7 +290,7 @@ class _DepthProcessor(PairProcessor):
         assert job.pair is not None
         path, settings, max_pixels = job.pair.left, self.settings, self.settings.max_pixels
         if job.pair.frames is not None:
-            return _Map(self._videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels), None)
+            return _Map(self.input_videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels), None)
         file = read_disparity_file(
             path, scale=settings.scale, invalid=settings.invalid, max_pixels=max_pixels
         )

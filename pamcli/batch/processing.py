@@ -177,14 +177,14 @@ class PairProcessor:
             rectify = self.rectifies_recording
             recorded: StereoPair = self.recording.read(pair.frames, max_pixels=max_pixels, rectify=rectify)
             return recorded
-        left = self._videos[pair.left].frame(pair.frames[0], max_pixels=max_pixels)
+        left = self.input_videos[pair.left].frame(pair.frames[0], max_pixels=max_pixels)
         if pair.right is None:
             return split_packed(left, self.packed or "lr", str(pair))
-        right = self._videos[pair.right].frame(pair.frames[1], max_pixels=max_pixels)
+        right = self.input_videos[pair.right].frame(pair.frames[1], max_pixels=max_pixels)
         return StereoPair(left, right, str(pair))
 
     @cached_property
-    def _videos(self) -> Any:
+    def input_videos(self) -> Any:
         from pamcli.imaging.videos import Videos
 
         return Videos()

@@ -1,12 +1,9 @@
-"""Sightings of a calibration board in image pairs and videos, and the pairs that are rejected."""
+"""Sightings of a calibration board in image pairs, and the pairs that are rejected."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -142,66 +139,6 @@ def _shrink(view: Grey, side: int) -> Grey:
     scale = min(1.0, side / max(view.shape))
     width, height = (max(1, round(length * scale)) for length in view.shape[::-1])
     return np.asarray(cv2.resize(view, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-
-
-@dataclass(frozen=True)
-class FramePair:
-    """A frame of each video, (H, W, 3) RGB uint8, and the one that follows in the left video."""
-
-    name: str
-    left: NDArray[np.uint8]
-    right: NDArray[np.uint8] | None  # None: the left one holds both views
-    following: NDArray[np.uint8] | None = None
-
-
-@dataclass(frozen=True)
-class VideoClip:
-    """Moments of one or two videos that are searched for the board."""
-
-    count: int  # approximate number of moments
-    moments: Iterator[FramePair]
-    warning: str | None
-
-
-def open_videos(left: Path, right: Path | None) -> VideoClip:
-    """Open the videos of both cameras, or one video that holds both views (`right` is None)."""
-    import cv2
-
-    paths = [left] if right is None else [left, right]
-    videos = [cv2.VideoCapture(str(path)) for path in paths]
-    counts, rates = (
-        [float(video.get(fact)) for video in videos] for fact in (cv2.CAP_PROP_FRAME_COUNT, cv2.CAP_PROP_FPS)
-    )
-    for path, video, count in zip(paths, videos, counts, strict=True):
-        if not video.isOpened() or count < 1:
-            raise InputError(f"cannot read {path} as a video", "extract its frames, for example with ffmpeg")
-    if max(rates) > 1.01 * min(rates):
-        message = f"{left} has {rates[0]:g} frames per second, but {right} has {rates[1]:g}"
-        raise InputError(message, "record both videos at the same rate")
-    step = max(1, int(min(counts) // SAMPLED_MOMENTS))
-    warning = None
-    if max(counts) - min(counts) > 2:
-        lengths = " and ".join(f"{count:.0f}" for count in counts)
-        warning = f"the videos have {lengths} frames: check that both start at the same moment"
-    return VideoClip(math.ceil(min(counts) / step), _read_frames(videos, step, rates[0]), warning)
-
-
-def _read_frames(videos: Sequence[Any], step: int, rate: float) -> Iterator[FramePair]:
-    import cv2
-
-    waiting: FramePair | None = None
-    for number in itertools.count():
-        if not all(video.grab() for video in videos):
-            break
-        if waiting is not None or number % step == 0:
-            frames = [cv2.cvtColor(video.retrieve()[1], cv2.COLOR_BGR2RGB) for video in videos]
-            if waiting is not None:
-                yield replace(waiting, following=frames[0])
-            name = f"frame {number}" + (f" ({number / rate:.1f} s)" if rate > 0 else "")
-            found = FramePair(name, frames[0], frames[1] if len(frames) > 1 else None)
-            waiting = found if number % step == 0 else None
-    if waiting is not None:
-        yield waiting
 
 
 def measure_motion(now: Grey, following: Grey, corners: Floats) -> float:

@@ -114,7 +114,7 @@ def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")
     from pamcli.batch.calibration import BoardImages, calibrate
 
-    images = BoardImages(boards.inputs, boards.packed, boards.max_pixels)
+    images = BoardImages(boards)
     with console.starting("OpenCV"):
         from pamcli.calibration.boards import Board
     board = Board(*boards.board, boards.square, boards.marker)
