@@ -16,7 +16,7 @@ NEEDED = {"numpy": 500, "cv2": 800, "torch": 1300}  # address space on one threa
 OF_A_THREAD = 250  # address space for each further thread, MB
 OWN, KINDS = 4, 3  # threads of pam itself, and number of libraries with threads on each core
 MEMINFO, OWN_CGROUP, CGROUP = map(Path, ("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"))
-_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 
 
 class ImportWatch(MetaPathFinder):
@@ -29,7 +29,7 @@ class ImportWatch(MetaPathFinder):
 
 def require_room(library: str) -> None:
     """Limit the threads of libraries to those that the system allows; raise DeviceError if too few."""
-    text = os.environ.get(_COUNTS[0], "")
+    text = os.environ.get(THREAD_COUNTS[0], "")
     default, cores = (int(text),) * 2 if text.isdecimal() else (_count_cores(), usable_cores())
     limit = _address_space()
     if limit < NEEDED[library]:
@@ -44,7 +44,7 @@ def require_room(library: str) -> None:
         raise DeviceError("cannot start more threads", "raise the limit of ulimit -u, or of the container")
     threads = cores if started >= probed else max(1, (started - OWN) // KINDS)
     if threads < default:
-        os.environ.update(dict.fromkeys(_COUNTS, str(threads)))
+        os.environ.update(dict.fromkeys(THREAD_COUNTS, str(threads)))
 
 
 def _address_space() -> float:

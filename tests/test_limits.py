@@ -22,7 +22,7 @@ from pamcli.limits import KINDS, OF_A_THREAD, OWN, require_room
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment, without counts of threads, on a machine of eight cores."""
-    for name in limits._COUNTS:
+    for name in limits.THREAD_COUNTS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(limits, "_count_cores", lambda: 8)
     monkeypatch.setattr(limits, "usable_cores", lambda: limits._count_cores())
