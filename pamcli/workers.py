@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pamcli.errors import DeviceError, InputError, PamError

@@ -23,17 +23,6 @@ from pamcli.training.recipe import Recipe, format_size
 from pamcli.validation import describe_first_error, describe_unknown, parse_record
 
 MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run
-RENAMED = {
-    "own_labels": "pseudo_labels",
-    "aside": "held_out",
-    "anew": "reinitialise",
-    "augmentation.redraw": "augmentation.synthesize_right",
-    "augmentation.insert": "augmentation.occluders",
-    "scenes.kept": "scenes.pool",
-    "scenes.augmentation.redraw": "scenes.augmentation.synthesize_right",
-    "scenes.augmentation.insert": "scenes.augmentation.occluders",
-}
-"""Keys of earlier versions, with their present names."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -85,7 +74,7 @@ def read_recipe(path: Path) -> Recipe:
     """Read a recipe of `recipe_json` or written by hand; missing values have their defaults."""
     values = _read_json(path)
     if isinstance(values, dict):
-        _upgrade(values, recorded=values.pop(MADE_WITH, None) is not None)
+        values.pop(MADE_WITH, None)
     try:
         return parse_record(Recipe, json.dumps(values))
     except (ValidationError, UsageError) as error:
@@ -110,10 +99,10 @@ def change_recipe(
     values = _to_values(recipe) | dict(changes or {})
     known = [*_keys(values)]
     for key, text in settings.items():
-        if key in RENAMED:
-            raise UsageError(f"the setting {key} is called {RENAMED[key]} now", f"{RENAMED[key]}={text}")
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
-        place = _group(values, groups)
+        place: Any = values
+        for group in groups:
+            place = place[group] if isinstance(place.get(group), dict) else {}
         if name not in place and groups != ["rates"]:
             raise UsageError(describe_unknown(key, known, "setting"))
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
@@ -201,35 +190,6 @@ def _parse_value(text: str, switch: bool) -> Any:
     except ValueError:
         value = {"true": True, "false": False}.get(text.lower(), text)
     return bool(value) if switch and value in (0, 1) else value
-
-
-def _upgrade(values: dict[str, Any], *, recorded: bool) -> None:
-    """Convert values of earlier versions; runs (`recorded`) wrote sizes as [rows, columns]."""
-    for old, new in RENAMED.items():
-        *groups, name = old.split(".")
-        place = _group(values, groups)
-        if name in place:
-            place.setdefault(new.rpartition(".")[2], place.pop(name))
-    sizes, scenes = values.get("sizes"), values.get("scenes")
-    if recorded:
-        values["crop"] = _upgrade_size(values.get("crop"))
-        for size in sizes if isinstance(sizes, list) else ():
-            if isinstance(size, dict):
-                size["crop"] = _upgrade_size(size.get("crop"))
-        if isinstance(scenes, dict) and isinstance(scenes.get("sizes"), list):
-            scenes["sizes"] = [_upgrade_size(size) for size in scenes["sizes"]]
-
-
-def _group(values: Any, groups: list[str]) -> dict[str, Any]:
-    """Return the dictionary at a path of keys, an empty one if there is none."""
-    for group in groups:
-        values = values.get(group) if isinstance(values, dict) else None
-    return values if isinstance(values, dict) else {}
-
-
-def _upgrade_size(size: Any) -> Any:
-    pair = isinstance(size, list) and len(size) == 2 and all(type(side) is int for side in size)
-    return format_size((size[0], size[1])) if pair else size
 
 
 def _read_json(path: Path) -> Any:

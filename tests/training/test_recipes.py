@@ -300,19 +300,6 @@ def test_a_key_that_does_not_exist_or_a_value_that_is_none_is_refused(key: str, 
     assert "\n" not in str(raised.value)
 
 
-def test_the_recipe_of_an_earlier_run_is_converted(tmp_path: Path) -> None:
-    values = json.loads(recipe_json(RECIPES["pasmnet2"], {"pam": "0.2"}))
-    values["own_labels"], values["augmentation"]["insert"] = values.pop("pseudo_labels"), 0.25
-    del values["augmentation"]["occluders"]
-    values["crop"] = [256, 512]
-    values["sizes"] = [{"crop": [192, 384], "shares": [0.5, 0.5, 0.5]}]
-    values["scenes"]["sizes"] = [[320, 640]]
-    (tmp_path / "recipe.json").write_text(json.dumps(values))
-    found = read_recipe(tmp_path / "recipe.json")
-    assert (found.crop, found.sizes[0].crop, found.scenes.sizes) == ((256, 512), (192, 384), ((320, 640),))
-    assert found.augmentation.occluders == 0.25
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -336,11 +323,6 @@ def test_files_name_sizes_by_width_and_height() -> None:
     values = json.loads(recipe_json(RECIPES["pasmnet2"]))
     assert (values["crop"], values["sizes"][0]["crop"]) == ("512x256", "384x192")
     assert values["scenes"]["sizes"][2] == "832x288"
-
-
-def test_a_setting_with_a_new_name_is_an_error_that_names_it() -> None:
-    with pytest.raises(UsageError, match=r"augmentation\.occluders"):
-        change_recipe(SCENES, {"augmentation.insert": "0.5"})
 
 
 def test_the_nearest_name_that_fits_says_how_fast_a_weight_learns() -> None:
