@@ -196,9 +196,6 @@ class MemoryBudget:
         least = 2 * self.model.halo + FEWEST
         return min(-(-least // multiple), -(-height // multiple)) * multiple
 
-    def _predict_memory(self, height: int, width: int) -> int:
-        return int(GAPS * self.model.memory(height, width))
-
     def _count_rows(self, left: Pixels, right: Pixels, results: int, originals: tuple[Pixels, Pixels]) -> int:
         """Return how many rows to compute at a time; raise DeviceError if the fewest do not fit."""
         height, width = int(left.shape[0]), int(left.shape[1])
@@ -208,7 +205,8 @@ class MemoryBudget:
         if self._device.type != "cpu":
             held = images = 0
         fewest = self._count_fewest_rows(height)
-        least = held + self._predict_memory(fewest, width)
+        least = held + int(GAPS * self.model.memory(fewest, width))
+        whole = int(GAPS * self.model.memory(height, width))
         size = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
         limits: list[int] = []
         if self.max_memory is not None:
@@ -225,8 +223,8 @@ class MemoryBudget:
                     f"{size} needs {format_bytes(least)} of memory, only {format_bytes(free)} are free", HINT
                 )
             limits.append(max(least, int(COMFORTABLE * free)))
-        if not limits or held + self._predict_memory(height, width) <= min(limits):
+        if not limits or held + whole <= min(limits):
             return height + self.model.multiple
         multiple = self.model.multiple
-        rows = (min(limits) - held) * height // max(self._predict_memory(height, width), 1)
+        rows = (min(limits) - held) * height // max(whole, 1)
         return max(fewest, rows // multiple * multiple)

@@ -133,7 +133,10 @@ def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) 
     matcher = StereoMatcher.load(device="cpu", max_memory=3_000_000_000)
     image = np.broadcast_to(np.uint8(0), (2000, 1000, 3))
     monkeypatch.setattr(tiling, "get_free_memory", lambda _: 10**12)
-    need = matcher._budget._predict_memory
+
+    def need(height: int, width: int) -> int:
+        return int(tiling.GAPS * matcher.model.memory(height, width))
+
     for allowed in (10**12, 10**9, 6 * 10**8):
         matcher._budget.max_memory = matcher._budget._used + 3 * 2 * image.nbytes + allowed
         rows = matcher._budget._count_rows(image, image, 0, (image, image))
