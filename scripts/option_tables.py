@@ -12,10 +12,10 @@ from typing import Any
 
 import pamcli
 from pamcli.cli.groups import PANELS
+from pamcli.settings.batches import ViewSettings
 from pamcli.settings.data import LabelSettings
 from pamcli.settings.evaluation import SubmitSettings
 from pamcli.settings.options import option_names
-from pamcli.settings.viewing import ViewSettings
 
 GUIDE = Path(__file__).parents[1] / "pamcli" / "guide"
 PAGES: dict[str, tuple[str, dict[str, type[Any]]]] = {

@@ -30,6 +30,7 @@ from pamcli.calibration.sightings import (
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import PairPaths, resolve_packed, resolve_pairs
 from pamcli.files.paths import are_packed, is_recording, join_names, quote
+from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.stereo_pair import StereoPair, split_packed
 
 
@@ -59,7 +60,7 @@ class BoardImages:
         texts, packed = [*map(str, settings.inputs)], settings.packed
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", EMPTY_NAME)
-        self.layout = packed or ("auto" if are_packed(texts) else None)
+        self.layout: PackedLayout | None = packed or ("auto" if are_packed(texts) else None)
         self.reader = PairProcessor(settings)
         self.reader.packed, self.reader.rectifies_recording = self.layout, False
         if len(texts) == 1 and is_recording(texts[0]):

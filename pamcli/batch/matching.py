@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -28,15 +28,20 @@ from pamcli.batch.depth import (
 from pamcli.batch.jobs import Job
 from pamcli.batch.processing import Outcome, PairProcessor
 from pamcli.batch.run import Batch
-from pamcli.batch.video_fusion import VideoFusion
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, IMAGE_OUTPUT_SUFFIXES
-from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
+from pamcli.imaging.disparity_files import (
+    encode_confidence,
+    encode_disparity,
+    quantize_disparity,
+    read_disparity,
+)
 from pamcli.imaging.images import check_encodable, encode_mask
 from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.temporal_fusion import Floats, PreviousFrame, fuse_frames
 from pamcli.inference.loading import load_matcher
 from pamcli.registry.catalog import list_network_files
 from pamcli.settings.batches import MatchSettings
@@ -294,3 +299,43 @@ class MatchProcessor(PairProcessor):
         self.colors = self.colors or self.shared_range.report("the batch")
         disparity = read_disparity(self.stored[path], max_pixels=None)
         return encode_colors(disparity, self.colors, path, warn=False)
+
+
+class VideoFusion:
+    """Fuses disparity maps with those of the previous frame as written, so that resuming changes nothing."""
+
+    def __init__(self) -> None:
+        self.previous: PreviousFrame | None = None
+        """The last frame that was processed."""
+        self.skipped: Job | None = None
+        """The last frame, if it was skipped."""
+        self.restored: dict[str, PreviousFrame | None] = {}
+        """The skipped frame before each pair; None if it is only in a finished video."""
+
+    def read_previous(self, job: Job, read: Callable[[Job], StereoPair]) -> None:
+        """Read the files of the previous frame if it was skipped. Raises InputError."""
+        if self.skipped is None:
+            return
+        path, previous = self.skipped.places[DISPARITY.name], None
+        if not path.exists() and self.skipped.videos:
+            LOG.warning(f"{job.pair} is not fused with the previous frame, which is only in a finished video")
+        else:
+            pair = read(self.skipped)
+            disparity = read_disparity(path, max_pixels=None)
+            previous = PreviousFrame(pair.left.pixels, pair.right.pixels, disparity)
+        self.restored[str(job.pair)] = previous
+        self.skipped = None
+
+    def fuse(self, job: Job, pair: StereoPair, disparity: Floats) -> Floats:
+        """Return the disparity map (H, W), px, fused with the previous one."""
+        previous = self.restored.pop(str(job.pair), self.previous)
+        if previous is None:
+            return disparity
+        return fuse_frames(disparity, pair.left.pixels, pair.right.pixels, previous)
+
+    def remember(self, job: Job, pair: StereoPair, disparity: Floats) -> None:
+        """Keep a frame for the next one. disparity: as written, NaN = unknown."""
+        suffix = job.places.get(DISPARITY.name, Path()).suffix
+        self.previous = PreviousFrame(
+            pair.left.pixels, pair.right.pixels, quantize_disparity(disparity, suffix)
+        )

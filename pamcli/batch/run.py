@@ -1,19 +1,22 @@
-"""Plan the jobs of a batch, and run them here, in several processes, or on a cluster."""
+"""Plan the jobs of a batch, and run them here, in several single-threaded processes, or on a cluster."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shlex
+import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result, find_pairs
-from pamcli.batch.processing import PairProcessor, prepare_from_first, run_overlapped
+from pamcli.batch.processing import PairProcessor, attempt, prepare_from_first, run_one, run_overlapped
 from pamcli.errors import DiskFullError, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
 from pamcli.files.outputs import (
@@ -26,10 +29,16 @@ from pamcli.files.outputs import (
 from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
 from pamcli.files.paths import quote
 from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX, VIDEO_SUFFIXES
+from pamcli.limits import get_free_memory, usable_cores
 from pamcli.settings.options import Place
+from pamcli.workers import answer_in_processes
 
 ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 """Suffixes of results that are one file for all pairs of a batch."""
+LEAST_PAIRS, LEAST_PIXELS = 8, 5_000_000
+"""Pairs, and pixels of their left images, per process for which its start of some seconds pays."""
+PROCESS_MEMORY = 1_000_000_000
+"""Free memory that a process needs, bytes."""
 
 
 class Batch:
@@ -213,8 +222,6 @@ class Batch:
             return 0
         if self.settings.workers == 1 or not self.many:
             return 1
-        from pamcli.batch.processes import count_workers
-
         return count_workers(self)
 
     def __iter__(self) -> Generator[Result, None, None]:
@@ -275,13 +282,14 @@ class Batch:
         if processes == 1:
             return run_overlapped(self.jobs(), self.processor)
         jobs = prepare_from_first(self.processor, self.jobs())
+        settings = self.settings
         if processes:
-            from pamcli.batch.processes import run_in_processes
-
-            return run_in_processes(jobs, self.processor, processes)
+            if settings.max_memory is not None:
+                self.processor.max_memory = settings.max_memory // processes
+            return answer_in_processes(partial(run_job, self.processor), jobs, processes, prepares=True)
         from pamcli.batch.ray_cluster import run_on_ray
 
-        settings, cores = self.settings, self.settings.ray_cores or self.processor.cores
+        cores = settings.ray_cores or self.processor.cores
         gpus = self.processor.uses_gpu
         return run_on_ray(jobs, self.processor, address=settings.ray_address, cores=cores, gpus=gpus)
 
@@ -292,3 +300,55 @@ def _check_last_input(settings: Any, main: OutputKind, most: int) -> None:
     if len(inputs) > most and not os.path.exists(inputs[-1]):
         hint = f"if it names the result: {main.option} {shlex.quote(inputs[-1])}"
         raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is requested", hint)
+
+
+def count_workers(batch: Batch) -> int:
+    """Return the number of processes for a `Batch`. Raises UsageError if several are not supported."""
+    settings, count = batch.settings, batch.settings.workers
+    conflicts = {
+        "`pairs` -": batch.pairing is None,
+        "`steady`": getattr(settings, "steady", False),
+        "`range` shared": batch.processor.needs_whole_batch,
+        "videos": bool(batch.videos) or (_has_frames(batch) and batch.recording is None),
+    }
+    conflict = next(filter(conflicts.get, conflicts), None)
+    if count != "auto":
+        if conflict is not None:
+            raise UsageError(f"cannot use both `workers` {count} and {conflict}", "drop `workers`")
+        return int(min(count, batch.total or 1))
+    is_foreign = Path(settings.name).suffix in (".onnx", ".toml")
+    if conflict is not None or is_foreign or not _uses_cpu(settings.device):
+        return 1
+    cores, pairs = usable_cores(), batch.total or 0
+    if cores == 1 or pairs < 2 * LEAST_PAIRS:
+        return 1
+    free = get_free_memory()
+    memory = min(settings.max_memory or math.inf, math.inf if free is None else free)
+    most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
+    return int(max(1, min(most, memory // PROCESS_MEMORY)))
+
+
+def _has_frames(batch: Batch) -> bool:
+    return bool(batch.pairing and next(iter(batch.pairing.pairs)).frames)
+
+
+def _count_pixels(batch: Batch) -> int:
+    """Return the pixels of the first readable left image, or 0 if the first three cannot be read."""
+    for job in itertools.islice(batch.jobs(), 3):
+        with suppress(PamError):
+            pair = batch.processor.read(job)
+            return int(pair.width * pair.height)
+    return 0
+
+
+def _uses_cpu(device: str) -> bool:
+    """Return whether a network will run on the CPU, without PyTorch, whose import takes seconds."""
+    if device != "auto":
+        return device == "cpu"
+    paths = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+    return not any(map(os.path.exists, paths)) and shutil.which("nvidia-smi") is None
+
+
+def run_job(processor: PairProcessor, job: Job | None) -> Any:
+    """Load the network for None, else return the result or error of a job, in another process."""
+    return attempt(processor.start) if job is None else run_one(processor, job)

@@ -15,7 +15,7 @@ from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.images import read_image
-from pamcli.settings.viewing import ViewSettings
+from pamcli.settings.batches import ViewSettings
 from pamcli.viewing.page import render_page
 from pamcli.viewing.server import INDEX, PageServer, read_folder
 

@@ -6,7 +6,7 @@ import sys
 import warnings
 from difflib import get_close_matches
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from typer import TyperException
@@ -17,7 +17,6 @@ from pamcli.cli import (
     dataset,
     doctor,
     evaluate,
-    export,
     guide,
     train,
     weights,
@@ -25,10 +24,16 @@ from pamcli.cli import (
 from pamcli.cli.console import TERMINATIONS, Console, Messages, complain, guard_streams, run_batch
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
-from pamcli.settings.batches import DepthSettings, MatchSettings, RectifySettings, UpscaleSettings
+from pamcli.settings.batches import (
+    DepthSettings,
+    ExportSettings,
+    MatchSettings,
+    RectifySettings,
+    UpscaleSettings,
+    ViewSettings,
+)
 from pamcli.settings.evaluation import SubmitSettings
 from pamcli.settings.options import argument
-from pamcli.settings.viewing import ViewSettings
 
 
 def match(settings: MatchSettings, console: Console) -> None:
@@ -116,6 +121,42 @@ def show(settings: ViewSettings, messages: Messages) -> None:
         server.server_close()
 
 
+def colmap(settings: ExportSettings, console: Console) -> None:
+    """Write rectified images, their cameras and their depth maps as a workspace for COLMAP.
+
+    The folder contains images/, stereo/depth_maps/ and rig_config.json for `colmap rig_configurator`. For a
+    single pair, it also contains a sparse model with both poses and coloured points.
+
+    $ pam export colmap left.png right.png --calibration calib.txt -o scene/
+    $ pam export colmap lefts/ rights/ --calibration calib.txt -o scenes/
+    """
+    _export(settings, console, "colmap")
+
+
+def nerfstudio(settings: ExportSettings, console: Console) -> None:
+    """Write the rectified images of a pair, their cameras and their depth maps for nerfstudio.
+
+    The folder contains images/, depths/ (16 bits, mm), points.ply and transforms.json, which `ns-train`
+    reads.
+
+    $ pam export nerfstudio left.png right.png --calibration calib.txt -o nerf/
+    $ pam export nerfstudio left.png right.png --focal 700 --baseline 120mm -o studio/
+    """
+    _export(settings, console, "nerfstudio")
+
+
+def _export(settings: ExportSettings, console: Console, kind: Literal["colmap", "nerfstudio"]) -> None:
+    from pamcli.batch.export import Export
+
+    export = Export(settings, kind)
+    try:
+        run_batch(lambda _: export.batch, export.settings, console, loading=settings.name)
+    finally:  # also if a pair failed: the cameras are those of the others
+        for path in export.write_cameras():
+            if not console.jsonl:
+                console.path(path)
+
+
 def submit_results(settings: SubmitSettings, messages: Messages) -> None:
     """Write a submission archive for KITTI 2012, KITTI 2015, Middlebury or ETH3D.
 
@@ -152,8 +193,8 @@ command(evaluation, "disparity", "Evaluate disparity maps by the benchmarks' met
 command(evaluation, "superres", "Measure PSNR and SSIM of upscaled images.")(evaluate.superres)
 command(evaluation, "protocols", "List the evaluation protocols for disparity.")(evaluate.protocols)
 app.add_typer(evaluation, name="eval")
-command(exporting, "colmap", "Write a workspace for COLMAP.")(export.colmap)
-command(exporting, "nerfstudio", "Write a data set for nerfstudio.")(export.nerfstudio)
+command(exporting, "colmap", "Write a workspace for COLMAP.")(colmap)
+command(exporting, "nerfstudio", "Write a data set for nerfstudio.")(nerfstudio)
 app.add_typer(exporting, name="export")
 command(app, "submit", "Write a submission archive for a benchmark.")(submit_results)
 command(training, "disparity", "Train a matcher.")(train.disparity)

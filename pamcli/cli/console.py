@@ -125,7 +125,7 @@ class Console(Settings, panel="Messages"):
 
     def result(self, line: str) -> None:
         """Print a line to stdout at once, with control characters escaped."""
-        self.block(escape_line(line))
+        print(escape_line(line), flush=True)
 
     def block(self, text: str) -> None:
         """Print several lines to stdout, as `result` does."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli.completing import make_name_argument
 from pamcli.cli.console import JSONL, Console, Quiet
-from pamcli.cli.groups import command, group
+from pamcli.cli.groups import command, group, make_name_argument
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import lock_folder
 from pamcli.files.outputs import check_extra_output, check_new_file

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from pamcli.cli.completing import make_name_argument
 from pamcli.cli.console import JSONL, Console, Messages
+from pamcli.cli.groups import make_name_argument
 from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
 from pamcli.settings.options import flag
 

@@ -8,8 +8,9 @@ A parameter whose default is a field, as `settings.options.option` returns, beco
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from glob import glob
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -17,10 +18,10 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from pamcli.cli.completing import COMPLETIONS
 from pamcli.errors import UsageError
+from pamcli.registry.catalog import REGISTERED
 from pamcli.settings import parsing
-from pamcli.settings.options import option_names
+from pamcli.settings.options import argument, option_names
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -43,6 +44,52 @@ _TYPES: dict[Any, tuple[str, Any]] = {
     Path: ("PATH", parsing.parse_path),  # an empty one would be the current folder
 }
 """`metavar` and `parse` of an option by its type, unless it states others."""
+
+
+def data_sets() -> Iterable[str]:
+    """Return the names of the data sets."""
+    from pamcli.data.sources import SOURCES
+
+    return SOURCES
+
+
+def protocols() -> Iterable[str]:
+    """Return the names of the protocols."""
+    from pamcli.evaluation.protocols import PROTOCOLS
+
+    return PROTOCOLS
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    """Complete the name of a data set; after the colon, a folder."""
+    name, colon, path = incomplete.partition(":")
+    if colon:
+        return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
+    return [f"{found}:" for found in data_sets() if found.startswith(incomplete)]
+
+
+def _complete_weights(incomplete: str) -> list[str]:
+    """Complete the name of weights, or a file."""
+    files = [name for suffix in ("safetensors", "onnx", "toml") for name in glob(f"{incomplete}*.{suffix}")]
+    return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
+
+
+def make_completer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a function that completes one of these names."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
+    "data": _complete_data,
+    "weights": _complete_weights,
+    "protocols": make_completer(protocols),
+    "data sets": make_completer(data_sets),
+}
+
+
+def make_name_argument(what: str, names: str | Callable[[str], list[str]], metavar: str = "NAME") -> Any:
+    """Return the argument of a command that lists all names, or shows one."""
+    return argument(f"Name of {what}.", metavar=metavar, show_default="list all", complete=names)
 
 
 def group(help_text: str, *, completion: bool = False) -> typer.Typer:
@@ -186,8 +233,10 @@ def _check_dashes(params: Sequence[Any], args: Sequence[str]) -> None:
 
     These are another dash, as word processors write it; one hyphen instead of two; a missing value.
     """
-    options = [each for each in params if isinstance(each, TyperOption)]
-    takes_value = {name: not each.is_flag for each in options for name in each.opts}
+    takes_value: dict[str, bool] = {}
+    for each in params:
+        if isinstance(each, TyperOption):
+            takes_value |= dict.fromkeys(each.opts, not each.is_flag)
     for word, before in zip(args, ("", *args), strict=False):
         if word == "--":
             return

@@ -4,8 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from pamcli.cli.completing import make_completer, make_name_argument
 from pamcli.cli.console import Console
+from pamcli.cli.groups import make_completer, make_name_argument
 from pamcli.errors import UsageError, did_you_mean
 
 PAGES = Path(__file__).parents[1] / "guide"

@@ -1,4 +1,4 @@
-"""Hold the options of `pam disparity`, `pam superres`, `pam rectify` and `pam depth`."""
+"""Hold the options of `pam disparity`, `pam superres`, `pam rectify`, `pam depth` and `pam view`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -216,3 +216,27 @@ class DepthSettings(Limit, Results, MetricResults, panel="Output"):
     depth: Place | None = result(
         "Write the depth map: .tif or .npy (m), .png (16 bits, mm).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
     )
+
+
+class ViewSettings(RectifiedCalibration, panel="Input"):
+    """Options of `pam view`. Raises UsageError for contradictory options."""
+
+    requires: ClassVar = dict.fromkeys(("confidence", "scale", "invalid", "calibration", "focal"), ("image",))
+    result: Path = argument(
+        "Page (.html) or folder of pages from --page, or a disparity map (.pfm, .npy, .tif, .png).",
+        default=...,
+        metavar="RESULT",
+    )
+    image: Path | None = argument("Left image of the disparity map.", metavar="IMAGE")
+    confidence: Path | None = option("Confidence map of the disparity map, from 0 to 1.", metavar="FILE")
+    scale: float | None = SCALE
+    invalid: float | None = INVALID
+    port: int = option(
+        "Serve on this port of this computer.",
+        default=0,
+        min=0,
+        max=65535,
+        show_default="a free one",
+        rich_help_panel="Output",
+    )
+    no_browser: bool = flag("Print the address without opening a browser.", rich_help_panel="Output")

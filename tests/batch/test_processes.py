@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,14 @@ import pytest
 from ray_steps import WriteSteps, numbered
 
 from pamcli import MatchSettings
-from pamcli.batch import processes
-from pamcli.batch.processes import count_workers, run_in_processes
+from pamcli.batch import run as processes
+from pamcli.batch.run import count_workers, run_job
 from pamcli.errors import DeviceError, InputError, ModelError, UsageError
+from pamcli.workers import answer_in_processes
+
+
+def run_in_processes(jobs: Any, work: Any, count: int) -> Any:
+    return answer_in_processes(partial(run_job, work), jobs, count, prepares=True)
 
 
 def test_jobs_come_in_their_order_and_fail_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from headless_browser import PAGE_READY, seen_by_browser
 from pam_program import pam, refuse
 
 from pamcli.batch.viewing import open_server, render_result
-from pamcli.settings.viewing import ViewSettings
+from pamcli.settings.batches import ViewSettings
 
 CAMERA = "cam0=[100 0 48; 0 100 32; 0 0 1]\ncam1=[100 0 48; 0 100 32; 0 0 1]\ndoffs=0\nbaseline=200\n"
 
