@@ -93,11 +93,22 @@ def update_exif(exif: bytes, width: int, height: int) -> bytes:
             for directory, sides in sizes.items():
                 entries: MutableMapping[int, Any] = notes if directory is None else notes.get_ifd(directory)
                 entries.update({tag: side for tag, side in sides if tag in entries})
+                entries.update({tag: keep_accents(value) for tag, value in entries.items()})
             if ExifTags.Base.Orientation in notes:
                 notes[ExifTags.Base.Orientation] = 1
             return notes.tobytes().removeprefix(b"Exif\0\0") if len(notes) else b""
     except BROKEN_EXIF:
         return b""
+
+
+class _Latin(str):
+    def encode(self, encoding: str = "", errors: str = "") -> bytes:
+        return super().encode("latin-1", "replace")
+
+
+def keep_accents(value: Any) -> Any:
+    """Return an EXIF value that Pillow writes as it reads it: texts as Latin-1, not as ASCII."""
+    return _Latin(value) if isinstance(value, str) else value
 
 
 def parse_exif(exif: bytes) -> Exif:

@@ -107,7 +107,7 @@ def encode_tiff(
 ) -> bytes:
     """Encode (H, W) uint8, uint16, float32 or (H, W, C) uint8, uint16; keep EXIF texts, camera and place."""
     notes = raster.parse_exif(exif)
-    found = ((tag.value, str(notes[tag]).encode("ascii", "replace")) for tag in _NOTES if tag in notes)
+    found = ((tag.value, raster.keep_accents(str(notes[tag])).encode()) for tag in _NOTES if tag in notes)
     channels = samples.shape[2] if samples.ndim == 3 else 1
     buffer = io.BytesIO()
     tifffile.imwrite(
@@ -156,7 +156,7 @@ def _add_directories(data: bytes, notes: Exif) -> bytes:
 def _read_directories(notes: Exif) -> dict[int, dict[int, Any]]:
     found = {tag: notes.get_ifd(tag) for tag in (IFD.Exif, IFD.GPSInfo)}
     return {
-        tag: {key: value for key, value in entries.items() if key != IFD.Interop}
+        tag: {key: raster.keep_accents(value) for key, value in entries.items() if key != IFD.Interop}
         for tag, entries in found.items()
         if entries
     }
@@ -173,7 +173,7 @@ def _read_camera_exif(stream: BinaryIO) -> bytes:
             directories = _read_directories(found)
             for tag, values in directories.items():
                 kept.get_ifd(tag).update(values)
-            kept.update({tag: found[tag] for tag in _NOTES if tag in found})
+            kept.update({tag: raster.keep_accents(found[tag]) for tag in _NOTES if tag in found})
             return kept.tobytes() if directories or len(kept) else b""
     except raster.BROKEN_EXIF:
         return b""

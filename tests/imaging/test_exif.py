@@ -47,6 +47,17 @@ def test_time_place_and_exposure_are_kept_and_the_size_is_right(kind: str, suffi
     assert read_image(data).orientation == 1
 
 
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
+def test_names_keep_their_accents(suffix: str) -> None:
+    exif, name = Image.Exif(), "José 田中".encode()
+    exif[0x013B] = exif.get_ifd(EXIF)[0xA433] = name.decode("latin-1")
+    encoded = exif.tobytes().replace(b"Jos?? ??????", name)
+    assert encoded.count(name) == 2
+    data = encode_image(read_image(photograph(exif=encoded)), suffix, name="x")
+    again = encode_image(read_image(data), suffix, name="x")
+    assert again.count(name + b"\0") == 2
+
+
 def test_no_notes_are_made_up() -> None:
     picture = read_image(photograph(exif=b""))
     for suffix in (".jpg", ".png", ".webp"):
