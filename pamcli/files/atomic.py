@@ -140,7 +140,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     existed = folder.exists()
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _lock(folder)
+        descriptor = acquire_lock(folder)
     try:
         yield
     finally:
@@ -151,14 +151,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _lock(folder: Path) -> int | None:
+def acquire_lock(folder: Path, *, wait: bool = False) -> int | None:
+    """Return a descriptor whose closing releases the lock; None if the system has no locks."""
     if sys.platform == "win32":
         return None
     import fcntl
 
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         holder = _find_lock_holder(os.fstat(descriptor).st_ino)
         os.close(descriptor)

@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import io
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
@@ -14,6 +13,7 @@ import torch
 
 from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
 from pamcli.inference.device import HINT, first_line, is_memory_error
+from pamcli.registry.downloads import find_cache
 from pamcli.registry.spec import convert_read_errors
 
 PROVIDERS = {  # ONNX Runtime's provider names, by device
@@ -78,8 +78,7 @@ def _engine_folder(model: Path | bytes) -> Path:
         with suppress(OSError):  # external weights, if any, by size and modification time
             weights = model.with_name(f"{model.name}.data").stat()
             key += f"{weights.st_size} {weights.st_mtime_ns}".encode()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "pam", "engines", hashlib.sha256(key).hexdigest()[:16])
+    return find_cache() / "engines" / hashlib.sha256(key).hexdigest()[:16]
 
 
 def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:

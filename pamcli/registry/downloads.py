@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.files.atomic import acquire_lock
 
 SILENCE = 20.0  # time without an answer or data after which a download fails, s
 ATTEMPTS = 3  # connections that may break off before a download fails
@@ -33,8 +34,7 @@ def _download_url(url: str) -> Path:
     name = Path(unquote(urlsplit(url).path)).name
     if Path(name).suffix not in SUFFIXES or not urlsplit(url).netloc:
         raise UsageError(f"the URL {url} must name a file of type {' or '.join(SUFFIXES)}")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    target = Path(base, "pam", "weights", hashlib.sha256(url.encode()).hexdigest()[:16], name)
+    target = find_cache() / "weights" / hashlib.sha256(url.encode()).hexdigest()[:16] / name
     if target.is_file():
         return target
     from huggingface_hub import constants
@@ -48,6 +48,15 @@ def _download_url(url: str) -> Path:
     except (OSError, RuntimeError, HTTPError) as error:
         raise ModelError(f"cannot download {url}: {_summarize_error(error)}", hint) from error
     return target
+
+
+def find_cache() -> Path:
+    """Return the cache folder of pam. Raises ModelError if there is no home folder."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pam")
+    except RuntimeError as error:
+        message = "this user has no home folder for the cache"
+        raise ModelError(message, "set HOME or XDG_CACHE_HOME") from error
 
 
 def _download_from_hub(text: str) -> Path:
@@ -109,10 +118,23 @@ def _fetch(repository: str, file: str, revision: str) -> Path:
 
 
 def _stream(url: str, target: Path, headers: Mapping[str, str], size: int | None = None) -> None:
-    """Download a file next to its place, resuming what is there, and move it into place when complete."""
+    """Download a file next to its place, resuming what is there, and move it into place when complete.
+
+    If another process downloads it already, wait for that.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = acquire_lock(target.parent, wait=True)
+    try:
+        if not target.is_file():
+            _stream_alone(url, target, headers, size)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _stream_alone(url: str, target: Path, headers: Mapping[str, str], size: int | None) -> None:
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
-    target.parent.mkdir(parents=True, exist_ok=True)
     part, tag = (target.with_name(target.name + suffix) for suffix in (".part", ".etag"))
     for attempt in range(1, ATTEMPTS + 1):
         try:

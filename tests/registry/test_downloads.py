@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,28 @@ def test_an_interrupted_download_is_resumed(hub: str, caches: Path) -> None:
     part.with_name("net.safetensors.etag").write_text('"good"')
     assert locate(url).read_bytes() == CONTENT
     assert fake_hub.ranges == [0, 100]
+
+
+def test_simultaneous_downloads_wait_for_each_other(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, receive = f"{hub}/owner/good/resolve/main/net.safetensors", downloads._receive
+
+    def receive_slowly(*arguments: Any) -> None:
+        time.sleep(0.1)
+        receive(*arguments)
+
+    monkeypatch.setattr(downloads, "_receive", receive_slowly)
+    with ThreadPoolExecutor(3) as threads:
+        paths = {*threads.map(locate, [url] * 3)}
+    assert [path.read_bytes() for path in paths] == [CONTENT]
+    assert fake_hub.ranges == [0]
+
+
+def test_a_user_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user without an account
+    with pytest.raises(ModelError, match=r"no home folder .*XDG_CACHE_HOME"):
+        locate("http://127.0.0.1/net.safetensors")
 
 
 def test_a_cached_file_needs_no_server(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
