@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.geometry import Calibration
-from pamcli.errors import UsageError, suggest_extra
+from pamcli.errors import InputError, UsageError, suggest_extra
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
@@ -54,7 +54,7 @@ def write_point_cloud(
 
     Raises:
         UsageError: If the suffix is unknown, the file exists, or laspy is missing for .las and .laz.
-        InputError: If the calibration has another aspect ratio or no baseline.
+        InputError: If the calibration has another aspect ratio or no baseline, or the image another size.
         OutputError: If the file cannot be written.
     """
     path = Path(path)
@@ -86,6 +86,10 @@ def compute_points(
 ) -> NDArray[Any]:
     """Return points (N,) with fields x, y, z (m), red, green, blue; for arguments see `write_point_cloud`."""
     height, width = disparity.shape
+    if image is not None and (image.shape != (height, width, 3) or image.dtype not in (np.uint8, np.uint16)):
+        reason = f"the image must be ({height}, {width}, 3) of uint8 or uint16, as the disparity map is"
+        hint = f"resize it to {width}x{height}" if image.shape[:2] != (height, width) else None
+        raise InputError(f"{reason} {width}x{height}, got {image.shape} of {image.dtype}", hint)
     calibration = replace(calibration.for_size(width, height), size=None)  # applies to parts of it, too
     fields = [*((axis, "<f4") for axis in "xyz"), *((color, "u1") for color in COLORS)]
     columns = slice(None, None, stride)
