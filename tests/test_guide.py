@@ -74,7 +74,7 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_
     for words, package, extra in (
         (".onnx", "onnxruntime", "onnx"),
         ("--engine ray", "ray", "ray"),
-        ("clip_left", "av", "video"),
+        (".mp4", "av", "video"),
         ("drive.bag", "rosbags", "ros"),
         ("--rerun", "rerun", "rerun"),
         ("HEIC", "pillow_heif", "heif"),
