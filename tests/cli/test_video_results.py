@@ -176,7 +176,10 @@ def test_a_video_whose_writing_fails_is_not_there(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(video_writing, "_convert_frame", full)
-    refuse(run("disparity left.mkv right.mkv -o out.mkv --count 1"), 7, "cannot write out.mkv: no space left")
+    made = run("disparity left.mkv right.mkv -o out.mkv --count 1")
+    assert made.code == 7
+    assert "to resume, add --skip-existing" in made.complaints[-2]
+    assert "cannot write out.mkv: no space left" in made.complaints[-1]
     assert [path.name for path in here.glob("out*")] == ["out.mkv.frames"]
     assert not list(here.glob(".pam-*"))
 
