@@ -36,7 +36,7 @@ from pamcli.workers import answer_in_processes
 ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 """Suffixes of results that are one file for all pairs of a batch."""
 LEAST_PAIRS, LEAST_PIXELS = 8, 5_000_000
-"""Pairs, and pixels of their left images, per process for which its start of some seconds pays."""
+"""Smallest number of pairs, and pixels of their left images, for which starting another process pays."""
 PROCESS_MEMORY = 1_000_000_000
 """Free memory that a process needs, bytes."""
 

@@ -70,7 +70,7 @@ def read_disparity_file(
 
 
 def find_missing_markers(disparity: Disparities) -> list[float]:
-    """Return the markers (px) of missing values: the lowest value, or one beyond the image width, of many."""
+    """Return the frequent values (px) that mark missing ones: the lowest, or one above the image width."""
     values, counts = np.unique(disparity[np.isfinite(disparity)], return_counts=True)
     if len(values) < 2:
         return []

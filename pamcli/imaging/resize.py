@@ -48,7 +48,7 @@ def resize_nearest(array: NDArray[Kind], width: int, height: int) -> NDArray[Kin
 
 
 def downscale_disparity(disparity: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
-    """Downscale a disparity map (H, W), px of its width; the result is in px of the new width.
+    """Downscale a disparity map (H, W), in pixels of its size, to one in pixels of the new size.
 
     Disparities are interpolated linearly within a surface. Near a step each is that of the nearest pixel,
     because an average across an edge lies on neither side.
