@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -53,8 +54,8 @@ class Run:
         return [line.removeprefix("pam: ") for line in lines]
 
 
-def pam(*arguments: str | Path, stdin: bytes = b"") -> Run:
-    """Run `pam` in this process and the current folder."""
+def pam(command: str = "", *arguments: str | Path, stdin: bytes = b"") -> Run:
+    """Run `pam` in this process and the current folder. command: the first words, as in a shell."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
@@ -63,7 +64,7 @@ def pam(*arguments: str | Path, stdin: bytes = b"") -> Run:
                 mode = "r" if file is given else "w"
                 stream = open(file.fileno(), mode, encoding="utf-8", closefd=False)  # noqa: SIM115
                 patch.setattr(sys, name, stream)
-            patch.setattr(sys, "argv", ["pam", *map(str, arguments)])
+            patch.setattr(sys, "argv", ["pam", *shlex.split(command), *map(str, arguments)])
             patch.setattr(sys, "warnoptions", ["error"])  # main leaves the filters of the tests alone
             handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATIONS)}
             try:
@@ -170,6 +171,23 @@ def refuse(run: Run, code: int, *texts: str) -> str:
 def refuse_options(run: Run, *texts: str) -> None:
     """Assert that the parser of options ended a run."""
     refuse(run, 2, *texts, "--help lists all options")
+
+
+def refuse_all(table: str, *before: str, stdin: bytes = b"") -> None:
+    """Assert that each line of a table is refused and changes nothing.
+
+    A line is an exit code, a command (after `before`), and parts of the message: `2 left.png | got 1`.
+    """
+    wrong = []
+    for line in filter(None, map(str.strip, table.splitlines())):
+        command, *texts = (part.strip() for part in line.split(" | "))
+        code, *words = shlex.split(command)
+        try:
+            with unchanged():
+                refuse(pam(" ".join(before), *words, stdin=stdin), int(code), *texts)
+        except AssertionError as error:
+            wrong.append(f"{line}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def files(folder: Path) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import files, names, pam, refuse, unchanged
+from pam_program import files, names, pam, refuse, refuse_all
 from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("networks")
@@ -25,57 +25,76 @@ def png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
 
 
-# --- files ----------------------------------------------------------------------------------------------
+CONTENTS = {
+    "empty": b"",
+    "text": b"Dear diary",
+    "pfm": b"Pf\n1 1\n-1.0\n\0\0\0\0",
+    "header": png_header(96, 64),
+    "signature": b"\x89PNG\r\n\x1a\n",
+    "jpeg": b"\xff\xd8\xff\xe0\0\x10JFIF",
+    "giant.png": png_header(20001, 20000),
+}
 
 
 @both_commands
-def test_a_missing_file(pair: Path, command: list[str]) -> None:
-    with unchanged():
-        refuse(pam(*command, "left.png", "none.png"), 3, "no such file: none.png")
-
-
-@both_commands
-def test_a_file_name_that_is_a_pattern(pair: Path, command: list[str]) -> None:
-    refuse(pam(*command, "l/*.png", "r/*.png"), 3, "no such file: l/*.png", "use {}")
-
-
-@both_commands
-def test_a_folder_in_place_of_a_file(pair: Path, command: list[str]) -> None:
+def test_files_that_are_no_pair(pair: Path, command: list[str]) -> None:
+    for name, content in CONTENTS.items():
+        Path(name).write_bytes(content)
+    for suffix in ("png", "jpg", "tif", "webp"):
+        Image.open("right.png").save(cut := Path(f"cut.{suffix}"))
+        cut.write_bytes(cut.read_bytes()[: cut.stat().st_size * 2 // 3])
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    Image.open("right.png").save("turned.png", exif=exif)
+    for name, size in {"narrow": (90, 64), "flat": (96, 7), "thin": (7, 64), "low": (96, 63)}.items():
+        Image.open("right.png").crop((0, 0, *size)).save(f"{name}.png")
+        Image.open("left.png").crop((0, 0, *size)).save(f"left_{name}.png")
+    Image.open("left.png").crop((0, 0, 95, 64)).save("odd.png")
     Path("folder").mkdir()
-    with unchanged():
-        refuse(pam(*command, "left.png", "folder"), 2, "folder is a folder and left.png is a file")
-
-
-@both_commands
-@pytest.mark.parametrize("side", ["left.png", "right.png"])
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "is empty"),
-        (b"Dear diary", "is not an image"),
-        (b"Pf\n1 1\n-1.0\n\0\0\0\0", "PFM"),
-        (png_header(96, 64), "is damaged or truncated"),
-        (b"\x89PNG\r\n\x1a\n", "is damaged or truncated"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "is damaged or truncated"),
-    ],
-    ids=["empty", "text", "pfm", "header", "signature", "jpeg"],
-)
-def test_no_image(pair: Path, command: list[str], side: str, content: bytes, said: str) -> None:
-    Path(side).write_bytes(content)
-    with unchanged():
-        line = refuse(pam(*command, "left.png", "right.png"), 3, side, said)
-    other = {"left.png": "right.png", "right.png": "left.png"}[side]
-    assert other not in line
-
-
-@both_commands
-@pytest.mark.parametrize("suffix", ["png", "jpg", "tif", "webp"])
-def test_a_truncated_image(pair: Path, command: list[str], suffix: str) -> None:
-    whole = Path(f"whole.{suffix}")
-    Image.open("right.png").save(whole)
-    Path(f"cut.{suffix}").write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
-    with unchanged():
-        refuse(pam(*command, "left.png", f"cut.{suffix}"), 3, f"cut.{suffix} is damaged or truncated")
+    os.symlink("left.png", "link.png")
+    os.link("left.png", "hard.png")
+    least = {"disparity": 16, "superres": 8}[command[0]]
+    table = f"""
+        3 left.png none.png | no such file: none.png
+        3 l/*.png r/*.png | no such file: l/*.png | use {{}}
+        2 left.png folder | folder is a folder and left.png is a file
+        3 left.png empty | error: empty is empty
+        3 empty right.png | error: empty is empty
+        3 left.png text | text is not an image
+        3 text right.png | text is not an image
+        3 left.png pfm | PFM
+        3 left.png header | header is damaged or truncated
+        3 signature right.png | signature is damaged or truncated
+        3 left.png jpeg | jpeg is damaged or truncated
+        3 left.png cut.png | cut.png is damaged or truncated
+        3 left.png cut.jpg | cut.jpg is damaged or truncated
+        3 left.png cut.tif | cut.tif is damaged or truncated
+        3 left.png cut.webp | cut.webp is damaged or truncated
+        2 left.png left.png | the same file | left.png
+        2 left.png ./left.png | the same file | left.png
+        2 left.png link.png | the same file | left.png
+        2 left.png hard.png | the same file | left.png
+        3 left.png narrow.png | left.png | narrow.png | 96x64 | 90x64
+        3 left.png turned.png | EXIF orientations | 1 and 3 | turned.png
+        3 left_flat.png flat.png | left_flat.png | 96x7 | at least {least}
+        3 left_thin.png thin.png | left_thin.png | 7x64 | at least {least}
+        3 giant.png right.png | giant.png is 20001x20000 = 400,020,000 pixels, over the limit of 400,000,000
+        3 giant.png right.png | --max-pixels
+        3 giant.png right.png --max-pixels none | damaged or truncated
+        3 giant.png right.png --max-pixels 400020000 | damaged or truncated
+        3 left.png right.png --max-pixels 6143 | left.png is 96x64 = 6,144 pixels, over the limit of 6,143
+        3 odd.png --packed lr | odd.png is 95x64: its width | --packed lr
+        3 odd.png --packed rl | odd.png is 95x64: its width | --packed rl
+        3 low.png --packed tb | low.png is 96x63: its height | --packed tb
+        3 low.png --packed bt | low.png is 96x63: its height | --packed bt
+        3 --packed lr - | standard input is empty
+    """
+    for text in ("0", "-1", "1e6", "many", "''", "1.5", "9" * 5000):
+        table += (
+            f"\n 2 left.png right.png --max-pixels {text} | --max-pixels must be a positive whole number or"
+        )
+    refuse_all(table, *command)
+    refuse_all("3 --packed lr - | standard input is not an image", *command, stdin=b"no")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -85,122 +104,11 @@ def test_an_image_without_permission(pair: Path, command: list[str]) -> None:
     refuse(pam(*command, "left.png", "right.png"), 3, "right.png", "no permission")
 
 
-# --- both of them ---------------------------------------------------------------------------------------
-
-
-@both_commands
-@pytest.mark.parametrize("other", ["left.png", "./left.png", "link.png", "hard.png"])
-def test_the_same_file_on_both_sides(pair: Path, command: list[str], other: str) -> None:
-    os.symlink("left.png", "link.png")
-    os.link("left.png", "hard.png")
-    with unchanged():
-        refuse(pam(*command, "left.png", other), 2, "the same file", "left.png")
-
-
-@both_commands
-def test_different_sizes(pair: Path, command: list[str]) -> None:
-    Image.open("right.png").crop((0, 0, 90, 64)).save("right.png")
-    with unchanged():
-        refuse(pam(*command, "left.png", "right.png"), 3, "left.png", "right.png", "96x64", "90x64")
-
-
-@both_commands
-def test_different_orientations(pair: Path, command: list[str]) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 3
-    Image.open("right.png").save("right.png", exif=exif)
-    with unchanged():
-        refuse(pam(*command, "left.png", "right.png"), 3, "EXIF orientations", "1 and 3", "right.png")
-
-
-@pytest.mark.parametrize(
-    ("command", "size", "smallest"),
-    [
-        ("disparity", (96, 15), 16),
-        ("disparity", (15, 64), 16),
-        ("superres", (96, 7), 8),
-        ("superres", (7, 64), 8),
-    ],
-)
-def test_too_small(pair: Path, command: str, size: tuple[int, int], smallest: int) -> None:
-    for name in ("left.png", "right.png"):
-        Image.open(name).crop((0, 0, *size)).save(name)
-    with unchanged():
-        run = pam(*COMMANDS[command], "left.png", "right.png")
-        refuse(run, 3, "left.png", f"{size[0]}x{size[1]}", f"at least {smallest}")
-
-
 @pytest.mark.parametrize(("command", "size"), [("disparity", 16), ("superres", 8)])
-def test_the_smallest_size(pair: Path, command: str, size: int) -> None:
+def test_the_smallest_size_and_the_smallest_limit(pair: Path, command: str, size: int) -> None:
     for name in ("left.png", "right.png"):
         Image.open(name).crop((0, 0, size, size)).save(name)
-    assert pam(*COMMANDS[command], "left.png", "right.png").code == 0
-
-
-# --- the pixel limit ------------------------------------------------------------------------------------
-
-
-@both_commands
-def test_the_pixel_limit_is_checked_before_decoding(pair: Path, command: list[str]) -> None:
-    Path("left.png").write_bytes(png_header(20001, 20000))
-    with unchanged():
-        refuse(
-            pam(*command, "left.png", "right.png"),
-            3,
-            "left.png is 20001x20000 = 400,020,000 pixels, over the limit of 400,000,000",
-            "--max-pixels",
-        )
-        refuse(pam(*command, "left.png", "right.png", "--max-pixels", "none"), 3, "damaged or truncated")
-        refuse(pam(*command, "left.png", "right.png", "--max-pixels", "400020000"), 3, "damaged or truncated")
-
-
-@both_commands
-def test_a_smaller_pixel_limit(pair: Path, command: list[str]) -> None:
-    with unchanged():
-        run = pam(*command, "left.png", "right.png", "--max-pixels", "6143")
-        refuse(run, 3, "left.png is 96x64 = 6,144 pixels, over the limit of 6,143")
-    assert pam(*command, "left.png", "right.png", "--max-pixels", "6144").code == 0
-
-
-@both_commands
-@pytest.mark.parametrize("text", ["0", "-1", "1e6", "many", "", "1.5", "9" * 5000])
-def test_no_pixel_limit(pair: Path, command: list[str], text: str) -> None:
-    with unchanged():
-        run = pam(*command, "left.png", "right.png", "--max-pixels", text)
-        refuse(run, 2, "--max-pixels", "must be a positive whole number or none")
-
-
-# --- packed images ------------------------------------------------------------------------------------
-
-
-@both_commands
-@pytest.mark.parametrize(
-    ("layout", "size", "said"),
-    [
-        ("lr", (95, 64), "packed.png is 95x64: its width"),
-        ("rl", (95, 64), "packed.png is 95x64: its width"),
-        ("tb", (96, 63), "packed.png is 96x63: its height"),
-        ("bt", (96, 63), "packed.png is 96x63: its height"),
-    ],
-)
-def test_an_odd_packed_size(
-    pair: Path, command: list[str], layout: str, size: tuple[int, int], said: str
-) -> None:
-    Image.open("left.png").crop((0, 0, *size)).save("packed.png")
-    with unchanged():
-        refuse(pam(*command, "packed.png", "--packed", layout), 3, "packed.png", said, f"--packed {layout}")
-
-
-@both_commands
-@pytest.mark.parametrize(
-    ("stdin", "said"), [(b"", "standard input is empty"), (b"no", "standard input is not an image")]
-)
-def test_no_image_on_stdin(here: Path, command: list[str], stdin: bytes, said: str) -> None:
-    with unchanged():
-        refuse(pam(*command, "--packed", "lr", "-", stdin=stdin), 3, said)
-
-
-# --- in a batch -----------------------------------------------------------------------------------------
+    assert pam(*COMMANDS[command], "left.png", "right.png", "--max-pixels", str(size * size)).code == 0
 
 
 @both_commands
@@ -218,11 +126,8 @@ def test_a_batch_goes_on_past_bad_images(pair: Path, command: list[str]) -> None
     run = pam(command[0], "l", "r", "-o", "out/", "--jsonl")
     assert run.code == 6
     assert {record["left"]: (record["status"], record["code"]) for record in run.records} == {
-        "l/empty.png": ("failed", 3),
         "l/good.png": ("ok", 0),
-        "l/small.png": ("failed", 3),
-        "l/text.png": ("failed", 3),
-        "l/tight.png": ("failed", 3),
+        **{f"l/{stem}.png": ("failed", 3) for stem in ("empty", "small", "text", "tight")},
     }
     assert [record["left"] for record in run.records if record["outputs"]] == ["l/good.png"]
     errors = {record["left"]: record["error"] for record in run.records if record["error"]}

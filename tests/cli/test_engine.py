@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
-from pam_program import pam, refuse, unchanged
+from pam_program import pam, refuse, refuse_all, unchanged
 
 from pamcli.errors import suggest_extra
 
@@ -23,20 +22,12 @@ def test_without_the_library(small_pair: object, command: str, monkeypatch: pyte
         refuse(run, 2, "--engine ray requires a batch")
 
 
-def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> None:
-    for view in ("left", "right"):
-        os.mkdir(view)
-        os.rename(f"{view}.png", f"{view}/0.png")
-    with unchanged():
-        run = pam("disparity", "left", "right", "--color-map", "c/", "--range", "shared", "--engine", "ray")
-        refuse(run, 2, "--range shared and --engine ray")
-
-
-@pytest.mark.parametrize("option", [("--ray-address", "local"), ("--ray-cores", "1")])
-def test_options_of_a_cluster_that_is_not_asked_for(small_pair: object, option: tuple[str, str]) -> None:
-    with unchanged():
-        run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "x.png", *option)
-        refuse(run, 2, f"{option[0]} requires --engine ray")
+def test_options_of_a_cluster_that_is_not_asked_for(small_pair: object) -> None:
+    table = """
+        2 --ray-address local | --ray-address requires --engine ray
+        2 --ray-cores 1 | --ray-cores requires --engine ray
+    """
+    refuse_all(table, "rectify left.png right.png --uncalibrated -o x.png")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:x", "ray://127.0.0.1:1"])
@@ -47,8 +38,6 @@ def test_a_cluster_that_is_not_there(
     with open("pairs.tsv", "w") as file:
         file.write("left.png\tright.png\n")
     with unchanged():
-        run = pam(
-            "disparity", "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray", "--ray-address", address
-        )
+        run = pam("disparity --pairs pairs.tsv -o out/ --engine ray --ray-address", address)
         refuse(run, 5, f"no Ray cluster answers at {address}")
     assert capfd.readouterr().err == ""

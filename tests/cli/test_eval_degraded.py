@@ -9,7 +9,7 @@ from typing import Any
 import eval_trees
 import numpy as np
 import pytest
-from pam_program import pam, refuse
+from pam_program import pam
 
 from pamcli.data.source import Sample
 from pamcli.evaluation.opencv_methods import DenoisedBicubic
@@ -57,9 +57,7 @@ def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
 
 
 def test_a_network_stands_beside_both() -> None:
-    run = pam(
-        "eval", "superres", "--data", f"{KITTI}?first=1", "--degrade", "jpeg=60", "--right-view", "right"
-    )
+    run = pam("eval superres --degrade jpeg=60 --right-view right --data", f"{KITTI}?first=1")
     assert run.code == 0, run.stderr
     assert [line.split("  ")[0] for line in run.lines[2:5]] == [
         "bicubic",
@@ -67,9 +65,3 @@ def test_a_network_stands_beside_both() -> None:
         "passrnet2-x4",
     ]
     assert "degraded by jpeg=60" in run.stdout.decode()
-
-
-def test_what_cannot_be_degraded() -> None:
-    superres = ["eval", "superres", "--data", KITTI]
-    refuse(pam(*superres, "--degrade", "jpg=75"), 2, "--degrade 'jpg=75'", "did you mean jpeg?")
-    refuse(pam(*superres, "--degrade", "jpeg=75", "--predictions", "kitti"), 2, "--predictions and --degrade")

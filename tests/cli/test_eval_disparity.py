@@ -136,8 +136,10 @@ def test_several_sets_keep_their_own_figures(networks: None, kitti: Path, mine: 
 
 
 def test_first_takes_the_first(networks: None, kitti: Path) -> None:
-    found = answer(pam("eval", "disparity", "--data", f"{KITTI}?first=1", "--json"))
+    found = answer(pam("eval disparity --json --data", f"{KITTI}?first=1"))
     same(found["sets"][0], of_network(eval_trees.crops()[:1]))
+    faster = answer(pam("eval disparity --json --precision bf16 --data", f"{KITTI}?first=1"))
+    assert faster["facts"]["device"] == "cpu, bf16"
     assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair)"
 
 
@@ -161,13 +163,6 @@ def test_resize_changes_images_and_ground_truth_and_says_so(networks: None, mine
     small = [resize_sample(sample, 64, 48, imresize_to) for sample in without_masks()]
     same(found["sets"][0], of_network(small, kitti=False))
     assert any("64x48" in note for note in found["notes"])
-
-
-def test_weights_and_precision_are_named(networks: None, mine: Path) -> None:
-    found = answer(
-        pam("eval", "disparity", "--data", "pairs:mine?first=1", "--precision", "bf16", "--json", "--quiet")
-    )
-    assert found["facts"]["device"] == "cpu, bf16"
 
 
 # --- by rules with names ------------------------------------------------------------------------------------
@@ -209,7 +204,7 @@ def test_protocols_are_listed_with_their_sources() -> None:
 
 
 def test_rows_of_the_csv_are_the_images(made: dict[str, np.ndarray]) -> None:
-    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "out/rows.csv")
+    run = pam(f"eval disparity --data {KITTI} --predictions made", "--per-image", "out/rows.csv")
     assert (run.code, run.stderr) == (0, "")
     with Path("out/rows.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -265,22 +260,24 @@ def test_a_set_without_published_rows_is_named(mine: Path, made: dict[str, np.nd
     assert "note: there are no published results for pairs" in run.lines
 
 
-@pytest.mark.parametrize(("option", "file"), [("--per-image", "rows.csv"), ("--report", "report.html")])
+@pytest.mark.parametrize("option", ["--per-image rows.csv", "--report report.html"])
+@pytest.mark.parametrize("command", ["disparity --predictions made", "superres --baseline-only"])
 def test_files_that_exist_are_replaced_on_request_alone(
-    made: dict[str, np.ndarray], option: str, file: str
+    made: dict[str, np.ndarray], command: str, option: str
 ) -> None:
-    Path(file).write_text("old")
-    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", option, file]
+    file = Path(option.split()[1])
+    file.write_text("old")
+    arguments = f"eval {command} --data {KITTI} {option}"
     with unchanged():
-        refuse(pam(*arguments), 2, file, "already exists", "--overwrite")
-    assert pam(*arguments, "--overwrite").code == 0
-    assert Path(file).read_text(encoding="utf-8") != "old"
+        refuse(pam(arguments), 2, file.name, "already exists", "--overwrite")
+    assert pam(arguments, "--overwrite").code == 0
+    assert file.read_text(encoding="utf-8") != "old"
 
 
 # --- of files -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["pfm", "npy", "tif", "png"])
+@pytest.mark.parametrize("suffix", ["pfm", "png"])
 def test_files_of_pam_disparity_get_the_figures_of_the_network(
     networks: None, kitti: Path, suffix: str
 ) -> None:
@@ -300,20 +297,13 @@ def test_files_of_pam_disparity_get_the_figures_of_the_network(
 
 
 def test_holes_are_filled_on_kitti_and_wrong_elsewhere(made: dict[str, np.ndarray], mine: Path) -> None:
-    on_kitti = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"))
+    on_kitti = answer(pam(f"eval disparity --data {KITTI} --predictions made", "--json"))
     same(on_kitti["sets"][0], of_files(made))
     on_mine = answer(pam("eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--json"))
     figures = on_mine["sets"][0]["pooled"]["all"]
     assert figures["density"] == on_kitti["sets"][0]["pooled"]["all"]["density"] < 100
     assert figures["bad-4"] == pytest.approx(100 - figures["density"])
     assert figures["epe"] == pytest.approx(3.5)
-
-
-def test_names_keep_their_folders_and_suffixes_may_differ(made: dict[str, np.ndarray]) -> None:
-    eval_trees.write_disparity("other/000000_10.tif", made["000000_10"])
-    eval_trees.write_disparity("other/000001_10.npy", made["000001_10"])
-    found = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "other", "--json"))
-    same(found["sets"][0], of_files(made))
 
 
 def test_a_missing_prediction_is_named_and_an_error_unless_allowed(made: dict[str, np.ndarray]) -> None:
@@ -325,25 +315,6 @@ def test_a_missing_prediction_is_named_and_an_error_unless_allowed(made: dict[st
     same(found["sets"][0], of_files(made))
     assert "1 pair without a prediction skipped: 000001_10" in found["notes"]
     assert found["facts"]["data"] == f"{KITTI} (1 pair)"
-
-
-def test_no_prediction_at_all_is_an_error_even_when_some_may_be_missing(kitti: Path) -> None:
-    Path("made").mkdir()
-    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
-    for more in ([], ["--allow-missing"]):
-        refuse(pam(*arguments, *more), 2, "no prediction", "made", "000000_10.pfm")
-
-
-def test_a_prediction_of_another_size_is_an_error(made: dict[str, np.ndarray]) -> None:
-    eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][:, 1:])
-    line = refuse(pam("eval", "disparity", "--data", KITTI, "--predictions", "made"), 3, "made/000001_10.pfm")
-    assert "127x80" in line
-    assert "128x80" in line
-
-
-def test_a_prediction_that_cannot_be_read_is_an_error(made: dict[str, np.ndarray]) -> None:
-    Path("made/000001_10.pfm").write_bytes(b"nothing")
-    refuse(pam("eval", "disparity", "--data", KITTI, "--predictions", "made"), 3, "made/000001_10.pfm")
 
 
 def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
@@ -360,7 +331,7 @@ def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
 
 def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
-    assert pam("eval", "disparity", "--data", KITTI, "--predictions", "made").code == 0
+    assert pam(f"eval disparity --data {KITTI} --predictions made").code == 0
 
 
 # --- nothing to measure -------------------------------------------------------------------------------------
@@ -382,13 +353,3 @@ def test_ground_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mi
     arguments = ["eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--report", "r.html"]
     refuse(pam(*arguments), 3, "nothing to measure")
     assert not Path("r.html").exists()
-
-
-def test_ground_truth_beyond_the_limit_alone_is_an_error(made: dict[str, np.ndarray]) -> None:
-    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--max-gt", "1"]
-    refuse(pam(*arguments), 3, "nothing to measure", "below 1 px")
-
-
-def test_an_empty_tree_is_an_error(here: Path) -> None:
-    (here / "kitti" / "training" / "image_2").mkdir(parents=True)
-    refuse(pam("eval", "disparity", "--data", KITTI), 3, "no pair", "image_2")

@@ -4,96 +4,67 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import eval_trees
 import numpy as np
 import pytest
-from pam_program import pam, refuse, refuse_options, unchanged
+from pam_program import pam, refuse, refuse_all, unchanged
 
 from pamcli.errors import OutputError
 
 KITTI = "kitti2015:kitti"
-NAMES = list(eval_trees.BOXES)
 
 
-@pytest.mark.parametrize(
-    ("more", "texts"),
-    [
-        (["--resize", "100"], ["--resize", "512x256"]),
-        (["--resize", "8x64"], ["--resize"]),
-        (["--resize", "64x-48"], ["--resize"]),
-        (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
-        (["--report", "report.pdf"], ["--report", ".html"]),
-        (["--predictions", "made", "--per-image", "t.csv", "--table", "./t.csv"], ["t.csv"]),
-        (["--max-gt", "inf"], ["--max-gt"]),
-        (["--max-gt", "nan"], ["--max-gt", "nan"]),
-        (["--max-gt", "0"], ["--max-gt", "0"]),
-        (["--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
-        (["--predictions", "made", "--max-disparity", "64"], ["--max-disparity"]),
-        (["--predictions", "none"], ["no such folder", "none"]),
-        (["--scale", "2"], ["--scale", "--predictions"]),
-        (["--allow-missing"], ["--allow-missing", "--predictions"]),
-        (["--max-disparity", "many"], ["--max-disparity", "many"]),
-        (["--device", "gpu"], ["--device", "gpu"]),
-        (["--protocol", "kiti"], ["kiti", "kitti"]),
-        (["--protocol", "kitti", "--protocol", "kitti"], ["--protocol kitti", "twice"]),
-        (["--protocol", "kitti", "--max-gt", "192"], ["--protocol", "--max-gt"]),
-        (["--predictions", "made", "--data", "pairs:mine"], ["the files of made", "one data set"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_contradictions_and_bad_values(
-    made: dict[str, np.ndarray], mine: Path, more: list[str], texts: list[str]
-) -> None:
-    with unchanged():
-        refuse(pam("eval", "disparity", "--data", KITTI, *more), 2, *texts)
-
-
-@pytest.mark.parametrize(
-    ("data", "code", "texts"),
-    [
-        ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
-        ("kitti2015/test:kitti", 2, ["test", "testing"]),
-        ("kitti2015:kitti?frist=1", 2, ["frist", "first"]),
-        ("kitti2015:kitti?first=0", 2, ["first", "got 0"]),
-        ("kitti", 2, ["kitti"]),
-        ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
-        ("pairs:kitti", 3, ["kitti", "left"]),
-    ],
-)
-def test_bad_data(kitti: Path, data: str, code: int, texts: list[str]) -> None:
-    with unchanged():
-        refuse(pam("eval", "disparity", "--data", data), code, *texts)
-
-
-def test_bad_options() -> None:
-    refuse_options(pam("eval", "disparity"), "--data")
-    refuse_options(pam("eval", "disparity", "--data", KITTI, "--precision", "fp8"), "--precision")
-    refuse_options(pam("eval", "nonsense"), "nonsense")
-
-
-def test_bad_weights(kitti: Path) -> None:
+def test_contradictions_and_bad_values(made: dict[str, np.ndarray], mine: Path) -> None:
     Path("bad.safetensors").write_bytes(b"nothing of the kind")
-    for weights in ("bad.safetensors", "nonsense", "passrnet-x4"):
-        with unchanged():
-            refuse(pam("eval", "disparity", "--data", KITTI, "--weights", weights), 4)
-
-
-def test_a_folder_that_cannot_be_written_to_is_known_first(made: dict[str, np.ndarray]) -> None:
-    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
     Path("file").write_text("not a folder")
-    with unchanged():
-        refuse(pam(*arguments, "--report", "file/report.html"), 7, "file")
+    table = """
+        2 --resize 100 | --resize | 512x256
+        2 --resize 8x64 | --resize
+        2 --resize 64x-48 | --resize
+        2 --per-image rows.txt | --per-image | .csv
+        2 --report report.pdf | --report | .html
+        7 --predictions made --report file/report.html | file
+        2 --predictions made --per-image t.csv --table ./t.csv | t.csv
+        2 --max-gt inf | --max-gt
+        2 --max-gt nan | --max-gt | nan
+        2 --max-gt 0 | --max-gt | 0
+        2 --predictions made --weights pasmnet | --predictions | --weights
+        2 --predictions made --max-disparity 64 | --max-disparity
+        2 --predictions none | no such folder | none
+        2 --predictions kitti --network-from a:b | --predictions and --network-from
+        2 --scale 2 | --scale | --predictions
+        2 --allow-missing | --allow-missing | --predictions
+        2 --max-disparity many | --max-disparity | many
+        2 --device gpu | --device | gpu
+        2 --precision fp8 | --precision | --help lists all options
+        2 --protocol kiti | kiti | kitti
+        2 --protocol kitti --protocol kitti | --protocol kitti | twice
+        3 --predictions made --max-gt 1 | nothing to measure | below 1 px
+        2 --protocol kitti --max-gt 192 | --protocol | --max-gt
+        2 --predictions made --data pairs:mine | the files of made | one data set
+        4 --weights bad.safetensors | bad.safetensors
+        4 --weights nonsense | nonsense
+        4 --weights passrnet-x4 | passrnet
+        2 --data kitti | kitti
+        3 --data pairs:kitti | kitti | left
+        2 --method a=opencv --method a=files:made | two methods | a
+        2 --method opencv --predictions made | --method | --predictions
+        2 --method opencv --weights pasmnet | --method | --weights
+        2 --method opencv --study range | --study | --method
+        2 --method files:none | no such folder | none
+        2 --method opencv --allow-missing | --allow-missing
+        2 --method ours=files:made --method opencv --data pairs:mine | the files of ours | one data set
+        2 --method opencv --table t.txt | --table | .tex, .md, .csv
+    """
+    refuse_all(table, "eval disparity --data", KITTI)
+    refuse_all("2 eval disparity | --data\n 2 eval nonsense | nonsense")
 
 
 def test_figures_do_not_replace_the_list_that_names_the_pairs(mine: Path) -> None:
     pair = [str(mine / side / f"{next((mine / side).iterdir()).stem}.png") for side in ("left", "right")]
     Path("list.csv").write_text("\t".join(pair) + "\n")
     with unchanged():
-        refuse(
-            pam("eval", "disparity", "--data", "pairs:list.csv", "--per-image", "list.csv", "--overwrite"),
-            2,
-            "list.csv",
-        )
+        run = pam("eval disparity --data pairs:list.csv --per-image list.csv --overwrite")
+        refuse(run, 2, "list.csv")
 
 
 def test_figures_are_printed_even_where_a_file_cannot_be_written(
@@ -107,10 +78,3 @@ def test_figures_are_printed_even_where_a_file_cannot_be_written(
     assert run.code == 7
     assert "no space left" in run.stderr
     assert any("D1" in line for line in run.lines)
-
-
-def test_a_damaged_image_is_named(made: dict[str, np.ndarray]) -> None:
-    Path("kitti/training/image_3/000001_10.png").write_bytes(b"nothing")
-    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
-    refuse(run, 3, "image_3/000001_10.png")
-    assert not Path("rows.csv").exists()

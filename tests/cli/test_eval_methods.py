@@ -9,7 +9,7 @@ from pathlib import Path
 import foreign_networks
 import numpy as np
 import pytest
-from pam_program import pam, refuse, unchanged
+from pam_program import pam, refuse
 
 KITTI = "kitti2015:kitti"
 METHODS = ["--method", "ours=files:made", "--method", "sgbm=opencv"]
@@ -72,23 +72,3 @@ def test_a_pytorch_network_of_ones_own_beside_another(
     assert methods == ["own", "pasmnet2", "opencv"]
     for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
         refuse(pam(*measure, "--method", *others), 2, "--network-from", "--method")
-    refuse(pam(*measure, "--predictions", "kitti"), 2, "--predictions and --network-from")
-
-
-@pytest.mark.parametrize(
-    ("more", "texts"),
-    [
-        (["--method", "a=opencv", "--method", "a=files:made"], ["two methods", "a"]),
-        (["--method", "opencv", "--predictions", "made"], ["--method", "--predictions"]),
-        (["--method", "opencv", "--weights", "pasmnet"], ["--method", "--weights"]),
-        (["--method", "opencv", "--study", "range"], ["--study", "--method"]),
-        (["--method", "files:none"], ["no such folder", "none"]),
-        (["--method", "opencv", "--allow-missing"], ["--allow-missing"]),
-        ([*METHODS, "--data", "pairs:mine"], ["the files of ours", "one data set"]),
-        (["--method", "opencv", "--table", "t.txt"], ["--table", ".tex, .md, .csv"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_contradictions(made: dict[str, np.ndarray], mine: Path, more: list[str], texts: list[str]) -> None:
-    with unchanged():
-        refuse(pam("eval", "disparity", "--data", KITTI, *more), 2, *texts)

@@ -13,7 +13,7 @@ from typing import Any
 import eval_trees
 import numpy as np
 import pytest
-from pam_program import Run, names, pam, refuse, refuse_options, unchanged
+from pam_program import Run, names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.data.source import Sample
@@ -226,22 +226,6 @@ def test_published_rows_are_marked() -> None:
     assert row["source"]
 
 
-def test_a_set_without_published_rows_is_named(here: Path) -> None:
-    eval_trees.pairs(here / "mine")
-    run = pam("eval", "superres", "--data", "pairs:mine", "--baseline-only", "--compare")
-    assert "note: there are no published results for pairs" in run.lines
-
-
-@pytest.mark.parametrize(("option", "file"), [("--per-image", "rows.csv"), ("--report", "report.html")])
-def test_files_that_exist_are_replaced_on_request_alone(option: str, file: str) -> None:
-    Path(file).write_text("old")
-    arguments = ["eval", "superres", "--data", KITTI, "--baseline-only", option, file]
-    with unchanged():
-        refuse(pam(*arguments), 2, file, "already exists", "--overwrite")
-    assert pam(*arguments, "--overwrite").code == 0
-    assert Path(file).read_text(encoding="utf-8") != "old"
-
-
 def test_save_writes_both_views_and_they_measure_the_same(networks: None) -> None:
     found = answer(pam("eval", "superres", "--data", KITTI, "--save", "out", "--json"))
     assert names("out") == sorted(VIEWS)
@@ -272,15 +256,6 @@ def test_saved_views_never_mix_with_the_images_of_the_set(here: Path, name: str,
             Image.fromarray(eval_trees.crops()[0].left).save(here / "mine" / side / f"{file}.png")
     with unchanged():
         refuse(pam("eval", "superres", "--data", "pairs:mine", "--save", "mine/left", "--overwrite"), 2, said)
-
-
-def test_a_folder_that_cannot_be_written_to_is_known_before_the_network_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(StereoUpscaler, "load", None)
-    Path("file").write_text("not a folder")
-    with unchanged():
-        refuse(pam("eval", "superres", "--data", KITTI, "--save", "file/out"), 7, "file")
 
 
 # --- of files -----------------------------------------------------------------------------------------------
@@ -326,65 +301,36 @@ def test_a_missing_view_is_named_and_an_error_unless_allowed(made: Path) -> None
     assert "1 pair without a prediction skipped: 000000_10" in found["notes"]
 
 
-def test_no_prediction_at_all_is_an_error(here: Path) -> None:
-    (here / "bicubic").mkdir()
-    refuse(pam(*PREDICTIONS, "--allow-missing"), 2, "no prediction", "bicubic")
-
-
-def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
-    Image.open(made / "000001_10_left.png").crop((0, 0, 100, 80)).save(made / "000001_10_left.png")
-    line = refuse(pam(*PREDICTIONS), 3, "000001_10_left.png")
-    assert "100x80" in line
-    assert "128x80" in line
-
-
-@pytest.mark.parametrize(
-    ("more", "texts"),
-    [
-        (["--scale", "4", "--weights", "passrnet2-x2"], ["upscales by 2", "--scale"]),
-        (["--predictions", "out", "--weights", "passrnet2-x4"], ["--predictions", "--weights"]),
-        (["--predictions", "out", "--baseline-only"], ["--predictions", "--baseline-only"]),
-        (["--baseline-only", "--weights", "passrnet2-x4"], ["--weights", "--baseline-only"]),
-        (["--baseline-only", "--save", "out"], ["--save"]),
-        (["--baseline-only", "--right-view", "left"], ["--right-view"]),
-        (["--predictions", "out"], ["no such folder", "out"]),
-        (["--allow-missing"], ["--allow-missing", "--predictions"]),
-        (["--save", "out", "--data", f"{KITTI}?first=1"], ["--save", "one data set"]),
-        (["--baseline-only", "--report", "r.pdf"], ["--report", ".html"]),
-        (["--device", "gpu"], ["--device", "gpu"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_contradictions_and_bad_values(more: list[str], texts: list[str]) -> None:
-    with unchanged():
-        refuse(pam("eval", "superres", "--data", KITTI, *more), 2, *texts)
-
-
-@pytest.mark.parametrize(
-    ("data", "code", "texts"),
-    [
-        ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
-        ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
-        ("flickr1024:kitti", 3, ["kitti"]),
-    ],
-)
-def test_bad_data(data: str, code: int, texts: list[str]) -> None:
-    with unchanged():
-        refuse(pam("eval", "superres", "--data", data), code, *texts)
-
-
-def test_bad_options() -> None:
-    refuse_options(pam("eval", "superres"), "--data")
-    refuse(pam("eval", "superres", "--data", KITTI, "--scale", "1"), 2, "--scale")
-    refuse(pam("eval", "superres", "--data", KITTI, "--scale", "2.5"), 2, "--scale", "2.5")
-    refuse_options(pam("eval", "superres", "--data", KITTI, "--right-view", "none"), "--right-view")
-
-
-def test_bad_weights() -> None:
+def test_contradictions_and_bad_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StereoUpscaler, "__call__", None)
     Path("bad.safetensors").write_bytes(b"nothing of the kind")
-    for weights in ("bad.safetensors", "nonsense", "pasmnet"):
-        with unchanged():
-            refuse(pam("eval", "superres", "--data", KITTI, "--weights", weights), 4)
+    Path("bicubic").mkdir()
+    Path("file").write_text("not a folder")
+    table = """
+        2 --scale 4 --weights passrnet2-x2 | upscales by 2 | --scale
+        2 --predictions out --weights passrnet2-x4 | --predictions | --weights
+        2 --predictions out --baseline-only | --predictions | --baseline-only
+        2 --baseline-only --weights passrnet2-x4 | --weights | --baseline-only
+        2 --baseline-only --save out | --save
+        2 --baseline-only --right-view left | --right-view
+        2 --predictions out | no such folder | out
+        2 --predictions bicubic --allow-missing | no prediction | bicubic
+        2 --allow-missing | --allow-missing | --predictions
+        2 --save out --data kitti2015:kitti?first=1 | --save | one data set
+        7 --save file/out | file
+        2 --baseline-only --report r.pdf | --report | .html
+        2 --device gpu | --device | gpu
+        2 --scale 1 | --scale
+        2 --scale 2.5 | --scale | 2.5
+        2 --right-view none | --right-view | --help lists all options
+        2 --degrade jpg=75 | --degrade 'jpg=75' | did you mean jpeg?
+        2 --degrade jpeg=75 --predictions kitti | --predictions and --degrade
+        4 --weights bad.safetensors | bad.safetensors
+        4 --weights pasmnet | pasmnet
+        3 --data flickr1024:kitti | kitti
+    """
+    refuse_all(table, "eval superres --data", KITTI)
+    refuse_all("2 eval superres | --data")
 
 
 def test_pairs_that_are_too_small_are_named(kitti: Path) -> None:

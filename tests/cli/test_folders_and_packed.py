@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import names, pam, refuse, unchanged
+from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("networks")
@@ -41,10 +41,8 @@ def test_images_without_a_partner(small_pair: Path) -> None:
     put("L/a.png", "L/b.png", "L/c.png", "R/a.png", "R/d.png")
     for command in ("disparity", "superres"):
         with unchanged():
-            line = refuse(
-                pam(command, "L", "R", "-o", "out/"), 2, "3 files without a counterpart", "--skip-unpaired"
-            )
-            assert "L/b.png, L/c.png, R/d.png" in line
+            said = "3 files without a counterpart", "--skip-unpaired", "L/b.png, L/c.png, R/d.png"
+            refuse(pam(command, "L", "R", "-o", "out/"), 2, *said)
         run = pam(command, "L", "R", "-o", command, "--skip-unpaired")
         assert run.code == 0
         lonely = [
@@ -54,37 +52,28 @@ def test_images_without_a_partner(small_pair: Path) -> None:
     assert names("disparity") == ["a.pfm"]
 
 
-@pytest.mark.parametrize(
-    ("places", "said"),
-    [
-        (["L/a.png", "R/b.png"], "no image in L (1) has the name of one in R (1)"),
-        (["L/a.png", "L/a.jpg", "R/a.png"], "have the same stem: L/a.jpg and L/a.png"),
-        (
-            ["L/L_0001.png", "L/L_0002.png", "R/R_0813.png", "R/R_0814.png"],
-            r"paste <(printf '%s\n' L/L_*.png) <(printf '%s\n' R/R_*.png) >pairs.txt",
-        ),
-        (["L/a.txt", "R/a.png"], "the folder L contains no images"),
-        (["L/sub/a.png", "R/sub/a.png"], "the folder L contains no images"),
-    ],
-)
-def test_folders_that_do_not_fit(small_pair: Path, places: list[str], said: str) -> None:
-    put(*places)
-    with unchanged():
-        refuse(pam("disparity", "L", "R", "-o", "out/"), 2, said)
-
-
-def test_one_folder_for_both_views(small_pair: Path) -> None:
-    with unchanged():
-        refuse(pam("disparity", ".", ".", "-o", "out/"), 2, ". was given for both views", "{}_L.png")
-
-
-def test_one_file_for_a_batch(small_pair: Path) -> None:
-    put("L/a.png", "R/a.png")
-    for option in ("-o", "--color-map"):
-        with unchanged():
-            refuse(
-                pam("disparity", "L", "R", option, "x.png"), 2, "x.png is one file for many pairs", "out/{}"
-            )
+def test_folders_and_templates_that_do_not_fit(small_pair: Path) -> None:
+    put("aL/a.png", "bR/b.png", "twoL/a.png", "twoL/a.jpg", "twoR/a.png", "textL/a.txt", "subL/sub/a.png")
+    put("L/L_0001.png", "L/L_0002.png", "R/R_0813.png", "R/R_0814.png", "day/1_L.png", "day/2_R.png")
+    table = r"""
+        2 aL bR -o out/ | no image in aL (1) has the name of one in bR (1)
+        2 twoL twoR -o out/ | have the same stem: twoL/a.jpg and twoL/a.png
+        2 L R -o out/ | paste <(printf '%s\n' L/L_*.png) <(printf '%s\n' R/R_*.png) >pairs.txt
+        2 textL bR -o out/ | the folder textL contains no images
+        2 subL bR -o out/ | the folder subL contains no images
+        2 . . -o out/ | . was given for both views | {}_L.png
+        2 day/{}_L.png day/{}_R.png -o o/ | none with the same text
+        2 x_{}.png day/{}_R.png -o o/ | x_{}.png matches 0 files
+        2 day/{} day/{} -o o/ | both templates are day/{}
+        3 none/{}_L.png day/{}_R.png -o o/ | the folder none/ does not exist
+    """
+    refuse_all(table, "disparity")
+    put("oneL/a.png", "oneR/a.png")
+    table = """
+        2 -o x.png | x.png is one file for many pairs | out/{}
+        2 --color-map x.png | x.png is one file for many pairs | out/{}
+    """
+    refuse_all(table, "disparity oneL oneR")
 
 
 # --- templates ------------------------------------------------------------------------------------------
@@ -103,19 +92,6 @@ def test_templates_whose_text_occurs_twice(small_pair: Path) -> None:
     put("a/a_L.png", "a/b_L.png", "a_R.png")
     run = pam("disparity", "{}/{}_L.png", "{}_R.png", "-o", "{}/{}.pfm")
     assert run.lines == ["a/a.pfm"]
-
-
-def test_templates_that_do_not_fit(small_pair: Path) -> None:
-    put("day/1_L.png", "day/2_R.png")
-    with unchanged():
-        refuse(pam("disparity", "day/{}_L.png", "day/{}_R.png", "-o", "o/"), 2, "none with the same text")
-        refuse(pam("disparity", "x_{}.png", "day/{}_R.png", "-o", "o/"), 2, "x_{}.png matches 0 files")
-        refuse(pam("disparity", "day/{}", "day/{}", "-o", "o/"), 2, "both templates are day/{}")
-        refuse(
-            pam("disparity", "none/{}_L.png", "day/{}_R.png", "-o", "o/"),
-            3,
-            "the folder none/ does not exist",
-        )
 
 
 # --- packed images ------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pam_program import pam, refuse
+from pam_program import pam
 
 from pamcli.inference import gpu_check
 from pamcli.inference.gpu_check import Row
@@ -40,4 +40,3 @@ def test_what_is_wrong_decides_the_exit_code(here: Path, monkeypatch: pytest.Mon
     (found,) = pam("doctor", "--gpu-check", "--json").records
     assert found["ok"] is False
     assert found["rows"][1]["mean"] == 0.5
-    refuse(pam("doctor", "left.png", "right.png", "--gpu-check"), 2, "cannot use both --gpu-check and images")

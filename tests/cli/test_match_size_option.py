@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import pam, refuse
+from pam_program import pam, refuse_all
 from PIL import Image
 
 from pamcli.inference import images
@@ -53,24 +53,11 @@ def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-def test_the_old_name_is_answered_with_the_new_one() -> None:
-    refuse(pam(*DISPARITY, "--enlarge", "1.5"), 2, "--enlarge", "did you mean --match-size?")
-
-
-@pytest.mark.parametrize("text", ["", "abc", "0", "-1", "nan", "2x", "full"])
-def test_what_is_no_size(text: str) -> None:
-    refuse(pam(*DISPARITY, "--match-size", text), 2, "--match-size must be auto", repr(text))
-
-
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [
-        ("0.01", "--match-size must be auto, a factor from 0.0625 to 4, or a width"),
-        ("17", "--match-size must be auto"),
-        ("inf", "--match-size must be auto"),
-        ("400", "--match-size 400 px is more than 4 times the width of the images, 96 px"),
-    ],
-)
-def test_a_size_out_of_reach(size: str, said: str) -> None:
-    refuse(pam(*DISPARITY, "--match-size", size), 2, said)
-    assert not Path("d.npy").exists()
+def test_sizes_out_of_reach() -> None:
+    table = """
+        2 0.01 | --match-size must be auto, a factor from 0.0625 to 4, or a width
+        2 17 | --match-size must be auto
+        2 inf | --match-size must be auto
+        2 400 | --match-size 400 px is more than 4 times the width of the images, 96 px
+    """
+    refuse_all(table, *DISPARITY, "--match-size")

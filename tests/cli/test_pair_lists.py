@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pam_program import names, pam, process, refuse, unchanged
+from pam_program import names, pam, process, refuse_all, unchanged
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -65,17 +65,6 @@ def test_a_pair_with_an_output_of_its_own_may_lie_anywhere() -> None:
     assert pam("disparity", "--pairs", "list.tsv").lines == ["mine.pfm"]
 
 
-def test_a_root_is_a_folder_and_of_a_list() -> None:
-    Path("list.tsv").write_bytes(listed("day/1"))
-    with unchanged():
-        refuse(
-            pam("disparity", "--pairs", "list.tsv", "-o", "o/", "--root", "none"),
-            2,
-            "--root must be a folder, got none",
-        )
-        refuse(pam("disparity", "left.png", "right.png", "-o", "o/", "--root", "."), 2, "--root", "--pairs")
-
-
 def test_the_third_column_is_the_output() -> None:
     Path("list.tsv").write_bytes(listed("day/1 > deep/down/first.npy", "night/3"))
     run = pam("disparity", "--pairs", "list.tsv", "-o", "out/{}.png", "--color-map", "colors/")
@@ -108,59 +97,53 @@ def test_a_list_of_nul_separated_names() -> None:
     assert names("a") == names("b") == ["day/1\t\n_L.pfm", "night/3_L.pfm"]
 
 
-def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
-    Path("list.tsv").write_bytes(
-        b"\xef\xbb\xbfday/1_L.png\tday/1_R.png\r\n\r\n"
+def test_lists_that_cannot_be(here: Path) -> None:
+    one, other = listed("day/1 > x.pfm"), listed("night/3")
+    contents = {
+        "same": one + listed("night/3 > x.pfm"),
+        "twice": listed("day/1", "day/1"),
+        "over": listed("day/1 > day/1_R.png"),
+        "kind": listed("day/1 > x.xyz"),
+        "dash": listed("day/1 > -"),
+        "half": one + other,
+        "one": one,
+        "empty": b"",
+        "blank": b"\n\r\n",
+        "nul": b"day/1_L.png\0day/1_R.png\0",
+        "lone": b"day/1_L.png\0",
+        "utf16": other.decode().encode("utf-16"),
+        "bad": b"\xef\xbb\xbfday/1_L.png\tday/1_R.png\r\n\r\n"
         b"day/1_L.png day/1_R.png\n"
         b"day/1_L.png\tnone.png\n"
         b"\tday/1_R.png\n"
         b"a\tb\tc.pfm\td\n"
         b"day\tday/1_R.png\n"
-        b"day/1_L.png\tday/../day/1_L.png\n"
-    )
-    with unchanged():
-        refuse(
-            pam("disparity", "--pairs", "list.tsv", "-o", "out/"),
-            2,
-            "list.tsv: 6 bad lines: line 3: expected 2 or 3 columns, got 1; line 4: no such file: none.png; "
-            "line 5: column 1 is empty; line 6: expected 2 or 3 columns, got 4; "
-            "line 7: day is a folder, not an image and 1 more",
-            "left<TAB>right[<TAB>output]",
-        )
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "said"),
-    [
-        (listed("day/1 > x.pfm", "night/3 > x.pfm"), [], "x.pfm would come from day/1_L.png (line 1) and"),
-        (
-            listed("day/1", "day/1"),
-            ["-o", "o/"],
-            "o/day/1_L.pfm would come from day/1_L.png (line 1) and from",
-        ),
-        (listed("day/1 > day/1_R.png"), [], "day/1_R.png would overwrite an input"),
-        (listed("day/1 > x.xyz"), [], "line 1: the result x.xyz has the suffix .xyz"),
-        (listed("day/1 > -"), [], "line 1: the result - has no suffix"),
-        (listed("day/1 > x.pfm", "night/3"), [], "line 2: no output"),
-        (listed("day/1 > x.pfm"), ["--format", "npy"], "line 1: the result x.pfm differs from --format npy"),
-        (b"", ["-o", "o/"], "the pair list list.tsv is empty"),
-        (b"\n\r\n", ["-o", "o/"], "the pair list list.tsv is empty"),
-        (b"day/1_L.png\0day/1_R.png\0", ["-o", "o/"], "line 1: NUL characters in a list of lines"),
-        (b"day/1_L.png\0", ["-o", "o/", "-0"], "line 1: the right image is missing"),
-    ],
-)
-def test_a_list_that_cannot_be(content: bytes, options: list[str], said: str) -> None:
-    Path("list.tsv").write_bytes(content)
-    with unchanged():
-        refuse(pam("disparity", "--pairs", "list.tsv", *options), 2, said)
-
-
-def test_a_list_that_cannot_be_read() -> None:
-    Path("utf16.tsv").write_bytes(listed("day/1").decode().encode("utf-16"))
-    with unchanged():
-        refuse(pam("disparity", "--pairs", "none.tsv", "-o", "o/"), 3, "cannot read the pair list none.tsv")
-        refuse(pam("disparity", "--pairs", "day", "-o", "o/"), 3, "cannot read the pair list day")
-        refuse(pam("disparity", "--pairs", "utf16.tsv", "-o", "o/"), 3, "is in UTF-16", "save it as UTF-8")
+        b"day/1_L.png\tday/../day/1_L.png\n",
+    }
+    for name, content in contents.items():
+        Path(name).write_bytes(content)
+    table = """
+        2 same | x.pfm would come from day/1_L.png (line 1) and
+        2 twice -o o/ | o/day/1_L.pfm would come from day/1_L.png (line 1) and from
+        2 over | day/1_R.png would overwrite an input
+        2 kind | line 1: the result x.xyz has the suffix .xyz
+        2 dash | line 1: the result - has no suffix
+        2 half | line 2: no output
+        2 one --format npy | line 1: the result x.pfm differs from --format npy
+        2 empty -o o/ | the pair list empty is empty
+        2 blank -o o/ | the pair list blank is empty
+        2 nul -o o/ | line 1: NUL characters in a list of lines
+        2 lone -o o/ -0 | line 1: the right image is missing
+        2 bad -o o/ | bad: 6 bad lines: line 3: expected 2 or 3 columns, got 1; line 4: no such file: none.png
+        2 bad -o o/ | line 5: column 1 is empty; line 6: expected 2 or 3 columns, got 4; line 7: day is a
+        2 bad -o o/ | day is a folder, not an image and 1 more | left<TAB>right[<TAB>output]
+        3 none.tsv -o o/ | cannot read the pair list none.tsv
+        3 day -o o/ | cannot read the pair list day
+        3 utf16 -o o/ | is in UTF-16 | save it as UTF-8
+        2 one -o o/ --root none | --root must be a folder, got none
+    """
+    refuse_all(table, "disparity --pairs")
+    refuse_all("2 -o o/ --root . | --root | --pairs", "disparity left.png right.png")
 
 
 # --- stdin ----------------------------------------------------------------------------------------------

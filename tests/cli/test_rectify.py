@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from pam_program import names, pam, refuse, unchanged
+from pam_program import names, pam, refuse, refuse_all, unchanged
 from unrectified import Photographs, photographs, sample
 from video_files import write_video
 
@@ -38,17 +38,7 @@ def difference(path: str, expected: np.ndarray) -> float:
 
 
 def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
-    run = pam(
-        "rectify",
-        "left.png",
-        "right.png",
-        "--calibration",
-        "rig.yaml",
-        "-o",
-        "l.png",
-        "--output-right",
-        "r.png",
-    )
+    run = pam("rectify left.png right.png --calibration rig.yaml -o l.png --output-right r.png")
     assert run.code == 0, run.stderr
     assert run.lines == ["l.png", "r.png"]
     assert names(".") == ["calibration.yaml", "l.png", "left.png", "r.png", "rig.yaml", "right.png"]
@@ -159,18 +149,8 @@ def test_another_calibration_in_the_way_is_kept(rig: Path) -> None:
 
 
 def test_what_is_seen_and_how_large(rig: Path) -> None:
-    command = [
-        "rectify",
-        "left.png",
-        "right.png",
-        "--calibration",
-        "rig.yaml",
-        "-o",
-        "out/",
-        "--overwrite",
-        "-q",
-    ]
-    assert pam(*command, "--alpha", "1", "--size", "370x250", "--baseline", "0.5").code == 0
+    command = "rectify left.png right.png --calibration rig.yaml -o out/ --overwrite -q"
+    assert pam(command, "--alpha", "1", "--size", "370x250", "--baseline", "0.5").code == 0
     whole = read_image(Path("out/left.png")).pixels
     assert whole.shape == (250, 370, 3)
     assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
@@ -181,11 +161,14 @@ def test_what_is_seen_and_how_large(rig: Path) -> None:
 
 
 def test_a_stated_baseline_says_its_unit(rig: Path) -> None:
-    command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
-    run = pam(*command, "--baseline", "0.2")
+    command = "rectify left.png right.png --calibration rig.yaml -o out/ --overwrite --baseline"
+    run = pam(command, "0.2")
     assert run.code == 0, run.stderr
     assert "assumed to be in metres" not in run.stderr
     assert "baseline 0.2 m" in run.stderr
+    run = pam(command, "193")
+    assert run.code == 0, run.stderr
+    assert "warning: rig.yaml: the baseline of 193 m is perhaps in millimetres" in run.stderr
 
 
 def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
@@ -221,32 +204,6 @@ P_rect_0{n}: 700 0 370 {p} 0 700 250 0 0 0 1 0
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-350), "images of 741x500 px are"),
-        (
-            "P2: 700 0 370 0 0 700 250 0 0 0 1 0\nP3: 700 0 370 -350 0 700 250 0 0 0 1 0\n",
-            "kitti.txt describes images that are",
-        ),
-    ],
-    ids=["calib_cam_to_cam", "calib"],
-)
-def test_kittis_images_are_rectified_already(rig: Path, text: str, said: str) -> None:
-    Path("kitti.txt").write_text(text)
-    with unchanged():
-        run = pam("rectify", "left.png", "right.png", "--calibration", "kitti.txt", "-o", "out/", "-q")
-        refuse(run, 3, said, "rectified")
-
-
-def test_a_baseline_in_millimetres_is_warned_of(rig: Path) -> None:
-    run = pam(
-        "rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--baseline", "193", "-o", "out/"
-    )
-    assert run.code == 0, run.stderr
-    assert "warning: rig.yaml: the baseline of 193 m is perhaps in millimetres" in run.stderr
-
-
 def test_without_a_calibration(here: Path) -> None:
     taken = photographs(*sample())
     taken.write(here)
@@ -260,48 +217,40 @@ def test_without_a_calibration(here: Path) -> None:
     assert "only the left image is written: --output-right writes the right one" in alone.stderr
 
 
-@pytest.mark.parametrize("batch", [("left.png", "right.png"), ("lefts", "rights")])
-def test_without_a_calibration_none_is_left_beside_the_images(batch: tuple[str, str], rig: Path) -> None:
+def test_refusals_write_nothing(rig: Path) -> None:
+    Path("calib.txt").write_text("cam0=[100 0 50; 0 100 50; 0 0 1]\nbaseline=100\n")
+    small = Path("rig.yaml").read_text().replace("741", "640").replace("height: 500", "height: 480")
+    Path("small.yaml").write_text(small)
+    Path("kitti.txt").write_text(KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-350))
     for side in ("left", "right"):
         Path(f"{side}s").mkdir()
         Path(f"{side}s/a.png").hardlink_to(f"{side}.png")
-    Path("out").mkdir()
-    Path("out/calibration.yaml").write_text("of other pictures")
-    with unchanged():
-        run = pam("rectify", *batch, "--uncalibrated", "--overwrite", "-o", "out/")
-        refuse(run, 2, "out/calibration.yaml exists", "name another folder")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "texts"),
-    [
-        ((), 2, ("--calibration or --uncalibrated is missing",)),
-        *(
-            ((*option.split(), "--uncalibrated"), 2, (f"--uncalibrated and {option.split()[0]}",))
-            for option in (
-                *("--calibration rig.yaml", "--output-calibration new.yaml", "--cameras 1:0"),
-                *("--baseline 0.1", "--alpha 0", "--fov 60", "--fisheye"),
-            )
-        ),
-        (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
-        (("--calibration", "calib.txt"), 3, ("calib.txt describes images that are already rectified",)),
-        (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size", "'5'")),
-        (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline '0' is not a length above 0",)),
-        (("--calibration", "rig.yaml", "--cameras", "1"), 2, ("--cameras", "'1'")),
-        (("--calibration", "rig.yaml", "--fisheye"), 3, ("5 distortion coefficients, expected 4",)),
-        (("--calibration", "small.yaml"), 3, ("for 640x480 px", "741x500 px", "aspect ratios differ")),
-    ],
-)
-def test_refusals_write_nothing(
-    arguments: tuple[str, ...], code: int, texts: tuple[str, ...], rig: Path
-) -> None:
-    Path("calib.txt").write_text("cam0=[100 0 50; 0 100 50; 0 0 1]\nbaseline=100\n")
-    small = (
-        Path("rig.yaml").read_text().replace("741", "640").replace("image_height: 500", "image_height: 480")
+    Path("old").mkdir()
+    Path("old/calibration.yaml").write_text("of other images")
+    table = """
+        2 left.png right.png -o l.png | --calibration or --uncalibrated is missing
+        3 left.png right.png -o l.png --calibration none.yaml | none.yaml | there is no such file
+        3 left.png right.png -o l.png --calibration calib.txt | describes images that are already rectified
+        3 left.png right.png -o l.png --calibration kitti.txt | images of 741x500 px are | rectified
+        2 left.png right.png -o l.png --calibration rig.yaml --size 5 | --size | '5'
+        2 left.png right.png -o l.png --calibration rig.yaml --baseline 0 | --baseline '0' is not a length
+        2 left.png right.png -o l.png --calibration rig.yaml --cameras 1 | --cameras | '1'
+        3 left.png right.png -o l.png --calibration rig.yaml --fisheye | 5 distortion coefficients, expected 4
+        3 left.png right.png -o l.png --calibration small.yaml | for 640x480 px | 741x500 px | aspect ratios
+        2 left.png right.png -o old/ --uncalibrated --overwrite | old/calibration.yaml exists | another folder
+        2 lefts rights -o old/ --uncalibrated --overwrite | old/calibration.yaml exists | name another folder
+    """
+    calibrated = (
+        "calibration rig.yaml",
+        "output-calibration new.yaml",
+        "cameras 1:0",
+        "baseline 0.1",
+        "alpha 0",
     )
-    Path("small.yaml").write_text(small)
-    with unchanged():
-        refuse(pam("rectify", "left.png", "right.png", "-o", "l.png", "-q", *arguments), code, *texts)
+    for option in (*calibrated, "fov 60", "fisheye"):
+        words = f"left.png right.png -o l.png --{option} --uncalibrated"
+        table += f"\n 2 {words} | --uncalibrated and --{option.split()[0]}"
+    refuse_all(table, "rectify -q")
 
 
 def test_the_right_image_alone_has_its_calibration_too(rig: Path) -> None:

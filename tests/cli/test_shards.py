@@ -83,19 +83,6 @@ def test_a_shard_without_pairs_is_no_error(command: str, batch: list[str]) -> No
     assert not Path("out").exists()
 
 
-@pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4", "1/4/2"])
-def test_what_is_no_shard(shard: str) -> None:
-    with unchanged():
-        said = refuse(pam("disparity", "--pairs", "list.tsv", "-o", "o/", f"--shard={shard}"), 2, "I/N")
-    assert shard in said
-
-
-def test_the_range_of_the_whole_batch_is_not_known_in_a_shard() -> None:
-    command = ["disparity", "--pairs", "list.tsv", "--color-map", "c/", "--range", "shared", "--shard", "1/2"]
-    with unchanged():
-        refuse(pam(*command), 2, "--range shared", "--shard")
-
-
 def test_an_empty_shard_of_a_single_pair_is_said() -> None:
     run = pam("disparity", "left.png", "right.png", "-o", "x.pfm", "--shard", "2/2")
     assert (run.code, run.lines) == (0, [])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import Run, names, pam, refuse
+from pam_program import names, pam, refuse_all
 from PIL import Image
 from video_files import write_video
 
@@ -15,10 +15,6 @@ from pamcli.imaging.videos import Video
 
 Views = list[list[np.ndarray]]
 pytestmark = pytest.mark.usefixtures("networks")
-
-
-def run(command: str) -> Run:
-    return pam(*command.split())
 
 
 @pytest.fixture
@@ -36,8 +32,8 @@ def maps(folder: str) -> np.ndarray:
 
 
 def test_a_still_scene_flickers_less(noisy: Path) -> None:
-    assert run("disparity left.mkv right.mkv -o plain").code == 0
-    made = run("disparity left.mkv right.mkv -o steady --steady")
+    assert pam("disparity left.mkv right.mkv -o plain").code == 0
+    made = pam("disparity left.mkv right.mkv -o steady --steady")
     assert made.code == 0, made.stderr
     plain, steady = maps("plain"), maps("steady")
     np.testing.assert_array_equal(steady[0], plain[0])
@@ -50,12 +46,12 @@ def test_a_still_scene_flickers_less(noisy: Path) -> None:
 def test_a_run_goes_on_as_if_it_had_not_stopped(noisy: Path, form: str, unknown: str) -> None:
     """Also where formats round, and pixels are unknown: what was written is what the next frame is given."""
     options = f"left.mkv right.mkv --steady --format {form}{unknown}"
-    assert run(f"disparity {options} -o whole").code == 0
-    assert run(f"disparity {options} -o parts --count 2").code == 0
-    made = run(f"disparity {options} -o parts --skip-existing")
+    assert pam(f"disparity {options} -o whole").code == 0
+    assert pam(f"disparity {options} -o parts --count 2").code == 0
+    made = pam(f"disparity {options} -o parts --skip-existing")
     assert "3 ok, 2 skipped" in made.stderr
     Path("parts", f"000003.{form}").unlink()
-    assert "1 ok, 4 skipped" in run(f"disparity {options} -o parts --skip-existing").stderr
+    assert "1 ok, 4 skipped" in pam(f"disparity {options} -o parts --skip-existing").stderr
     for name in names("whole"):
         assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes(), name
 
@@ -66,8 +62,8 @@ def test_videos_and_numbered_images(noisy: Path) -> None:
         for number in range(3):
             pixels = Video(Path(f"{side}.mkv")).frame(number).pixels
             Image.fromarray(pixels).save(f"{side}/{number}.png")
-    assert run("disparity left right --steady -o pictures --format png").code == 0
-    made = run("disparity left.mkv right.mkv --steady --count 3 -o out.mkv --color-map c.mkv --page pages/")
+    assert pam("disparity left right --steady -o pictures --format png").code == 0
+    made = pam("disparity left.mkv right.mkv --steady --count 3 -o out.mkv --color-map c.mkv --page pages/")
     assert made.code == 0, made.stderr
     found = Video(Path("out.mkv"))
     for number, disparity in enumerate(maps("pictures")):
@@ -76,36 +72,30 @@ def test_videos_and_numbered_images(noisy: Path) -> None:
 
 def test_behind_a_finished_video_frames_begin_anew(noisy: Path) -> None:
     command = "disparity left.mkv right.mkv --steady -o out.mkv --depth depth/ --focal 50 --baseline 1"
-    assert run(f"{command} --count 2").code == 0
-    made = run(f"{command} --count 4 --skip-existing")
+    assert pam(f"{command} --count 2").code == 0
+    made = pam(f"{command} --count 4 --skip-existing")
     assert made.code == 0, made.stderr
     assert "not fused with the previous frame, which is only in a finished video" in made.stderr
     assert len(names("depth")) == 4
 
 
 def test_a_lost_result_of_the_frame_before_is_not_guessed(noisy: Path) -> None:
-    assert run("disparity left.mkv right.mkv --steady -o out --count 2").code == 0
+    assert pam("disparity left.mkv right.mkv --steady -o out --count 2").code == 0
     Path("out/000001.pfm").write_bytes(b"damaged")
-    made = run("disparity left.mkv right.mkv --steady -o out --count 4 --skip-existing")
+    made = pam("disparity left.mkv right.mkv --steady -o out --count 4 --skip-existing")
     assert made.code == 6
     assert "out/000001.pfm" in made.stderr
     assert names("out") == ["000000.pfm", "000001.pfm"], "nor is any that comes after it"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("left.png right.png -o out.pfm --steady", "--steady requires a video"),
-        ("left.mkv right.mkv -o out --steady --shard 1/2", "--steady and --shard"),
-        ("left.mkv right.mkv -o out --steady --engine ray", "--steady and --engine"),
-        (
-            "left.mkv right.mkv --color-map out --steady --skip-existing",
-            "requires --output",
-        ),
-    ],
-)
-def test_what_is_not_steady(words: str, said: str, noisy: Path, pair: Path) -> None:
-    refuse(pam("disparity", *words.split()), 2, said)
+def test_what_is_not_steady(noisy: Path, pair: Path) -> None:
+    table = """
+        2 left.png right.png -o out.pfm | --steady requires a video
+        2 left.mkv right.mkv -o out --shard 1/2 | --steady and --shard
+        2 left.mkv right.mkv -o out --engine ray | --steady and --engine
+        2 left.mkv right.mkv --color-map out --skip-existing | requires --output
+    """
+    refuse_all(table, "disparity --steady")
 
 
 @pytest.mark.parametrize("suffix", [".pfm", ".png", ".npy", ".tif"])
@@ -118,6 +108,6 @@ def test_what_is_kept_is_what_is_read(here: Path, suffix: str) -> None:
 def test_no_disparity_falls_below_what_is_searched(noisy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What recedes with the common change of its surroundings can be taken beyond infinity."""
     monkeypatch.setattr("pamcli.batch.matching.fuse_frames", lambda disparity, *_: disparity - 100)
-    assert run("disparity left.mkv right.mkv -o out.mkv --steady --count 2").lines == ["out.mkv"]
-    assert run("disparity left.mkv right.mkv -o p --steady --count 2 --min-disparity -3").code == 0
+    assert pam("disparity left.mkv right.mkv -o out.mkv --steady --count 2").lines == ["out.mkv"]
+    assert pam("disparity left.mkv right.mkv -o p --steady --count 2 --min-disparity -3").code == 0
     assert maps("p")[1].min() == -3

@@ -9,7 +9,7 @@ import numpy as np
 import photo_files as photos
 import pytest
 import stereo_files as made
-from pam_program import names, pam, refuse, unchanged
+from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.imaging.disparity_files import read_disparity
@@ -59,41 +59,27 @@ def test_other_images_of_the_folder_are_not_dropped_in_silence(camera: dict[str,
     assert run.complaints[0] == "warning: camera/DSC1.JPG has no partner and is ignored"
 
 
-def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:
-    with unchanged():
-        refuse(pam("disparity", "camera/DSC1.MPO", "r.jpg", "-o", "x.pfm"), 3, "holds both views", "alone")
-    Path("plain").mkdir()
-    Path("plain/a.jpg").write_bytes(camera["left"])
-    with unchanged():
-        refuse(
-            pam("disparity", "plain", "-o", "o/"),
-            2,
-            "no image in plain states that it holds both views",
-            "--packed lr",
-        )
-        refuse(
-            pam("disparity", "l.jpg", "--packed", "auto", "-o", "x.pfm"), 3, "does not state", "--packed lr"
-        )
+def test_what_is_no_pair(camera: dict[str, bytes]) -> None:
+    for folder, data in (("plain/a.jpg", camera["left"]), ("films/my clip.MKV", b"")):
+        Path(folder).parent.mkdir()
+        Path(folder).write_bytes(data)
+    Path("film.png").write_bytes(b"\0\0\0\x18ftypisom\0\0\0\0")
+    table = """
+        3 camera/DSC1.MPO r.jpg -o x.pfm | holds both views | alone
+        2 plain -o o/ | no image in plain states that it holds both views | --packed lr
+        3 l.jpg --packed auto -o x.pfm | does not state | --packed lr
+        2 l.jpg -o x.pfm | left and a right image
+        3 films films -o out | my clip.MKV is a video | ffmpeg -i
+        3 films --packed auto -o out | my clip.MKV is a video | ffmpeg -i
+        3 film.png right.png -o x.pfm | film.png is a video | ffmpeg
+    """
+    refuse_all(table, "disparity")
 
 
 def test_a_video_on_stdin_is_refused_without_a_line_that_cannot_work(here: Path) -> None:
     run = pam("disparity", "--packed", "lr", "-", "-o", "x.pfm", stdin=b"\0\0\0\x18ftypisom\0\0\0\0")
     refuse(run, 3, "standard input is a video", "pass the file name instead of -")
     assert "ffmpeg" not in run.stderr
-
-
-@pytest.mark.parametrize("name", ["clip.mp4", "my clip.MKV"])
-def test_videos_in_place_of_images_are_refused_with_the_line_that_makes_them(pair: Path, name: str) -> None:
-    Path(name).write_bytes(b"\0\0\0\x18ftypisom\0\0\0\0")
-    Path("films").mkdir()
-    Path("films", name).write_bytes(b"")
-    with unchanged():
-        refuse(pam("disparity", "films", "films", "-o", "out"), 3, f"{name} is a video", "ffmpeg -i")
-        refuse(
-            pam("disparity", "films", "--packed", "auto", "-o", "out"), 3, f"{name} is a video", "ffmpeg -i"
-        )
-    Path(name).rename("left.png")
-    refuse(pam("disparity", "left.png", "right.png", "-o", "x.pfm"), 3, "left.png is a video", "ffmpeg")
 
 
 def test_a_spatial_photo_becomes_metres_in_one_command(pair: Path) -> None:
@@ -130,18 +116,7 @@ def test_a_vr180_photo_is_matched_as_rectilinear_views(pair: Path) -> None:
     Path("walk.vr.jpg").write_bytes(photos.vr180(*files, (128, 128), parts=2))
     assert pam("disparity", "walk.vr.jpg", "-o", "ninety.npy", "--page", "page.html").code == 0
     assert np.load("ninety.npy").shape == (82, 82)  # 128 px / pi * 2 tan(45 degrees)
-    run = pam(
-        "disparity",
-        "walk.vr.jpg",
-        "-o",
-        "sixty.npy",
-        "--vr180",
-        "60",
-        "--baseline",
-        "65mm",
-        "--depth",
-        "d.tif",
-    )
+    run = pam("disparity walk.vr.jpg -o sixty.npy --vr180 60 --baseline 65mm --depth d.tif")
     assert run.code == 0, run.stderr
     known = np.isfinite(read_disparity(Path("d.tif")))
     depth = 128 / np.pi * 0.065 / np.load("sixty.npy")

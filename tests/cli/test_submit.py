@@ -9,7 +9,7 @@ from pathlib import Path
 import eval_trees
 import numpy as np
 import pytest
-from pam_program import names, pam, refuse, unchanged
+from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.evaluation import submissions
@@ -55,28 +55,6 @@ def test_a_submission_of_files(two_wanted: Path, made: dict[str, np.ndarray]) ->
     np.testing.assert_allclose(stored, made["000000_10"], atol=1 / 256)
 
 
-def test_an_incomplete_submission_is_an_error_before_a_network_is_loaded(
-    two_wanted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
-    arguments = ["submit", "--data", f"{TESTING}?first=1", "-o", "k.zip"]
-    with unchanged():
-        refuse(pam(*arguments), 3, "incomplete", "000001_10")
-
-
-def test_training_pairs_of_kitti_make_no_submission(two_wanted: Path, kitti: Path) -> None:
-    with unchanged():
-        run = pam("submit", "--data", "kitti2015:kitti", "-o", "k.zip")
-        refuse(run, 2, "testing pairs", "kitti2015/testing")
-
-
-def test_a_size_that_is_none_of_the_image_is_an_error(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
-    eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][1:])
-    with unchanged():
-        run = pam("submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip")
-        refuse(run, 3, "made/000001_10.pfm", "128x79")
-
-
 def test_middlebury_gets_the_size_of_its_images(
     here: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,30 +79,24 @@ def test_middlebury_gets_the_size_of_its_images(
         assert archive.read("trainingQ/Adirondack/timePAM.txt") == b"0.25"
 
 
-def test_no_archive_of_own_pairs(mine: Path) -> None:
-    run = pam("submit", "--data", "pairs:mine", "-o", "k.zip")
-    refuse(run, 2, "pairs", "kitti2015")
-
-
-@pytest.mark.parametrize(
-    ("more", "texts"),
-    [
-        (["-o", "k.tar"], ["--output", ".zip"]),
-        (["-o", "k.zip", "--prediction-seconds", "1"], ["--prediction-seconds", "--predictions"]),
-        (["-o", "k.zip", "--scale", "2"], ["--scale", "--predictions"]),
-        (
-            ["-o", "k.zip", "--predictions", "made", "--prediction-seconds", "1"],
-            ["--prediction-seconds", "Middlebury"],
-        ),
-        (["-o", "k.zip", "--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
 def test_contradictions_and_bad_values(
-    two_wanted: Path, made: dict[str, np.ndarray], more: list[str], texts: list[str]
+    two_wanted: Path, mine: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with unchanged():
-        refuse(pam("submit", "--data", TESTING, *more), 2, *texts)
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
+    eval_trees.write_disparity("short/000000_10.pfm", made["000000_10"])
+    eval_trees.write_disparity("short/000001_10.pfm", made["000001_10"][1:])
+    table = f"""
+        2 --data {TESTING} -o k.tar | --output | .zip
+        2 --data {TESTING} -o k.zip --prediction-seconds 1 | --prediction-seconds | --predictions
+        2 --data {TESTING} -o k.zip --scale 2 | --scale | --predictions
+        2 --data {TESTING} -o k.zip --predictions made --prediction-seconds 1 | --prediction-sec | Middlebury
+        2 --data {TESTING} -o k.zip --predictions made --weights pasmnet | --predictions | --weights
+        2 --data pairs:mine -o k.zip | pairs | kitti2015
+        2 --data kitti2015:kitti -o k.zip | testing pairs | kitti2015/testing
+        3 --data {TESTING}?first=1 -o k.zip | incomplete | 000001_10
+        3 --data {TESTING} --predictions short -o k.zip | short/000001_10.pfm | 128x79
+    """
+    refuse_all(table, "submit")
 
 
 def test_an_archive_that_exists_is_replaced_on_request_alone(

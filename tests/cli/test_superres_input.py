@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import pam, refuse
+from pam_program import pam
 from PIL import Image
 from video_files import write_video
 
@@ -14,7 +14,6 @@ import pamcli
 from pamcli.errors import UsageError
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import read_image
-from pamcli.imaging.resize import imresize_to
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_UPSCALING
 
@@ -70,14 +69,6 @@ def test_it_can_be_said() -> None:
     assert said == ""
 
 
-def test_other_scales_are_the_next_larger_ones_reduced() -> None:
-    for scale, network, width, height in ((2, 2, 96, 64), (1.5, 2, 72, 48), (3, 4, 144, 96)):
-        view, _ = made(*JPG, "--scale", str(scale))
-        by_network = larger(JPG, CAMERA_UPSCALING[network])
-        reduced = by_network if scale == network else imresize_to(by_network, width, height)
-        np.testing.assert_array_equal(view, reduced)
-
-
 def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = []
     load = StereoUpscaler.load.__func__  # type: ignore[attr-defined]
@@ -95,12 +86,6 @@ def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.Monk
     assert [record["input_shows"] for record in run.records[:2]] == [None, "left.jpg: JPEG quality 60"]
     assert run.stderr == SAID + "pam: 4 ok\n"
     assert loaded == [DEFAULT_UPSCALING[2], CAMERA_UPSCALING[2]]
-
-
-def test_what_it_cannot_be() -> None:
-    given = ["superres", *PNG, "-o", "l.png"]
-    refuse(pam(*given, "--input", "camera", "--weights", "passrnet2-x4"), 2, "--input", "--weights")
-    refuse(pam(*given, "--input", "jpeg"), 2, "--input", "clean")
 
 
 def test_from_python() -> None:

@@ -169,7 +169,6 @@ def test_both_in_one_image(small_pair: Path) -> None:
     assert run.lines == ["l.png", "both.png"]
     assert np.array_equal(np.asarray(Image.open("both.png")), np.concatenate([left, right], axis=1))
     packing = ["--packing", "red-cyan"]
-    refuse(pam("superres", *PAIR, "-o", "x.png", *packing), 2, "--packing", "--output-packed")
     assert pam("superres", *PAIR, "--scale", "2", "--output-packed", "glasses.png", *packing).code == 0
     seen = np.asarray(Image.open("glasses.png"))
     assert np.array_equal(seen, np.concatenate([left[..., :1], right[..., 1:]], axis=2))
@@ -179,21 +178,14 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
     sizes = {}
     for suffix in ("jpg", "webp"):
         for quality in ([], ["--quality", "30"]):
-            assert (
-                pam("superres", *PAIR, "--scale", "2", "-o", f"q.{suffix}", "--overwrite", *quality).code == 0
-            )
+            made = pam("superres --scale 2 --overwrite", *PAIR, "-o", f"q.{suffix}", *quality)
+            assert made.code == 0
             sizes[suffix, bool(quality)] = Path(f"q.{suffix}").stat().st_size
     assert sizes["jpg", True] < 0.5 * sizes["jpg", False]
     assert sizes["webp", True] < 0.5 * sizes["webp", False]
-    with unchanged():
-        refuse(pam("superres", *PAIR, "-o", "q.png", "--quality", "30"), 2, "--quality applies", "use .jpg")
-        refuse(pam("superres", *PAIR, "-o", "p.jpg", "--quality", "101"), 2, "quality")
     mixed = ["-o", "both/", "--output-packed", "p.jpg", "--quality", "30"]
-    assert pam("superres", *PAIR, "--scale", "2", *mixed).lines == [
-        "both/left.png",
-        "both/right.png",
-        "p.jpg",
-    ]
+    lines = pam("superres", *PAIR, "--scale", "2", *mixed).lines
+    assert lines == ["both/left.png", "both/right.png", "p.jpg"]
 
 
 def test_an_ensemble_is_finer_and_another_image(small_pair: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pam_program import pam, refuse, unchanged
+from pam_program import pam, refuse, refuse_all, unchanged
 from safetensors.torch import load_file
 
 from pamcli.registry.catalog import weights_folder
@@ -33,46 +33,42 @@ def shipped(name: str) -> Path:
 
 
 @both_commands
-@pytest.mark.parametrize(
-    ("weights", "said"),
-    [
-        ("pasmnett", ["unknown network 'pasmnett'", "did you mean pasmnet?"]),
-        ("passrnet", ["did you mean passrnet-x", "known: pasmnet2, pasmnet, passrnet2-x2"]),
-        ("nonsense", ["unknown network 'nonsense'", "known: pasmnet2"]),
-        ("none.safetensors", ["none.safetensors does not exist", "pam weights list"]),
-        ("./pasmnet", ["pasmnet does not exist"]),
-        ("left.png", ["left.png is not a safetensors file"]),
-    ],
-)
-def test_weights_that_are_none(command: list[str], weights: str, said: list[str]) -> None:
-    with unchanged():
-        refuse(pam(*command, "--weights", weights), 4, *said)
+def test_what_cannot_be_had(command: list[str]) -> None:
+    for name in ("net.pth", "net.pth.tar"):
+        torch.save({"state_dict": {}}, name)
+    cut = shipped({"disparity": "pasmnet", "superres": "passrnet-x4"}[command[0]]).read_bytes()
+    for length in (0, 4, 1000, len(cut) - 1):
+        Path(f"cut{length}.safetensors").write_bytes(cut[:length])
+    table = """
+        4 --weights pasmnett | unknown network 'pasmnett' | did you mean pasmnet?
+        4 --weights passrnet | did you mean passrnet-x | known: pasmnet2, pasmnet, passrnet2-x2
+        4 --weights nonsense | unknown network 'nonsense' | known: pasmnet2
+        4 --weights none.safetensors | none.safetensors does not exist | pam weights list
+        4 --weights ./pasmnet | pasmnet does not exist
+        4 --weights left.png | left.png is not a safetensors file
+        4 --weights net.pth | net.pth | pam weights import
+        4 --weights net.pth.tar | net.pth.tar | pam weights import
+        5 --device cpu --precision fp16 | fp16 requires a GPU | --precision fp32 or bf16
+    """
+    for path in Path().glob("cut*"):
+        table += f"\n 4 --weights {path} | {path}"
+    for device in ("gpu", "cuda:", "cuda:x", "''", "CPU", "cuda:-1"):
+        table += f"\n 2 --device {device} | unknown --device | auto, cpu, cuda, cuda:N, mps"
+    for device in ("cuda", "cuda:0", "cuda:99", "mps"):
+        table += f"\n 5 --device {device} | this machine has no {device} | use --device cpu"
+    for size in ("4", "4000000000", "GB", "0GB", "-4GB", "'4 G'", "4GBit", "1e3MB", "٤GB", "''"):
+        table += f"\n 2 --max-memory {size} | --max-memory must be a number and MB"
+    refuse_all(table, *command)
 
 
-@both_commands
-@pytest.mark.parametrize("name", ["net.pth", "net.pth.tar"])
-def test_a_checkpoint_is_to_be_imported(command: list[str], name: str) -> None:
-    torch.save({"state_dict": {}}, name)
-    with unchanged():
-        refuse(pam(*command, "--weights", name), 4, name, "pam weights import")
-
-
-def test_the_network_of_the_other_command() -> None:
-    with unchanged():
-        run = pam(*COMMANDS["disparity"], "--weights", "passrnet-x4")
-        refuse(run, 4, "is a passrnet, which does not match images", "use pasmnet")
-        run = pam(*COMMANDS["superres"], "--weights", "pasmnet")
-        refuse(run, 4, "is a pasmnet, which does not upscale images", "use passrnet2-x4")
-
-
-@both_commands
-def test_weights_that_are_cut_short(command: list[str]) -> None:
-    name = {"disparity": "pasmnet", "superres": "passrnet-x4"}[command[0]]
-    whole = shipped(name).read_bytes()
-    for length in (0, 4, 1000, len(whole) - 1):
-        Path("cut.safetensors").write_bytes(whole[:length])
-        with unchanged():
-            refuse(pam(*command, "--weights", "cut.safetensors"), 4, "cut.safetensors")
+def test_networks_of_the_other_command_and_scale() -> None:
+    table = f"""
+        4 disparity -o x.npy --weights passrnet-x4 | is a passrnet, which does not match images | use pasmnet
+        4 superres -o x.png --weights pasmnet | is a pasmnet, which does not upscale images | use passrnet2-x4
+        2 superres -o x.png --weights passrnet-x4 --scale 8 | passrnet-x4 upscales by 4, not by 8 | omit
+        2 superres -o x.png --weights {shipped("passrnet-x4")} --scale 8 | upscales by 4, not by 8
+    """
+    refuse_all(table.replace(" -o", " left.png right.png -o"))
 
 
 @both_commands
@@ -123,37 +119,11 @@ def test_the_stored_maximum_disparity_is_the_default() -> None:
     assert not np.array_equal(found[near], found[""])
 
 
-def test_a_scale_that_the_weights_do_not_have() -> None:
-    with unchanged():
-        for weights in ("passrnet-x4", shipped("passrnet-x4")):
-            run = pam(*COMMANDS["superres"], "--weights", weights, "--scale", "8")
-            refuse(run, 2, f"{weights} upscales by 4, not by 8", "omit --scale")
-
-
 # --- device and precision -------------------------------------------------------------------------------
 
 
 @both_commands
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "", "CPU", "cuda:-1"])
-def test_a_device_that_does_not_exist(command: list[str], device: str) -> None:
-    with unchanged():
-        run = pam(*command, "--device", device)
-        refuse(run, 2, f"unknown --device {device!r}", "auto, cpu, cuda, cuda:N, mps")
-
-
-@both_commands
-def test_a_device_that_this_machine_has_not(command: list[str]) -> None:
-    with unchanged():
-        for device in ("cuda", "cuda:0", "cuda:99", "mps"):
-            said = f"this machine has no {device}"
-            refuse(pam(*command, "--device", device), 5, said, "use --device cpu")
-
-
-@both_commands
 def test_half_precision_on_the_cpu(command: list[str]) -> None:
-    with unchanged():
-        run = pam(*command, "--device", "cpu", "--precision", "fp16")
-        refuse(run, 5, "fp16 requires a GPU", "--precision fp32 or bf16")
     run = pam(*command, "--device", "cpu", "--precision", "bf16", "--jsonl")
     assert run.code == 0
     assert (run.records[0]["device"], run.records[0]["precision"]) == ("cpu", "bf16")
@@ -202,10 +172,3 @@ def test_a_limit_of_memory_that_is_too_low_names_one_that_would_do(command: list
     assert least is not None
     size, unit = float(least[1][:-2]), least[1][-2:]
     assert pam(*command, "--device", "cpu", "--max-memory", f"{2 * size}{unit}").code == 0
-
-
-@both_commands
-@pytest.mark.parametrize("size", ["4", "4000000000", "GB", "0GB", "-4GB", "4 G", "4GBit", "1e3MB", "٤GB", ""])
-def test_what_is_no_size_of_memory(command: list[str], size: str) -> None:
-    with unchanged():
-        refuse(pam(*command, "--max-memory", size), 2, "--max-memory must be", repr(size))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 import foreign_networks
 import pytest
 import torch
-from pam_program import Run, files, names, pam, refuse, unchanged
+from pam_program import Run, names, pam, refuse, refuse_all
 from safetensors.torch import load_file, save_file
 
 from pamcli.registry import catalog
@@ -91,16 +90,6 @@ def test_info_of_a_name_says_all_there_is(name: str) -> None:
     assert "max disparity" not in run.stdout.decode(), "what is absent is left out"
 
 
-def test_info_as_json_has_the_same() -> None:
-    run = pam("weights", "info", "passrnet-x4", "--json")
-    (record,) = run.records
-    assert record["name"] == "passrnet-x4"
-    assert record["scale"] == 4
-    assert record["max_disparity"] is None
-    assert record["sha256"] == recorded_sha256("passrnet-x4")
-    assert record["path"] == str(shipped("passrnet-x4"))
-
-
 def test_info_of_a_path(here: Path) -> None:
     spec = ModelSpec("pasmnet", max_disparity=192, source="here")
     save_network(load_file(shipped("pasmnet")), spec, Path("mine.safetensors"))
@@ -110,22 +99,6 @@ def test_info_of_a_path(here: Path) -> None:
     assert value_of(run, "path") == "mine.safetensors"
     assert value_of(run, "licence") == "unknown"
     assert value_of(run, "parameters") == f"{read_header(shipped('pasmnet')).parameters} (7.82M)"
-
-
-@pytest.mark.parametrize(
-    ("weights", "said"),
-    [
-        ("pasmnett", ["unknown network 'pasmnett'", "did you mean pasmnet?"]),
-        ("none.safetensors", ["none.safetensors does not exist", "pam weights list"]),
-        (".", ["is not a safetensors file, or is damaged: it is a directory"]),
-        ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import", "pam guide own-network"]),
-        ("empty.safetensors", ["empty.safetensors is not a safetensors file"]),
-    ],
-)
-def test_info_of_what_is_none(checkpoint: str, weights: str, said: list[str]) -> None:
-    Path("empty.safetensors").touch()
-    for option in ([], ["--json"]):
-        refuse(pam("weights", "info", weights, *option), 4, *said)
 
 
 # --- verify -------------------------------------------------------------------------------------------------
@@ -145,20 +118,6 @@ def test_verify_of_some() -> None:
         f"mine.safetensors: ok, sha256 {recorded_sha256('passrnet-x2')}",
         f"passrnet-x4: ok, sha256 {recorded_sha256('passrnet-x4')}",
     ]
-
-
-def test_verify_of_one_that_is_damaged() -> None:
-    content = shipped("passrnet-x2").read_bytes()
-    Path("cut.safetensors").write_bytes(content[:-1])
-    refuse(pam("weights", "verify", "cut.safetensors"), 4, "cut.safetensors", "is damaged")
-    state = load_file(shipped("passrnet-x2"))
-    state["upscale.7.weight"] = torch.full((3, 3, 3, 3), torch.nan)
-    save_network(state, ModelSpec("passrnet", scale=2), Path("nan.safetensors"))
-    refuse(pam("weights", "verify", "nan.safetensors"), 4, "nan.safetensors", "NaN or infinite values")
-    refuse(pam("weights", "verify", "none.safetensors"), 4, "none.safetensors does not exist")
-    refuse(pam("weights", "verify", "hf:owner/net.pth"), 2, "is not a Hub address")
-    damaged = pam("weights", "verify", "cut.safetensors").complaints
-    assert damaged[0].count("cut.safetensors") == 1
 
 
 def test_verify_goes_on_past_what_is_damaged(here: Path) -> None:
@@ -246,96 +205,74 @@ def test_import_stores_what_it_is_told(here: Path) -> None:
     assert StereoMatcher.load(path, device="cpu", max_disparity=None).max_disparity is None
 
 
-def test_import_does_not_replace_unless_told_to(checkpoint: str) -> None:
+def test_import_writes_only_where_and_what_it_can(checkpoint: str) -> None:
     Path("new.safetensors").write_bytes(b"precious")
-    with unchanged():
-        refuse(
-            pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors already exists", "--overwrite"
-        )
-    assert pam("weights", "import", checkpoint, *OUTPUT, "--overwrite").code == 0
-    assert read_header(Path("new.safetensors")).spec.scale == 2
-    os.remove("new.safetensors")
-    os.symlink("nowhere", "new.safetensors")
-    with unchanged():
-        refuse(
-            pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors already exists", "--overwrite"
-        )
-
-
-def test_import_refuses_what_it_cannot_write_to(checkpoint: str) -> None:
+    os.symlink("nowhere", "link.safetensors")
     os.mkdir("folder.safetensors")
-    with unchanged():
-        for name in ("new.pth", "new", "new.SAFE", "folder/"):
-            refuse(pam("weights", "import", checkpoint, "-o", name), 2, "must end in .safetensors")
-        for option in ([], ["--overwrite"]):
-            run = pam("weights", "import", checkpoint, "-o", "folder.safetensors", *option)
-            refuse(run, 2, "folder.safetensors is a folder")
-        refuse(
-            pam("weights", "import", checkpoint, "-o", "c.pth.tar/new.safetensors"),
-            7,
-            "cannot write c.pth.tar/new.safetensors",
-        )
-        long = f"{'x' * 300}.safetensors"
-        refuse(pam("weights", "import", checkpoint, "-o", long), 7, "cannot write", "a shorter file name")
-        run = pam("weights", "import", checkpoint)
-        assert run.code == 2
-        assert "Missing option '--output'" in run.stderr
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("100", "--max-disparity must be a multiple of 16 px, got 100"),
-        ("0", "--max-disparity must be a positive whole number or none, got '0'"),
-        ("-16", "--max-disparity must be a positive whole number or none, got '-16'"),
-        ("many", "--max-disparity must be a positive whole number or none, got 'many'"),
-    ],
-)
-def test_import_refuses_a_prior_that_can_be_none(checkpoint: str, given: str, said: str) -> None:
-    with unchanged():
-        refuse(pam("weights", "import", checkpoint, *OUTPUT, f"--max-disparity={given}"), 2, said)
-
-
-def test_import_refuses_a_prior_for_a_passrnet(checkpoint: str) -> None:
-    with unchanged():
-        run = pam("weights", "import", checkpoint, *OUTPUT, "--max-disparity", "192")
-        refuse(run, 2, "c.pth.tar holds a passrnet, which has no maximum disparity")
-    assert pam("weights", "import", checkpoint, *OUTPUT, "--max-disparity", "none").code == 0
-
-
-def test_import_refuses_what_is_no_checkpoint(here: Path) -> None:
-    Path("empty.pth").touch()
-    Path("text.pth").write_text("not a checkpoint\n" * 20)
-    torch.save({"conv1.weight": torch.zeros(3)}, "other.pth")
-    before = files(here)
-    for name, said in (
-        ("none.pth", "checkpoint none.pth does not exist"),
-        (".", "cannot read .: Is a directory"),
-        ("empty.pth", "empty.pth is not a PyTorch checkpoint, or is damaged"),
-        ("text.pth", "text.pth is damaged, or holds Python objects"),
-        ("other.pth", "other.pth is neither a PASMnet nor a PASSRnet (first keys: conv1.weight)"),
-    ):
-        refuse(pam("weights", "import", name, *OUTPUT), 4, said)
-    assert files(here) == before
-
-
-def test_a_training_checkpoint_names_the_weights_of_its_run(here: Path) -> None:
-    Path("run/checkpoints").mkdir(parents=True)
-    torch.save({"step": 1}, "run/checkpoints/step-00000001.pt")
-    for command in ("info", "verify"):
-        refuse(pam("weights", command, "run/checkpoints/step-00000001.pt"), 4, "last.safetensors")
+    table = f"""
+        2 -o new.safetensors | new.safetensors already exists | --overwrite
+        2 -o link.safetensors | link.safetensors already exists | --overwrite
+        2 -o new.pth | must end in .safetensors
+        2 -o new | must end in .safetensors
+        2 -o new.SAFE | must end in .safetensors
+        2 -o folder/ | must end in .safetensors
+        2 -o folder.safetensors | folder.safetensors is a folder
+        2 -o folder.safetensors --overwrite | folder.safetensors is a folder
+        7 -o c.pth.tar/new.safetensors | cannot write c.pth.tar/new.safetensors
+        7 -o {"x" * 300}.safetensors | cannot write | a shorter file name
+        2 | Missing option '--output'
+        2 -o n.safetensors --max-disparity=100 | --max-disparity must be a multiple of 16 px, got 100
+        2 -o n.safetensors --max-disparity=0 | must be a positive whole number or none, got '0'
+        2 -o n.safetensors --max-disparity=-16 | must be a positive whole number or none, got '-16'
+        2 -o n.safetensors --max-disparity=many | must be a positive whole number or none, got 'many'
+        2 -o n.safetensors --max-disparity=192 | c.pth.tar holds a passrnet, which has no maximum disparity
+    """
+    refuse_all(table, "weights import", checkpoint)
+    assert pam("weights import --overwrite --max-disparity none", checkpoint, *OUTPUT).code == 0
+    assert read_header(Path("new.safetensors")).spec.scale == 2
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_weights_of_other_networks_are_told_where_they_run(here: Path) -> None:
+def test_files_that_are_no_weights(checkpoint: str) -> None:
     torch.save({"conv1.weight": torch.zeros(3)}, "other.pth")
     torch.jit.script(torch.nn.Linear(2, 2)).save("scripted.pt")
     save_file({"conv1.weight": torch.zeros(3)}, "other.safetensors")
+    Path("run/checkpoints").mkdir(parents=True)
+    torch.save({"step": 1}, "run/checkpoints/step-00000001.pt")
+    for name in ("empty.safetensors", "empty.pth", "other.toml"):
+        Path(name).touch()
+    Path("text.pth").write_text("not a checkpoint\n" * 20)
+    Path("cut.safetensors").write_bytes(shipped("passrnet-x2").read_bytes()[:-1])
+    state = load_file(shipped("passrnet-x2"))
+    state["upscale.7.weight"] = torch.full((3, 3, 3, 3), torch.nan)
+    save_network(state, ModelSpec("passrnet", scale=2), Path("nan.safetensors"))
+    table = """
+        4 info pasmnett | unknown network 'pasmnett' | did you mean pasmnet?
+        4 info none.safetensors | none.safetensors does not exist | pam weights list
+        4 info none.safetensors --json | none.safetensors does not exist
+        4 info . | is not a safetensors file, or is damaged: it is a directory
+        4 info c.pth.tar | c.pth.tar is not a safetensors file | pam weights import | pam guide own-network
+        4 info empty.safetensors | empty.safetensors is not a safetensors file
+        4 info run/checkpoints/step-00000001.pt | last.safetensors
+        4 verify run/checkpoints/step-00000001.pt | last.safetensors
+        4 verify cut.safetensors | error: cut.safetensors is not | is damaged
+        4 verify nan.safetensors | nan.safetensors | NaN or infinite values
+        4 verify none.safetensors | none.safetensors does not exist
+        2 verify hf:owner/net.pth | is not a Hub address
+        2 export other.toml -o net.onnx | got other.toml | own-network
+        4 export none.toml -o net.onnx | none.toml
+        4 import none.pth -o new.safetensors | checkpoint none.pth does not exist
+        4 import . -o new.safetensors | cannot read .: Is a directory
+        4 import empty.pth -o new.safetensors | empty.pth is not a PyTorch checkpoint, or is damaged
+        4 import text.pth -o new.safetensors | text.pth is damaged, or holds Python objects
+        4 import other.pth -o new.safetensors | is neither a PASMnet nor a PASSRnet (first keys: conv1.weight)
+        2 import nan.safetensors -o new.safetensors | is already a weights file of pam | use it directly
+    """
     for name in ("other.pth", "scripted.pt", "other.safetensors"):
-        for command in (["import", name, *OUTPUT], ["info", name]):
-            refuse(pam("weights", *command), 4, name, "pam guide own-network")
-        run = pam("weights", "describe", name, "-o", "net.toml")
-        refuse(run, 2, f"{name} must be an .onnx file or a description", "--network-from MODULE:FUNCTION")
+        table += f"\n 4 import {name} -o new.safetensors | {name} | pam guide own-network"
+        table += f"\n 4 info {name} | {name} | pam guide own-network"
+        table += f"\n 2 describe {name} -o n.toml | {name} must be an .onnx file or a description | MODULE:F"
+    refuse_all(table, "weights")
 
 
 def test_the_description_of_a_pytorch_network_is_tried_again(
@@ -351,13 +288,6 @@ def test_the_description_of_a_pytorch_network_is_tried_again(
     assert (run.code, run.lines) == (0, ["own.toml", "own.png"]), run.stderr
     again[2] = "other.onnx"
     refuse(pam(*again, "--network-from", "described:make"), 2, "NET.onnx and --network-from")
-
-
-def test_import_refuses_what_was_imported(checkpoint: str) -> None:
-    assert pam("weights", "import", checkpoint, *OUTPUT).code == 0
-    with unchanged():
-        run = pam("weights", "import", "new.safetensors", "-o", "again.safetensors")
-        refuse(run, 2, "new.safetensors is already a weights file of pam", "use it directly")
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
@@ -376,12 +306,6 @@ def test_info_names_tensors_with_values_that_are_not_finite(here: Path, kind: to
 def test_json_of_info_is_one_line(here: Path) -> None:
     spec = ModelSpec("passrnet", scale=2, training="two\nlines, “quoted”")
     save_network(load_file(shipped("passrnet-x2")), spec, Path("mine.safetensors"))
-    run = pam("weights", "info", "mine.safetensors", "--json")
-    assert len(run.lines) == 1
-    assert json.loads(run.lines[0])["training"] == spec.training
-
-
-def test_only_networks_of_pam_are_exported(here: Path) -> None:
-    Path("other.toml").touch()
-    refuse(pam("weights", "export", "other.toml", "-o", "net.onnx"), 2, "got other.toml", "own-network")
-    refuse(pam("weights", "export", "none.toml", "-o", "net.onnx"), 4, "none.toml")
+    (record,) = pam("weights info mine.safetensors --json").records
+    assert (record["training"], record["scale"], record["max_disparity"]) == (spec.training, 2, None)
+    assert record["sha256"] == sha256(Path("mine.safetensors"))
