@@ -5,6 +5,7 @@ settings in backticks (`max_pixels`), which the command line shows as options.
 """
 
 import errno
+import importlib
 import importlib.metadata
 import importlib.util
 import re
@@ -13,6 +14,15 @@ import sys
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
+from typing import Any
+
+_EXTRAS = {  # optional packages, with the extra that installs each, and the message if it is missing
+    "av": ("video", "videos require PyAV"),
+    "laspy": ("las", "LAS and LAZ files require laspy"),
+    "pillow_heif": ("heif", "HEIC photos require pillow-heif"),
+    "rerun": ("rerun", "`rerun` requires the package rerun-sdk"),
+    "rosbags": ("ros", "ROS bags require the package rosbags"),
+}
 
 
 class PamError(Exception):
@@ -107,6 +117,15 @@ def describe_missing_package(error: ImportError) -> str:
     if not isinstance(error, ModuleNotFoundError):
         what = f"the version of a package is not supported: {error}"
     return f"{what} (list missing packages: pip check; install pam without --no-deps)"
+
+
+def import_extra(module: str) -> Any:
+    """Import a module of an optional package. Raises UsageError with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        extra, message = _EXTRAS[module.partition(".")[0]]
+        raise UsageError(message, suggest_extra(extra)) from None
 
 
 def suggest_extra(extra: str) -> str:

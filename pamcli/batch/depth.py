@@ -21,8 +21,8 @@ from pamcli.calibration.description import CameraDescription, Extrinsics, Interp
 from pamcli.calibration.files import describe_calibration, prefix_errors
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.mesh import encode_mesh
-from pamcli.calibration.point_cloud import encode_point_cloud, import_laspy
-from pamcli.errors import InputError, UsageError
+from pamcli.calibration.point_cloud import encode_point_cloud
+from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
@@ -128,7 +128,7 @@ class MetricEncoder:
         depth = settings.max_depth
         self.max_depth = None if depth is None else parse_length(depth, "`max_depth`")
         if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
-            import_laspy()
+            import_extra("laspy")
         self.reported: list[Calibration] = []
 
     def check(self, calibration: Calibration, width: int, height: int) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
-from pamcli.errors import UsageError
+from pamcli.errors import UsageError, import_extra
 from pamcli.files.outputs import OutputKind, is_folder_name
 from pamcli.files.pairing import Pairing, PairPaths
 from pamcli.files.paths import join_names, pluralize, quote
@@ -31,8 +31,7 @@ from pamcli.files.suffixes import (
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, read_disparity
 from pamcli.imaging.raster import read_png
 from pamcli.imaging.video_writing import write_video
-from pamcli.imaging.videos import DISPARITY_SCALE, Video, import_pyav
-from pamcli.recordings.bags import rosbags
+from pamcli.imaging.videos import DISPARITY_SCALE, Video
 from pamcli.recordings.rrd import import_rerun, write_recording
 from pamcli.recordings.writing import write_disparities
 
@@ -72,7 +71,7 @@ def plan_videos(
                 message = f"{kind.option} {quote(text)}: a ROS bag can only hold disparity maps"
                 hint = "name a folder" if kind.option == "`output`" else "use the bag for `output`"
                 raise UsageError(message, hint)
-            rosbags("highlevel")
+            import_extra("rosbags.highlevel")
             places[kind.name] = path
             continue
         if path.suffix.lower() not in VIDEO_OUTPUT_SUFFIXES:
@@ -84,7 +83,7 @@ def plan_videos(
             raise UsageError(f"{kind.option} {quote(text)} must be lossless", "use .mkv")
         if format_name is not None and kind.suffixes == main.suffixes:
             raise UsageError(f"cannot use both `format` and the video {quote(text)}", "drop `format`")
-        import_pyav()
+        import_extra("av")
         places[kind.name] = path
     return places
 

@@ -19,6 +19,7 @@ from pamcli.calibration.bundle_adjustment import (
     Solution,
     View,
     compose_poses,
+    eliminate_pose,
     fit_rig,
     root_mean_square,
 )
@@ -244,10 +245,10 @@ def build_rig(shared: Floats, problem: Problem) -> Rig:
 
 def leave_out_each(solution: Solution) -> list[Floats]:
     """Return the shared parameters without each view, to first order from the normal equations."""
-    parts = [each.eliminate_pose() for each in solution.blocks]
-    normal, slope = (np.sum([part[at] for part in parts], axis=0) for at in (0, 1))
-    changes = [np.linalg.lstsq(normal - part[0], slope - part[1], rcond=None)[0] for part in parts]
-    return [solution.shared + change for change in changes]
+    parts = [eliminate_pose(each)[0] for each in solution.normals]
+    others = np.sum(parts, axis=0) - parts
+    steps = [np.linalg.lstsq(each[:-1, :-1], each[:-1, -1], rcond=None)[0] for each in others]
+    return [solution.shared + step for step in steps]
 
 
 def estimate_uncertainty(problem: Problem, solution: Solution) -> Uncertainty:

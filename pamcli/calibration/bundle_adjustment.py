@@ -41,22 +41,15 @@ class Corners:
 View = tuple[Corners | None, ...]  # that each camera sees at one moment; None: no board
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Normal equations J'J and J'r of one view in the S shared parameters and the 6 of its pose."""
+def eliminate_pose(normal: Floats, damping: float = 0.0) -> tuple[Floats, Floats]:
+    """Eliminate the pose from the normal equations of a view; see `Solution.normals`.
 
-    shared: Floats  # (S, S)
-    mixed: Floats  # (S, 6)
-    own: Floats  # (6, 6)
-    shared_slope: Floats  # (S,)
-    own_slope: Floats  # (6,)
-
-    def eliminate_pose(self, damping: float = 0.0) -> tuple[Floats, Floats, Floats]:
-        """Return the equations (S, S) and (S,) of the shared parameters, and the inverse of `own` (6, 6)."""
-        own = self.own + damping * np.diag(np.diag(self.own))
-        inverse: Floats = np.asarray(np.linalg.pinv(own, hermitian=True), np.float64)
-        lifted = self.mixed @ inverse
-        return self.shared - lifted @ self.mixed.T, self.shared_slope - lifted @ self.own_slope, inverse
+    Returns the equations (S + 1, S + 1) of the S shared parameters, and the matrix (6, S + 1) whose product
+    with (-step of the shared parameters, 1) is the step of the pose.
+    """
+    own = normal[:6, :6] + damping * np.diag(np.diag(normal[:6, :6]))
+    solved: Floats = np.asarray(np.linalg.pinv(own, hermitian=True), np.float64) @ normal[:6, 6:]
+    return normal[6:, 6:] - normal[6:, :6] @ solved, solved
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,9 @@ class Solution:
     """(S,): fx fy cx cy and the distortion of each camera; for two cameras also the rotation vector and
     translation from the left to the right one."""
     poses: Floats  # (V, 6): rotation vector and translation of each board in left camera coordinates
-    blocks: Sequence[Blocks]
+    normals: Sequence[Floats]
+    """(S + 7, S + 7): J'J of each view, where the columns of J are the derivatives by pose and shared
+    parameters, and the residuals."""
     residuals: Sequence[Sequence[Floats | None]]  # px (N, 2) of each view and camera: detected - projected
 
     @property
@@ -109,28 +104,28 @@ class Problem:
 
     def linearize(
         self, shared: Floats, pose: Floats, view: View, weights: float | None
-    ) -> tuple[Blocks, list[Floats | None], float]:
-        """Return blocks, residuals and cost of a view. weights: scale of the robust weights, px."""
+    ) -> tuple[Floats, list[Floats | None], float]:
+        """Return normal equations, residuals and cost of a view. weights: scale of the robust weights, px."""
         import cv2
 
-        size = len(shared)
-        blocks = Blocks(*(np.zeros(shape) for shape in ((size, size), (size, 6), (6, 6), size, 6)))
+        normal = np.zeros((len(shared) + 7, len(shared) + 7))
         residuals: list[Floats | None] = []
         cost = 0.0
         for camera, corners in enumerate(view):
             if corners is None:
                 residuals.append(None)
                 continue
-            index = np.arange(size)[camera * self.width : (camera + 1) * self.width]
             there = compose_poses(pose, shared[-6:]) if camera else pose
-            pixels, jacobian, by_pose = self.project(shared[index], there, corners.ids)
+            pixels, by_lens, by_pose = self.project(self.lens(shared, camera), there, corners.ids)
+            rows = np.zeros((2 * len(corners), len(normal)))  # pose, shared parameters, residual
+            rows[:, 6 + camera * self.width :][:, : self.width] = by_lens
             if camera:
                 slopes = cv2.composeRT(pose[:3], pose[3:], shared[-6:-3], shared[-3:])[2:]
-                by_rig = np.block([[slopes[2], slopes[3]], [slopes[6], slopes[7]]])
-                jacobian = np.hstack([jacobian, by_pose @ by_rig])
-                index = np.concatenate([index, np.arange(size)[-6:]])
+                rows[:, -7:-1] = by_pose @ np.block([[slopes[2], slopes[3]], [slopes[6], slopes[7]]])
                 by_pose = by_pose @ np.block([[slopes[0], slopes[1]], [slopes[4], slopes[5]]])
+            rows[:, :6] = by_pose
             residual = corners.pixels - pixels
+            rows[:, -1] = residual.ravel()
             residuals.append(residual)
             squares = (residual**2).sum(axis=1)
             weight = np.ones_like(squares)
@@ -139,18 +134,13 @@ class Problem:
             else:
                 weight = 1 / (1 + squares / weights**2)
                 cost += float(weights**2 * np.log1p(squares / weights**2).sum())
-            weighted, mine = (each.T * np.repeat(weight, 2) for each in (jacobian, by_pose))
-            blocks.shared[np.ix_(index, index)] += weighted @ jacobian
-            blocks.mixed[index] += weighted @ by_pose
-            blocks.own[:] += mine @ by_pose
-            blocks.shared_slope[index] += weighted @ residual.ravel()
-            blocks.own_slope[:] += mine @ residual.ravel()
-        return blocks, residuals, cost
+            normal += (rows.T * np.repeat(weight, 2)) @ rows
+        return normal, residuals, cost
 
     def evaluate(self, shared: Floats, poses: Floats, weights: float | None) -> tuple[Solution, float]:
         found = [self.linearize(shared, *each, weights) for each in zip(poses, self.views, strict=True)]
-        blocks, residuals, costs = zip(*found, strict=True)
-        return Solution(shared, poses, blocks, residuals), sum(costs)
+        normals, residuals, costs = zip(*found, strict=True)
+        return Solution(shared, poses, normals, residuals), sum(costs)
 
     def solve(self, shared: Floats, poses: Floats, *, robust: bool, fixed: bool = False) -> Solution:
         """Minimize by Levenberg-Marquardt, only over the poses if `fixed`. Raises InputError."""
@@ -160,7 +150,7 @@ class Problem:
             weights = TAIL * _measure_scale(now)
             now, cost = self.evaluate(shared, poses, weights)
         for round_ in range(ROUNDS):
-            step = _solve_step(now.blocks, damping, fixed)
+            step = _solve_step(now.normals, damping, fixed)
             then, there = self.evaluate(now.shared + step[0], now.poses + step[1], weights)
             if not there < cost:  # also true for NaN
                 damping *= 10
@@ -184,15 +174,15 @@ def _measure_scale(solution: Solution) -> float:
     return max(0.02, 1.4826 * float(np.median(np.abs(found))))
 
 
-def _solve_step(blocks: Sequence[Blocks], damping: float, fixed: bool) -> tuple[Floats, Floats]:
-    parts = [each.eliminate_pose(damping) for each in blocks]
-    shared = np.zeros(len(blocks[0].shared_slope))
+def _solve_step(normals: Sequence[Floats], damping: float, fixed: bool) -> tuple[Floats, Floats]:
+    parts = [eliminate_pose(each, damping) for each in normals]
+    shared = np.zeros(len(normals[0]) - 7)
     if not fixed:
-        normal, slope = (np.sum([part[at] for part in parts], axis=0) for at in (0, 1))
-        diagonal = np.sum([np.diag(each.shared) for each in blocks], axis=0)
-        shared = np.asarray(np.linalg.lstsq(normal + damping * np.diag(diagonal), slope, rcond=None)[0])
-    pairs = zip(parts, blocks, strict=True)
-    return shared, np.array([part[2] @ (each.own_slope - each.mixed.T @ shared) for part, each in pairs])
+        whole = np.sum([part for part, _ in parts], axis=0)
+        diagonal = np.diag(np.sum(normals, axis=0))[6:-1]
+        damped = whole[:-1, :-1] + damping * np.diag(diagonal)
+        shared = np.asarray(np.linalg.lstsq(damped, whole[:-1, -1], rcond=None)[0])
+    return shared, np.array([solved @ np.append(-shared, 1.0) for _, solved in parts])
 
 
 def fit_camera(problem: Problem) -> Solution:

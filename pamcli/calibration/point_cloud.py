@@ -1,6 +1,5 @@
 """Coloured point clouds in metres, as PLY, LAS and LAZ files."""
 
-import importlib
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.geometry import Calibration
-from pamcli.errors import InputError, UsageError, suggest_extra
+from pamcli.errors import InputError, import_extra
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
@@ -20,13 +19,6 @@ AXES = "metres in left camera coordinates: x to the right, y down, z ahead"
 COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
 _LAS_UNIT = 1e-4  # m, of the whole numbers that a LAS file stores
-
-
-def import_laspy() -> Any:
-    try:
-        return importlib.import_module("laspy")
-    except ImportError:
-        raise UsageError("LAS and LAZ files require laspy", suggest_extra("las")) from None
 
 
 def write_point_cloud(
@@ -120,7 +112,7 @@ def encode_ply(points: NDArray[Any]) -> bytes:
 
 
 def _encode_las(vertices: NDArray[Any], *, is_compressed: bool) -> bytes:
-    laspy = import_laspy()
+    laspy = import_extra("laspy")
     header = laspy.LasHeader(point_format=2, version="1.2")
     header.scales, header.generating_software = np.full(3, _LAS_UNIT), "pam"
     las = laspy.LasData(header)

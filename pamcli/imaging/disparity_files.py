@@ -29,14 +29,12 @@ from pamcli.imaging import raster, tiff
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16  # units of the signed integers of OpenCV's StereoSGBM and StereoBM
 _PNG_MAX = 65535
-_TOO_LARGE = {
-    True: "{} pixels exceed 255.996 px, the limit of a disparity PNG, and are stored as the limit: use .pfm, "
-    ".npy or .tif",
-    False: "{} pixels exceed 65.535 m, the limit of a depth PNG, and are stored as unknown: use .tif or .npy",
+_TOO_LARGE = {  # warnings about values too large for a PNG, by `keep_far`
+    True: "255.996 px, the limit of a disparity PNG, and are stored as the limit: use .pfm, .npy or .tif",
+    False: "65.535 m, the limit of a depth PNG, and are stored as unknown: use .tif or .npy",
 }
-"""Warnings about values too large for a PNG, by `keep_far`."""
-
-_PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
+_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_PFM_HEADER = re.compile(rb"\s*Pf\s+([1-9]\d*)\s+([1-9]\d*)\s+(%s)(?!\S)" % _NUMBER)
 
 
 def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
@@ -172,7 +170,8 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
     levels, count = _to_levels(values, units, keep_far=keep_far)
-    return Encoded(raster.encode_png(levels), [_TOO_LARGE[keep_far].format(count)] if count else [], count)
+    warnings = [f"{count} pixels exceed {_TOO_LARGE[keep_far]}"] if count else []
+    return Encoded(raster.encode_png(levels), warnings, count)
 
 
 def _to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
@@ -204,32 +203,15 @@ def _reject_suffix(suffix: str, allowed: tuple[str, ...], prefix: str = "") -> N
 
 
 def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    words = list(re.finditer(rb"[^ \t\n\v\f\r]+", stream.read(_PFM_LONGEST_HEADER)))[:4]
-    magic, *texts = [word[0][:_PFM_LONGEST_WORD].decode("ascii", "backslashreplace") for word in words] or [
-        ""
-    ]
-    if magic == "PF":
-        raise InputError(f"{name} is a colour PFM (PF), but a disparity map is a grey one (Pf)")
-    if magic != "Pf":
-        raise InputError(f"{name} is not a PFM: it begins with {magic[:16]!r} instead of 'Pf'")
-    for field, text in zip(("width", "height"), texts, strict=False):
-        if not (text.isascii() and text.isdigit() and int(text) > 0):
-            raise InputError(
-                f"{name}: the {field} in the PFM header must be a positive integer, got {text!r}"
-            )
-    if len(texts) < 3:
-        raise InputError(f"{name}: the PFM header ends before its {('width', 'height', 'scale')[len(texts)]}")
-    width, height = int(texts[0]), int(texts[1])
-    try:
-        scale = float(texts[2])
-    except ValueError:
-        scale = math.nan
-    if scale == 0 or not math.isfinite(scale):
-        raise InputError(
-            f"{name}: the scale in the PFM header must be a number other than 0, got {texts[2]!r}"
-        )
+    header = stream.read(512)
+    found = _PFM_HEADER.match(header)
+    scale = float(found[3]) if found else 0.0
+    if found is None or not 0 < abs(scale) < math.inf:
+        start = " ".join(header[:60].decode("ascii", "backslashreplace").split()[:4])
+        raise InputError(f"{name} is not a grey PFM: expected Pf WIDTH HEIGHT SCALE, got {start!r}")
+    width, height = int(found[1]), int(found[2])
     raster.check_size(width, height, name, max_pixels)
-    stream.seek(words[3].end())
+    stream.seek(found.end())
     data = stream.read()
     # A single white-space character ends the header; with CR LF line ends, there are two.
     data = data[2:] if data[:2] == b"\r\n" and len(data) == 4 * width * height + 2 else data[1:]

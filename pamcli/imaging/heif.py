@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from pamcli.errors import InputError, UsageError, suggest_extra
+from pamcli.errors import InputError, import_extra
 from pamcli.imaging.raster import Raster, check_size, report_damage
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _LARGEST_HEADER = 1 << 24  # bytes of the boxes that describe the images
-
-
-def import_pillow_heif() -> Any:
-    """Import pillow-heif. Raises UsageError if it is not installed."""
-    try:
-        return importlib.import_module("pillow_heif")
-    except ImportError:
-        raise UsageError("HEIC photos require pillow-heif", suggest_extra("heif")) from None
 
 
 def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
@@ -30,7 +21,7 @@ def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if _read_boxes(stream.read(_LARGEST_HEADER))[0]:
             raise InputError(f"{name} holds both views", "pass this file alone instead of two images")
         stream.seek(0)
-        file = import_pillow_heif().open_heif(stream, convert_hdr_to_8bit=False)
+        file = import_extra("pillow_heif").open_heif(stream, convert_hdr_to_8bit=False)
         return _decode(file[file.primary_index], name, max_pixels)
 
 
@@ -53,7 +44,7 @@ def read_spatial(
             return None
         if len(groups[0]) != 2:
             raise InputError(f"{name} holds a group of {len(groups[0])} views", "save two of them as images")
-        file = import_pillow_heif().open_heif(stream, convert_hdr_to_8bit=False)
+        file = import_extra("pillow_heif").open_heif(stream, convert_hdr_to_8bit=False)
         known = [group for group in file.info.get("entity_groups", ()) if group["type"] == "ster"]
         if not known or None in known[0]["images"]:
             raise InputError(f"{name} is damaged: a view is missing")

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.errors import InputError, OutputError
+from pamcli.errors import InputError, OutputError, import_extra
 from pamcli.files.atomic import replace_atomically
 from pamcli.imaging.images import to_uint8
-from pamcli.imaging.videos import import_pyav
 
 QUALITY = "16"  # H.264's constant rate factor, at which differences are hardly visible
 _BT709 = 1  # the colour space that players assume at current sizes
@@ -37,7 +36,7 @@ def write_video(
 
     `.mkv` keeps every bit, `.mp4` has 8 bits. `rate` is in frames per second, `unit` of time stamps in s.
     """
-    library = import_pyav()
+    library = import_extra("av")
     lossless, count, shape = path.suffix.lower() == ".mkv", 0, None
     try:
         with (

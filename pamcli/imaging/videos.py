@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 import shlex
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, UsageError, suggest_extra
+from pamcli.errors import InputError, import_extra
 from pamcli.files.paths import check_regular, quote
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, decode_levels
 from pamcli.imaging.images import RgbImage
@@ -31,20 +30,12 @@ _FORMATS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,mpegvideo,asf,h264,hevc,ogg,fl
 _SHORT = 1.0  # s, by which frames may end before the duration in the header, as sound may be longer
 
 
-def import_pyav() -> Any:
-    """Return PyAV. Raises UsageError if it is not installed."""
-    try:
-        return importlib.import_module("av")
-    except ImportError:
-        raise UsageError("videos require PyAV", suggest_extra("video")) from None
-
-
 class Video:
     """A video file, read frame by frame in constant memory."""
 
     def __init__(self, path: Path) -> None:
         """Open a video. Raises UsageError if PyAV is missing, and InputError if the file is unreadable."""
-        self.path, self.library = path, import_pyav()
+        self.path, self.library = path, import_extra("av")
         self._decoding = threading.Lock()
         self._open()
 

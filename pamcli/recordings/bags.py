@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 import threading
@@ -22,7 +21,7 @@ from pamcli.calibration.files import prefix_errors
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification
 from pamcli.calibration.ros_files import TOPIC, describe_ros
-from pamcli.errors import InputError, UsageError, suggest_extra
+from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.files.suffixes import BAG_PREFIX
 from pamcli.imaging.images import RgbImage, read_image
@@ -58,13 +57,6 @@ INTERRUPTED = "if the recording was interrupted: rosbag reindex, or ros2 bag rei
 TOLERANCE = 0.01  # s by which the time stamps of a pair may differ
 SIDES = (("left", "right"), ("0", "1"), ("1", "2"))  # in names of topics, tried in this order
 _PEEKED = 50  # messages that are looked at beyond those that `count` needs, as some have no partner
-
-
-def rosbags(module: str) -> Any:
-    try:
-        return importlib.import_module(f"rosbags.{module}")
-    except ImportError:
-        raise UsageError("ROS bags require the package rosbags", suggest_extra("ros")) from None
 
 
 class Recording:
@@ -158,7 +150,7 @@ class Recording:
     def _reader(self) -> Any:
         if not self.place.is_dir():
             check_regular(self.place)
-        library, stores = rosbags("highlevel"), rosbags("typesys")
+        library, stores = import_extra("rosbags.highlevel"), import_extra("rosbags.typesys")
         try:
             with report_damage(quote(self.place), "cannot be read as a ROS bag"):
                 store = stores.get_typestore(stores.Stores.ROS2_HUMBLE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import math
 import os
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import COLORS, compute_points
-from pamcli.errors import OutputError, UsageError, suggest_extra
+from pamcli.errors import OutputError, import_extra
 from pamcli.files.atomic import replace_atomically
 from pamcli.files.paths import quote
 from pamcli.imaging.images import RgbImage, encode_image, read_image, to_uint8
@@ -28,12 +27,8 @@ _CAMERA = "focal_length", "focal_length_y", "baseline", "offset"
 
 
 def import_rerun() -> Any:
-    """Import Rerun. Raises UsageError if it is not installed."""
     os.environ.setdefault("RUST_LOG", "off")  # it prints errors, which pam reports itself
-    try:
-        return importlib.import_module("rerun")
-    except ImportError:
-        raise UsageError("`rerun` requires the package rerun-sdk", suggest_extra("rerun")) from None
+    return import_extra("rerun")
 
 
 def encode_frame(
@@ -79,7 +74,7 @@ def write_recording(
         try:  # Rerun raises nothing if it cannot write
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                importlib.import_module("rerun.chunk").RrdReader(temporary).recordings()
+                import_extra("rerun.chunk").RrdReader(temporary).recordings()
         except (RuntimeError, Warning):
             raise OutputError(f"cannot write {quote(path)}: the disk may be full") from None
 

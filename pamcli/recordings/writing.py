@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.errors import import_extra
 from pamcli.files.atomic import replace_atomically
-from pamcli.recordings.bags import rosbags
 
 TOPIC, KIND = "/disparity", "stereo_msgs/msg/DisparityImage"
 FRAME = "left_camera"
@@ -22,16 +22,16 @@ def write_disparities(
     path: Path, maps: Iterable[tuple[int, NDArray[np.float32]]], focal_length: float, baseline: float
 ) -> None:
     """Write (time in ns, map) pairs as a bag; unknown pixels are below the minimum. Raises OutputError."""
-    is_first, typesys = path.suffix.lower() == ".bag", rosbags("typesys")
+    is_first, typesys = path.suffix.lower() == ".bag", import_extra("rosbags.typesys")
     store = typesys.get_typestore(typesys.Stores.ROS1_NOETIC if is_first else typesys.Stores.ROS2_HUMBLE)
     with (
         replace_atomically(path) as temporary,
         TemporaryDirectory(dir=temporary.parent, prefix=".pam-") as folder,
     ):
         if is_first:
-            writer = rosbags("rosbag1").Writer(temporary)
+            writer = import_extra("rosbags.rosbag1").Writer(temporary)
         else:  # a folder, whose file alone is a bag as well
-            module = rosbags("rosbag2")
+            module = import_extra("rosbags.rosbag2")
             writer = module.Writer(Path(folder, "bag"), version=9, storage_plugin=module.StoragePlugin.MCAP)
         writer.open()
         with closing(writer):
