@@ -139,11 +139,7 @@ def test_symmetric_boards_are_aligned() -> None:
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [
-        ((7, 2, 0.1), "3x3"),
-        ((3, 2, 0.1, 0.05), "3x2"),
-        ((5, 4, 0.1, 0.1), "`marker`.*smaller than `square`"),
-    ],
+    [((7, 2, 0.1), "3x3"), ((3, 2, 0.1, 0.05), "3x2"), ((5, 4, 0.1, 0.1), "`marker`.*smaller than `square`")],
 )
 def test_impossible_boards_raise(values: tuple[float, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):

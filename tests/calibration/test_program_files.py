@@ -23,6 +23,13 @@ from pamcli.errors import InputError, PamError
 OPENCV_ARRAYS = {"mtxL": files.K1, "distL": files.D1, "mtxR": files.K2, "distR": files.D2}
 POSE = {"R": files.R, "T": files.T.reshape(3, 1)}
 EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
+    "opencv's yaml": ("OpenCV", (files.OPENCV_4,)),
+    "opencv's xml": ("OpenCV", (files.OPENCV_XML,)),
+    "opencv's json": ("OpenCV", (files.OPENCV_JSON,)),
+    "opencv's two files": ("OpenCV", (files.INTRINSICS, files.EXTRINSICS)),
+    "ros": ("ROS camera_info", (files.ROS_LEFT, files.ROS_RIGHT)),
+    "kalibr": ("Kalibr camchain", (files.kalibr(),)),
+    "kitti raw": ("KITTI", (files.kitti_raw(),)),
     "openvins": ("OpenVINS", (programs.chain(),)),
     "kalibr with an inertial sensor": ("Kalibr camchain", (programs.chain("T_cam_imu"),)),
     "euroc": ("EuRoC", (programs.euroc(True), programs.euroc(False))),
@@ -53,13 +60,30 @@ EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
     "npz": ("OpenCV", (programs.npz(**OPENCV_ARRAYS, **POSE, imageSize=np.array(files.SIZE)),)),
     "npz and its pose": ("OpenCV", (programs.npz(**OPENCV_ARRAYS), programs.npz(**POSE))),
 }
+FISHEYE_NAMES = {"D_LEFT_FE": files.FISHEYE1, "D_RIGHT_FE": files.FISHEYE2, "Size": files.SIZE}
 FISHEYES: dict[str, tuple[str, ...]] = {
+    "kalibr": (files.kalibr("equidistant"),),
+    "opencv that states it": (
+        files.opencv(
+            **{**files.RIG, "D1": files.FISHEYE1, "D2": files.FISHEYE2},
+            **{"image_width": 640, "image_height": 480, "fisheye": 1},
+        ),
+    ),
+    "opencv by its names": (
+        files.opencv(K_LEFT=files.K1, K_RIGHT=files.K2, R=files.R, T=files.T, **FISHEYE_NAMES),
+    ),
     "vins-fusion": more.vins(fisheye=True),
     "basalt": (more.basalt(),),
     "openvins": (programs.chain(fisheye=True),),
     "orb-slam3": (programs.orb_slam3(fisheye=True),),
     "orb-slam3 before 1.0": (programs.orb_slam3(fisheye=True, old=True),),
 }
+
+
+WITHOUT_SIZE = (
+    *("colmap's config", "npz and its pose", "opencv's two files"),
+    *("a .dat set", "a .dat set with one pose"),
+)
 
 
 def read(folder: Path, *contents: str | bytes, **options: object) -> StoredCalibration:
@@ -88,7 +112,7 @@ def test_a_rig_as_its_program_writes_it(name: str, tmp_path: Path) -> None:
     if name in ("zed x one",):  # of images of 1920 x 1200
         assert stored.rig is not None
         stored = StoredCalibration(kind, read(tmp_path, programs.orb_slam3()).rig)
-    check_rig(stored, known_size=name not in ("colmap's config", "npz and its pose") and ".dat" not in name)
+    check_rig(stored, known_size=name not in WITHOUT_SIZE)
 
 
 RECTIFIED = {
@@ -259,11 +283,6 @@ def test_a_length_unit_that_the_file_states(unit: str, tmp_path: Path) -> None:
     stored = read(tmp_path, files.opencv(**rig))
     check_rig(stored)
     assert stored.unit_note is None
-
-
-def test_a_fisheye_of_opencvs_by_its_name(tmp_path: Path) -> None:
-    rig = {"K_LEFT": files.K1, "K_RIGHT": files.K2, "D_LEFT_FE": files.FISHEYE1, "D_RIGHT_FE": files.FISHEYE2}
-    check_rig(read(tmp_path, files.opencv(**rig, Size=files.SIZE, R=files.R, T=files.T)), fisheye=True)
 
 
 def test_skew_is_refused(tmp_path: Path) -> None:

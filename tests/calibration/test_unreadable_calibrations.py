@@ -39,10 +39,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     ),
     "one cameramodel": ((more.mrcal(True),), "holds 1 camera, a pair needs 2"),
     "one topic": ((more.topics(True)[0],), "a pair needs 2 (give two files: of the left camera"),
-    "listing without extrinsics": (
-        (more.listing().partition("Extrinsic")[0],),
-        "rs-enumerate-devices -c",
-    ),
+    "listing without extrinsics": ((more.listing().partition("Extrinsic")[0],), "rs-enumerate-devices -c"),
     "intrinsics of a .dat set": (more.dat("k0", "k1"), "holds 2 intrinsics and 0 poses"),
     "double sphere": ((more.basalt(False),), "calibrate with --cam-types kb4 or pinhole-radtan8"),
     "lens of vins": ((more.vins()[1],), "give the file with body_T_cam0, too"),
@@ -74,10 +71,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         (files.opencv(**{**files.RIG, "M1": np.diag([1e-300, 1e-300, 1])}),),
         "M1 has focal lengths of 1e-300 and 1e-300 px, expected",
     ),
-    "baseline of 1e-300": (
-        (more.K_TXT.partition("\n")[0] + "\n1e-300\n",),
-        "baseline is 1e-300 m, expected",
-    ),
+    "baseline of 1e-300": ((more.K_TXT.partition("\n")[0] + "\n1e-300\n",), "baseline is 1e-300 m, expected"),
     "one ost": ((programs.ost("left"),), "holds 1 camera"),
     "omni": ((programs.chain().replace("pinhole", "omni"),), "'omni' is not a lens model of OpenCV"),
     "fov": (
@@ -85,10 +79,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "'fov' is not a lens model of OpenCV (calibrate with a pinhole",
     ),
     "no pose": ((programs.chain().replace("T_imu_cam", "T_imu"),), "must hold T_cn_cnm1 of cam1"),
-    "monocular": (
-        ("Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 320\nCamera.cy: 240\n",),
-        "holds one camera",
-    ),
+    "monocular": (("Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 320\nCamera.cy: 240\n",), "holds one camera"),
     "rgb-d": (
         (
             "Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 1\nCamera.cy: 2\nCamera.bf: 40\n"
@@ -130,10 +121,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     ),
     "objects": ((programs.npz(K1=np.array([{}, 1], object)),), "cannot be read as .npz of plain arrays"),
     "torn npz": ((programs.npz(K1=files.K1)[:150],), "cannot be read as .npz of plain arrays"),
-    "one camera's npz": (
-        (programs.npz(mtx=files.K1, dist=files.D1),),
-        "must hold K1 D1 K2 D2 R T",
-    ),
+    "one camera's npz": ((programs.npz(mtx=files.K1, dist=files.D1),), "must hold K1 D1 K2 D2 R T"),
 }
 
 

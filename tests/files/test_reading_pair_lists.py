@@ -10,11 +10,7 @@ import pytest
 from pair_files import make, one_line
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.pairing import (
-    PairPaths,
-    iter_pair_list,
-    read_pair_list,
-)
+from pamcli.files.pairing import PairPaths, iter_pair_list, read_pair_list
 
 pytestmark = pytest.mark.usefixtures("here")
 

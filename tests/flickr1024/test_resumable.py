@@ -19,11 +19,7 @@ ASKED = Request({"scale": 2, "split": "train"}, [["a", 9, 8], ["b", 9, 8]])
         ({"split": "train"}, [["a", 9, 8], ["b", 9, 8]], "another scale: None, now 2"),
         ({"scale": 2, "split": "train", "x": 1}, [["a", 9, 8], ["b", 9, 8]], "another x: 1, now None"),
         ({"scale": 2, "split": "train"}, [["a", 9, 8]], "other images: 1, now 2"),
-        (
-            {"scale": 2, "split": "train"},
-            [["a", 9, 8], ["b", 9, 7]],
-            "other images: 2, now 2 of other names",
-        ),
+        ({"scale": 2, "split": "train"}, [["a", 9, 8], ["b", 9, 7]], "other images: 2, now 2 of other names"),
         ({"scale": 2, "split": "x\n\x1b[2J"}, [], "another split: 'x\\n\\x1b[2J', now train"),
     ],
 )

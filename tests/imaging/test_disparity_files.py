@@ -15,12 +15,7 @@ from PIL import Image
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
-from pamcli.imaging.disparity_files import (
-    encode_confidence,
-    encode_depth,
-    encode_disparity,
-    read_disparity,
-)
+from pamcli.imaging.disparity_files import encode_confidence, encode_depth, encode_disparity, read_disparity
 from pamcli.imaging.disparity_units import read_disparity_file
 
 NAN = float("nan")
