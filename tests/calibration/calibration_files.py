@@ -146,17 +146,3 @@ dyavg=0.918
 dymax=1.516
 """
 """Calibration of the Motorcycle scene of 2014 at full size."""
-
-ALL = {
-    "opencv.yml": OPENCV_4,
-    "opencv.xml": OPENCV_XML,
-    "opencv.json": OPENCV_JSON,
-    "extrinsics.yml": EXTRINSICS,
-    "q.yml": OPENCV_Q,
-    "left.yaml": ROS_LEFT,
-    "camchain.yaml": kalibr(),
-    "fisheye.yaml": kalibr("equidistant"),
-    "calib_cam_to_cam.txt": kitti_raw(),
-    "odometry.txt": KITTI_ODOMETRY,
-    "calib.txt": MIDDLEBURY,
-}

@@ -301,10 +301,15 @@ def test_more_cameras_than_there_are(tmp_path: Path) -> None:
         read(tmp_path, programs.colmap_cameras(), programs.colmap_rigs(), cameras=(0, 2))
 
 
-@pytest.mark.parametrize("name", EXACT)
+ALL = {name: contents for name, (_, contents) in EXACT.items()} | FISHEYES
+ALL |= {kind: (text,) for kind, (text, _) in RECTIFIED.items()}
+ALL |= {"odometry": (files.KITTI_ODOMETRY,), "middlebury": (files.MIDDLEBURY,), "q": (files.OPENCV_Q,)}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_100_random_damages_are_explained_or_harmless(name: str, tmp_path: Path) -> None:
     draw = random.Random(name)
-    contents = [c.encode() if isinstance(c, str) else c for c in EXACT[name][1]]
+    contents = [c.encode() if isinstance(c, str) else c for c in ALL[name]]
     refused: list[PamError] = []
     for _ in range(100):
         data = bytearray(contents[0])

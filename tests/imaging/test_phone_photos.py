@@ -95,16 +95,10 @@ def test_other_heic_files_are_images(views: tuple[np.ndarray, np.ndarray], tmp_p
 @pytest.mark.usefixtures("heif")
 def test_a_damaged_heic_file_is_one_line(views: tuple[np.ndarray, np.ndarray]) -> None:
     data = made.spatial(made.heic(*views), CAMERAS)
-    random = np.random.default_rng(0)
     for length in (13, 100, 400, len(data) // 2, len(data) - 100):
         found = attempt(read, data[:length])
         assert isinstance(found, InputError), length
         assert str(found).count("\n") == 0
-    for _ in range(60):
-        changed = np.frombuffer(data, np.uint8).copy()
-        changed[random.integers(12, 900, 8)] = random.integers(0, 256, 8)
-        found = attempt(read, changed.tobytes())
-        assert isinstance(found, StereoPair | InputError), found
     three = made.spatial(made.heic(*views, views[0]), [*CAMERAS, []], (0, 1, 2))
     with pytest.raises(InputError, match="3 views"):
         read(three)
