@@ -19,21 +19,12 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def test_writes_and_leaves_nothing_else(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "disp.pfm", b"content")
-    assert (tmp_path / "disp.pfm").read_bytes() == b"content"
-    assert names(tmp_path) == ["disp.pfm"]
-
-
-def test_replaces_what_was_there(tmp_path: Path) -> None:
-    (tmp_path / "disp.pfm").write_bytes(b"old and longer")
-    write_atomically(tmp_path / "disp.pfm", b"new")
-    assert (tmp_path / "disp.pfm").read_bytes() == b"new"
-
-
-def test_makes_missing_folders(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "a" / "b" / "disp.pfm", b"x")
-    assert (tmp_path / "a" / "b" / "disp.pfm").read_bytes() == b"x"
+def test_a_file_is_replaced_in_a_folder_that_is_made_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "disp.pfm"
+    for content in (b"old and longer", b"new"):
+        write_atomically(path, content)
+        assert path.read_bytes() == content
+        assert names(path.parent) == ["disp.pfm"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permission bits")

@@ -195,6 +195,3 @@ def test_a_pair_is_there_as_soon_as_its_line_is_complete(nul: bool) -> None:
             assert line == item.line == number
         os.close(writing)
         assert list(items) == []
-
-
-# --- messages and imports -------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from pamcli.imaging.resize import imresize
 
 LARGE = (285, 123)  # width, height: six patches at x2
 SMALL = (241, 101)  # two patches at x2
@@ -58,43 +59,6 @@ def archive(path: Path, contents: Mapping[str, bytes]) -> Path:
         for name, data in contents.items():
             packed.writestr(name, data)
     return path
-
-
-# --- the protocol, as the authors' MATLAB script has it -----------------------------------------------------
-
-
-def imresize(picture: np.ndarray, scale: float) -> np.ndarray:
-    """MATLAB's, for an image of 8 bits that is reduced: rows, then columns, rounded after each."""
-    values = picture.astype(np.float64)
-    for axis in (0, 1):
-        weights = matrix(picture.shape[axis], scale)
-        values = np.moveaxis(np.tensordot(weights, values, (1, axis)), 0, axis)
-        values = np.clip(np.floor(values + 0.5), 0, 255)
-    return values.astype(np.uint8)
-
-
-def matrix(length: int, scale: float) -> np.ndarray:
-    """(new, old): the weight of every old pixel in every new one."""
-    new = math.ceil(length * scale)
-    weights = np.zeros((new, length))
-    for row in range(1, new + 1):
-        centre = row / scale + 0.5 * (1 - 1 / scale)
-        for position in range(math.floor(centre - 2 / scale) - 1, math.ceil(centre + 2 / scale) + 2):
-            weight = scale * cubic(scale * (centre - position))
-            mirrored = position  # ... 2 1 | 1 2 3 ... n | n n-1 ...
-            while not 1 <= mirrored <= length:
-                mirrored = 1 - mirrored if mirrored < 1 else 2 * length + 1 - mirrored
-            weights[row - 1, mirrored - 1] += weight
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-def cubic(x: float) -> float:
-    x = abs(x)
-    if x <= 1:
-        return 1.5 * x**3 - 2.5 * x**2 + 1
-    if x <= 2:
-        return -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
-    return 0.0
 
 
 def authors_patches(

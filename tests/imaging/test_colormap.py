@@ -17,54 +17,32 @@ def cie_lab(rgb: np.ndarray) -> np.ndarray:
     return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=-1)
 
 
-def test_lightness_rises_from_every_entry_to_the_next() -> None:
-    lightness = cie_lab(get_color_table())[:, 0]
+def test_lightness_rises_in_even_steps_while_the_hue_turns_one_way() -> None:
+    lab = cie_lab(get_color_table())
+    lightness = lab[:, 0]
     assert (np.diff(lightness) > 0).all()
     assert lightness[0] < 25
     assert lightness[-1] > 90
-
-
-def test_steps_are_roughly_even() -> None:
-    lab = cie_lab(get_color_table())
-    lightness = lab[16:, 0] - lab[:-16, 0]
-    assert lightness.max() < 1.5 * lightness.min()
-    distance = np.linalg.norm(lab[16:] - lab[:-16], axis=1)
+    steps = lab[16:] - lab[:-16]
+    assert steps[:, 0].max() < 1.5 * steps[:, 0].min()
+    distance = np.linalg.norm(steps, axis=1)
     assert distance.max() < 2.5 * distance.min()  # CIE 1976 itself exaggerates saturated blue that much
-
-
-def test_the_hue_turns_one_way() -> None:
-    lab = cie_lab(get_color_table()[::8])
-    hue = np.unwrap(np.arctan2(lab[:, 2], lab[:, 1]))
+    hue = np.unwrap(np.arctan2(lab[::8, 2], lab[::8, 1]))
     assert (np.diff(hue) < 0).all()
     assert abs(hue[-1] - hue[0]) > np.pi
+    assert np.linalg.norm(lab, axis=1).min() > 40, "near the black of unknown"
 
 
-def test_no_colour_is_near_the_black_of_unknown() -> None:
-    assert np.linalg.norm(cie_lab(get_color_table()), axis=1).min() > 40
-
-
-def test_the_ends_and_the_middle_of_the_range() -> None:
-    table = get_color_table()
-    colored = colorize(np.array([[10, 20, 30]], np.float32), 10, 30)
-    assert colored.dtype == np.uint8
-    assert colored.shape == (1, 3, 3)
-    assert (colored[0, 0] == table[0]).all()
-    assert (colored[0, 1] == table[128]).all()
-    assert (colored[0, 2] == table[255]).all()
-
-
-def test_disparities_outside_of_the_range_are_clipped() -> None:
-    disparity = np.array([[-1, 0, 96, 192, 192.5], [np.nan, np.inf, -np.inf, 1e30, 5]], np.float32)
-    colored = colorize(disparity, 0, 192)
-    assert (colored[0, 0] == get_color_table()[0]).all()
-    assert (colored[0, 4] == get_color_table()[255]).all()
-    assert (colored[1, 3] == get_color_table()[255]).all()
-
-
-def test_unknown_is_black() -> None:
-    colored = colorize(np.array([[np.nan, np.inf, 0]], np.float32), 0, 192)
-    assert (colored[0, :2] == 0).all()
-    assert (colored[0, 2] == get_color_table()[0]).all()
+@pytest.mark.parametrize(
+    ("disparity", "entry"),
+    [(10, 0), (20, 128), (30, 255), (-1, 0), (30.5, 255), (1e30, 255), (np.nan, None), (-np.inf, None)],
+)
+def test_disparities_are_clipped_to_the_range_and_unknown_is_black(
+    disparity: float, entry: int | None
+) -> None:
+    colored = colorize(np.array([[disparity]], np.float32), 10, 30)
+    assert (colored.dtype, colored.shape) == (np.uint8, (1, 1, 3))
+    assert (colored == (0 if entry is None else get_color_table()[entry])).all()
 
 
 def test_a_map_without_any_range() -> None:
