@@ -23,7 +23,7 @@ from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.images import LARGEST_SIDE, check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views, restore_levels
+from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
 from pamcli.inference.loading import load_upscaler
 from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
 from pamcli.settings.batches import UpscaleSettings
@@ -137,15 +137,12 @@ class _UpscaleProcessor(PairProcessor):
         kind = "camera" if fault is not None or self.kind == "camera" else "clean"
         facts = {} if self.kind is None else {"input": kind, "input_shows": fault}
         progress = None if self.bar is None else self.bar.track_rows(pair.height)
-        views = self.rotate(pair.left.pixels), self.rotate(pair.right.pixels)
+        views = [self.rotate(view) for view in pair.unstretched or (pair.left.pixels, pair.right.pixels)]
         if all(name == "left" for name in job.places):
             upscaled = [network.upscale_left(*views, progress=progress)]
         else:
             upscaled = [*network(*views, progress=progress)]
         images = [self.rotate(each, -1) for each in upscaled]
-        if pair.unstretched:
-            before = pair.unstretched
-            images = [restore_levels(*each, pair.levels) for each in zip(images, before, strict=False)]
         return dict(zip(("left", "right"), images, strict=False)), facts, ()
 
     def collect(self, facts: Mapping[str, Any]) -> None:

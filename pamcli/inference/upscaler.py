@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to
+from pamcli.imaging.stereo_pair import ALL_LEVELS, restore_levels, stretch_levels
 from pamcli.inference import Progress
 from pamcli.inference.images import Pixels, check_pair
 from pamcli.inference.model import StereoModel
@@ -94,6 +95,8 @@ class StereoUpscaler:
     ) -> tuple[Pixels, Pixels]:
         """Upscale both images of a rectified pair.
 
+        16-bit images of low contrast are stretched first, and the results have the original levels again.
+
         Args:
             left: (H, W, 3) RGB, at least 8 px; uint8, uint16, or floating-point in [0, 1].
             right: Likewise, of the same size.
@@ -106,12 +109,25 @@ class StereoUpscaler:
             InputError: The arrays are not such a pair.
             DeviceError: Not enough memory.
         """
-        upscaled = self._upscale(left, right, progress, both=True)
-        return self._resize(upscaled[0], left), self._resize(upscaled[1], right)
+        upscaled_left, upscaled_right = self._upscale_levels(left, right, progress, both=True)
+        return upscaled_left, upscaled_right
 
     def upscale_left(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
         """Upscale only the left image, in two thirds of the time for PASSRnet; otherwise as `__call__`."""
-        return self._resize(self._upscale(left, right, progress, both=False)[0], left)
+        return self._upscale_levels(left, right, progress, both=False)[0]
+
+    def _upscale_levels(
+        self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
+    ) -> list[Pixels]:
+        """Upscale to the chosen scale, with the contrast at which the network is best."""
+        check_pair(left, right, SMALLEST_SIDE)
+        views = left, right
+        left, right, levels = stretch_levels(left, right)
+        upscaled = self._upscale(left, right, progress, both=both)
+        upscaled = [self._resize(*each) for each in zip(upscaled, views, strict=False)]
+        if levels == ALL_LEVELS:
+            return upscaled
+        return [restore_levels(*each, levels) for each in zip(upscaled, views, strict=False)]
 
     def _resize(self, upscaled: Pixels, view: Pixels) -> Pixels:
         height, width = self.upscaled_size(*view.shape[:2])
@@ -147,7 +163,6 @@ class StereoUpscaler:
     def _upscale_once(
         self, left: Pixels, right: Pixels, report: Progress, *, both: bool, held: int = 0
     ) -> list[Pixels]:
-        check_pair(left, right, SMALLEST_SIDE)
         scale = self._network_scale
         factor = scale**2 + (self.scale**2 if self.scale < scale else 0)
         results = held + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
