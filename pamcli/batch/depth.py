@@ -258,7 +258,7 @@ def _skip_other_results(pairing: Pairing, inputs: Sequence[str], endings: Sequen
 
     others = dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair))
     if others:
-        LOG.info(f"ignored, since they are not disparity maps of left images by name: {join_names(others)}")
+        LOG.info(f"ignored, because their names are not those of left disparity maps: {join_names(others)}")
     return pairing._replace(pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 
 

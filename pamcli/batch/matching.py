@@ -318,7 +318,9 @@ class VideoFusion:
             return
         path, previous = self.skipped.places[DISPARITY.name], None
         if not path.exists() and self.skipped.videos:
-            LOG.warning(f"{job.pair} is not fused with the previous frame, which is only in a finished video")
+            LOG.warning(
+                f"`steady` starts anew at {job.pair}: the previous disparity map is stored only in a video"
+            )
         else:
             pair = read(self.skipped)
             disparity = read_disparity(path, max_pixels=None)

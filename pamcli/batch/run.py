@@ -133,7 +133,7 @@ class Batch:
         kind, *others = kinds
         if others:
             message = f"cannot write both {kind.option} - and {others[0].option} - to stdout"
-            raise UsageError(message, "give a file for one of them")
+            raise UsageError(message, "write one of them to a file")
         if self.many:
             message = f"{kind.option} - cannot hold a batch of several pairs"
             raise UsageError(message, "name a folder, or a template with {}")

@@ -50,7 +50,7 @@ class Board:
             raise InputError(f"the board has {counts}", "use a larger board")
         if self.square > LARGEST_SQUARE:
             message = f"`square` must be at most {LARGEST_SQUARE:g} m, got {self.square:g} m"
-            raise UsageError(message, "state the unit, as in 25mm; a bare number means metres")
+            raise UsageError(message, "state the unit, such as 25mm; a number without a unit means metres")
         if self.marker is not None and not 0 < self.marker < self.square:
             message = f"`marker` ({self.marker:g} m) must be smaller than `square` ({self.square:g} m)"
             raise InputError(message, "state the side of a marker and the side of a square")

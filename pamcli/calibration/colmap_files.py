@@ -73,13 +73,15 @@ def read_colmap(source: Source) -> CameraDescription:
     rigs = next((text for text in source.texts if "REF_SENSOR_ID" in text), None)
     config = _find_config(source)
     if rigs is None and config is None:
-        raise InputError("holds lenses, but no poses of the cameras", "give rigs.txt or rig_config.json, too")
+        raise InputError("holds intrinsics, but no camera poses", "give rigs.txt or rig_config.json, too")
     sensors = _read_rigs(rigs) if rigs is not None else _read_config(config or (), known)
     pair = source.select_pair(len(sensors))
     placed = []
     for number, from_rig, lens in (sensors[index] for index in pair):
         if lens is None and number not in known:
-            raise InputError(f"holds the pose of camera {number}, but no lens", "give cameras.txt, too")
+            raise InputError(
+                f"holds the pose of camera {number}, but not its intrinsics", "give cameras.txt, too"
+            )
         camera, size = (lens, None) if lens is not None else known[number or 0]
         placed.append((camera, invert_transform(from_rig), size))
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)} are used"] if len(sensors) > 2 else []

@@ -106,9 +106,7 @@ class Projections:
             raise InputError(f"{keys[0]} and {keys[1]} must have {lengths}", CALIBRATE)
         across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
         if abs(down) > abs(across):
-            raise InputError(
-                f"the cameras must be beside each other, but {keys[1]} is above or below {keys[0]}"
-            )
+            raise InputError(f"the cameras must be side by side, but {keys[1]} is above or below {keys[0]}")
         found = replace(Calibration.from_projections(p1, p2, self.size), ndisp=self.ndisp)
         if self.stated is None:
             return found

@@ -276,7 +276,7 @@ def read_size(value: Any, key: str) -> Size:
     """Read width and height of an image. Raises InputError naming the key."""
     width, height = read_numbers(value, key, 2).tolist()
     if not all(1 <= side < 1e6 and side.is_integer() for side in (width, height)):
-        raise InputError(f"{key} must be a size of images in pixels, got {width:g}x{height:g}")
+        raise InputError(f"{key} must be an image size in px, got {width:g}x{height:g}")
     return int(width), int(height)
 
 

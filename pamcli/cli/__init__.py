@@ -37,14 +37,13 @@ from pamcli.settings.options import argument
 
 
 def match(settings: MatchSettings, console: Console) -> None:
-    """Compute the disparity map of an image pair: how many px each left pixel is shifted in the right image.
+    """Compute the disparity map of an image pair: how far each left pixel is shifted in the right image, px.
 
     The images must be rectified (pam rectify): a point lies in the same row of both, and left pixel (y, x)
     matches right pixel (y, x - disparity). Paths of results are printed to stdout, all else to stderr.
 
-    The included weights were trained on synthetic scenes and few real pairs. In streets and rooms, at least
-    one pixel in twenty is wrong by more than 3 px; --min-confidence removes most of them (pam guide
-    confidence).
+    The shipped weights were trained on synthetic scenes and few real pairs. In streets and rooms, about one
+    pixel in twenty is wrong by more than 3 px; --min-confidence removes most of them (pam guide confidence).
 
     $ pam disparity left.png right.png -o map.pfm --color-map map.png --confidence conf.tif
     $ pam disparity lefts/ rights/ -o out/ --skip-existing
@@ -73,7 +72,7 @@ def rectify(settings: RectifySettings, console: Console) -> None:
     """Rectify image pairs, so that a point lies in the same row of both images.
 
     The images keep their bit depth (8 or 16 bits). With --calibration, the calibration of the rectified
-    images is written beside them.
+    images is written next to them.
 
     $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
     $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/
@@ -178,7 +177,7 @@ def submit_results(settings: SubmitSettings, messages: Messages) -> None:
 
 app = group(
     "Match stereo pairs and upscale them, with parallax attention networks.\n\n"
-    "pam guide leads through the first steps; pam COMMAND --help shows the options of a command.",
+    "pam guide lists the pages of the guide; pam COMMAND --help shows the options of a command.",
     completion=True,
 )
 evaluation = group("Evaluate disparity maps and super-resolution on data sets with ground truth.")
@@ -201,7 +200,7 @@ command(training, "disparity", "Train a matcher.")(train.disparity)
 command(training, "superres", "Train a super-resolution network.")(train.superres)
 app.add_typer(training, name="train")
 command(app, "guide", "Show the pages of the guide.")(guide.command)
-command(app, "doctor", "Check a calibration against an image pair, or this installation.")(doctor.command)
+command(app, "doctor", "Check an image pair and its calibration, or this installation.")(doctor.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")

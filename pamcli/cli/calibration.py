@@ -20,7 +20,7 @@ from pamcli.settings.shared import (
     NewFile,
 )
 
-app = group("Calibrations of stereo cameras.")
+app = group("Calibrate stereo cameras, and show calibration files.")
 
 
 @command(app, "show", "Show the values of a calibration file, in metres, pixels and degrees.")
@@ -66,14 +66,15 @@ class Boards(Limit, panel="Input"):
         parse=parsing.parse_board,
     )
     square: float = option(
-        "Side of a square, as in 25mm; m without a unit. Its error is the error of all distances, so measure "
+        "Side of a square, such as 25mm (without a unit: metres). It scales all distances, so measure "
         "ten squares at once.",
         default=...,
         metavar="LENGTH",
         parse=parsing.parse_length,
     )
     marker: float | None = option(
-        "Side of a ChArUco board's markers, as in 18mm; m without a unit. The dictionary is detected.",
+        "Side of a ChArUco board's markers, such as 18mm (without a unit: metres); the dictionary is "
+        "detected.",
         metavar="LENGTH",
         parse=parsing.parse_length,
     )

@@ -54,7 +54,7 @@ def list_sources(
         console.answer({**values, "unverified": row.unverified or None}, *row.describe(_WIDTH), "")
     if not jsonl:
         every = ", ".join(f"{key.name} ({key.meaning})" for key in COMMON_KEYS)
-        console.result(f"Given as {FORM}; the first split is the default.")
+        console.result(f"Write a data set as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
 
 
@@ -202,11 +202,11 @@ def stats(
 def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None:
     """Write pseudo-labels for pairs without ground truth, to train on them.
 
-    A pixel gets the network's disparity as its label if matching from left and from right agrees and block
-    matching does not contradict. Pairs with labels for less than 30 % of their pixels are skipped. Images
-    above 1250x900 are downscaled, small images are upscaled for the network.
+    A pixel gets the network's disparity as its label if both directions of matching and two matching
+    resolutions agree, and block matching does not contradict. Pairs with labels for less than 30 % of their
+    pixels are skipped. Images above 1250x900 are downscaled.
 
-    With --agree-with, a second network replaces block matching: fewer labels are wrong.
+    With --agree-with, a second network replaces block matching, and fewer labels are wrong.
 
     Interrupted runs resume where they stopped. The result is a data set: pairs:FOLDER.
 
@@ -268,10 +268,10 @@ def prepare_flickr1024(settings: PrepareSettings, messages: Quiet, jsonl: bool =
     """Cut training patches for super-resolution from published pairs or stereograms.
 
     Pairs are cropped to a multiple of the scale, downscaled with MATLAB's bicubic filter and rounded to 8
-    bits. Patches are 90x30 px before upscaling, every 20 px, at the authors' offsets. The same input gives
-    the same bytes.
+    bits. Patches are 90x30 px in the downscaled image, every 20 px, at the authors' offsets. The same input
+    gives the same bytes.
 
-    An interrupted command continues when it is repeated. The result is the data set flickr1024:FOLDER.
+    To resume after an interruption, repeat the command. The result is the data set flickr1024:FOLDER.
 
     $ pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4
     $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no

@@ -64,14 +64,14 @@ def command(
     ),
     json: bool = JSON,
 ) -> None:
-    """Check the calibration of an image pair; without images, check the installation.
+    """Check an image pair and its calibration; without images, check the installation.
 
-    With images, a photo or a ROS bag: check the rows after rectification, the order of the images, size,
-    focal length, baseline and the distances that follow. Print a line for each finding, with a remedy. Exit
-    code 3: a finding is wrong.
+    With images or a ROS bag, it checks the rows after rectification, the order of the images, their size, the
+    focal length, the baseline and the resulting distances. It prints one line for each finding, with a
+    remedy. The exit code is 3 if something is wrong.
 
-    Without images: print versions, processor features and automatic choices, and check weights and image
-    files. The exit code is that of the first failure.
+    Without images, it prints versions, processor features and automatic choices, and checks weights, image
+    files and a small pair. The exit code is that of the first failure.
 
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml

@@ -17,7 +17,7 @@ AS_JSON = flag("Print one JSON object instead of tables.", "--json", rich_help_p
 
 
 def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: bool = AS_JSON) -> None:
-    """Evaluate disparity maps on data sets with ground truth: of a network, or files of any program.
+    """Evaluate the disparity maps of networks, or of files from any program, on data sets.
 
     Metrics are pooled over all pixels of a data set (first table), and averaged over its images.
 
@@ -31,7 +31,7 @@ def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: 
 
 
 def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bool = AS_JSON) -> None:
-    """Evaluate super-resolution on data sets: of a network, or images of any program.
+    """Evaluate the upscaled images of a network, or of files from any program, on data sets.
 
     Images are cropped to a multiple of the scale, downscaled with MATLAB's bicubic filter, rounded to 8 bits,
     upscaled, and compared in 8 bits. Bicubic upscaling is always measured too; with --degrade, so is

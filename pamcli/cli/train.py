@@ -33,7 +33,7 @@ def disparity(settings: TrainDisparitySettings, messages: Messages, as_json: boo
 
     Recipes: scratch, scenes, refine, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
 
-    Weights, checkpoints, log and images are written to the directory of -o; stdout names the weights.
+    Weights, checkpoints, log and images are written to the folder of -o. The path of the weights is printed.
 
     $ pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet
     $ pam train disparity --data pairs:mine/ --unsupervised -o runs/mine
@@ -46,7 +46,7 @@ def superres(settings: TrainSuperresSettings, messages: Messages, as_json: bool 
 
     Recipes: superres (the default), passrnet2, passrnet2-psnr, passrnet2-camera, paper-superres.
 
-    Weights, checkpoints, log and images are written to the directory of -o; stdout names the weights.
+    Weights, checkpoints, log and images are written to the folder of -o. The path of the weights is printed.
 
     $ pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4
     $ pam train superres --resume runs/sr4

@@ -22,14 +22,14 @@ from pamcli.settings.shared import WEIGHTS, Device, NewFile
 if TYPE_CHECKING:
     from pamcli.inference.describing import Findings
 
-app = group("List, check, import and export weights; describe foreign networks.")
+app = group("List, check, import, export and publish weights; describe networks of other projects.")
 
 ONE = argument("Name of `pam weights list`, a file, or hf:owner/repo/file.", default=..., **WEIGHTS)
 
 
-@command(app, "list", "List the shipped networks.")
+@command(app, "list", "List the shipped weights.")
 def list_weights(jsonl: bool = JSONL) -> None:
-    """List the shipped networks.
+    """List the shipped weights.
 
     $ pam weights list
     $ pam weights list --jsonl
@@ -44,9 +44,9 @@ def list_weights(jsonl: bool = JSONL) -> None:
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
-@command(app, "info", "Show the facts in a weights file.")
+@command(app, "info", "Show what a weights file contains.")
 def info(weights: str = ONE, json: bool = JSON) -> None:
-    """Show the facts in a weights file: network, training, licence, checksum.
+    """Show what a weights file contains: network, training, licence, checksum.
 
     $ pam weights info pasmnet2
     $ pam weights info passrnet2-x4 --json
@@ -63,11 +63,11 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     console.answer(values, *(f"{key.replace('_', ' '):14} {value}" for key, value in shown.items()))
 
 
-@command(app, "verify", "Check that weights are complete.")
+@command(app, "verify", "Check that weights are undamaged.")
 def verify(
     weights: list[str] | None = argument("Weights to check; by default all shipped ones.", **WEIGHTS),
 ) -> None:
-    """Check that weights are complete.
+    """Check that weights are undamaged.
 
     Shipped weights must have the recorded sha256, other files the tensors of their network. ONNX files must
     be unchanged and load in ONNX Runtime.
@@ -95,12 +95,12 @@ class Imported(NewFile):
 
     output: Path = option("Write this file.", "-o", default=..., metavar="FILE.safetensors")
     max_disparity: int | None = option(
-        "Store the maximum disparity of the training, px, which the tensors do not show.",
+        "Store the maximum disparity of the training, px; the checkpoint does not state it.",
         metavar="N|none",
         parse=parsing.parse_number_or_none,
         show_default="none",
     )
-    training: str = option("Store a text on the data and recipe of the training.", default="")
+    training: str = option("Store a description of the training data and recipe.", default="")
     licence: str = option("Store the licence of the weights.", default="unknown")
     version: str = option("Store the version of the weights.", default="")
     half: bool = flag("Store half precision, for half the file size.")
@@ -148,7 +148,7 @@ class Exported(NewFile):
 
 @command(app, "export", "Export a network to ONNX.")
 def export_network(given: Exported, messages: Messages, weights: str = ONE) -> None:
-    """Export a network to an ONNX file, which `--weights` supports too, and compare it with PyTorch.
+    """Export a network to an ONNX file for `--weights` or other programs, and compare it with PyTorch.
 
     The file needs more memory than PyTorch for large images: pam guide onnx.
 
@@ -198,7 +198,7 @@ def push(
     weights: Path = argument("Weights file to upload.", default=..., metavar="FILE.safetensors"),
     repository: str = argument("Repository of the Hub.", default=..., metavar="hf:OWNER/REPO"),
 ) -> None:
-    """Publish weights with a model card on the Hugging Face Hub, as run/best.safetensors of a training.
+    """Publish weights, such as runs/mine/best.safetensors, with a model card on the Hugging Face Hub.
 
     The repository is created if necessary. Log in first: hf auth login.
 
@@ -239,7 +239,7 @@ class Known(Settings, panel="Network"):
     )
 
 
-@command(app, "describe", "Find the inputs and outputs of a foreign network.")
+@command(app, "describe", "Find the inputs and outputs of a network of another project.")
 def describe(
     to: Written,
     known: Known,
@@ -249,10 +249,10 @@ def describe(
         "An ONNX file, or a description to test again.", metavar="NET.onnx", show_default=False
     ),
 ) -> None:
-    """Find the inputs and outputs of a foreign network and write them to a description file.
+    """Find the inputs and outputs of a network of another project, and write them to a description file.
 
-    Known families are recognised by their inputs and outputs. For other networks, values that the shapes do
-    not show are tried on a sample pair with ground truth; if several remain possible, pam asks. Prints the
+    Published networks are recognised by their inputs and outputs. For others, pam tries value ranges, channel
+    orders and signs on a sample pair with ground truth, and asks if several work equally well. It prints the
     error on the sample pair and writes an image of the result.
 
     $ pam weights describe stereo.onnx -o stereo.toml

@@ -108,7 +108,7 @@ def _parse_keys(query: str, info: SourceInfo) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if not equals or not value:
             hint = f"keys of {info.name}: {', '.join(known)}"
-            raise UsageError(f"a key must be given as key=value, got {item!r}", hint)
+            raise UsageError(f"a key must have the form key=value, got {item!r}", hint)
         if name in found:
             raise UsageError(f"the key {name} is given twice in {query!r}", "give each key once")
         if name not in known:

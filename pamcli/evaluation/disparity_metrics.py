@@ -164,7 +164,7 @@ class DisparityMeter(Meter):
             limit = "" if protocol.max_gt is None else f" below {protocol.max_gt:g} px"
             images = pluralize(len(self.images), "image")
             message = f"nothing to measure: no pixel has ground truth{limit} in {images}"
-            raise InputError(message, "measure on data with known disparities")
+            raise InputError(message, "measure on data with ground truth")
         pooled = {}
         for region in (*REGIONS, *pixels.name_ranges(protocol.ranges)):
             if region in self._counters:
@@ -250,7 +250,7 @@ def _check_estimate(case: Sample, answer: Estimate) -> None:
             raise InputError(
                 f"{case.name}: the {kind} map is {format_size(values.shape)}, "
                 f"but the ground truth is {format_size(truth.shape)}",
-                "results must have the size of the ground truth; nothing is resized silently",
+                "results must have the size of the ground truth; pam does not resize them",
             )
     factor = (
         None if answer.of_network else measure_scale_factor(np.asarray(answer.disparity, np.float32), truth)

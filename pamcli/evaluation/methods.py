@@ -270,7 +270,7 @@ def load_disparity(
         raise InputError(
             f"{quote(path)} is {format_size(found.disparity.shape)}, "
             f"but {quote(name)} is {format_size(shape)}",
-            "a prediction must have the size of the left image; nothing is resized silently",
+            "a prediction must have the size of the left image; pam does not resize it",
         )
     return found
 

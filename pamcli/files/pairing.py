@@ -88,8 +88,7 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     if not left_by_stem.keys() & right_by_stem.keys():
         examples = " and ".join(quote(min(names, key=natural_key)) for names in (left_by_stem, right_by_stem))
         raise UsageError(
-            f"no image in {quote(lefts)} ({len(left_by_stem)}) has the name of one in {quote(rights)} "
-            f"({len(right_by_stem)}), suffixes aside; names are, for example, {examples}",
+            f"the image names in {quote(lefts)} and {quote(rights)} do not match, for example {examples}",
             suggest_pairing(left_by_stem.values(), right_by_stem.values()),
         )
     return _pair_by_key(left_by_stem, right_by_stem)
@@ -155,7 +154,7 @@ def require_all_paired(pairing: Pairing) -> None:
     if alone := pairing.unpaired:
         raise UsageError(
             f"{pluralize(len(alone), 'file')} without a counterpart: {join_names(alone)}",
-            "use `skip_unpaired` to leave them out, or `pairs` with a list if the cameras count differently",
+            "use `skip_unpaired` to ignore them, or `pairs` with a list if the cameras count differently",
         )
 
 

@@ -94,7 +94,7 @@ def require_file(path: Path) -> None:
 def _explain_missing(path: Path) -> str | None:
     """Return a hint on a file that does not exist, or None."""
     if "*" in path.name or "?" in path.name:
-        return "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
+        return "use {} for the part of the names that both views share: 'lefts/{}.png'"
     if path.name[:1] in tuple("\u201c\u201d\u201e\u2018\u2019\u00ab"):
         return 'put straight quotes around names with spaces: "left image.jpg"'
     with suppress(OSError):

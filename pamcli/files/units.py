@@ -15,7 +15,7 @@ LENGTHS = {
     **dict.fromkeys(("ft", "foot", "feet"), 0.3048),
 }
 """Metres in each unit; a plural s is removed before the lookup."""
-EXAMPLE = "a number and its unit (mm, cm, m, in), as in 25mm; without a unit it means metres"
+EXAMPLE = "a number and its unit (mm, cm, m, in), such as 25mm; without a unit it means metres"
 
 
 def parse_length(value: str | float, name: str) -> float:

@@ -88,7 +88,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
         raise InputError(
             f"{quote(place)} contains no image pair",
             "expected NAME_L.png and NAME_R.png, in one folder or zip archive, or in Train, Validation and "
-            "Test; for other layouts pass NAME:PATH, as in pairs:mine",
+            "Test; for other layouts pass NAME:PATH, such as pairs:mine",
         )
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
     return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural_key)), counts)
@@ -97,7 +97,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
 def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[Pair, ...]:
     """Return the pairs that the file `names` lists (None: all), and log the excluded ones."""
     if found.unpaired and not skip_unpaired:
-        hint = "add the missing images, or leave these out with `skip_unpaired`"
+        hint = "add the missing images, or ignore these with `skip_unpaired`"
         raise UsageError(join_names(found.unpaired, "; "), hint)
     for line in found.unpaired:
         LOG.warning("%s and is excluded", line)

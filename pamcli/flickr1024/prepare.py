@@ -102,7 +102,7 @@ def plan_preparation(
                 raise InputError(f"{pair.left} is {size[0]}x{size[1]}, larger than {stores.LARGEST_SIDE} px")
         except InputError as error:
             if not skip_damaged:
-                raise InputError(error.message, "repair it, or leave it out with `skip_damaged`") from None
+                raise InputError(error.message, "repair it, or skip it with `skip_damaged`") from None
             unreadable.append((title, error.message))
             images.append([title, 0, 0])
             continue

@@ -121,7 +121,7 @@ class ResumableWork(Generic[AnItem]):
             return True
         hint = f"remove {quote(self.folder)} and start again"
         if (self.folder / "done").exists() and not started.exists():
-            raise InputError(f"{quote(started)}, which states the options of the work, is missing", hint)
+            raise InputError(f"{quote(started)} is missing, so the options of the command are unknown", hint)
         if started.exists():
             earlier = load_json(Request, started, hint)
             if change := describe_difference(earlier, self.request):

@@ -60,7 +60,9 @@ def find_views(image: NDArray[np.generic]) -> tuple[Box, Box]:
     boxes = max(candidates, key=_compare_sizes)
     if _compare_sizes(boxes) < _UNLIKE_SIZES:
         sizes = " and ".join(f"{width}x{height}" for height, width in (box.size for box in boxes))
-        raise StereogramError(f"the image is not side by side: without margins, its halves are {sizes}")
+        raise StereogramError(
+            f"the image does not hold two views side by side: without margins, its halves are {sizes}"
+        )
     height, width = (min(sides) for sides in zip(*(box.size for box in boxes), strict=True))
     if min(height, width) < SMALLEST_SIDE:
         raise StereogramError(f"the views are {width}x{height}, too small: {SMALLEST_SIDE} px are needed")

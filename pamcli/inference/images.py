@@ -123,8 +123,8 @@ def check_match_size(size: MatchSize) -> MatchSize:
     """Return a valid matching resolution; raise UsageError unless it is a factor, a width or auto."""
     if size != "auto" and not (LEAST <= size <= MOST or NARROWEST <= size <= 65535):  # rejects NaN too
         raise UsageError(
-            f"`match_size` must be auto, a factor from {LEAST:g} to {MOST:g}, or a width from {NARROWEST} px "
-            f"on, got {size:g}"
+            f"`match_size` must be auto, a factor from {LEAST:g} to {MOST:g}, or a width of {NARROWEST} px "
+            f"or more, got {size:g}"
         )
     return size
 

@@ -51,7 +51,7 @@ def choose_providers(available: list[str], device: str, engines: Path | None = N
         return [(ON_CPU, {})], kind
     if PROVIDERS.get(kind) not in available:
         install = f", or {INSTALL[kind]}" if kind in INSTALL else ""
-        raise DeviceError(f"ONNX Runtime has no {kind} here", f"use `device` cpu{install}")
+        raise DeviceError(f"the installed ONNX Runtime does not support {kind}", f"use `device` cpu{install}")
     names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]
     chosen = [(PROVIDERS[name], _options(name, number or "0", engines)) for name in names]
     return [*chosen, (ON_CPU, {})], kind if device == "auto" else device
@@ -111,7 +111,7 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
             raise ModelError(f"the external weights of {name} are missing", hint) from error
         raise ModelError(f"{name} is not an ONNX file, or is damaged", "export it again") from error
     if session.get_providers()[0] != providers[0][0]:
-        raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
+        raise DeviceError(f"ONNX Runtime cannot use {where} on this machine", "use `device` cpu")
     session.disable_fallback()  # a fallback would change the device and print to stdout
     return session, where
 

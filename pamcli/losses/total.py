@@ -89,7 +89,7 @@ def matching_terms(
     The set of terms depends on the weights only, never on the batch, so that processes can join them.
     """
     if truth is None and weights.needs_truth:
-        raise ValueError("these loss weights need known disparities")
+        raise ValueError("these loss weights need ground truth")
     return _sum_by_name(
         [
             *_unsupervised_matching(matching, left, right, weights, truth),
@@ -112,7 +112,7 @@ def superres_terms(
     `*_low`: (B, 3, H, W), the network's inputs; `*_high`: (B, 3, scale H, scale W); all in [0, 1].
     """
     if truth is None and weights.needs_truth:
-        raise ValueError("these loss weights need known disparities")
+        raise ValueError("these loss weights need ground truth")
     views = [(result.left, left_high)]
     if result.right is not None:
         assert right_high is not None, "a right result and nothing to compare it with"

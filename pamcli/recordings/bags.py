@@ -266,7 +266,7 @@ def _add_key(text: str, key: str) -> str:
 def _parse_seconds(text: str) -> float:
     found = re.fullmatch(r"(\d*\.?\d+)(ms|s)?", text)
     if found is None:
-        raise UsageError(f"tolerance={text} is not a time", "seconds, or with a unit, as in 20ms")
+        raise UsageError(f"tolerance={text} is not a time", "use seconds, or a unit such as 20ms")
     return float(found[1]) / (1000 if found[2] == "ms" else 1)
 
 

@@ -185,8 +185,8 @@ _ROWS = (
         shipped={
             "passrnet2-x2": "upscales both images by 2 (default)",
             "passrnet2-x4": "upscales both images by 4 (default)",
-            "passrnet2-camera-x2": "upscales both images by 2, for noise and JPEG artifacts",
-            "passrnet2-camera-x4": "upscales both images by 4, for noise and JPEG artifacts",
+            "passrnet2-camera-x2": "upscales both images by 2, for noise and JPEG artefacts",
+            "passrnet2-camera-x4": "upscales both images by 4, for noise and JPEG artefacts",
         },
         defaults={2: "passrnet2-x2", 4: "passrnet2-x4"},
         camera_defaults={2: "passrnet2-camera-x2", 4: "passrnet2-camera-x4"},

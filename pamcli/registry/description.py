@@ -61,7 +61,7 @@ class Description:
         if not ({"left+right", "right+left"} & inputs or {"left", "right"} <= inputs):
             raise UsageError("inputs must include both images: left and right, or left+right")
         if ("flow/2" in inputs) != bool(self.initial):
-            raise UsageError("an input flow/2 requires the file `initial`, and the other way round")
+            raise UsageError("an input flow/2 requires the file `initial`, and vice versa")
         if self.task == "disparity":
             required, is_complete = "disparity", "disparity" in outputs
             known = {"disparity", "right disparity", "confidence", "unused"}

@@ -243,7 +243,7 @@ def _note_waiting(text: str, seconds: float = 5.0) -> Iterator[None]:
 
 @cache
 def _log_commit(text: str, commit: str) -> None:
-    LOG.info("%s is commit %s; add @%s to keep to it", text, commit, commit)
+    LOG.info("%s is at commit %s; add @%s to the address to pin it", text, commit, commit)
 
 
 def publish(path: Path, address: str, *, card: Path | None = None, private: bool = False) -> str:

@@ -47,15 +47,15 @@ class MatchResults(Results):
     visible: Place | None = result("Write a mask (.png): 255 where a pixel is visible in both images.")
     confidence: Place | None = result("Write the confidence map, from 0 to 1.")
     page: Place | None = result(
-        "Write a page (.html) for the browser with image, disparity map, values and point cloud; for a batch "
-        "with an index."
+        "Write an interactive page (.html) with image, disparity map, values and point cloud; for a batch "
+        "also an index."
     )
     format: Literal["pfm", "png", "npy", "tif"] | None = option(
         "Format of disparity maps in a folder or on stdout.", show_default="pfm"
     )
     range: tuple[float, float] | Literal["shared"] | None = option(
-        "Range of the colours, px; shared: one range for the whole batch, whose colour maps are written at "
-        "its end.",
+        "Range of the colours, px; shared: one range for the whole batch, with colour maps written at the "
+        "end.",
         metavar="MIN:MAX|shared",
         parse=parsing.parse_color_range,
         show_default="one range per pair or video",
@@ -66,7 +66,7 @@ class MatchResults(Results):
         default="none",
     )
     steady: bool = flag(
-        "Reduce flicker between frames: fuse each disparity map with that of the previous frame, moved along "
+        "Reduce flicker in videos: fuse each disparity map with the previous one, warped along the motion "
         "(pam guide videos)."
     )
     min_confidence: float | None = option(
@@ -147,7 +147,7 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
         "Write the calibration of the rectified images, for `pam disparity`.",
         metavar="FILE",
         rich_help_panel="Output",
-        show_default="calibration.yaml beside them",
+        show_default="calibration.yaml next to the images",
     )
     alpha: float | None = option(
         "Crop to valid pixels (0), keep all pixels with black borders (1), or anything between.",
@@ -209,7 +209,7 @@ class DepthSettings(Limit, Results, MetricResults, panel="Output"):
     scale: float | None = SCALE
     invalid: float | None = INVALID
     image: Place | None = option(
-        "Left images of the same names, for the colours of the points.",
+        "Left images with the names of the disparity maps, to colour point clouds and meshes.",
         metavar="FILE|FOLDER|TEMPLATE",
         rich_help_panel="Input",
     )

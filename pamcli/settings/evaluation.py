@@ -37,7 +37,7 @@ class DataSets(Settings, panel="Input"):
         "Use this data set (pam dataset list); repeatable.", default=..., **(DATA | {"metavar": FORM})
     )
     predictions: Path | None = option(
-        "Evaluate the results in this folder, of any program, instead of a network.", metavar="FOLDER"
+        "Use the results in this folder, made by any program, instead of a network.", metavar="FOLDER"
     )
 
 
@@ -80,13 +80,15 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         show_default="that of each data set's benchmark",
     )
     max_gt: float | None = option(
-        "Count only pixels with a ground truth below N px, as in 192 of the paper.", metavar="PX", parse=None
+        "Count only pixels with a ground truth below this; the paper uses 192, px.", metavar="PX", parse=None
     )
     resize: tuple[int, int] | None = option(
-        "Resize images and ground truth first, px.", metavar="WIDTHxHEIGHT", parse=parsing.parse_image_size
+        "Resize images and ground truth to this size first, px.",
+        metavar="WIDTHxHEIGHT",
+        parse=parsing.parse_image_size,
     )
     study: Literal["resolution", "range"] | None = option(
-        "resolution: also evaluate images of 0.25 to 2 times the size; range: also by range of the ground "
+        "Repeat the evaluation. resolution: at 0.25 to 2 times the image size; range: by range of the ground "
         "truth, and with fixed maximum disparities."
     )
 

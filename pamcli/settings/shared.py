@@ -24,7 +24,8 @@ WORKERS = option(
     "Use N processes.", min=1, show_default="number of processors, at most 8", rich_help_panel="Performance"
 )
 FISHEYE = flag(
-    "Read the distortion coefficients of an OpenCV file as its fisheye model.", rich_help_panel="Calibration"
+    "Read the distortion coefficients of an OpenCV file as those of its fisheye model.",
+    rich_help_panel="Calibration",
 )
 Extrinsics = Literal["transform", "pose", "rows", "position"]
 EXTRINSICS = option(
@@ -99,7 +100,7 @@ class Pairs(Limit):
     vr180: float | None = option(
         "Convert VR180 images to rectilinear views with this field of view, degrees.",
         metavar="DEGREES",
-        show_default="90 for photos that state it",
+        show_default="90 for photos marked as VR180",
         min=10,
         max=150,
     )
@@ -121,7 +122,7 @@ class Pairs(Limit):
         parse=parsing.parse_offset,
     )
     shard: tuple[int, int] | None = option(
-        "Process only the I-th of N equal shares of the batch, as in 1/4 to 4/4.",
+        "Process only share I of N equal shares of the batch: 1/4, 2/4, 3/4 or 4/4 for four machines.",
         metavar="I/N",
         parse=parsing.parse_shard,
         check=check_shard,
@@ -163,11 +164,11 @@ SCALE = option(
 
 
 class Results(Settings, panel="Output"):
-    """Treatment of results that exist."""
+    """The choice between skipping and overwriting existing results."""
 
     conflicts: ClassVar = [("overwrite", "skip_existing")]
     skip_existing: bool = flag("Skip pairs whose results all exist.")
-    overwrite: bool = flag("Overwrite results that exist.")
+    overwrite: bool = flag("Overwrite existing results.")
 
 
 class ImageResults(Results):
@@ -187,7 +188,7 @@ class ImageResults(Results):
 class NewFile(Settings, panel="Output"):
     """Files that are overwritten only on request."""
 
-    overwrite: bool = flag("Overwrite results that exist.")
+    overwrite: bool = flag("Overwrite existing results.")
 
 
 class Device(Settings, panel="Performance"):
@@ -206,10 +207,10 @@ class Compute(Device):
 
     precision: Precision = option(PRECISION, default="auto")
     max_memory: int | None = option(
-        "Use at most this much memory, as in 4GB, 1.5GiB or 800MB.",
+        "Use at most this much memory, such as 4GB, 1.5GiB or 800MB.",
         metavar="SIZE",
         parse=parsing.parse_memory_size,
-        show_default="what is free",
+        show_default="70 % of the free memory",
     )
     """Bytes."""
 
@@ -327,7 +328,7 @@ class CalibrationFiles(Settings, panel="Calibration"):
     """Python functions also accept one path, or a `Calibration`."""
     cameras: tuple[int, int] | None = CAMERAS
     baseline: float | str | None = option(
-        "Baseline, instead of that in the file: a length as in 120mm; m without a unit.",
+        "Baseline, such as 120mm (without a unit: metres); replaces the one in the file.",
         metavar="LENGTH",
         parse=parsing.parse_length,
         check=parsing.parse_length,
@@ -368,7 +369,7 @@ class RectifiedCalibration(CalibrationFiles):
 
 
 class MetricResults(RectifiedCalibration):
-    """Depth maps and point clouds, and what they need."""
+    """Depth maps, point clouds and meshes, and the calibration they need."""
 
     requires: ClassVar = {
         **dict.fromkeys(("depth", "depth_error", "point_cloud", "mesh"), ("calibration", "focal")),
@@ -389,7 +390,7 @@ class MetricResults(RectifiedCalibration):
         "Standard deviation of the disparity that --depth-error assumes, px.", default=0.5, metavar="PX"
     )
     max_depth: float | str | None = option(
-        "Mark pixels beyond this depth as unknown: a length as in 40m; m without a unit.",
+        "Mark pixels beyond this depth, such as 40m, as unknown (without a unit: metres).",
         metavar="LENGTH",
         parse=parsing.parse_length,
         check=parsing.parse_length,

@@ -26,7 +26,7 @@ class Source(Settings, panel="Input"):
     """Data sets for training and validation."""
 
     data: Sequence[str] | None = option(
-        "Train on this data set (pam dataset list); repeatable, mixed by ?weight=.",
+        "Train on this data set (pam dataset list); repeatable, with shares set by ?weight=.",
         **(DATA | {"metavar": FORM}),
     )
     crop: tuple[int, int] | None = option(
@@ -44,17 +44,17 @@ class Learning(Settings, panel="Learning"):
     """The recipe of a run, and changes to its values."""
 
     recipe: str | None = option(
-        "Train by a recipe of pam (pam guide recipes), or by the recipe.json of a run; options change it.",
+        "Use a recipe of pam (pam guide recipes) or the recipe.json of a run; other options override it.",
         metavar="NAME|FILE.json",
         parse=parsing.parse_name,
     )
-    steps: int | None = option("Train for N steps in all, with --resume too.", min=1)
+    steps: int | None = option("Train for N steps in total, including those before --resume.", min=1)
     epochs: float | None = option("Train for N passes over the data, instead of --steps.", metavar="N")
     batch: int | None = option("Pairs per step, over all processes of torchrun.", min=1)
     learning_rate: float | None = option("Highest learning rate of the schedule.", metavar="X")
     settings: Sequence[tuple[str, str]] | None = option(
-        "Set any value of the recipe, as in losses.pam=0, ema=0.99 or schedule.kind=cosine (pam guide "
-        "training); repeatable.",
+        "Set any value of the recipe, such as losses.pam=0, ema=0.99 or schedule.kind=cosine (pam guide "
+        "recipes); repeatable.",
         "--set",
         metavar="KEY=VALUE",
         parse=parsing.parse_setting,
@@ -72,7 +72,8 @@ class Start(Settings, panel="Network"):
         **(WEIGHTS | {"metavar": "WEIGHTS"}),
     )
     variant: str | None = option(
-        "Train a variant of the network, as in blocks=2,refinement=none.", metavar="KEY=VALUE,..."
+        "Train a variant of the network, such as blocks=2,refinement=none (pam guide studies).",
+        metavar="KEY=VALUE,...",
     )
 
 
@@ -80,13 +81,13 @@ class Machine(Device):
     """Device, precision and processes."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
-        "Compute in this precision; auto: the fastest of the processor.", show_default="as in the recipe"
+        "Compute in this precision; auto: the fastest one on the device.", show_default="as in the recipe"
     )
     workers: int | None = option(
         "Prepare examples in N processes; 0: in the main process.",
         min=0,
         max=256,
-        show_default="1, or one per core beside a GPU",
+        show_default="1; with a GPU, one per core",
     )
 
 

@@ -67,7 +67,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(self.milestones):
-            raise UsageError(f"schedule.milestones must rise, got {list(self.milestones)}")
+            raise UsageError(f"schedule.milestones must be ascending, got {list(self.milestones)}")
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
@@ -194,7 +194,7 @@ class Recipe:
 
     def _check_sizes(self) -> None:
         if list(self.phases) != sorted(set(self.phases)):
-            raise UsageError(f"phases must rise, got {list(self.phases)}")
+            raise UsageError(f"phases must be ascending, got {list(self.phases)}")
         for size in self.sizes:
             if len(size.shares) != len(self.phases) + 1:
                 problem = f"crops of {format_size(size.crop)} have {len(size.shares)} shares, but the run has"

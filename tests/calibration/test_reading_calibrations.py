@@ -193,7 +193,7 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
         ("cam0=[3979.911 0", "cam0=[0", "cam0 holds 8 numbers, expected 9"),
         ("cam0=[3979.911", "cam0=[0", "the focal lengths of the left camera"),
         ("doffs=124.343", "doffs=inf", "doffs must hold finite numbers, got 'inf'"),
-        ("width=2964", "width=0", "width x height must be a size of images in pixels, got 0x1988"),
+        ("width=2964", "width=0", "width x height must be an image size in px, got 0x1988"),
         ("height=1988", "", "width x height is missing"),
     ],
 )

@@ -56,7 +56,7 @@ def test_folders_and_templates_that_do_not_fit(small_pair: Path) -> None:
     put("aL/a.png", "bR/b.png", "twoL/a.png", "twoL/a.jpg", "twoR/a.png", "textL/a.txt", "subL/sub/a.png")
     put("L/L_0001.png", "L/L_0002.png", "R/R_0813.png", "R/R_0814.png", "day/1_L.png", "day/2_R.png")
     table = r"""
-        2 aL bR -o out/ | no image in aL (1) has the name of one in bR (1)
+        2 aL bR -o out/ | the image names in aL and bR do not match, for example a and b
         2 twoL twoR -o out/ | have the same stem: twoL/a.jpg and twoL/a.png
         2 L R -o out/ | paste <(printf '%s\n' L/L_*.png) <(printf '%s\n' R/R_*.png) >pairs.txt
         2 textL bR -o out/ | the folder textL contains no images

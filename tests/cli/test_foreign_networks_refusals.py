@@ -124,7 +124,13 @@ def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
     for network, options, code, *said in (
         ("net.onnx", ["--max-disparity", "64"], 2, "no adjustable maximum disparity"),
         ("net.onnx", ["--precision", "bf16"], 2, "has the precision fp32, not bf16"),
-        ("net.onnx", ["--device", "openvino"], 5, "ONNX Runtime has no openvino", "onnxruntime-openvino"),
+        (
+            "net.onnx",
+            ["--device", "openvino"],
+            5,
+            "ONNX Runtime does not support openvino",
+            "onnxruntime-openvino",
+        ),
         ("odd.onnx", [], 4, "is not of a known family", "pam weights describe"),
     ):
         with unchanged():

@@ -210,7 +210,7 @@ def test_what_lies_beside_disparities_is_none(here: Path) -> None:
         Path(f"maps/{name}.tif").write_bytes(data)
     run = pam(f"depth maps {HAND} --depth z/")
     assert names("z") == ["a_depth.tif", "a_right_depth.tif", "b_depth_depth.tif"]
-    said = "ignored, since they are not disparity maps of left images by name: "
+    said = "ignored, because their names are not those of left disparity maps: "
     assert f"{said}maps/a_confidence.tif, maps/a_depth.tif\n" in run.stderr
     run = pam(f"depth maps {HAND} --point-cloud cloud/ -q")
     assert names("cloud") == ["a_cloud.ply", "b_depth_cloud.ply"], (

@@ -183,8 +183,8 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
     for options, code, *said in (
         (["--max-disparity", "64"], 2, "can only search any disparity"),
         (["--precision", "bf16"], 2, "has the precision fp32, not bf16", "use --precision auto"),
-        (["--device", "mps"], 5, "ONNX Runtime has no mps", "use --device cpu"),
-        (["--device", "tensorrt"], 5, "ONNX Runtime has no tensorrt"),
+        (["--device", "mps"], 5, "ONNX Runtime does not support mps", "use --device cpu"),
+        (["--device", "tensorrt"], 5, "ONNX Runtime does not support tensorrt"),
         (["--max-memory", "20MB"], 5, "does not fit into --max-memory 20MB"),
     ):
         with unchanged():

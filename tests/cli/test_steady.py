@@ -75,7 +75,7 @@ def test_behind_a_finished_video_frames_begin_anew(noisy: Path) -> None:
     assert pam(f"{command} --count 2").code == 0
     made = pam(f"{command} --count 4 --skip-existing")
     assert made.code == 0, made.stderr
-    assert "not fused with the previous frame, which is only in a finished video" in made.stderr
+    assert "the previous disparity map is stored only in a video" in made.stderr
     assert len(names("depth")) == 4
 
 

@@ -67,7 +67,7 @@ def test_a_dark_sky_in_one_view_alone_does_not_make_the_views_unequal() -> None:
         (np.zeros((300, 600, 3), np.uint8), "single colour"),
         (np.random.default_rng(0).integers(0, 256, (8, 3, 3), np.uint8), "too small for two views"),
         (side_by_side(*two_textures(100, 110)), "the views are 106x96, too small"),
-        (side_by_side(two_textures()[0], half_a_view()), "not side by side"),
+        (side_by_side(two_textures()[0], half_a_view()), "does not hold two views side by side"),
     ],
 )
 def test_what_holds_no_two_views_is_set_aside(picture: np.ndarray, reason: str) -> None:

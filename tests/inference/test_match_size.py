@@ -81,7 +81,7 @@ def test_the_order_of_bytes_makes_no_difference() -> None:
 
 @pytest.mark.parametrize("size", [0.05, 4.1, 63, 1e6, float("nan")])
 def test_a_size_without_sense_is_refused(size: float) -> None:
-    with pytest.raises(UsageError, match=r"must be auto, .*a width from 64 px on"):
+    with pytest.raises(UsageError, match=r"must be auto, .*a width of 64 px or more"):
         StereoMatcher.load("pasmnet", device="cpu", match_size=size)
 
 

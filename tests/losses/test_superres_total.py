@@ -47,7 +47,7 @@ def test_the_psnr_of_both_views_is_one_term() -> None:
 def test_super_resolution_can_learn_from_charbonnier_and_from_ground_truth() -> None:
     result, pictures, costs = example_superres(both=False)
     weights = LossWeights(charbonnier=1, likelihood=0.1)
-    with pytest.raises(ValueError, match="known disparities"):
+    with pytest.raises(ValueError, match="need ground truth"):
         superres_terms(result, *pictures, weights)
     disparity = torch.full((2, 8, 12), 3.0)
     terms = superres_terms(result, *pictures, weights, GroundTruth(disparity, disparity))

@@ -128,7 +128,7 @@ def test_a_download_is_used_its_commit_is_said_and_it_is_found_again_offline(
     for extra in ({}, {"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
         run = pam({**environment, **extra}, "weights", "info", address)
         assert run.returncode == 0, run.stderr
-        assert run.stderr == f"pam: {address} is commit {COMMIT}; add @{COMMIT} to keep to it\n"
+        assert run.stderr == f"pam: {address} is at commit {COMMIT}; add @{COMMIT} to the address to pin it\n"
         assert "architecture   passrnet\n" in run.stdout
         assert f"{COMMIT}/sub/net.safetensors\n" in run.stdout
 

@@ -355,7 +355,7 @@ def test_numbers_that_no_optimiser_takes_are_refused(values: dict[str, Any]) -> 
         ({"sizes": (CropShare((64, 128), (0.5, 0.5)),)}, "128x64 have 2 shares"),
         ({"sizes": (CropShare((64, 128), (0.6,)), CropShare((64, 96), (0.6,)))}, "at most 1, got 1.2"),
         ({"sizes": (CropShare((64, 100), (0.6,)),)}, "100x64 does not fit"),
-        ({"phases": (0.5, 0.2)}, "phases must rise"),
+        ({"phases": (0.5, 0.2)}, "phases must be ascending"),
     ],
 )
 def test_sizes_that_make_no_plan_are_refused(values: dict[str, Any], said: str) -> None:

@@ -82,7 +82,7 @@ def _scale(keys: Mapping[str, str]) -> float | None:
         return float(keys["scale"]) if "scale" in keys else None
     except ValueError:
         raise UsageError(
-            f"scale must be a number, got {keys['scale']}", "units per pixel, as in scale=256"
+            f"scale must be a number, got {keys['scale']}", "units per pixel, such as scale=256"
         ) from None
 
 
