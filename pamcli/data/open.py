@@ -4,11 +4,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pamcli.data.source import DataSpec, Source, SourceInfo
 from pamcli.data.sources import COMMON_KEYS, SOURCES
-from pamcli.errors import InputError, UsageError, did_you_mean
+from pamcli.errors import InputError, PamError, UsageError, did_you_mean
 from pamcli.files.paths import is_recording, quote
 from pamcli.files.suffixes import BAG_PREFIX
 
@@ -70,11 +71,20 @@ def open_data(data: str | DataSpec) -> Source:
         chosen = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
         message = f"{quote(spec.path)} contains no pair of the data set {spec.label}{chosen}{unpaired}"
-        raise InputError(message, f"expected {spec.info.expected(spec.split)}")
+        raise InputError(message, _suggest_split(spec) or f"expected {spec.info.expected(spec.split)}")
     if spec.first is not None:
         source = source.first(spec.first)
     source.spec = spec
     return source
+
+
+def _suggest_split(spec: DataSpec) -> str | None:
+    """Name another split that a folder contains, if any."""
+    for split in spec.info.splits:
+        with suppress(PamError):
+            if split != spec.split and len(spec.info.open(spec.path, split, spec.keys)):
+                return f"the folder contains another split: {spec.info.name}/{split}:{spec.path}"
+    return None
 
 
 def open_data_sets(data: str | Iterable[str | Source]) -> list[Source]:

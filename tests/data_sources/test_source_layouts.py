@@ -92,6 +92,10 @@ def test_kitti2015(tmp_path: Path) -> None:
     assert sample.calibration.baseline == pytest.approx((44 + 340) / 720)
     testing = open_data(f"kitti2015/testing:{tmp_path}").load(0)
     assert testing.disparity is testing.visible is testing.foreground is None
+    shutil.rmtree(tmp_path / "training")
+    with pytest.raises(InputError, match="contains no pair") as caught:
+        open_data(f"kitti2015:{tmp_path}")
+    assert f"another split: kitti2015/testing:{tmp_path}" in str(caught.value)
 
 
 def test_kitti_ground_truth_of_visible_pixels(tmp_path: Path) -> None:
