@@ -22,7 +22,7 @@ from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.opencv_methods import DISPARITIES, SemiGlobalMethod
-from pamcli.evaluation.protocols import get_default_protocol
+from pamcli.evaluation.protocols import USUAL
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
@@ -49,7 +49,7 @@ def measure(data: str, name: str, method: Method) -> float:
     """Print a method's figures on a data set; returns the seconds of a pair."""
     spec = parse_data(data)
     source = open_data(spec)
-    meter = DisparityMeter(get_default_protocol(spec.info.name))
+    meter = DisparityMeter(USUAL.get(spec.info.name))
     seconds = []
     for position in range(len(source)):
         sample = source.load(position)

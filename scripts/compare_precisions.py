@@ -20,7 +20,7 @@ from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.protocols import get_default_protocol
+from pamcli.evaluation.protocols import USUAL
 from pamcli.inference.matcher import StereoMatcher
 
 MOST_POINTS, MOST_PIXELS = 0.1, 0.05
@@ -56,7 +56,7 @@ def compare(data: str, matchers: list[StereoMatcher], every: int) -> dict[str, A
     """Figures of both precisions, pooled over a set, and the mean difference over all of its pixels."""
     spec = parse_data(data)
     source = open_data(spec)
-    meters = [DisparityMeter(get_default_protocol(spec.info.name)) for _ in matchers]
+    meters = [DisparityMeter(USUAL.get(spec.info.name)) for _ in matchers]
     difference = pixels = 0.0
     indices = range(0, len(source), every)
     for index in indices:

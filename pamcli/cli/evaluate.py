@@ -75,14 +75,13 @@ def protocols(
     console = Console(jsonl=jsonl)
     if name is not None:
         check_protocol(name)
-    for each in [name] if name else PROTOCOLS:
-        row = PROTOCOLS[each]
-        metrics = {
-            ", ".join(data) or "any data": rules.describe_metrics() for data, rules in row.distinct_rules()
-        }
-        entry = {"name": each, "about": row.about, "source": row.source, "figures": metrics}
+    for key in [name] if name else PROTOCOLS:
+        row = PROTOCOLS[key]
+        rules = {**row.by_data, "any data": row.rules}
+        metrics = {data: each.describe_metrics() for data, each in rules.items()}
+        entry = {"name": key, "about": row.about, "source": row.source, "figures": metrics}
         if name is None:
-            console.answer(entry, f"{each:18} {row.about}")
+            console.answer(entry, f"{key:18} {row.about}")
         else:
             lines = []
             for data, texts in metrics.items():

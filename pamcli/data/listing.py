@@ -28,7 +28,6 @@ class Part(NamedTuple):
     name: str  # key in `Files.parts`; also a field of `Sample` if the file is read
     title: str = ""  # name in reports of missing files, as "ground truth (disp0GT.pfm)"; "" = not reported
     read: Callable[[Path], Any] | None = None  # returns the field's value, or a dictionary of several
-    file: str = ""  # pattern of the file in `Patterns`
 
 
 def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:

@@ -215,18 +215,9 @@ def make_info(name: str, open: Callable[[Any, str, Mapping[str, str]], Source], 
         Key(key, meaning, tuple(choices.split()), *default)
         for key, (meaning, choices, *default) in row.get("keys", {}).items()
     ]
-    return SourceInfo(
-        name,
-        row["about"],
-        tuple(row["splits"]),
-        tuple(row["tree"].split("\n")),
-        open,
-        (*stored, *keys),
-        row.get("unverified", ""),
-        row.get("scene", FRAMES),
-        row.get("needs_folder", True),
-        row.get("may_be_file", False),
-    )
+    texts = row["about"], tuple(row["splits"]), tuple(row["tree"].split("\n"))
+    others = {key: row[key] for key in ("unverified", "scene", "needs_folder", "may_be_file") if key in row}
+    return SourceInfo(name, *texts, open, (*stored, *keys), **others)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from pamcli.evaluation.protocols import (
     MEANS,
     POOLED,
     PROTOCOLS,
+    USUAL,
+    DisparityProtocol,
     check_protocol,
-    get_default_protocol,
-    get_protocol,
 )
 from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
-from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparity, draw_methods
+from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
 from pamcli.evaluation.results import (
     Column,
     Evaluation,
@@ -204,20 +204,15 @@ class Disparity(Task):
 
     def make_meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""
-        changes: dict[str, Any] = {"resize": self.resize}
-        if self.study == "range":
-            changes["ranges"] = studies.RANGES
-        if self.comparing:
-            changes |= {"parts": True, "ranges": comparison.DISTANCES}
-        full_size = source.full_size and self.resize is None
-        if not self.protocols:
-            usual = get_default_protocol(name, max_gt=self.max_gt, **changes)
-            return DisparityMeter(usual, full_size=full_size)
-        rules = {each: get_protocol(each, name, resize=self.resize) for each in self.protocols}
-        if (own := rules[self.protocols[0]].ranges) and self.study != "range":
-            changes["ranges"] = own
-        first = get_protocol(self.protocols[0], name, **changes)
-        return DisparityMeter(first, rules, full_size=full_size)
+        rules = {
+            each: replace(PROTOCOLS[each].get_rules(name), resize=self.resize) for each in self.protocols
+        }
+        usual = replace(USUAL.get(name, DisparityProtocol()), max_gt=self.max_gt, resize=self.resize)
+        first = replace(rules[self.protocols[0]] if rules else usual, parts=self.comparing)
+        if self.study == "range" or not first.ranges:
+            ranges = studies.RANGES if self.study == "range" else ()
+            first = replace(first, ranges=comparison.DISTANCES if self.comparing else ranges)
+        return DisparityMeter(first, rules, full_size=source.full_size and self.resize is None)
 
     def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Matching:
         assert method is not None
@@ -240,21 +235,17 @@ class Disparity(Task):
         self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
     ) -> DrawnPair:
         """Draw a pair for the report; for a single network also its left-right difference and uncertainty."""
-        assert case.disparity is not None
         captions = [
-            f"D1 {image.figures['all']['d1']:.1f} %, end-point error {image.figures['all']['epe']:.2f} px"
-            for image in images
+            f"{f'{name}: ' if len(answers) > 1 else ''}D1 {image.figures['all']['d1']:.1f} %, "
+            f"end-point error {image.figures['all']['epe']:.2f} px"
+            for name, image in zip(answers, images, strict=True)
         ]
-        if len(answers) > 1:
-            caption = "; ".join(f"{each}: {line}" for each, line in zip(answers, captions, strict=True))
-            found = {each: one.disparity for each, one in answers.items()}
-            return draw_methods(case.name, caption, case.left, found, case.disparity, visible=case.visible)
-        (answer,) = answers.values()
-        views = case.left, answer.disparity, case.disparity
-        pair = draw_disparity(case.name, captions[0], *views, visible=case.visible)
-        if answer.again is None:
+        found = {name: one.disparity for name, one in answers.items()}
+        pair = draw_disparities(case, "; ".join(captions), found)
+        first = next(iter(answers.values()))
+        if len(answers) > 1 or first.again is None:
             return pair
-        again = answer.again(extras={"right_disparity", "confidence"})
+        again = first.again(extras={"right_disparity", "confidence"})
         panels = draw_consistency(again.disparity, again.right_disparity, again.confidence)
         return replace(pair, panels=(*pair.panels, *panels))
 
@@ -341,27 +332,19 @@ def _add_protocols(page: Evaluation, protocols: Sequence[str], sets: Sequence[Me
         row for one in sets for name, total in one.methods.items() for row in _stated_rows(one, name, total)
     ]
     columns = make_text_columns("data", *(["method"] if several else []), "region", "figure")
-    notes = {name: f"{PROTOCOLS[name].about} ({PROTOCOLS[name].source})" for name in protocols}
-    protocol_columns = (Column(name, name, note=notes[name]) for name in protocols)
+    protocol_columns, notes, described = [], [], {}
+    for name in protocols:
+        about, source, figures = PROTOCOLS[name].about, PROTOCOLS[name].source, []
+        for row in rows:
+            if name in row:
+                texts = {each.key: row[each.key] for each in columns}
+                figures.append({**texts, "value": to_json_value(row[name])})
+        described[name] = {"about": about, "source": source, "figures": figures}
+        notes.append(f"{name}: {about} ({source})")
+        protocol_columns.append(Column(name, name, note=f"{about} ({source})"))
     table = Table((*columns, *protocol_columns), tuple(rows), "By protocol")
-    described = {
-        name: {
-            "about": PROTOCOLS[name].about,
-            "source": PROTOCOLS[name].source,
-            "figures": [
-                {**{each.key: row[each.key] for each in columns}, "value": to_json_value(row[name])}
-                for row in rows
-                if name in row
-            ],
-        }
-        for name in protocols
-    }
-    return replace(
-        page,
-        sections=(table,),
-        notes=(*(f"{name}: {note}" for name, note in notes.items()), *page.notes),
-        numbers={**page.numbers, "protocols": described},
-    )
+    numbers = {**page.numbers, "protocols": described}
+    return replace(page, sections=(table,), notes=(*notes, *page.notes), numbers=numbers)
 
 
 def _stated_rows(one: MeasuredSet, method: str, total: DisparityMeter) -> list[dict[str, Value]]:

@@ -118,7 +118,7 @@ class DisparityMeter(Meter):
             estimate = pixels.interpolate_background(known)
         nearest = protocol.fine == "nearest"
         truth, error, outliers = pixels.compute_pixel_errors(estimate, sample, nearest=nearest)
-        counted = protocol.counts(truth)
+        counted = _mask_counted(truth, protocol)
         regions: dict[str, dict[str, float]] = {}
         areas = {}
         if answer.confidence is not None:
@@ -190,7 +190,20 @@ class DisparityMeter(Meter):
 
     @property
     def notes(self) -> list[str]:
-        notes = [*self.protocol.notes()]
+        """The rules that change the metrics, one clause each."""
+        rules, notes = self.protocol, []
+        if rules.fill:
+            notes.append(
+                "density is measured before holes are filled, all other metrics after, as KITTI does"
+            )
+        if rules.max_gt is not None:
+            notes.append(f"only ground truth below {rules.max_gt:g} px counts")
+        if rules.corner is not None:
+            notes.append("only the {}x{} pixels at the bottom right count".format(*rules.corner))
+        if rules.skip_holes:
+            notes.append("pixels without an estimate count in density and invalid only")
+        if rules.resize is not None:
+            notes.append("images and ground truth are resized to {}x{} first".format(*rules.resize))
         if self._without_fine:
             pairs = pluralize(self._without_fine, "pair")
             notes.append(
@@ -275,6 +288,21 @@ def _check_estimate(case: Sample, answer: Estimate) -> None:
         right = round_to_known_unit(case.units / factor)
         hint = f"add the key scale={right:g} to the data set if {right:g} units are one pixel"
     raise InputError(problem, hint)
+
+
+def _mask_counted(truth: NDArray[np.float32], rules: DisparityProtocol) -> Mask:
+    """Return the mask of counted pixels, given the ground truth: (H, W), px, NaN = unknown."""
+    counted = np.isfinite(truth)
+    with np.errstate(invalid="ignore"):
+        if not rules.any_truth:
+            counted &= truth > 0
+        if rules.max_gt is not None:
+            counted &= truth < rules.max_gt
+    if rules.corner is not None:
+        width, height = rules.corner
+        counted[: max(0, counted.shape[0] - height)] = False
+        counted[:, : max(0, counted.shape[1] - width)] = False
+    return counted
 
 
 def _count(error: NDArray[np.float64], outlier: Mask, outlier_1: Mask, estimated: Mask) -> Counter[str]:

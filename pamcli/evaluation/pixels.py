@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,20 +65,24 @@ def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32
     the first and below the last row with known pixels copy that row. Unknown rows in between stay unknown.
     """
     known = np.isfinite(disparity) & (disparity >= 0)
-    width = disparity.shape[1]
-    columns = np.broadcast_to(np.arange(width), disparity.shape)
-    before = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
-    behind = np.minimum.accumulate(np.where(known, columns, width)[:, ::-1], axis=1)[:, ::-1]
-    left = np.take_along_axis(disparity, np.maximum(before, 0), axis=1)
-    right = np.take_along_axis(disparity, np.minimum(behind, width - 1), axis=1)
-    left = np.where(before >= 0, left, np.nan)
-    right = np.where(behind < width, right, np.nan)
-    filled: NDArray[np.float32] = np.fmin(left, right).astype(np.float32)
+    filled = fill_rows(np.where(known, disparity, np.float32(np.nan)))
     rows = np.flatnonzero(known.any(axis=1))
     if len(rows):
         filled[: rows[0]] = filled[rows[0]]
         filled[rows[-1] + 1 :] = filled[rows[-1]]
     return filled
+
+
+def fill_rows(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Replace NaN in (H, W) by the smaller of its neighbours in the row; rows of NaN stay."""
+    return np.fmin(carry_forward(values), carry_forward(values[:, ::-1])[:, ::-1])
+
+
+def carry_forward(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Replace NaN in (H, W) by the last value before it in the row; NaN remains where there is none."""
+    places = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
+    np.maximum.accumulate(places, axis=1, out=places)
+    return np.take_along_axis(values, places, 1)
 
 
 def repeat_pixels(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:
@@ -94,16 +99,13 @@ def use_fine_grid(sample: Sample) -> tuple[Sample, int]:
     def refine(values: Mask | None) -> Mask | None:
         return None if values is None else repeat_pixels(values, times)
 
-    calibration = sample.calibration
-    if calibration is not None and calibration.ndisp is not None:
-        calibration = replace(calibration, ndisp=calibration.ndisp * times)
     finer = replace(
         sample,
         disparity=sample.fine * np.float32(times),
         visible=refine(sample.visible) if sample.fine_visible is None else sample.fine_visible,
         foreground=refine(sample.foreground),
         masks=sample.masks and {name: repeat_pixels(each, times) for name, each in sample.masks.items()},
-        calibration=calibration,
+        calibration=sample.calibration and sample.calibration.scale_width(times),
     )
     return finer, times
 
@@ -171,7 +173,7 @@ def name_ranges(edges: tuple[float, ...]) -> dict[str, float]:
 def compute_regions(sample: Sample) -> dict[str, Mask]:
     """Return masks (H, W): within 4 px of a ground-truth step, and textureless parts of the left image."""
     assert sample.disparity is not None
-    jumps = np.zeros(sample.disparity.shape, np.bool_)
+    jumps = np.zeros(sample.disparity.shape, np.uint8)
     with np.errstate(invalid="ignore"):
         across = np.abs(np.diff(sample.disparity, axis=1)) > _JUMP
         down = np.abs(np.diff(sample.disparity, axis=0)) > _JUMP
@@ -181,21 +183,12 @@ def compute_regions(sample: Sample) -> dict[str, Mask]:
     jumps[:-1] |= down
     grey = sample.left.mean(axis=2, dtype=np.float64) / (257 if sample.left.dtype == np.uint16 else 1)
     squares = np.diff(grey, axis=1, prepend=grey[:, :1]) ** 2
-    return {
-        "edges": _box(jumps.astype(np.float64), _REACH) > 0.5,
-        "textureless": _box(squares, 1) < _FLAT * _box(np.ones_like(squares), 1),
-    }
-
-
-def _box(values: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
-    """Sum over the square of 2 * reach + 1 pixels around each pixel, with zeros beyond the border."""
-    for axis in (0, 1):
-        width = [(0, 0), (0, 0)]
-        width[axis] = (reach + 1, reach)
-        sums = np.pad(values, width).cumsum(axis=axis)
-        later = np.take(sums, np.arange(2 * reach + 1, sums.shape[axis]), axis=axis)
-        values = later - np.take(sums, np.arange(values.shape[axis]), axis=axis)
-    return values
+    sums, counts = (
+        cv2.boxFilter(each, -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT)
+        for each in (squares, np.ones_like(squares))
+    )
+    near = cv2.dilate(jumps, np.ones((2 * _REACH + 1, 2 * _REACH + 1), np.uint8))
+    return {"edges": near.astype(np.bool_), "textureless": sums < _FLAT * counts}
 
 
 def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:

@@ -1,13 +1,10 @@
 """Define the measurement rules of papers and benchmarks: a table of named protocols with their sources."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.errors import UsageError, did_you_mean
 
@@ -48,43 +45,12 @@ class DisparityProtocol:
     parts: bool = False  # also measure edges and textureless regions
     stated: tuple[Stated, ...] = ()  # the metrics that papers with these rules report, in order
 
-    def counts(self, truth: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Return the mask of counted pixels, given the ground truth: (H, W), px, NaN = unknown."""
-        with np.errstate(invalid="ignore"):
-            counted: NDArray[np.bool_] = np.isfinite(truth)
-            if not self.any_truth:
-                counted &= truth > 0
-            if self.max_gt is not None:
-                counted &= truth < self.max_gt
-        if self.corner is not None:
-            width, height = self.corner
-            counted[: max(0, counted.shape[0] - height)] = False
-            counted[:, : max(0, counted.shape[1] - width)] = False
-        return counted
-
     def describe_metrics(self) -> list[str]:
         """Return one line per reported metric: its name, its definition here, and its regions."""
-        regions: dict[tuple[str, str, str], list[str]] = {}
+        regions: dict[str, list[str]] = {}
         for each in self.stated:
-            regions.setdefault((each.called, each.metric, each.average), []).append(each.region)
-        return [
-            f"{called} = {metric}, {average}: {', '.join(parts)}"
-            for (called, metric, average), parts in regions.items()
-        ]
-
-    def notes(self) -> Iterator[str]:
-        """Yield the rules that change the metrics, one clause each."""
-        if self.fill:
-            yield "density is measured before holes are filled, all other metrics after, as KITTI does"
-        if self.max_gt is not None:
-            yield f"only ground truth below {self.max_gt:g} px counts"
-        if self.corner is not None:
-            width, height = self.corner
-            yield f"only the {width}x{height} pixels at the bottom right count"
-        if self.skip_holes:
-            yield "pixels without an estimate count in density and invalid only"
-        if self.resize is not None:
-            yield f"images and ground truth are resized to {self.resize[0]}x{self.resize[1]} first"
+            regions.setdefault(f"{each.called} = {each.metric}, {each.average}", []).append(each.region)
+        return [f"{metric}: {', '.join(parts)}" for metric, parts in regions.items()]
 
 
 @dataclass(frozen=True)
@@ -96,15 +62,9 @@ class Protocol:
     rules: DisparityProtocol  # rules for data sets that are not in `by_data`
     by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)  # by source name
 
-    def distinct_rules(self) -> Iterator[tuple[list[str], DisparityProtocol]]:
-        """Yield distinct rules with the names of their data sets; the last entry has no names: all others."""
-        known: list[DisparityProtocol] = []
-        for rules in self.by_data.values():
-            if rules not in (*known, self.rules):
-                known.append(rules)
-        for rules in known:
-            yield [name for name, each in self.by_data.items() if each == rules], rules
-        yield [], self.rules
+    def get_rules(self, data: str) -> DisparityProtocol:
+        """Return the rules for a data set, by source name."""
+        return self.by_data.get(data, self.rules)
 
 
 def _make_rules(stated: list[Any], **fields: Any) -> DisparityProtocol:
@@ -131,18 +91,6 @@ USUAL = {
     "middlebury": DisparityProtocol(clip=True, weights=PROTOCOLS["middlebury-v3"].rules.weights),
 }
 """Default rules by source name; other data sets use `DisparityProtocol()`."""
-
-
-def get_default_protocol(data: str, **asked: Any) -> DisparityProtocol:
-    """Return the default protocol of a data set, by source name. `asked`: fields to override."""
-    return replace(USUAL.get(data, DisparityProtocol()), **asked)
-
-
-def get_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
-    """Return the rules of a named protocol on a data set, by source name. `asked`: fields to override."""
-    check_protocol(name)
-    row = PROTOCOLS[name]
-    return replace(row.by_data.get(data, row.rules), **asked)
 
 
 def check_protocol(name: str) -> None:

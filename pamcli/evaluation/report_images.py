@@ -3,13 +3,14 @@
 import base64
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw
 
+from pamcli.data.source import Sample
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import RgbImage, encode_image, to_uint8
 
@@ -42,49 +43,24 @@ class DrawnPair:
     panels: tuple[Panel, ...]
 
 
-def draw_disparity(
-    name: str,
-    caption: str,
-    left: NDArray[np.generic],
-    disparity: NDArray[np.float32],
-    truth: NDArray[np.float32],
-    *,
-    visible: NDArray[np.bool_] | None = None,
+def draw_disparities(
+    sample: Sample, caption: str, disparities: Mapping[str, NDArray[np.floating]]
 ) -> DrawnPair:
-    """Show left image, disparity map and ground truth (px) in one colour range, and KITTI's error map."""
+    """Show left image, ground truth, and each method's disparity (same colours) and KITTI's error map."""
+    assert sample.disparity is not None
+    truth, several = sample.disparity, len(disparities) > 1
     known = truth[np.isfinite(truth)]
     low, high = (float(np.percentile(known, part)) for part in (1, 99)) if known.size else (0.0, 1.0)
     low, high = math.floor(low), math.ceil(high)
-    errors = draw_error_map(disparity, truth, visible=visible, thicken=known.size < _SPARSE * truth.size)
-    return DrawnPair(
-        name,
-        caption,
-        (
-            Panel("Left image", left),
-            Panel(f"Disparity, dark {low} to bright {high} px", colorize(disparity, low, high), "map"),
-            Panel("Ground truth, same colours", colorize(truth, low, high), "map"),
-            Panel("Error", errors, "errors"),
-        ),
-    )
-
-
-def draw_methods(
-    name: str,
-    caption: str,
-    left: NDArray[np.generic],
-    disparities: Mapping[str, NDArray[np.floating]],
-    truth: NDArray[np.float32],
-    *,
-    visible: NDArray[np.bool_] | None = None,
-) -> DrawnPair:
-    """Show left image, ground truth, and the disparity and error map of each method, as `draw_disparity`."""
-    panels: list[Panel] = []
-    for method, disparity in disparities.items():
-        views = left, disparity.astype(np.float32), truth
-        view, found, true, errors = draw_disparity(name, caption, *views, visible=visible).panels
-        panels += [] if panels else [view, true]
-        panels += [replace(found, title=f"{method}: disparity"), replace(errors, title=f"{method}: error")]
-    return DrawnPair(name, caption, tuple(panels))
+    true = Panel(f"Ground truth, dark {low} to bright {high} px", colorize(truth, low, high), "map")
+    panels = [Panel("Left image", sample.left), true]
+    for method, values in disparities.items():
+        disparity, thicken = values.astype(np.float32), known.size < _SPARSE * truth.size
+        errors = draw_error_map(disparity, truth, visible=sample.visible, thicken=thicken)
+        title = f"{method}: disparity" if several else "Disparity, same colours"
+        panels.append(Panel(title, colorize(disparity, low, high), "map"))
+        panels.append(Panel(f"{method}: error" if several else "Error", errors, "errors"))
+    return DrawnPair(sample.name, caption, tuple(panels))
 
 
 def draw_consistency(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pamcli.data.source import LARGEST_SEED, Sample, Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
 from pamcli.training import augmentation as augment
-from pamcli.training.augmentation import Augmentation, Crop, Example, choose_crop
+from pamcli.training.augmentation import Crop, Example, choose_crop
 from pamcli.training.camera_faults import apply_faults
 from pamcli.training.occluders import insert_occluders
-from pamcli.training.recipe import Recipe, SceneSettings
+from pamcli.training.recipe import Recipe
 from pamcli.training.scene_cache import SceneCache
 from pamcli.training.view_synthesis import NEARER, synthesize_right_view
 from pamcli.workers import block_ctrl_c
@@ -91,65 +91,41 @@ class StepBatch(NamedTuple):
         return StepBatch._make((*views, truth, self.prepared))
 
 
-class Examples(Dataset[Example]):
+class Examples:
     """The endless, picklable sequence of a run's examples, by position."""
 
     def __init__(
-        self,
-        sources: Sequence[tuple[Source, float]],
-        task: Literal["disparity", "superres"],
-        crop: tuple[int, int],
-        seed: int,
-        augmentation: Augmentation,
-        scale: int | None = None,
-        scenes: SceneSettings | None = None,
-        folder: Path | None = None,
-        pace: float = 1.0,
+        self, recipe: Recipe, sources: Sequence[tuple[Source, float]], folder: Path | None = None
     ) -> None:
-        """Prepare a run's examples.
-
-        `sources`: data sets and sampling weights. `crop`: (height, width) of the network input. `folder`:
-        scene cache. `pace`: crops of this size per position; below 1 if some steps use fewer.
-        """
-        if not 0 <= seed <= LARGEST_SEED:
-            raise UsageError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
+        """Prepare a run's examples. `sources`: data sets and sampling weights; `folder`: scene cache."""
+        self.recipe, self.seed, self.scale = recipe, recipe.seed, recipe.scale
         self.sources = [source for source, _ in sources]
         weights = np.array([weight for _, weight in sources], np.float64)
         weights /= weights.max()  # keeps their sum finite
         self.shares = weights / weights.sum()
-        self.crop, self.seed, self.augmentation = crop, seed, augmentation
-        self.scenes = SceneSettings() if scenes is None else scenes
         self._caches: dict[int, SceneCache] = {}
+        scenes, pace = recipe.scenes, recipe.batch / recipe.count_most_pairs(recipe.batch)
         for place, (source, share) in enumerate(zip(self.sources, self.shares.tolist(), strict=True)):
-            if source.endless and self.scenes.sizes:
-                new = pace * share / self.scenes.uses
-                self._caches[place] = SceneCache(source, self.scenes, seed, new, folder, f"{place}-")
-        self.scale = (scale or 1) if task == "superres" else None
+            if source.endless and scenes.sizes:
+                new = pace * share / scenes.uses
+                self._caches[place] = SceneCache(source, scenes, self.seed, new, folder, f"{place}-")
         self._order: tuple[int, NDArray[np.intp]] | None = None
 
-    @property
-    def pass_length(self) -> int:
-        """Number of pairs in a pass over the data: the total size of all data sets."""
-        return sum(map(len, self.sources))
-
-    def __getitem__(self, position: int) -> Example:
-        """Return the example at the recipe's crop size; raise InputError that names a damaged file."""
-        return self.at(position, self.crop)
-
     def at(self, position: int, size: tuple[int, int]) -> Example:
-        """Return the example at a position, at a given height and width."""
+        """Return the example at a position, at a given height and width of the network input.
+
+        Raises InputError that names a damaged file.
+        """
         rng = default_rng((self.seed, position, _CHANGES))
         place = self._choose_source(position)
-        source = self.sources[place]
+        source, by = self.sources[place], self.recipe.augmentation
         cache = self._caches.get(place)
         sample = cache.scene(position) if cache else self._sample(source, position, size)
         if self.scale is not None:
-            example = self._crop_superres(rng, sample, self.scale)
-            example = augment.flip_randomly(rng, example, self.augmentation)
-            return augment.degrade_inputs(rng, example, self.augmentation)
-        by = self.augmentation
+            example = self._crop_superres(rng, sample, self.scale, size)
+            return augment.degrade_inputs(rng, augment.flip_randomly(rng, example, by), by)
         if source.endless:
-            by = self.scenes.augmentation or by.for_scenes
+            by = self.recipe.scenes.augmentation or by.for_scenes
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
         left_alone = sample.disparity is not None and sample.right_disparity is None
@@ -167,6 +143,10 @@ class Examples(Dataset[Example]):
         example = replace(example, left=left, right=right, left_only=left_alone)
         return augment.erase_rectangle(rng, example, by)
 
+    def _choose_source(self, position: int) -> int:
+        rng = default_rng((self.seed, position, _CHOICE))
+        return int(rng.choice(len(self.sources), p=self.shares))
+
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """Return the sample at a position: shuffled passes over one data set, random choice among several."""
         if source.endless:
@@ -180,31 +160,26 @@ class Examples(Dataset[Example]):
             self._order = passes, order
         return source.load(int(self._order[1][place]))
 
-    def _choose_source(self, position: int) -> int:
-        rng = default_rng((self.seed, position, _CHOICE))
-        return int(rng.choice(len(self.sources), p=self.shares))
-
-    def _crop_superres(self, rng: Generator, sample: Sample, scale: int) -> Example:
+    def _crop_superres(self, rng: Generator, sample: Sample, scale: int, size: tuple[int, int]) -> Example:
         """Return a high-resolution crop and its low-resolution version, cut from the downscaled image."""
-        height, width = sample.left.shape[:2]
-        rows, columns = self.crop
-        crop = choose_crop(rng, height, width, (rows * scale, columns * scale), self.augmentation, scale)
+        by, (height, width), (rows, columns) = self.recipe.augmentation, sample.left.shape[:2], size
+        crop = choose_crop(rng, height, width, (rows * scale, columns * scale), by, scale)
         truths = _crop_truths(sample, crop, first=scale // 2, step=scale)
         if sample.low_left is not None and sample.low_right is not None:
             if sample.low_left.shape[0] * scale != height:
                 stored = f"the patches of {sample.name} are prepared for x{height // len(sample.low_left)}"
                 hint = f"prepare patches with `scale` {scale}"
                 raise UsageError(f"{stored}, but the run trains x{scale}", hint)
-            if self.augmentation.keeps_pixels and crop.scale_x == crop.scale_y == 1:
+            if by.keeps_pixels and crop.scale_x == crop.scale_y == 1:
                 # Patches are stored as the downscaled whole image, so their borders are correct too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
                 low = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
                 views = *low, *(crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
-                low_left, low_right, left, right = augment.permute_colours(rng, views, self.augmentation)
+                low_left, low_right, left, right = augment.permute_colours(rng, views, by)
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widen(_REACH * scale, height, width, scale)
         left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
-        left, right = augment.jitter(rng, left, right, self.augmentation)
+        left, right = augment.jitter(rng, left, right, by)
         top, before = crop.top - wide.top, crop.left - wide.left
         small = (imresize(view, 1 / scale).astype(np.uint8, copy=False) for view in (left, right))
         low = [view[top // scale :, before // scale :][:rows, :columns] for view in small]
@@ -262,18 +237,14 @@ class _Steps(Dataset["StepBatch | Exception"]):
     batch: int
     rank: int
     world: int
-    recipe: Recipe | None
     steps: int
 
     def __getitem__(self, step: int) -> StepBatch | Exception:
-        begun = time.process_time()
-        size, count, most = self.examples.crop, self.batch, self.batch
-        if self.recipe is not None:
-            size = self.recipe.crop_at(step, self.steps)
-            count, most = self.recipe.count_pairs(self.batch, size), self.recipe.count_most_pairs(self.batch)
-        start = (step * self.world + self.rank) * most
+        begun, recipe = time.process_time(), self.examples.recipe
+        size = recipe.crop_at(step, self.steps)
+        start = (step * self.world + self.rank) * recipe.count_most_pairs(self.batch)
         try:
-            pairs = [self.examples.at(start + i, size) for i in range(count)]
+            pairs = [self.examples.at(start + i, size) for i in range(recipe.count_pairs(self.batch, size))]
             return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
         except Exception as error:  # noqa: BLE001 - raised where the batch is used
             if not isinstance(error, PamError):
@@ -282,14 +253,7 @@ class _Steps(Dataset["StepBatch | Exception"]):
 
 
 def load_batches(
-    examples: Examples,
-    start: int,
-    steps: int,
-    batch: int,
-    workers: int,
-    rank: int = 0,
-    world: int = 1,
-    recipe: Recipe | None = None,
+    examples: Examples, start: int, steps: int, batch: int, workers: int, rank: int = 0, world: int = 1
 ) -> abc.Generator[StepBatch, None, None]:
     """Yield the batches of steps start, ..., steps - 1 for one of `world` processes, `batch` pairs each.
 
@@ -299,7 +263,7 @@ def load_batches(
         # Suppress advice on the number of workers.
         warnings.filterwarnings("ignore", "This DataLoader will create")
         loaded = DataLoader(
-            _Steps(examples, batch, rank, world, recipe, steps),
+            _Steps(examples, batch, rank, world, steps),
             batch_size=None,
             sampler=range(start, steps),
             num_workers=workers,

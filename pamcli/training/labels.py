@@ -117,15 +117,11 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
     """Return whether labels were made from images other than the present ones; log if unknown."""
     try:
         views = _load_views(source.load(index), mirrored)
-        labelled = [read_image(files[side]) for side in ("left", "right")]
+        noted = parse_exif(read_image(files["right"]).exif).get(Base.ImageDescription)
     except InputError as error:
         LOG.warning(f"{quote(source.names[index])}: keeping its labels, but {error.message}")
         return False
-    noted = parse_exif(labelled[1].exif).get(Base.ImageDescription)
-    if isinstance(noted, str) and noted.startswith(MADE_FROM):
-        return noted.removeprefix(MADE_FROM) != _hash(views)
-    both = zip(map(_downscale, views), labelled, strict=True)  # earlier versions noted no hash
-    return not all(np.array_equal(view, to_uint8(each.pixels)) for view, each in both)
+    return bool(noted != MADE_FROM + _hash(views))
 
 
 def label_pairs(

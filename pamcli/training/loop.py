@@ -113,10 +113,10 @@ class Trainer:
             for parameter, moments in self.optimizer.state.items():
                 for moment in moments.values():
                     moment.expand_as(parameter)  # raises for wrong shapes; step counts pass
-            for group in self.optimizer.param_groups:
-                group.setdefault("factor", 1.0)  # earlier versions had one group only
-                if group.setdefault("muon", False) != (self.recipe.optimizer == "muon"):
-                    raise KeyError("the moments belong to another optimizer")
+            if any(
+                group["muon"] != (self.recipe.optimizer == "muon") for group in self.optimizer.param_groups
+            ):
+                raise KeyError("the moments belong to another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
             checkpoints.restore_random_states(checkpoint.random)

@@ -90,7 +90,7 @@ def _run(
     if processes.is_main and recipe.validation:
         validator = Validator.open(recipe.validation, recipe.scale)
     endless = any(source.endless for source in examples.sources)
-    steps = recipe.count_steps(None if endless else examples.pass_length)
+    steps = recipe.count_steps(None if endless else sum(map(len, examples.sources)))
     before = read_made_with(folder.recipe) if resumed else {}
     if before.get("data", _list_fingerprints(examples)) != _list_fingerprints(examples):
         hint = f"restore it, or start a new run with `from` {quote(folder.last)}"
@@ -137,7 +137,7 @@ def _run(
             if workers is None:  # on a GPU, as many as there are cores beside it
                 cores = 2 if compute.device.type == "cpu" else (os.cpu_count() or 1) // processes.world
                 workers = max(1, cores - 1)
-            batches = load_batches(examples, trainer.step, steps, batch, workers, *rank, recipe)
+            batches = load_batches(examples, trainer.step, steps, batch, workers, *rank)
             stack.enter_context(closing(batches))  # ends the workers with the run
             for message in _describe(trainer, examples, unlabelled, before.get("precision")):
                 observer.inform(message)
@@ -237,10 +237,7 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
     for spec, source in sources:
         if source.has_patches:
             _check_patches(recipe, spec, source)
-    weighted = [(source, spec.weight) for spec, source in sources]
-    values = recipe.task, recipe.crop, recipe.seed, recipe.augmentation, recipe.scale, recipe.scenes
-    pace = recipe.batch / recipe.count_most_pairs(recipe.batch)
-    examples = Examples(weighted, *values, folder.scenes, pace)
+    examples = Examples(recipe, [(source, spec.weight) for spec, source in sources], folder.scenes)
     counts = ["" if source.endless else f" ({len(source)} pairs)" for _, source in sources]
     names = ", ".join(spec.label + count for (spec, _), count in zip(sources, counts, strict=True))
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"

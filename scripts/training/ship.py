@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.protocols import get_default_protocol
+from pamcli.evaluation.protocols import USUAL
 from pamcli.inference import images
 from pamcli.inference.matcher import StereoMatcher
 
@@ -80,7 +80,7 @@ def measured(weights: Path, data: str) -> dict[str, float]:
     """Figures of all pixels of a set that its benchmark counts, in pixels and percent."""
     matcher = StereoMatcher.load(str(weights), device="cpu", precision="fp32")
     spec = parse_data(data)
-    source, meter = open_data(spec), DisparityMeter(get_default_protocol(spec.info.name))
+    source, meter = open_data(spec), DisparityMeter(USUAL.get(spec.info.name))
     for index in range(len(source)):
         sample = source.load(index)
         found = matcher(sample.left, sample.right, extras={"confidence"})

@@ -66,16 +66,7 @@ def main() -> None:
     source = open_data(given.data).with_hard_cases(recipe.scenes.hard)
     with tempfile.TemporaryDirectory() as folder, flush_denormals():
         keep_freed_memory()
-        examples = Examples(
-            [(source, 1.0)],
-            recipe.task,
-            recipe.crop,
-            recipe.seed,
-            recipe.augmentation,
-            scale=recipe.scale,
-            scenes=recipe.scenes,
-            folder=Path(folder),
-        )
+        examples = Examples(recipe, [(source, 1.0)], Path(folder))
         measure(recipe, examples, given.steps, given.workers, given.device)
 
 

@@ -12,7 +12,7 @@ from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate, disparity_metrics
 from pamcli.evaluation.pixels import REGIONS
-from pamcli.evaluation.protocols import DisparityProtocol, get_default_protocol
+from pamcli.evaluation.protocols import USUAL, DisparityProtocol
 from pamcli.evaluation.results import Figures
 
 NAN = math.nan
@@ -208,7 +208,7 @@ def test_an_image_without_an_estimate_is_not_left_out_of_the_means() -> None:
 
 @pytest.mark.parametrize(("data", "mean"), [("middlebury", 6 * 0.5 / 1.5), ("eth3d", 3)])
 def test_weights_of_middlebury(data: str, mean: float) -> None:
-    meter = DisparityMeter(get_default_protocol(data))
+    meter = DisparityMeter(USUAL.get(data))
     meter.add(sample([[10]], name="trainingH/Shelves"), Estimate(np.array([[16]], np.float32)))
     meter.add(sample([[10]], name="trainingH/Adirondack"), Estimate(np.array([[10]], np.float32)))
     assert meter.image_means["all"]["epe"] == pytest.approx(mean)

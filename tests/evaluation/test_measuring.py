@@ -17,7 +17,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.methods import FilesMethod, NetworkMethod
-from pamcli.evaluation.protocols import get_default_protocol
+from pamcli.evaluation.protocols import USUAL
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate, measure
 from pamcli.imaging.disparity_files import encode_disparity
@@ -104,7 +104,7 @@ def test_middlebury_clips_to_ndisp_where_it_is_known() -> None:
     for one, worst in ((known, 45 - TRUTH.min()), (sample(), 1000 - TRUTH.min())):
         disparity = TRUTH.copy()
         disparity.flat[0] = 1000
-        meter = DisparityMeter(get_default_protocol("middlebury"))
+        meter = DisparityMeter(USUAL.get("middlebury"))
         meter.add(one, Estimate(disparity))
         assert meter.pooled_metrics["all"]["epe"] == pytest.approx(worst / TRUTH.size, rel=1e-4)
         assert any("ndisp" in note for note in meter.notes) == (one is known)

@@ -15,7 +15,7 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.pixels import REGIONS, name_ranges
-from pamcli.evaluation.protocols import POOLED, PROTOCOLS, get_protocol
+from pamcli.evaluation.protocols import POOLED, PROTOCOLS
 
 HEIGHT, WIDTH, TIMES = 12, 20, 2
 NAMES = ("a/Adirondack", "a/Playtable", "a/Vintage")
@@ -153,7 +153,7 @@ CASES = [(name, data) for name, row in PROTOCOLS.items() for data in ("", *row.b
 
 @pytest.mark.parametrize(("name", "data"), CASES, ids=str)
 def test_stated_figures_are_those_of_plain_loops(name: str, data: str) -> None:
-    meter = DisparityMeter(get_protocol(name, data))
+    meter = DisparityMeter(PROTOCOLS[name].get_rules(data))
     for sample, estimate in SET:
         meter.add(sample, Estimate(estimate))
     pictures = [[*scored_pixels(name, data, *each)] for each in SET]
@@ -184,7 +184,7 @@ def test_the_corner_of_a_large_image_alone_counts_for_the_paper() -> None:
     estimate[28, 10:20] += 1.5  # more than 1 px, less than 5 %
     estimate[29, 10:20] += 2.6
     view = np.zeros((*truth.shape, 3), np.uint8)
-    meter = DisparityMeter(get_protocol("pasmnet", "sceneflow"))
+    meter = DisparityMeter(PROTOCOLS["pasmnet"].get_rules("sceneflow"))
     meter.add(Sample("a", view, view, disparity=truth), Estimate(estimate))
     figures = meter.image_means["all"]
     assert figures["pixels"] == 960 * 512
@@ -207,11 +207,11 @@ def test_every_row_states_figures_that_exist_and_its_source(name: str) -> None:
 def test_coarse_ground_truth_is_measured_with_a_note() -> None:
     sample, estimate = SET[0]
     bare = replace(sample, fine=None, fine_visible=None)
-    meter = DisparityMeter(get_protocol("middlebury-v3", "middlebury"))
+    meter = DisparityMeter(PROTOCOLS["middlebury-v3"].get_rules("middlebury"))
     meter.add(bare, Estimate(estimate))
     meter.add(sample, Estimate(estimate))
     assert any(note.startswith("1 pair without full-size ground truth") for note in meter.notes)
-    whole = DisparityMeter(get_protocol("middlebury-v3", "middlebury"), full_size=True)
+    whole = DisparityMeter(PROTOCOLS["middlebury-v3"].get_rules("middlebury"), full_size=True)
     whole.add(bare, Estimate(estimate))
     assert not any("full-size" in note for note in whole.notes)
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pamcli.data.source import Sample
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.report_images import draw_disparity, draw_superres
+from pamcli.evaluation.report_images import draw_disparities, draw_superres
 from pamcli.evaluation.results import Column, Evaluation, Table
 
 NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' {{ x }} {% y %}"
@@ -63,7 +64,7 @@ def report_data() -> Evaluation:
             ),
         ),
         worst_pairs=(
-            draw_disparity(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
+            draw_disparities(Sample(NASTY, left, left, truth), f"D1 {NASTY}", {"one": truth + 1}),
             draw_superres("sr", "21 dB", wide, wide, 255 - wide),
         ),
     )

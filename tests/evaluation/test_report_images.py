@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pamcli.data.source import Sample
 from pamcli.evaluation.report_images import (
     ERROR_COLORS,
     MAX_WIDTH,
     Panel,
-    draw_disparity,
+    draw_disparities,
     draw_error_map,
     draw_superres,
     encode_data_uri,
@@ -66,11 +67,12 @@ def test_disparity_and_ground_truth_share_their_colours() -> None:
     truth = np.tile(np.linspace(10.4, 59.6, 100, dtype=np.float32), (4, 1))
     estimate = truth + 1
     left = np.zeros((4, 100, 3), np.uint8)
-    example = draw_disparity("a", "c", left, estimate, truth)
-    photo, disparity, true, errors = example.panels
+    example = draw_disparities(Sample("a", left, left, disparity=truth), "c", {"one": estimate})
+    photo, true, disparity, errors = example.panels
     assert (example.name, example.caption) == ("a", "c")
     assert photo.pixels is left
-    assert disparity.title == "Disparity, dark 10 to bright 60 px"
+    assert true.title == "Ground truth, dark 10 to bright 60 px"
+    assert disparity.title == "Disparity, same colours"
     np.testing.assert_array_equal(disparity.pixels, colorize(estimate, 10, 60))
     np.testing.assert_array_equal(true.pixels, colorize(truth, 10, 60))
     np.testing.assert_array_equal(errors.pixels, draw_error_map(estimate, truth))
@@ -82,10 +84,11 @@ def test_a_sparse_ground_truth_is_drawn_thicker_and_none_at_all_is_black() -> No
     truth[2, 2] = 20
     estimate = np.full((5, 5), 20, np.float32)
     left = np.zeros((5, 5, 3), np.uint8)
-    errors = draw_disparity("a", "", left, estimate, truth).panels[3].pixels
+    sample = Sample("a", left, left, disparity=truth)
+    errors = draw_disparities(sample, "", {"one": estimate}).panels[3].pixels
     assert np.count_nonzero(errors.any(axis=2)) == 9
-    nothing = draw_disparity("a", "", left, estimate, np.full_like(truth, np.nan))
-    assert not nothing.panels[3].pixels.any()
+    unknown = Sample("a", left, left, disparity=np.full_like(truth, np.nan))
+    assert not draw_disparities(unknown, "", {"one": estimate}).panels[3].pixels.any()
 
 
 def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyPatch) -> None:

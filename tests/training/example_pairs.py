@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from pamcli.data.listing import Listed
-from pamcli.data.source import Files, Sample
+from pamcli.data.source import Files, Sample, Source
 from pamcli.errors import InputError
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import Examples
+from pamcli.training.recipe import SceneSettings
 
 NOTHING = Augmentation()
 EVERYTHING = Augmentation(
@@ -122,14 +124,51 @@ def _differences(
     return np.abs(own[rows, columns] - values).mean(1)
 
 
+class Values(SimpleNamespace):
+    """The values of a recipe that examples need, with one crop of any size."""
+
+    batch = 1
+
+    def crop_at(self, step: int, steps: int) -> tuple[int, int]:
+        return self.crop
+
+    def count_pairs(self, batch: int, crop: tuple[int, int]) -> int:
+        return batch
+
+    def count_most_pairs(self, batch: int) -> int:
+        return batch
+
+
+class Made(Examples):
+    """Examples at the recipe's crop size."""
+
+    def __getitem__(self, position: int) -> Example:
+        return self.at(position, self.recipe.crop)
+
+
+def make_examples(
+    sources: list[tuple[Source, float]],
+    crop: tuple[int, int] = CROP,
+    seed: int = 3,
+    augmentation: Augmentation = NOTHING,
+    scale: int | None = None,
+    scenes: SceneSettings | None = None,
+    folder: Path | None = None,
+) -> Made:
+    recipe = Values(
+        crop=crop, seed=seed, augmentation=augmentation, scale=scale, scenes=scenes or SceneSettings()
+    )
+    return Made(recipe, sources, folder)
+
+
 def examples(
     *samples: Sample | None, augmentation: Augmentation = NOTHING, crop: tuple[int, int] = CROP, seed: int = 3
-) -> Examples:
-    return Examples([(Stored(*samples), 1.0)], "disparity", crop, seed, augmentation)
+) -> Made:
+    return make_examples([(Stored(*samples), 1.0)], crop, seed, augmentation)
 
 
-def superres(*samples: Sample, augmentation: Augmentation = NOTHING, scale: int = 4) -> Examples:
-    return Examples([(Stored(*samples), 1.0)], "superres", (6, 10), 3, augmentation, scale)
+def superres(*samples: Sample, augmentation: Augmentation = NOTHING, scale: int = 4) -> Made:
+    return make_examples([(Stored(*samples), 1.0)], (6, 10), 3, augmentation, scale)
 
 
 def unlabelled(sample: Sample) -> Sample:

@@ -14,6 +14,7 @@ from example_pairs import (
     NOTHING,
     Stored,
     examples,
+    make_examples,
     numbered,
     numbers,
     pair,
@@ -24,11 +25,10 @@ from example_pairs import (
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
-from pamcli.data.sources.procedural import CHECK_SERIES
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError
 from pamcli.imaging.resize import imresize
 from pamcli.training.augmentation import Augmentation, Example
-from pamcli.training.examples import Examples, load_batches
+from pamcli.training.examples import load_batches
 
 PROCEDURAL = open_data("procedural")
 
@@ -42,12 +42,12 @@ def same(one: Example, other: Example) -> bool:
 
 def test_a_position_is_an_example_whoever_asks_for_it_and_when() -> None:
     sources = [(Stored(pair(), pair(seed=1)), 1.0), (PROCEDURAL, 1.0)]
-    one = Examples(sources, "disparity", CROP, 3, EVERYTHING)
+    one = make_examples(sources, CROP, 3, EVERYTHING)
     other = pickle.loads(pickle.dumps(one))
     for position in (5, 0, 9, 5):
         assert same(one[position], other[position])
     assert not same(one[0], one[1])
-    assert not same(one[0], Examples(sources, "disparity", CROP, 4, EVERYTHING)[0])
+    assert not same(one[0], make_examples(sources, CROP, 4, EVERYTHING)[0])
 
 
 def test_a_pass_over_one_data_set_takes_each_sample_once_in_ever_new_orders() -> None:
@@ -61,26 +61,24 @@ def test_a_pass_over_one_data_set_takes_each_sample_once_in_ever_new_orders() ->
 
 def test_several_data_sets_mix_by_their_weights() -> None:
     dark, bright = numbered(4), numbered(10)[6:]
-    made = Examples([(Stored(*dark), 1.0), (Stored(*bright), 3.0)], "disparity", CROP, 0, NOTHING)
+    made = make_examples([(Stored(*dark), 1.0), (Stored(*bright), 3.0)], CROP, 0, NOTHING)
     found = numbers(made, range(600))
     assert abs(sum(number < 4 for number in found) - 150) < 40
     assert set(found) == {0, 1, 2, 3, 6, 7, 8, 9}
 
 
 def test_procedural_scenes_are_those_of_the_seed_and_of_no_check() -> None:
-    made = Examples([(PROCEDURAL, 1.0)], "disparity", CROP, 11, NOTHING)
+    made = make_examples([(PROCEDURAL, 1.0)], CROP, 11, NOTHING)
     for position in (0, 2000):
         drawn = PROCEDURAL.render(11, position, *CROP)  # type: ignore[attr-defined]
         assert np.array_equal(made[position].left, drawn.left)
         assert np.array_equal(made[position].disparity, drawn.disparity)
         assert not made[position].visible[~drawn.visible].any()
-    with pytest.raises(UsageError, match="seed"):
-        Examples([(PROCEDURAL, 1.0)], "disparity", CROP, CHECK_SERIES, NOTHING)
 
 
 def test_whether_a_scene_is_drawn_does_not_decide_which() -> None:
     """In a mix, the scenes that are drawn have no smaller ranges than others."""
-    made = Examples([(PROCEDURAL, 1.0), (Stored(pair()), 3.0)], "disparity", CROP, 0, NOTHING)
+    made = make_examples([(PROCEDURAL, 1.0), (Stored(pair()), 3.0)], CROP, 0, NOTHING)
     taken = [p for p in range(400) if made._choose_source(p) == 0]
     first_draws = [np.random.default_rng((0, position)).random() for position in taken]
     assert 60 < len(taken) < 140
@@ -290,7 +288,7 @@ def test_a_camera_spares_the_image_that_is_to_be_made_and_each_view_has_its_own(
 
 
 def test_super_resolution_of_scenes_has_truth_at_low_resolution() -> None:
-    made = Examples([(PROCEDURAL, 1.0)], "superres", (8, 16), 1, NOTHING, 2)
+    made = make_examples([(PROCEDURAL, 1.0)], (8, 16), 1, NOTHING, 2)
     drawn = PROCEDURAL.render(1, 4, 16, 32)  # type: ignore[attr-defined]
     example = made[4]
     assert np.array_equal(example.left_high, drawn.left)  # type: ignore[arg-type]

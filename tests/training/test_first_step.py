@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from example_pairs import make_examples
 from typer.testing import CliRunner
 
 from pamcli.cli import app, train
 from pamcli.data.open import open_data
 from pamcli.losses.total import matching_terms, total_loss
 from pamcli.settings.training import TrainSettings
-from pamcli.training.examples import Examples, load_batches
+from pamcli.training.examples import load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import make_recipe
@@ -68,7 +69,7 @@ def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     recipe = replace(recipe, crop=SMALL, sizes=(), batch=1)
     network = initial_network(recipe)
     set_training_mode(recipe, network)
-    examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, seed, recipe.augmentation)
+    examples = make_examples([(open_data("procedural"), 1.0)], SMALL, seed, recipe.augmentation)
     batch = next(load_batches(examples, 0, 1, 1, 0)).to("cpu")
     left, right = normalise(batch.left), normalise(batch.right)
     matching = network(left, right, all_stages=True)

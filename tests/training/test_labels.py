@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.ExifTags import Base
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
@@ -88,13 +89,14 @@ class Held(Named):
 
 
 def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_path: Path) -> None:
-    Path(tmp_path, "left").mkdir()
-    Path(tmp_path, "right").mkdir()
+    first, notes = Held(90, 20), Image.Exif()
+    sample = first.load(0)
+    notes[Base.ImageDescription] = labels.MADE_FROM + labels._hash([sample.left, sample.right])
+    for part in ("left", "right", "disparity"):
+        (tmp_path / part).mkdir()
     for side in ("left", "right"):
-        Image.new("RGB", (64, 48), (90, 90, 90)).save(tmp_path / side / "000.png")
-    (tmp_path / "disparity").mkdir()
+        Image.new("RGB", (64, 48), (90, 90, 90)).save(tmp_path / side / "000.png", exif=notes)
     np.save(tmp_path / "disparity/000.npy", np.ones((48, 64), np.float32))
-    first = Held(90, 20)
     assert [*select_pairs_to_label(first, tmp_path, mirrored=False, overwrite=False)] == ["001"]
     assert [*select_pairs_to_label(first, tmp_path, mirrored=False, overwrite=True)] == ["000", "001"]
     for overwrite in (False, True):

@@ -17,6 +17,7 @@ from example_pairs import (
     NOTHING,
     Stored,
     examples,
+    make_examples,
     numbered,
     numbers,
     pair,
@@ -27,7 +28,7 @@ from example_pairs import (
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
 from pamcli.errors import DeviceError, InputError
-from pamcli.training.examples import Examples, StepBatch, load_batches
+from pamcli.training.examples import StepBatch, load_batches
 
 
 def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> None:
@@ -102,7 +103,7 @@ def test_processes_share_the_positions_of_a_step_and_a_later_start_goes_on() -> 
 
 def test_worker_processes_make_the_same_bytes() -> None:
     sources = [(Stored(pair(), pair(seed=1)), 1.0), (open_data("procedural"), 1.0)]
-    made = Examples(sources, "disparity", CROP, 3, EVERYTHING)
+    made = make_examples(sources, CROP, 3, EVERYTHING)
     state = torch.get_rng_state()
     runs = [list(load_batches(made, 1, 5, 2, workers=workers)) for workers in (0, 2)]
     assert torch.equal(torch.get_rng_state(), state), "the random state of the run is its own"
@@ -172,7 +173,7 @@ class Lacking(Stored):
 
 
 def test_an_error_that_nobody_expects_is_the_same_one_outside_of_a_worker() -> None:
-    made = Examples([(Lacking(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
+    made = make_examples([(Lacking(*numbered(2)), 1.0)], CROP, 0, NOTHING)
     with pytest.raises(ModuleNotFoundError) as caught:
         next(load_batches(made, 0, 2, 1, workers=1))
     assert caught.value.name == "elsewhere"
@@ -183,7 +184,7 @@ def test_an_error_that_nobody_expects_is_the_same_one_outside_of_a_worker() -> N
 
 
 def test_a_killed_worker_is_one_line() -> None:
-    made = Examples([(Deadly(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
+    made = make_examples([(Deadly(*numbered(2)), 1.0)], CROP, 0, NOTHING)
     with pytest.raises(DeviceError, match="was killed") as caught:
         next(load_batches(made, 0, 2, 1, workers=1))
     assert "`workers`" in str(caught.value)
@@ -201,5 +202,5 @@ class Interrupted(Stored):
 
 
 def test_workers_leave_the_end_to_the_main_process() -> None:
-    made = Examples([(Interrupted(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
+    made = make_examples([(Interrupted(*numbered(2)), 1.0)], CROP, 0, NOTHING)
     assert len(list(load_batches(made, 0, 2, 1, workers=1))) == 2

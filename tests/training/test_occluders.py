@@ -7,14 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from example_pairs import CROP, Stored, examples, pair
+from example_pairs import CROP, Stored, examples, make_examples, pair
 
 from pamcli.data.source import Sample
 from pamcli.scenes import appearance
 from pamcli.scenes import occluders as textures
 from pamcli.training import occluders
 from pamcli.training.augmentation import Augmentation, Example
-from pamcli.training.examples import Examples
 from pamcli.training.occluders import Occluder, insert_occluders
 
 INSERT = Augmentation(occluders=1)
@@ -155,7 +154,7 @@ def test_pairs_without_any_label_stay_as_they_are() -> None:
 
 def test_superres_takes_pairs_as_they_are() -> None:
     made, plain = (
-        Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, by, 4)
+        make_examples([(Stored(left_alone(pair())), 1.0)], (6, 10), 3, by, 4)
         for by in (INSERT, Augmentation())
     )
     assert np.array_equal(made[0].left, plain[0].left)

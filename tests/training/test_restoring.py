@@ -58,14 +58,3 @@ def test_a_run_goes_on_with_muon_as_if_it_had_never_stopped() -> None:
         other.take_step(batch)
     for key, weights in straight.network.state_dict().items():
         assert torch.equal(weights, other.network.state_dict()[key]), key
-
-
-def test_a_checkpoint_from_before_there_were_several_rates_is_taken() -> None:
-    one, other = trainer(), trainer()
-    one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
-    checkpoint = one.make_checkpoint()
-    for group in checkpoint.optimizer["param_groups"]:
-        del group["factor"]
-    other.restore(checkpoint)
-    other.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
-    assert other.step == 2

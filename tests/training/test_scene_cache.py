@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from example_pairs import CROP, NOTHING, Stored, pair
+from example_pairs import CROP, NOTHING, Made, Stored, make_examples, pair
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.training.augmentation import Augmentation
-from pamcli.training.examples import Examples, load_batches
+from pamcli.training.examples import load_batches
 from pamcli.training.recipe import SceneSettings
 from pamcli.training.scene_cache import LATE, SceneCache
 
@@ -82,10 +82,10 @@ def test_a_scene_is_the_same_from_disk_drawn_anew_and_after_damage(tmp_path: Pat
     assert kept(source, tmp_path).scene(7).name == first.name, "what cannot be written is drawn all the same"
 
 
-def made(folder: Path | None, augmentation: Augmentation | None = None) -> Examples:
+def made(folder: Path | None, augmentation: Augmentation | None = None) -> Made:
     sources = [(Stored(pair(), pair(seed=1)), 1.0), (open_data("procedural"), 3.0)]
     drawing = replace(DRAWING, augmentation=augmentation)
-    return Examples(sources, "disparity", CROP, 3, NOTHING, scenes=drawing, folder=folder)
+    return make_examples(sources, CROP, 3, NOTHING, scenes=drawing, folder=folder)
 
 
 def test_any_number_of_workers_make_the_same_batches(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_scenes_are_changed_by_their_own_augmentation_and_real_pairs_by_theirs()
 
 def test_a_crop_that_is_larger_than_a_scene_has_it_enlarged() -> None:
     drawing = SceneSettings(sizes=((32, 64),), pool=2)
-    large = Examples([(open_data("procedural"), 1.0)], "disparity", (64, 96), 3, NOTHING, scenes=drawing)
+    large = make_examples([(open_data("procedural"), 1.0)], (64, 96), 3, NOTHING, scenes=drawing)
     example = large[0]
     assert example.left.shape == (64, 96, 3)
     assert np.isfinite(example.disparity).all()

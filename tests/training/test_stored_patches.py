@@ -6,12 +6,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from example_pairs import EVERYTHING, NOTHING, Stored, pair
+from example_pairs import EVERYTHING, NOTHING, Made, Stored, make_examples, pair
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.training.augmentation import Augmentation
-from pamcli.training.examples import Examples
 
 SCALE, PATCH = 2, (16, 32)
 TURNED = Augmentation(mirror=0.5, upside_down=0.5, permute_colours=0.5)
@@ -25,10 +24,8 @@ def patch() -> Sample:
     return Sample("one", left, right, low_left=low_left, low_right=low_right)
 
 
-def examples(
-    sample: Sample, augmentation: Augmentation, crop: tuple[int, int], scale: int = SCALE
-) -> Examples:
-    return Examples([(Stored(sample), 1)], "superres", crop, 0, augmentation, scale=scale)
+def examples(sample: Sample, augmentation: Augmentation, crop: tuple[int, int], scale: int = SCALE) -> Made:
+    return make_examples([(Stored(sample), 1)], crop, 0, augmentation, scale=scale)
 
 
 def test_the_stored_views_are_taken_as_they_are() -> None:

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from example_pairs import CROP, Stored, example, examples, pair, warp_error
+from example_pairs import CROP, Made, Stored, example, examples, make_examples, pair, warp_error
 
 from pamcli.data.source import Sample
 from pamcli.training import view_synthesis
 from pamcli.training.augmentation import Augmentation, Crop, Example
-from pamcli.training.examples import Examples
 from pamcli.training.view_synthesis import fill_gaps, synthesize_right_view
 
 UNKNOWN = np.nan
@@ -144,7 +143,7 @@ def test_examples_are_redrawn_by_their_share_where_the_left_view_alone_has_label
     assert all((both[place].disparity % 1 == 0).all() for place in range(5)), "both truths stay as they are"
 
 
-def _made(sample: Sample) -> dict[float, Examples]:
+def _made(sample: Sample) -> dict[float, Made]:
     shares = 0.0, 0.5, 1.0
     return {share: examples(sample, augmentation=Augmentation(synthesize_right=share)) for share in shares}
 
@@ -182,6 +181,6 @@ def test_the_same_draw_gives_the_same_view() -> None:
 
 def test_superres_takes_whole_pairs_as_they_are() -> None:
     synthesis = Augmentation(synthesize_right=1)
-    one = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, synthesis, 4)
-    other = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, Augmentation(), 4)
+    one = make_examples([(Stored(left_alone(pair())), 1.0)], (6, 10), 3, synthesis, 4)
+    other = make_examples([(Stored(left_alone(pair())), 1.0)], (6, 10), 3, Augmentation(), 4)
     assert np.array_equal(one[0].right, other[0].right)
