@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pamcli.evaluation.protocols import (
 from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
 from pamcli.evaluation.results import (
+    WORST,
     Column,
     Evaluation,
     Fact,
@@ -40,7 +42,7 @@ from pamcli.evaluation.results import (
     to_json_rows,
     to_json_value,
 )
-from pamcli.evaluation.run import MeasuredSet, Task, run_task, write_files
+from pamcli.evaluation.run import MeasuredSet, Task, evaluate, write_files
 from pamcli.imaging.resize import imresize_to
 from pamcli.registry.description import SUFFIX, read_description
 from pamcli.reporting import SILENT, Reporter
@@ -95,21 +97,23 @@ def evaluate_disparity(settings: EvaluateDisparitySettings) -> Evaluation:
 def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -> Evaluation:
     """Measure disparity and report progress to a listener; raise as `evaluate_disparity`."""
     pairs = settings.method or ()
-    check_files(settings, settings.weights, *(what for _, what in pairs))
+    check_files(settings, settings.weights, *dict(pairs).values())
     rules = tuple(settings.protocol or ())
     task = Disparity(settings.max_gt, settings.resize, settings.study, len(pairs) > 1, rules)
     sets = open_data_sets(settings.data)
-    if not pairs:
+    if pairs:
+        described = [Path(what) for _, what in pairs if what.endswith(SUFFIX) and settings.network_from]
+        built = [str(path) for path in described if not read_description(path).network]
+        if settings.network_from and not built:
+            problem = "`network_from` requires a `method` whose description (.toml) names no network file"
+            raise UsageError(problem)
+        methods = [_make_method(name, what, settings, built, listener) for name, what in pairs]
+    else:
         methods = [load_method(settings, listener, allow_missing=settings.allow_missing)]
-        return run_task(task, sets, methods, settings, listener)
-    described = [Path(what) for _, what in pairs if what.endswith(SUFFIX)]
-    built = [str(path) for path in described if settings.network_from and not read_description(path).network]
-    if settings.network_from and not built:
-        raise UsageError("`network_from` requires a `method` whose description (.toml) names no network file")
-    methods = [_make_method(name, what, settings, built, listener) for name, what in pairs]
     if len(methods) > 1:
         sets = [each if each.has_truth() else _Referenced(each, methods[0]) for each in sets]
-    return run_task(task, sets, methods, settings, listener)
+    worst = WORST if settings.report else 0
+    return evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
 
 
 class _Referenced(Source):
@@ -204,15 +208,17 @@ class Disparity(Task):
 
     def make_meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""
-        rules = {
-            each: replace(PROTOCOLS[each].get_rules(name), resize=self.resize) for each in self.protocols
-        }
+        full_size = source.full_size and self.resize is None
+        beside = {}
+        for each in self.protocols:
+            rules = replace(PROTOCOLS[each].get_rules(name), resize=self.resize)
+            beside[each] = DisparityMeter(rules, full_size=full_size)
         usual = replace(USUAL.get(name, DisparityProtocol()), max_gt=self.max_gt, resize=self.resize)
-        first = replace(rules[self.protocols[0]] if rules else usual, parts=self.comparing)
+        first = beside[self.protocols[0]].protocol if beside else usual
         if self.study == "range" or not first.ranges:
             ranges = studies.RANGES if self.study == "range" else ()
             first = replace(first, ranges=comparison.DISTANCES if self.comparing else ranges)
-        return DisparityMeter(first, rules, full_size=source.full_size and self.resize is None)
+        return DisparityMeter(replace(first, parts=self.comparing), beside, full_size=full_size)
 
     def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Matching:
         assert method is not None
@@ -270,7 +276,7 @@ class Disparity(Task):
                 yield {"region": region, "average": average, "images": images, **figures[region]}
 
     def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
-        numbers = {"sets": [each for one in sets for each in _list_numbers(one)], **page.numbers}
+        numbers = {"sets": [*chain.from_iterable(map(_list_numbers, sets))], **page.numbers}
         charts: list[Histogram | CurveChart] = []
         studied: tuple[Table, ...] = ()
         if self.study is not None:
@@ -278,7 +284,7 @@ class Disparity(Task):
             numbers["study"] = {"kind": self.study, "rows": to_json_rows(rows)}
             studied = (rows,)
         if report and not self.comparing:
-            charts += [chart for one in sets for chart in _make_charts(one)]
+            charts += chain.from_iterable(map(_make_charts, sets))
         named = filter(REGIONS.__contains__, dict.fromkeys(str(row["region"]) for row in page.summary.rows))
         note = f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}"
         notes = (note, *page.notes)

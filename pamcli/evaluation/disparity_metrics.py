@@ -74,19 +74,15 @@ class DisparityMeter(Meter):
     def __init__(
         self,
         protocol: DisparityProtocol | None = None,
-        further_protocols: Mapping[str, DisparityProtocol] | None = None,
+        beside: Mapping[str, "DisparityMeter"] | None = None,
         *,
         full_size: bool = False,
     ) -> None:
-        """Create an empty meter. `further_protocols`: for the same estimates, by name."""
+        """Create an empty meter. `beside`: meters of further protocols for the same estimates, by name."""
         super().__init__()
         self.protocol = protocol or DisparityProtocol()
         self.weights = self.protocol.weights
-        self.full_size = full_size
-        self.beside = {
-            name: DisparityMeter(each, full_size=full_size)
-            for name, each in (further_protocols or {}).items()
-        }
+        self.full_size, self.beside = full_size, beside or {}
         self._counters: dict[str, Counter[str]] = {}
         self.histograms = {"all": pixels.make_error_histogram(), "noc": pixels.make_error_histogram()}
         """Distributions of the errors of all counted pixels with an estimate."""

@@ -234,7 +234,7 @@ def to_json_rows(table: Table) -> list[dict[str, Plain]]:
 
 def to_json_row(row: Row) -> dict[str, Plain]:
     """Convert a row for JSON, see `to_json_value`."""
-    return {key: to_json_value(value) for key, value in row.items()}
+    return dict(zip(row, map(to_json_value, row.values()), strict=True))
 
 
 def to_json_value(value: Value) -> Plain:

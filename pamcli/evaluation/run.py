@@ -37,7 +37,7 @@ from pamcli.evaluation.results import (
 )
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
-from pamcli.reporting import Reporter
+from pamcli.reporting import SILENT, Reporter
 
 LOG = logging.getLogger("pamcli")
 
@@ -49,15 +49,11 @@ class MeasuredSet:
     source: Source
     label: str
     methods: Mapping[str, Any]  # meters by method name, the method under test last
+    meter: Any  # meter of the method under test
     variants: Mapping[float, Any]  # meters of modified runs of the method under test, for a study
     notes: tuple[str, ...]
     left_out: tuple[str, ...]  # samples without a result of one method; they are measured for no method
     worst: tuple[Callable[[], DrawnPair], ...]  # functions that draw the worst pairs, worst first
-
-    @property
-    def meter(self) -> Any:
-        """Meter of the method under test."""
-        return [*self.methods.values()][-1]
 
 
 class Task(ABC):
@@ -117,8 +113,7 @@ def evaluate(
     *,
     compare: bool = False,
     worst: int = WORST,
-    advance: Callable[[], None] = lambda: None,
-    watch: Watch | None = None,
+    listener: Reporter = SILENT,
 ) -> Evaluation:
     """Measure methods on data sets and return metrics, notes and report data.
 
@@ -127,7 +122,7 @@ def evaluate(
     >>> Path("report.html").write_bytes(render_report(found))
 
     The last of the methods is under test. `compare` adds published results. `worst` pairs per data set are in
-    the report; 0 = no report. `advance` is called after each sample. Raises UsageError, InputError.
+    the report; 0 = no report. Raises UsageError, InputError.
     """
     sets = open_data_sets(data)
     named: dict[str, Method | None] = {**task.baseline}
@@ -146,20 +141,22 @@ def evaluate(
     measured: list[MeasuredSet] = []
     notes: list[str] = []
     pairs: list[DrawnPair] = []
-    for source in sets:
-        runs = {}
-        for each_name, each_method in named.items():
-            runs[each_name] = task.prepare(each_method, source, watch)
-        found = measure(task, source, runs, variants=task.make_variants(method), worst=worst, advance=advance)
-        if source.spec and labels.count(source.label) > 1:
-            found = replace(found, label=source.spec.text)
-        if found.left_out:
-            pair_count = pluralize(len(found.left_out), "pair")
-            notes.append(f"{pair_count} without a prediction skipped: {join_names(found.left_out)}")
-        for each in methods:
-            notes += each.take_notes()
-        pairs += [draw() for draw in found.worst]
-        measured.append(found)
+    with listener.progress("pairs", sum(map(len, sets))) as bar:
+        for source in sets:
+            LOG.debug(f"{source.spec.text if source.spec else source.label}: {len(source)} pairs")
+            runs, variants = {}, task.make_variants(method)
+            for each_name, each_method in named.items():
+                runs[each_name] = task.prepare(each_method, source, bar.watch)
+            found = measure(task, source, runs, variants=variants, worst=worst, advance=bar.advance)
+            if source.spec and labels.count(source.label) > 1:
+                found = replace(found, label=source.spec.text)
+            if found.left_out:
+                pair_count = pluralize(len(found.left_out), "pair")
+                notes.append(f"{pair_count} without a prediction skipped: {join_names(found.left_out)}")
+            for each in methods:
+                notes += each.take_notes()
+            pairs += [draw() for draw in found.worst]
+            measured.append(found)
     several = len(named) > 1 or bool(task.baseline)
     about = [("method", f"{name} alone")]
     if method is not None:
@@ -167,8 +164,11 @@ def evaluate(
     title = about[0][1]
     cost, numbers = _measure_cost(measured, method, task.timed)
     if len(methods) > 1:
-        about, cost, numbers = [*_describe_all(task, methods)], [], {}
-        title = f"{', '.join([*named][:-1])} and {name}"
+        about, cost, numbers, title = [], [], {}, f"{', '.join([*named][:-1])} and {name}"
+        for each in methods:
+            facts = [fact for fact in (*each.facts(), *task.describe(each)) if fact[0] != "network"]
+            plain = ("method", "weights", "device")
+            about.append((each.row, "; ".join(v if key in plain else f"{key} {v}" for key, v in facts)))
     images, summary, headline = _make_tables(task, measured, several)
     page = Evaluation(
         title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {title}",
@@ -200,6 +200,7 @@ def measure(
         meters[each] = task.make_meter(source)
     for key in variants or {}:
         varied[key] = task.make_meter(source)
+    meter = [*meters.values()][-1]
     bad: list[tuple[float, Callable[[], DrawnPair]]] = []
     without_truth: list[str] = []
     left_out: list[str] = []
@@ -227,12 +228,12 @@ def measure(
             f"{source.label or 'the data'}: no pair has ground truth, for example {without_truth[0]}",
             "measure on a split that has ground truth, or give two `method` to compare them",
         )
-    notes = [*source.absent, *source.unpaired, *[*meters.values()][-1].notes]
+    notes = [*source.absent, *source.unpaired, *meter.notes]
     if without_truth:
         count = f"{len(without_truth)} of {pluralize(len(source), 'pair')}"
         notes.append(f"{count} without ground truth skipped: {join_names(without_truth)}")
     draws = tuple(draw for _, draw in bad)
-    return MeasuredSet(source, source.label, meters, varied, tuple(notes), tuple(left_out), draws)
+    return MeasuredSet(source, source.label, meters, meter, varied, tuple(notes), tuple(left_out), draws)
 
 
 def _make_tables(
@@ -279,13 +280,6 @@ def _list_key_figures(
             yield ", ".join(filter(None, (one.label, name if several else "", task.average))), tuple(values)
 
 
-def _describe_all(task: Task, methods: Sequence[Method]) -> Iterator[Fact]:
-    for one in methods:
-        facts = [fact for fact in (*one.facts(), *task.describe(one)) if fact[0] != "network"]
-        plain = ("method", "weights", "device")
-        yield one.row, "; ".join(value if name in plain else f"{name} {value}" for name, value in facts)
-
-
 def _list_circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> list[Fact]:
     """Return date, system and data of the measurement; `run`: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
@@ -320,19 +314,6 @@ def _measure_cost(
     where = "on the GPU" if compute.device.type == "cuda" else "in total"
     facts = [("time", f"{mean:.3f} s per pair, {timed}"), ("peak memory", f"{memory / 1e9:.2f} GB {where}")]
     return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}
-
-
-def run_task(
-    task: Task, sets: list[Source], methods: list[Method], settings: Any, listener: Reporter
-) -> Evaluation:
-    """Evaluate with the settings of `pam eval`, and report progress to a listener."""
-    for source in sets:
-        LOG.debug(f"{source.spec.text if source.spec else source.label}: {len(source)} pairs")
-    worst = WORST if settings.report else 0
-    with listener.progress("pairs", sum(map(len, sets))) as bar:
-        return evaluate(
-            task, sets, methods, compare=settings.compare, worst=worst, advance=bar.advance, watch=bar.watch
-        )
 
 
 def write_files(evaluation: Evaluation, settings: Any) -> Evaluation:

@@ -16,6 +16,7 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Upscaling, Watch
 from pamcli.evaluation.report_images import DrawnPair, draw_superres
 from pamcli.evaluation.results import (
+    WORST,
     Column,
     Evaluation,
     Fact,
@@ -25,7 +26,7 @@ from pamcli.evaluation.results import (
     flatten,
     to_json_rows,
 )
-from pamcli.evaluation.run import MeasuredSet, Task, run_task, write_files
+from pamcli.evaluation.run import MeasuredSet, Task, evaluate, write_files
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -99,7 +100,8 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
         factor = int(upscaler.scale)
         name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
         methods.append(NetworkMethod(upscaler, name, path, settings.right_view, keep))
-    return run_task(Superres(factor, degradation), sets, methods, settings, listener)
+    task, worst = Superres(factor, degradation), WORST if settings.report else 0
+    return evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
 
 
 @dataclass(frozen=True)

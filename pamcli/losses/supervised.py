@@ -97,8 +97,8 @@ def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: T
 def attention_likelihood(
     maps: ParallaxMaps | SymmetricAttention,
     stride: int,
-    left: tuple[Tensor, Tensor] | None,
-    right: tuple[Tensor, Tensor] | None,
+    left: tuple[Tensor, Tensor],
+    right: tuple[Tensor, Tensor],
 ) -> tuple[Quotient, Quotient]:
     """Compute `match_likelihood` of both directions of a scale; 0 for an image without ground truth.
 
@@ -108,10 +108,6 @@ def attention_likelihood(
     """
     found = []
     for sign, truth in ((-1, left), (1, right)):
-        if truth is None:
-            nothing = torch.zeros((), device=(left or right or (torch.zeros(()),))[0].device)
-            found.append(Quotient(nothing, nothing))
-            continue
         disparity, counts = sample_truth(*truth, stride)
         column = torch.arange(disparity.shape[-1], device=disparity.device)
         attention = maps.right_to_left if sign < 0 else maps.left_to_right

@@ -60,23 +60,21 @@ class GroundTruth(NamedTuple):
         """Mask of known left disparities, bool."""
         return self.disparity.isfinite()
 
+    @property
+    def both(self) -> tuple[Tensor, Tensor]:
+        """Disparities of both images, all NaN if not given."""
+        right = self.right_disparity
+        return self.disparity, torch.full_like(self.disparity, torch.nan) if right is None else right
+
     def below(self, limit: float) -> "GroundTruth":
         """Mark disparities from `limit` on as unknown."""
+        left, right = (torch.where(each < limit, each, torch.nan) for each in self.both)
+        return self._replace(disparity=left, right_disparity=right)
 
-        def limited(disparity: Tensor) -> Tensor:
-            return torch.where(disparity < limit, disparity, torch.nan)
-
-        right = self.right_disparity
-        return self._replace(
-            disparity=limited(self.disparity), right_disparity=None if right is None else limited(right)
-        )
-
-    def visible_pixels(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+    def visible_pixels(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the disparity of each image and its pixels that are known and visible in both images."""
-        left, right = self.disparity, self.right_disparity
+        left, right = self.both
         visible = find_visible_left(left, right) if self.visible is None else self.visible
-        if right is None:
-            return (left, self.known & visible), None
         right_visible = find_visible_right(left, right) if self.right_visible is None else self.right_visible
         return (left, self.known & visible), (right, right.isfinite() & right_visible)
 
@@ -267,7 +265,7 @@ def _likelihood_terms(
     weight: float,
     weights: LossWeights,
     left: tuple[Tensor, Tensor],
-    right: tuple[Tensor, Tensor] | None,
+    right: tuple[Tensor, Tensor],
 ) -> Iterator[_Entry]:
     of_left, of_right = attention_likelihood(maps, stride, left, right)
     yield "likelihood", weight, (of_left,)
@@ -281,12 +279,10 @@ def _apply_limit(truth: GroundTruth, weights: LossWeights) -> GroundTruth:
 
 def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, weights: LossWeights, stride: int) -> ParallaxMaps:
     """Restrict the masks of the maps to pixels of known, positive disparity within the limit."""
-    limited = _apply_limit(truth, weights)
-    disparity, known = sample_truth(limited.disparity, limited.known, stride)
-    valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
-    if truth.right_disparity is not None and limited.right_disparity is not None:
-        right = limited.right_disparity
-        disparity, known = sample_truth(right, right.isfinite(), stride)
-        unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without right ground truth
-        valid_right = valid_right & (unlabelled[:, None, None] | (known & (disparity > 0)))
-    return replace(maps, valid_left=valid_left, valid_right=valid_right)
+    known = []
+    for each in _apply_limit(truth, weights).both:
+        disparity, finite = sample_truth(each, each.isfinite(), stride)
+        known.append(finite & (disparity > 0))
+    unlabelled = ~truth.both[1].isfinite().flatten(1).any(1)  # pairs without right ground truth
+    valid_right = maps.valid_right & (unlabelled[:, None, None] | known[1])
+    return replace(maps, valid_left=maps.valid_left & known[0], valid_right=valid_right)

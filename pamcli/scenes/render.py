@@ -7,6 +7,7 @@ disparity; its disparity and visibility are those of its centre.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ COARSEST = 8  # textures are downscaled at most 2^8 times; beyond that they look
 SHARPER = 0.75  # levels finer than a pixel at which textures are sampled, as a pixel has several points
 MOST_FORESHORTENED = 4.0  # most pixel length, in sides, that a texture sample covers
 Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, px)
+Array = TypeVar("Array")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +67,14 @@ class Layer:
         return self.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
 
 
-@dataclass(frozen=True)
-class Views:
+class Views(NamedTuple, Generic[Array]):
     """A rendered pair. Maps have shape (H, W), colours (3, H, W)."""
 
-    left: Tensor  # RGB, white is 1; mirrored light may be brighter
-    right: Tensor
-    disparity: Tensor  # exact disparity of the left view, px, >= 0
-    right_disparity: Tensor
-    visible: Tensor  # boolean mask of left pixels visible in both views
+    left: Array  # RGB, white is 1; mirrored light may be brighter
+    right: Array
+    disparity: Array  # exact disparity of the left view, px, >= 0
+    right_disparity: Array
+    visible: Array  # boolean mask of left pixels visible in both views
 
 
 def render(
@@ -84,7 +85,7 @@ def render(
     *,
     sharpness: float = 0.5,
     dtype: torch.dtype = torch.float32,
-) -> Views:
+) -> Views[Tensor]:
     """Render both views of `layers`, in any order, which together must cover both.
 
     `drift`: left row minus right row (px) at x = 0, and its change over the width. `sharpness`: weight of a

@@ -1,6 +1,7 @@
 """Generate a scene from its number, render it, and simulate two slightly different cameras."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from pamcli.scenes import appearance, thin_objects
 from pamcli.scenes.hard_cases import NONE, HardCases
 from pamcli.scenes.interiors import make_corridor
-from pamcli.scenes.render import Decal, Layer, Reflection, render
+from pamcli.scenes.render import Decal, Layer, Reflection, Views, render
 from pamcli.scenes.rooms import make_room
 from pamcli.scenes.solids import SHADOW_TEXELS
 from pamcli.scenes.stage import Stage
@@ -35,33 +36,25 @@ class Scene:
     drift: tuple[float, float]  # vertical shift (px) at x = 0, and its change over the width
 
 
-@dataclass(frozen=True)
-class ScenePair:
-    """The images of both cameras with exact ground truth."""
-
-    left: NDArray[np.uint8]  # (H, W, 3) RGB
-    right: NDArray[np.uint8]
-    disparity: NDArray[np.float32]  # (H, W) ground truth of the left image, px, >= 0, known everywhere
-    right_disparity: NDArray[np.float32]  # (H, W) ground truth of the right image, px, >= 0, known everywhere
-    visible: NDArray[np.bool_]  # (H, W) mask of left pixels visible in both images
-
-
 def scene_pair(
     library: TextureLibrary, seed: int, number: int, height: int, width: int, hard: HardCases = NONE
-) -> ScenePair:
-    """Return scene `number` of the series `seed` at (height, width) px; equal arguments give equal scenes."""
+) -> Views[NDArray[Any]]:
+    """Return scene `number` of the series `seed` at (height, width) px; equal arguments give equal scenes.
+
+    Images are (H, W, 3) uint8; ground truth is known everywhere.
+    """
     rng = np.random.default_rng((seed, number))
     # A separate stream, so that scenes without hard cases stay the same.
     cases = hard.draw_cases(rng.spawn(1)[0])
     scene = make_scene(rng, library, height, width, cases)
     sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
-    left, right, *truths = vars(views).values()
+    left, right, *truths = views
     if "tunnels" in cases:
         reach = float(rng.uniform(0.005, 0.02)) * width
         left, right = add_glare(left, reach), add_glare(right, reach)
     images = apply_weather(rng, *simulate_cameras(rng, left, right), cases)
-    return ScenePair(*images, *(truth.numpy() for truth in truths))
+    return Views(*images, *(truth.numpy() for truth in truths))
 
 
 def make_scene(

@@ -22,6 +22,7 @@ from pamcli.evaluation.report import render_report
 from pamcli.evaluation.run import evaluate, measure
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
+from pamcli.reporting import SilentReporter
 
 TRUTH = np.linspace(4, 40, 24 * 32, dtype=np.float32).reshape(24, 32)
 
@@ -287,12 +288,7 @@ def test_watch_reports_the_progress_within_a_pair() -> None:
             return super().__call__(left, right, extras=extras)
 
     told: list[tuple[int, float]] = []
-    method = NetworkMethod(Telling())
-    evaluate(
-        Disparity(),
-        [Held(sample())],
-        [method],
-        worst=0,
-        watch=lambda rows: lambda share: told.append((rows, share)),
-    )
+    listener = SilentReporter()
+    listener.watch = lambda rows: lambda share: told.append((rows, share))
+    evaluate(Disparity(), [Held(sample())], [NetworkMethod(Telling())], worst=0, listener=listener)
     assert told == [(len(sample().left), 0.5)]

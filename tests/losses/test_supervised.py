@@ -207,7 +207,7 @@ def test_only_counted_pixels_teach_the_map_and_a_view_without_ground_truth_count
     truth[:, :, 40:44] = NAN
     counts = torch.ones_like(truth, dtype=torch.bool)
     counts[:, :, 24:28] = False
-    of_left, of_right = attention_likelihood(maps_of(*costs), 4, (truth, counts), None)
+    of_left, of_right = attention_likelihood(maps_of(*costs), 4, (truth, counts), (truth * NAN, counts))
     assert of_left.count == 4 * (16 - 2 - 2)  # the first two columns match outside the row
     assert of_right.count == of_right.total == 0
     value(of_left, of_right).backward()

@@ -13,7 +13,7 @@ from pamcli.scenes import thin_objects
 from pamcli.scenes.hard_cases import CASES, NONE, HardCases
 from pamcli.scenes.interiors import make_corridor
 from pamcli.scenes.render import Views, render
-from pamcli.scenes.scene import ScenePair, make_scene, scene_pair
+from pamcli.scenes.scene import make_scene, scene_pair
 from pamcli.scenes.solids import Camera
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
@@ -40,7 +40,7 @@ def at_match(of_right: torch.Tensor, disparity: torch.Tensor) -> torch.Tensor:
     return of_right.gather(1, columns)
 
 
-def pair(number: int, **shares: float) -> ScenePair:
+def pair(number: int, **shares: float) -> Views:
     return scene_pair(MADE_UP, 3, number, HEIGHT, WIDTH, HardCases(**shares))
 
 

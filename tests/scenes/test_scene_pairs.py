@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from pamcli.scenes.render import Layer, Views, render
-from pamcli.scenes.scene import Scene, ScenePair, make_scene, scene_pair
+from pamcli.scenes.scene import Scene, make_scene, scene_pair
 from pamcli.scenes.textures import (
     LEAST_TEXELS,
     TextureLibrary,
@@ -108,7 +108,7 @@ def test_every_pixel_of_both_views_has_a_finite_disparity_from_zero_on(
 
 
 def test_a_number_is_a_scene() -> None:
-    def parts(pair: ScenePair) -> list[bytes]:
+    def parts(pair: Views) -> list[bytes]:
         return [part.tobytes() for part in (pair.left, pair.right, pair.disparity)]
 
     first = parts(scene_pair(MADE_UP, 1, 2, 48, 96))

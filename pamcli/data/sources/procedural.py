@@ -62,7 +62,7 @@ class Scenes(Source):
         from pamcli.scenes.scene import scene_pair
 
         pair = scene_pair(self._library, series, number, height, width, self._hard or NONE)
-        return Sample(f"{number:06d}", **vars(pair))
+        return Sample(f"{number:06d}", **pair._asdict())
 
     def with_hard_cases(self, hard: HardCases) -> Scenes:
         if self._hard:
