@@ -49,6 +49,8 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
             hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
             if image.shape[2:] == (4,):
                 hint = "image[..., :3] omits the alpha channel"
+            elif image.ndim == 3 and image.shape[0] == 3:
+                hint = "image.transpose(1, 2, 0) moves the channels to the end"
             raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
         if min(image.shape[:2]) < smallest:
             raise InputError(
@@ -64,7 +66,9 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
                 "convert it to one of these",
             )
         low, high = (float(np.float32(bound)) for bound in (image.min(), image.max()))
-        if not (low >= 0 and high <= 1):  # also true for NaN
+        if np.isnan(low):
+            raise InputError(f"the {name} image contains NaN", "numpy.nan_to_num replaces NaN by 0")
+        if low < 0 or high > 1:
             raise InputError(
                 f"the {name} image has values from {low:g} to {high:g}: "
                 "floating-point images must be in [0, 1]",

@@ -212,6 +212,7 @@ class StereoMatcher:
             DeviceError: Not enough memory.
             UsageError: Unknown output, or a matching width far above the image's.
         """
+        extras = {extras} if isinstance(extras, str) else extras
         if unknown := set(extras) - EXTRAS:
             raise UsageError(
                 f"unknown output {sorted(unknown)[0]!r}, expected one of {', '.join(sorted(EXTRAS))}"

@@ -182,7 +182,7 @@ def test_only_what_is_asked_for_is_computed(
     assert passes == 2
     assert matcher(small.left, small.right).confidence is None
     assert passes == 3
-    for extras in ((), ("confidence",), ("visible",), ("right_disparity",), EXTRAS):
+    for extras in ((), "confidence", ("visible",), ("right_disparity",), EXTRAS):
         passes = 0
         found = matcher(small.left, small.right, extras=extras)
         assert passes == (2 if {"visible", "right_disparity"} & set(extras) else 1)

@@ -50,7 +50,7 @@ def test_every_type_becomes_rgb_in_0_to_1(image: NDArray[np.generic], expected: 
     [
         (FLOATS - 0.5, "has values from -0."),
         (FLOATS * 255, r"has values from .* floating-point images must be in \[0, 1\]"),
-        (np.where(FLOATS > 0.9, np.nan, FLOATS), "has values from nan to nan"),
+        (np.where(FLOATS > 0.9, np.nan, FLOATS), "contains NaN"),
         (np.where(FLOATS > 0.9, np.inf, FLOATS), "has values from .* to inf"),
         (BYTES.astype(np.int32), "must be uint8, uint16 or floating-point, got int32"),
         (BYTES > 9, "must be uint8, uint16 or floating-point, got bool"),
@@ -58,6 +58,7 @@ def test_every_type_becomes_rgb_in_0_to_1(image: NDArray[np.generic], expected: 
         (BYTES[..., 0], r"must be \(height, width, 3\), got \(20, 30\).*numpy.dstack"),
         (BYTES[..., :1], r"got \(20, 30, 1\)"),
         (np.dstack((BYTES, BYTES[..., 0])), r"got \(20, 30, 4\).*image\[..., :3\]"),
+        (BYTES.transpose(2, 0, 1), r"got \(3, 20, 30\).*transpose\(1, 2, 0\)"),
         (BYTES[None], r"got \(1, 20, 30, 3\)"),
         (BYTES[0, 0, 0], r"got \(\)"),
         ("left.png", r"must be a NumPy array, got str.*pamcli.read_image\(path\).pixels"),
