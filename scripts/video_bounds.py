@@ -26,8 +26,7 @@ import numpy as np
 from PIL import Image
 
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.video_writing import write_video
-from pamcli.imaging.videos import Video
+from pamcli.imaging.videos import Video, write_video
 
 RATE = 25
 DISPARITY = 40

@@ -30,8 +30,7 @@ from pamcli.files.suffixes import (
 )
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, read_disparity
 from pamcli.imaging.raster import read_png
-from pamcli.imaging.video_writing import write_video
-from pamcli.imaging.videos import DISPARITY_SCALE, Video
+from pamcli.imaging.videos import DISPARITY_SCALE, Video, write_video
 from pamcli.recordings.rrd import import_rerun, write_recording
 from pamcli.recordings.writing import write_disparities
 

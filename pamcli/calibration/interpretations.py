@@ -30,7 +30,6 @@ class Comparison:
 
     row_error: float
     better: Interpretation | None = None
-    better_error: float = float("inf")
     text: str = ""  # the improvement, for people
     do: str = ""  # options of the better interpretation
 
@@ -59,7 +58,7 @@ def compare_interpretations(
     if better.swapped != asked.swapped:
         options.append("`cameras` 1:0" if better.swapped else "leave out `cameras`")
     text = f"rows agree to {found[better]:.2f} px{before}{meaning}"
-    return Comparison(error, better, found[better], text, ", ".join(options))
+    return Comparison(error, better, text, ", ".join(options))
 
 
 def _list_interpretations(description: CameraDescription, asked: Interpretation) -> list[Interpretation]:

@@ -30,6 +30,11 @@ class ImageLocation:
 
     path: Path
     member: str | None = None
+    folders: tuple[str, ...] = ()  # folders and archives on the way to it from the place that was searched
+
+    @property
+    def name(self) -> str:
+        return self.path.name if self.member is None else re.split(r"[\\/]", self.member)[-1]
 
     def __str__(self) -> str:
         return quote(self.path) + (f" ({quote(self.member)})" if self.member is not None else "")
@@ -60,16 +65,7 @@ class ImageLocation:
         return width, height
 
 
-@dataclass(frozen=True)
-class FoundImage:
-    """An image found below one of the given places."""
-
-    folders: tuple[str, ...]  # folders and archives on the path to the image, without the given place itself
-    name: str  # file name with suffix
-    location: ImageLocation
-
-
-def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[FoundImage]:
+def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[ImageLocation]:
     """Return the images below a folder (archives included) or in one archive, sorted by name."""
     if place.is_file() and place.suffix.lower() == ".zip":
         return sorted(_find_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
@@ -82,7 +78,7 @@ def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list
         for name in sorted(names):
             suffix = os.path.splitext(name)[1].lower()
             if suffix in suffixes:
-                found.append(FoundImage(parts, name, ImageLocation(folder / name)))
+                found.append(ImageLocation(folder / name, None, parts))
             elif suffix == ".zip" and (folder / name).is_file():
                 found += _find_in_archive(folder / name, (*parts, name), suffixes)
             elif suffix in _OTHER_ARCHIVES:
@@ -92,12 +88,14 @@ def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list
     return sorted(found, key=lambda found: (found.folders, found.name))
 
 
-def _find_in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[FoundImage]:
+def _find_in_archive(
+    path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]
+) -> Iterator[ImageLocation]:
     for info in list_members(path):
         *parts, name = info.filename.replace("\\", "/").split("/")
         hidden = any(part.startswith(".") or part == "__MACOSX" for part in (*parts, name))
         if not hidden and os.path.splitext(name)[1].lower() in suffixes:
-            yield FoundImage((*folders, *filter(None, parts)), name, ImageLocation(path, info.filename))
+            yield ImageLocation(path, info.filename, (*folders, *filter(None, parts)))
 
 
 def list_members(path: Path) -> list[zipfile.ZipInfo]:

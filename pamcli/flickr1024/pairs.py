@@ -11,7 +11,7 @@ from pathlib import Path
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import join_names, natural_key, pluralize, quote
 from pamcli.files.safe_reading import read_text
-from pamcli.flickr1024.archives import FoundImage, ImageLocation, find_images
+from pamcli.flickr1024.archives import ImageLocation, find_images
 from pamcli.flickr1024.resumable import LOG
 
 SPLITS = ("train", "validation", "test")
@@ -52,7 +52,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
     A folder or archive on its path (Train, Validation.zip, Test_2) assigns an image to a split; otherwise it
     belongs to `split`. An unpacked image takes precedence over one in an archive.
     """
-    views: dict[str, dict[str, FoundImage]] = {"_L": {}, "_R": {}}
+    views: dict[str, dict[str, ImageLocation]] = {"_L": {}, "_R": {}}
     others: dict[str, set[str]] = {name: set() for name in SPLITS}
     for found in find_images(place):
         stem = os.path.splitext(found.name)[0]
@@ -70,15 +70,15 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
             others[belongs].add(name)
             continue
         both = [each for each in (views[side].get(name), found) if each is not None]
-        unpacked = [each for each in both if each.location.member is None]
+        unpacked = [each for each in both if each.member is None]
         if len(both) > 1 and len(unpacked) != 1:
-            reason = f"two images have the name {quote(name)}: {both[0].location} and {both[1].location}"
+            reason = f"two images have the name {quote(name)}: {both[0]} and {both[1]}"
             raise InputError(reason, "pass only the folder or archive to use")
         views[side][name] = (unpacked or both)[0]
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural_key)
-    unpaired = [f"{lefts[name].location} has no right image" for name in lefts.keys() - rights.keys()]
-    unpaired += [f"{rights[name].location} has no left image" for name in rights.keys() - lefts.keys()]
+    unpaired = [f"{lefts[name]} has no right image" for name in lefts.keys() - rights.keys()]
+    unpaired += [f"{rights[name]} has no left image" for name in rights.keys() - lefts.keys()]
     counts = {name: len(found) for name, found in others.items() if found}
     if not names and not unpaired:
         if counts:
@@ -90,7 +90,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
             "expected NAME_L.png and NAME_R.png, in one folder or zip archive, or in Train, Validation and "
             "Test; for other layouts pass NAME:PATH, such as pairs:mine",
         )
-    pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
+    pairs = [Pair(source, name, lefts[name], rights[name]) for name in names]
     return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural_key)), counts)
 
 

@@ -98,7 +98,7 @@ def plan_stereograms(
         if name in items:
             both = f"{quote(items[name].title)} and {quote(path)}"
             raise UsageError(f"{both} would both become {quote(name)}_L.png", "rename one of them")
-        items[name] = StereogramItem(len(items) + 1, path, folder, name, image.location, options)
+        items[name] = StereogramItem(len(items) + 1, path, folder, name, image, options)
     if not items:
         raise InputError(f"{quote(places[0])} contains no image", "pass the folder with the stereograms")
     request = Request(dict(options), [item.title for item in items.values()])

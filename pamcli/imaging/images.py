@@ -229,21 +229,28 @@ def _read_with_pillow(
     )
 
 
+def read_jpeg_header(stream: BinaryIO, name: str) -> JpegImageFile | None:
+    """Read the header of a JPEG file, and None for other files; the stream stays at its start."""
+    is_jpeg = stream.read(len(JPEG)) == JPEG
+    stream.seek(0)
+    if not is_jpeg:
+        return None
+    with raster.report_damage(name), raster.ignore_header_warnings():
+        image = JpegImageFile(stream)
+    stream.seek(0)
+    return image
+
+
 def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
     """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
 
     Phones store previews and gain maps in the same way: without `expect_pair`, only marked views count.
     """
-    is_jpeg = stream.read(3) == JPEG
-    stream.seek(0)
-    if not is_jpeg:
+    image = read_jpeg_header(stream, name)
+    if image is None or "mp" not in image.info:
         return []
+    base = image.info["mpoffset"]
     with raster.report_damage(name), raster.ignore_header_warnings():
-        image = JpegImageFile(stream)
-        if "mp" not in image.info:
-            stream.seek(0)
-            return []
-        base = image.info["mpoffset"]
         try:
             entries = (MpoImageFile(stream).mpinfo or {})[0xB002]
         except (SyntaxError, ValueError, KeyError, AssertionError):
@@ -273,13 +280,8 @@ def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
 
 def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayout:
     """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997)."""
-    segment = b""
-    is_jpeg = stream.read(3) == JPEG
-    stream.seek(0)
-    if is_jpeg:
-        with raster.report_damage(name), raster.ignore_header_warnings():
-            segment = dict(JpegImageFile(stream).applist).get("APP3", b"")
-        stream.seek(0)
+    image = read_jpeg_header(stream, name)
+    segment = dict(image.applist).get("APP3", b"") if image else b""
     if not segment.startswith(b"_JPSJPS_") or len(segment) < 14:
         if is_jps:
             return "rl"

@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL.JpegImagePlugin import JpegImageFile
 
 from pamcli.errors import InputError
-from pamcli.imaging.images import JPEG, RgbImage
-from pamcli.imaging.raster import ignore_header_warnings, report_damage
+from pamcli.imaging.images import RgbImage, read_jpeg_header
+from pamcli.imaging.raster import report_damage
 
 FIELD_OF_VIEW = 90.0  # degrees of the view that is made of a photo if no other is asked for
 HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)  # degrees at the left, right, upper and lower edge of 180 degrees
@@ -24,13 +23,11 @@ _LARGEST_SIDE = 32766  # of an image that OpenCV remaps
 
 def find_right_view(stream: BinaryIO, name: str) -> tuple[bytes, tuple[float, ...]] | None:
     """Return the JPEG file of a VR180 photo's right view, and the span as `HALF_SPHERE`; else None."""
-    magic = stream.read(3)
-    stream.seek(0)
-    if magic != JPEG:
+    image = read_jpeg_header(stream, name)
+    if image is None:
         return None
-    with report_damage(name), ignore_header_warnings():
-        segments = [data for kind, data in JpegImageFile(stream).applist if kind == "APP1"]
-        stream.seek(0)
+    with report_damage(name):
+        segments = [data for kind, data in image.applist if kind == "APP1"]
         text = b"".join(data[len(_XMP) :] for data in segments if data.startswith(_XMP))
         # Behind the name: 32 bytes that identify the whole text, its length, and the offset of this part.
         start = len(_EXTENSION) + 36

@@ -138,7 +138,7 @@ def test_no_more_is_unpacked_than_an_archive_declares(method: int) -> None:
     path = lying_archive(method)
     tracemalloc.start()
     with pytest.raises(InputError) as error:
-        find_images(path)[0].location.read()
+        find_images(path)[0].read()
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "bomb.zip" in error.value.message

@@ -122,7 +122,7 @@ def page_index(path: Path) -> None:
 
 def unpacked(path: Path) -> None:
     for found in find_images(path):
-        found.location.read()
+        found.read()
 
 
 def read_views(path: Path) -> None:

@@ -22,7 +22,7 @@ from video_files import RATE, write_video
 
 from pamcli.batch.colors import ColorRange
 from pamcli.batch.matching import match_files
-from pamcli.imaging import video_writing
+from pamcli.imaging import videos
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
@@ -170,7 +170,7 @@ def test_a_video_whose_writing_fails_is_not_there(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(video_writing, "_convert_frame", full)
+    monkeypatch.setattr(videos, "_convert_frame", full)
     made = pam("disparity left.mkv right.mkv -o out.mkv --count 1")
     assert made.code == 7
     assert "to resume, add --skip-existing" in made.complaints[-2]

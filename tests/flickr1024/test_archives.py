@@ -21,8 +21,8 @@ def test_a_image_in_an_archive_is_read_from_it(tmp_path: Path) -> None:
     path = archive(tmp_path / "Train.zip", {"Train/0001_L.png": PICTURE, "Train/": b""})
     (found,) = find_images(path)
     assert (found.folders, found.name) == (("Train",), "0001_L.png")
-    assert found.location.size() == SMALL
-    np.testing.assert_array_equal(found.location.read().pixels, views(SMALL)[0])
+    assert found.size() == SMALL
+    np.testing.assert_array_equal(found.read().pixels, views(SMALL)[0])
     assert sorted(tmp_path.rglob("*")) == [path]  # nothing was unpacked
 
 

@@ -198,8 +198,3 @@ def test_what_cannot_be_used_is_set_aside_with_one_reason(picture: np.ndarray, r
     with pytest.raises(StereogramError, match=reason) as caught:
         rectify_stereogram(picture, infinity="no")
     assert "\n" not in str(caught.value)
-
-
-def test_an_array_that_is_no_image_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(H, W, 3\)"):
-        rectify_stereogram(np.zeros((300, 600), np.uint8))

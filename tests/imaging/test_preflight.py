@@ -200,14 +200,6 @@ def test_stripes_have_rivals_and_no_verdict() -> None:
     assert check_pair(stripes, np.roll(stripes, 5, axis=1)).matches == 0
 
 
-def test_shapes_must_agree() -> None:
-    left, right = scene(far=6, near=14)
-    with pytest.raises(ValueError, match="of the same size"):
-        check_pair(left, right[:-1])
-    with pytest.raises(ValueError, match="of the same size"):
-        check_pair(left[..., 0], right[..., 0])
-
-
 def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     left, right = sample
     good = check_pair(left, right)

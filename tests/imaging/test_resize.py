@@ -201,14 +201,3 @@ def test_unknown_disparities_stay_where_they_are_when_downscaled() -> None:
     smaller = downscale_disparity(holes, 8, 8)
     np.testing.assert_array_equal(np.isnan(smaller), np.isnan(resize_nearest(holes, 8, 8)))
     np.testing.assert_allclose(smaller[np.isfinite(smaller)], 8 * 8 / 12, rtol=1e-6)
-
-
-def test_sizes_and_scales_below_one_pixel_are_refused() -> None:
-    with pytest.raises(ValueError, match="scale"):
-        imresize(MATRIX, 0)
-    with pytest.raises(ValueError, match="scale"):
-        imresize(MATRIX, -1)
-    with pytest.raises(ValueError, match="0x4"):
-        imresize_to(MATRIX, 0, 4)
-    with pytest.raises(ValueError, match="4x0"):
-        resize_nearest(MATRIX, 4, 0)
