@@ -55,6 +55,8 @@ class CameraPair:
     def build_rig(self, interpretation: Interpretation, scale: float) -> Rig:
         """Build the rig, given the metres per unit of length. Raises InputError."""
         first, second = self.cameras
+        if interpretation.fisheye:
+            first, second = (replace(camera, fisheye=True) for camera in (first, second))
         size, other = self.sizes
         rotation, translation = self.transform[:3, :3], scale * self.transform[:3, 3]
         stated = self.stated if interpretation.extrinsics == "transform" else None
@@ -72,8 +74,7 @@ class CameraPair:
             size, other = other or size, size
         right_size = other if size and other != size else None
         rotation = np.ascontiguousarray(rotation)
-        rig = Rig(first, second, rotation, translation, size, stated=stated, right_size=right_size)
-        return rig.as_fisheye() if interpretation.fisheye else rig
+        return Rig(first, second, rotation, translation, size, stated=stated, right_size=right_size)
 
 
 def pair_cameras(placed: Iterable[tuple[Camera, Floats, Size | None]]) -> CameraPair:

@@ -45,6 +45,7 @@ class Reader:
 
 
 VINS = "body_T_cam0 body_T_cam1 cam0_calib cam1_calib"
+TOPIC = "K D R P width height distortion_model"
 CAMERA_INFO = "camera_matrix projection_matrix rectification_matrix"
 ORB_PATTERN = r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left"
 ORB_SLAM = "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf"
@@ -65,9 +66,9 @@ READERS = (
     Reader("OAK (DepthAI)", "cameraData", device.read_oak, "cameraData", True),
     Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
     Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
-    Reader("ROS topic", ros.find_topics, ros.read_topics, "K D R P width height distortion_model"),
+    Reader("ROS topic", ros.find_topics, lambda source: ros.describe_ros(ros.find_topics(source)), TOPIC),
     Reader("a file per camera", opencv.has_camera_files, opencv.read_camera_files, "camera_matrix R T"),
-    Reader("ROS camera_info", ros.has_camera_info, ros.read_camera_info, CAMERA_INFO),
+    Reader("ROS camera_info", ros.has_camera_info, lambda files: ros.describe_ros(files.trees), CAMERA_INFO),
     Reader("ORB-SLAM, stella_vslam", ORB_PATTERN, slam.read_orb_slam, ORB_SLAM),
     Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
     Reader("RealSense Viewer", r"rectified\.0\.fx", device.read_viewer, "baseline rectified.0.fx"),
@@ -75,9 +76,7 @@ READERS = (
     Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
     Reader("Cityscapes", r"extrinsic\.baseline", bench.read_cityscapes, CITYSCAPES),
     Reader("rectification maps", opencv.find_maps, opencv.refuse_maps),
-    Reader(
-        "OpenCV", opencv.has_opencv, lambda source: opencv.describe_opencv(source.tree), "K1 D1 K2 D2 R T"
-    ),
+    Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
 )
 """Formats in the order of the attempts: the first one that accepts the files reads them."""
 

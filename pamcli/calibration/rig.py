@@ -75,10 +75,6 @@ class Rig:
     def sizes(self) -> tuple[Size | None, ...]:
         return self.size, *(each.size for each in self.others)
 
-    def as_fisheye(self) -> Rig:
-        left, right = (replace(camera, fisheye=True) for camera in (self.left, self.right))
-        return replace(self, left=left, right=right, others=tuple(each.as_fisheye() for each in self.others))
-
     def with_baseline(self, metres: float) -> Rig:
         others = tuple(each.with_baseline(metres) for each in self.others)
         translation = self.translation * (metres / self.baseline)

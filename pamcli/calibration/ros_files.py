@@ -21,7 +21,10 @@ _OST_SECTIONS = {
 
 
 def find_topics(source: Source) -> list[dict[str, Any]]:
-    """Return the messages of topics (K D R P, in ROS 2 k d r p) with the keys of camera_info files."""
+    """Return sensor_msgs/CameraInfo as `rostopic echo` and `ros2 topic echo` print it, K D R P or k d r p.
+
+    The messages have the keys of camera_info files.
+    """
     found: list[dict[str, Any]] = []
     for tree in source.trees:
         for names in (TOPIC, {key.lower(): name for key, name in TOPIC.items()}):
@@ -33,18 +36,9 @@ def find_topics(source: Source) -> list[dict[str, Any]]:
     return found
 
 
-def read_topics(source: Source) -> CameraDescription:
-    """Read sensor_msgs/CameraInfo of both cameras, as `rostopic echo` and `ros2 topic echo` print it."""
-    return describe_ros(find_topics(source))
-
-
 def has_camera_info(source: Source) -> bool:
     names = {"camera_matrix", "projection_matrix"}
     return bool(source.trees) and all(names & tree.keys() for tree in source.trees)
-
-
-def read_camera_info(source: Source) -> CameraDescription:
-    return describe_ros(source.trees)
 
 
 def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_info") -> CameraDescription:

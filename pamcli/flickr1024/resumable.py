@@ -7,12 +7,14 @@
 A run may thus be interrupted at any moment without losing finished items.
 """
 
+import csv
+import io
 import json
 import logging
 import os
 import shutil
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +25,7 @@ import pydantic
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, report_write_errors, require_folder, write_atomically
 from pamcli.files.json_files import Text, load_json
-from pamcli.files.paths import quote
+from pamcli.files.paths import escape_csv, quote
 from pamcli.workers import run_in_processes
 
 LOG = logging.getLogger("pamcli")
@@ -202,6 +204,14 @@ def describe_difference(old: Request, new: Request) -> str:
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
     """Write a value as JSON with equal bytes for equal values. Raises OutputError."""
     write_atomically(path, (json.dumps(value, indent=indent) + "\n").encode())
+
+
+def encode_csv(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return rows as CSV, with names as they are on disk, which need not be UTF-8."""
+    out = io.StringIO(newline="")
+    safe = ([escape_csv(each) if isinstance(each, str) else each for each in row] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows(safe)
+    return out.getvalue().encode("utf-8", "surrogateescape")
 
 
 def check_space(path: Path, needed: int, files: int) -> None:

@@ -5,8 +5,6 @@ OUT/stereograms.csv, .json            a line per image: a pair with its measured
                                       was set aside or is damaged
 """
 
-import csv
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,12 +16,12 @@ import pydantic
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.json_files import Number, Text, Whole, load_json
-from pamcli.files.paths import escape_csv, quote
+from pamcli.files.paths import quote
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.flickr1024.archives import ImageLocation, find_images
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
-from pamcli.flickr1024.resumable import LOG, Item, Request, ResumableWork, check_space, write_json
+from pamcli.flickr1024.resumable import LOG, Item, Request, ResumableWork, check_space, encode_csv, write_json
 from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.raster import encode_png
 
@@ -135,14 +133,9 @@ def carry_out_stereograms(
         number: Report(plan.items[number - 1].title, "damaged", reason) for number, reason in failed.items()
     }
     outcomes = tuple(reports[item.number] for item in plan.items)
-    table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    table = encode_csv([_COLUMNS, *(vars(outcome).values() for outcome in outcomes)])
+    write_atomically(plan.record.with_suffix(".csv"), table)
     records = [outcome.as_json() for outcome in outcomes]
-    for record in records:
-        writer.writerow({key: escape_csv(it) if isinstance(it, str) else it for key, it in record.items()})
-    encoded = table.getvalue().encode("utf-8", "surrogateescape")  # keeps names as they are on disk
-    write_atomically(plan.record.with_suffix(".csv"), encoded)
     write_json(plan.record, {"pictures": records, "job": vars(plan.request)})
     plan.publish()
     return outcomes

@@ -16,7 +16,6 @@ both images are interleaved, so a patch is two short runs of bytes; the index ho
 import csv
 import errno
 import hashlib
-import io
 import os
 import shutil
 from collections.abc import Sequence
@@ -32,10 +31,10 @@ from pydantic import Field
 from pamcli.errors import InputError
 from pamcli.files.atomic import report_write_errors, write_atomically
 from pamcli.files.json_files import Text, Whole, check_json, read_json
-from pamcli.files.paths import escape_csv, quote
+from pamcli.files.paths import quote
 from pamcli.files.safe_reading import open_source
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.resumable import Request
+from pamcli.flickr1024.resumable import Request, encode_csv
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.raster import encode_png, report_damage
 from pamcli.imaging.resize import imresize
@@ -282,15 +281,14 @@ def get_views(pixels: Pixels, pair: StoredPair, scale: int) -> Views:
 
 def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
     """Return the manifest as CSV, given the checksums of the patches of each image."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("patch", "source", "picture", "row", "column", "height", "width", "sha256"))
+    rows: list[tuple[Any, ...]] = [
+        ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
+    ]
     for picture, sums in zip(index.pictures, checksums, strict=True):
-        names = [escape_csv(picture.source), escape_csv(picture.name)]
         corners = enumerate(picture.list_corners(index.scale), start=picture.first)
-        for (number, (row, column)), checksum in zip(corners, sums, strict=True):
-            writer.writerow([f"{number:06d}", *names, row, column, HEIGHT, WIDTH, checksum])
-    return out.getvalue().encode("utf-8", "surrogateescape")  # names need not be UTF-8
+        for (number, corner), checksum in zip(corners, sums, strict=True):
+            rows.append((f"{number:06d}", picture.source, picture.name, *corner, HEIGHT, WIDTH, checksum))
+    return encode_csv(rows)
 
 
 def read_checksums(path: Path) -> dict[str, str]:
