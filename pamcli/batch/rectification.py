@@ -352,12 +352,11 @@ class _RectifyProcessor(PairProcessor):
 
     def _write_calibration(self, image: Path | None) -> None:
         """Write the calibration once."""
-        calibration = self.rectification.calibration if self.rectification else None
-        path = self._make_calibration_path(image)
-        if self.is_written or calibration is None or path is None:
+        made, path = self.rectification, self._make_calibration_path(image)
+        if self.is_written or made is None or made.calibration is None or path is None:
             return
         check_extra_output(path, self.files)
-        data = encode_calibration(calibration)
+        data = encode_calibration(made.calibration, made.rotations)
         if path.is_file() and not self.settings.overwrite and path.read_bytes() != data:
             raise UsageError(
                 f"{path} exists and does not describe these images",
@@ -366,5 +365,6 @@ class _RectifyProcessor(PairProcessor):
         write_atomically(path, data)
         self.is_written = True
         LOG.info(
-            f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
+            f"{path}: focal length {made.calibration.focal_length:.2f} px, "
+            f"baseline {made.calibration.baseline:g} m"
         )

@@ -15,7 +15,7 @@ from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import ros_files as ros
 from pamcli.calibration import slam_files as slam
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
-from pamcli.calibration.geometry import Calibration, Size
+from pamcli.calibration.geometry import Calibration, Floats, Size
 from pamcli.calibration.parsing import Source, walk
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
@@ -165,11 +165,14 @@ def prefix_errors(name: str) -> Iterator[None]:
         raise InputError(f"{name}: {error.message}", error.hint) from error
 
 
-def encode_calibration(calibration: Calibration) -> bytes:
-    """Encode a calibration with `principal` and `size` as OpenCV's YAML: P1, P2, Q, baseline (m) and size."""
+def encode_calibration(calibration: Calibration, rotations: Sequence[Floats] = ()) -> bytes:
+    """Encode a calibration with `principal` and `size` as OpenCV's YAML: P1, P2, Q, baseline (m) and size.
+
+    rotations: R1 and R2 (3, 3), from left and right camera to rectified coordinates.
+    """
     p1, p2 = calibration.projections()
     values = {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
-    return _encode_yaml(calibration.size, values)
+    return _encode_yaml(calibration.size, dict(zip(("R1", "R2"), rotations, strict=False)) | values)
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:

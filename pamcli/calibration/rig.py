@@ -155,7 +155,7 @@ class Rig:
         if fov is None and not (self.left.fisheye and alpha):  # else the user chose the view
             self._check_views(maps, projections[0], size)
         warps = [partial(cv2.remap, map1=one, map2=two, interpolation=cv2.INTER_LINEAR) for one, two in maps]
-        return Rectification(warps[0], warps[1], Calibration.from_projections(*projections, size))
+        return Rectification(warps[0], warps[1], Calibration.from_projections(*projections, size), turns)
 
     def rectify_points(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
         """Return the positions of pixels (N, 2) in the rectified images, NaN if they have none."""
@@ -268,3 +268,4 @@ class Rectification:
     left: Callable[[Pixels], Pixels]
     right: Callable[[Pixels], Pixels]
     calibration: Calibration | None  # of the rectified images; None if their scale is unknown
+    rotations: Sequence[Floats] = ()  # (3, 3) from left and right camera to rectified coordinates, if known

@@ -57,7 +57,7 @@ class StereoPair:
         if left != right and self.same_size:
             names = [*map(str, self.files)] or [f"{self.name}: the left view", "the right view"]
             sizes = f"{names[0]} is {left[1]}x{left[0]} but {names[1]} is {right[1]}x{right[0]}"
-            hint = "resize or crop both to one size; only pam rectify --calibration FILE accepts two sizes"
+            hint = "resize or crop both to one size; pam rectify --calibration FILE accepts the sizes in FILE"
             raise InputError(f"{sizes}: both images of a rectified pair must have the same size", hint)
 
     @property

@@ -136,11 +136,14 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
 
     workers: ClassVar[int] = 1
     conflicts: ClassVar = [
-        ("uncalibrated", other)
-        for other in (
-            *("calibration", "output_calibration", "cameras", "baseline", "unit"),
-            *("alpha", "fov", "fisheye", "extrinsics"),
-        )
+        ("fov", "alpha"),
+        *(
+            ("uncalibrated", other)
+            for other in (
+                *("calibration", "output_calibration", "cameras", "baseline", "unit"),
+                *("alpha", "fov", "fisheye", "extrinsics"),
+            )
+        ),
     ]
     requires: ClassVar = {"one": ("calibration", "uncalibrated")}
     output_calibration: Path | None = option(

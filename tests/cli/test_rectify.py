@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import yaml
@@ -50,6 +51,13 @@ def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
     assert calibration.focal_length == pytest.approx(taken.focal_length)
     assert calibration.baseline == pytest.approx(taken.baseline)
     assert calibration.size == (741, 500)
+    cameras = read_calibration("rig.yaml").rig
+    assert cameras is not None
+    lenses = [each for side in (cameras.left, cameras.right) for each in (side.matrix, side.distortion)]
+    expected = cv2.stereoRectify(*lenses, (741, 500), cameras.rotation, cameras.translation.reshape(3, 1))
+    file = cv2.FileStorage("calibration.yaml", cv2.FILE_STORAGE_READ)
+    for key, rotation in zip(("R1", "R2"), expected, strict=False):
+        np.testing.assert_allclose(file.getNode(key).mat(), rotation, atol=1e-9)
     said = run.complaints
     assert said[0] == "rig.yaml: lengths are assumed to be in metres, because OpenCV states no unit"
     assert any(line.startswith("calibration.yaml: focal length ") for line in said)
@@ -229,6 +237,7 @@ def test_refusals_write_nothing(rig: Path) -> None:
     Path("old/calibration.yaml").write_text("of other images")
     table = """
         2 left.png right.png -o l.png | --calibration or --uncalibrated is missing
+        2 left.png right.png -o l.png --calibration rig.yaml --fov 60 --alpha 1 | both --fov and --alpha
         3 left.png right.png -o l.png --calibration none.yaml | none.yaml | there is no such file
         3 left.png right.png -o l.png --calibration calib.txt | describes images that are already rectified
         3 left.png right.png -o l.png --calibration kitti.txt | images of 741x500 px are | rectified
