@@ -265,7 +265,7 @@ class Disparity(Task):
         """Yield one row per region and average; skip rows that would repeat another one."""
         for average, figures in ((POOLED, total.pooled_metrics), (MEANS, total.image_means)):
             for region in filter(figures.__contains__, REGIONS):
-                images = total.count_images(region)
+                images = total.image_counts[region]
                 if average == MEANS and images == 1:
                     continue
                 if (
@@ -301,11 +301,11 @@ def _list_numbers(one: MeasuredSet) -> Iterator[dict[str, Any]]:
         for region, figures in total.pooled_metrics.items():
             pooled[region] = to_json_row(figures)
             means[region] = to_json_row(total.image_means[region])
-            counts[region] = total.count_images(region)
+            counts[region] = total.image_counts[region]
         yield {
             "data": one.label,
             **({"method": name} if len(one.methods) > 1 else {}),
-            "images": total.count_images("all"),
+            "images": total.image_counts["all"],
             "pooled": pooled,
             "image_means": means,
             "region_images": counts,

@@ -5,9 +5,12 @@ import io
 import math
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,9 +89,10 @@ class Meter(ABC):
         """Circumstances that change the metrics, one clause each."""
         return []
 
-    def count_images(self, part: str) -> int:
-        """Return the number of pairs that have a region: "all", "noc", "left", ..."""
-        return sum(part in image.figures for image in self.images)
+    @cached_property
+    def image_counts(self) -> Counter[str]:
+        """Number of pairs that have a region: "all", "noc", "left", ..."""
+        return Counter(chain.from_iterable(map(attrgetter("figures"), self.images)))
 
 
 def format_size(shape: Sequence[int]) -> str:
@@ -169,7 +173,7 @@ def format_text(table: Table, width: int | None = None) -> str:
         padded[column] = [pad(text, longest) for text in texts]
 
     def lines() -> list[str]:
-        return ["  ".join(cells).rstrip() for cells in zip(*padded.values(), strict=True)]
+        return [*map(str.rstrip, map("  ".join, zip(*padded.values(), strict=True)))]
 
     above = []
     for column in table.columns:
@@ -313,16 +317,16 @@ def check_files(settings: Any, *weights: Any) -> None:
     """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
     data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
     lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
-    files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
-    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
     places: set[str] = set()
-    for name, file, suffixes in files:
-        if file is None:
-            continue
-        path = Path(file)
-        check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
-        check_network_files([path], *weights)
-        if os.path.realpath(path) in places:
-            raise UsageError(f"two options write {quote(path)}", "give each file its own name")
-        places.add(os.path.realpath(path))
-        check_extra_output(path, lists)
+    for name, files, suffixes in (
+        ("`per_image`", [settings.per_image], [".csv"]),
+        ("`report`", [settings.report], [".html"]),
+        ("`table`", settings.table or (), [".tex", ".md", ".csv"]),
+    ):
+        for path in map(Path, filter(None, files)):
+            check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
+            check_network_files([path], *weights)
+            if os.path.realpath(path) in places:
+                raise UsageError(f"two options write {quote(path)}", "give each file its own name")
+            places.add(os.path.realpath(path))
+            check_extra_output(path, lists)

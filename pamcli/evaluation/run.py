@@ -262,7 +262,7 @@ def _make_tables(
 
 
 def _make_table(task: Task, rows: Sequence[Row], first: Iterable[Column], keys: Iterable[str]) -> Table:
-    present = {key for row in rows for key in row}
+    present = set[str]().union(*rows)
     names = make_text_columns(*filter(rows[0].__contains__, ("data", "name", "method")))
     return Table(
         (*names, *first, *map(task.columns.__getitem__, filter(present.__contains__, keys))), tuple(rows)
@@ -285,7 +285,7 @@ def _list_circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> lis
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     data = []
     for one in sets:
-        count = pluralize(len([image for image in one.meter.images if image.figures]), "pair")
+        count = pluralize(max(one.meter.image_counts.values()), "pair")
         data.append(f"{quote(one.source.spec.text if one.source.spec else one.label)} ({count})")
     version = f"{__version__}, Python {platform.python_version()}"
     return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
@@ -319,10 +319,11 @@ def _measure_cost(
 def write_files(evaluation: Evaluation, settings: Any) -> Evaluation:
     """Write the requested files, each atomically; raise OutputError if one cannot be written."""
     forms = {".tex": evaluation.latex, ".md": evaluation.markdown, ".csv": evaluation.table_csv}
-    texts = [] if settings.per_image is None else [(Path(settings.per_image), evaluation.csv)]
-    texts += [(Path(path), forms[Path(path).suffix.lower()]) for path in settings.table or ()]
-    for path, text in texts:
-        write_atomically(path, text().encode("utf-8", "surrogateescape"))
+    tables = [(settings.per_image, evaluation.csv)] if settings.per_image is not None else []
+    for path in settings.table or ():
+        tables.append((path, forms[Path(path).suffix.lower()]))
+    for path, text in tables:
+        write_atomically(Path(path), text().encode("utf-8", "surrogateescape"))
     if settings.report is not None:
         from pamcli.evaluation.report import render_report
 

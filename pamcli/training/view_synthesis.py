@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from pamcli.evaluation.pixels import carry_forward, fill_rows
 from pamcli.networks.parallax import VISIBLE_THRESHOLD
 
 Values = NDArray[np.float32]
@@ -31,7 +32,7 @@ def synthesize_right_view(
     disparity *= np.float32(factor)
     nearest = _project_to_right(disparity)
     holes = np.isnan(nearest)
-    behind = np.fmin(_carry_forward(nearest), _carry_forward(nearest[:, ::-1])[:, ::-1])
+    behind = fill_rows(nearest)
     width = left.shape[1]
     places = ((np.arange(_TO * width, dtype=np.float32) + 0.5) / _TO - 0.5)[None]
     seen = _sample(left, places + np.nan_to_num(nearest))
@@ -64,25 +65,18 @@ def fill_gaps(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
     Also returns the pixels to learn from: known ones, and gaps not wider than the occlusion beside them.
     """
     unknown = np.isnan(disparity)
-    before, after = _carry_forward(disparity), _carry_forward(disparity[:, ::-1])[:, ::-1]
+    before, after = carry_forward(disparity), carry_forward(disparity[:, ::-1])[:, ::-1]
     found = np.fmin(before, after)
-    found = _carry_forward(_carry_forward(found.T)[:, ::-1])[:, ::-1].T  # rows without known pixels
+    found = carry_forward(carry_forward(found.T)[:, ::-1])[:, ::-1].T  # rows without known pixels
     # Rows are filled separately: smooth their steps by the median of five.
     rows = F.pad(torch.from_numpy(np.ascontiguousarray(found))[None], (0, 0, 2, 2), mode="replicate")[0]
     smooth = rows.unfold(0, 5, 1).median(-1).values.numpy()
     columns = np.broadcast_to(np.arange(disparity.shape[1], dtype=np.float32), disparity.shape)
     places = np.where(unknown, np.float32(np.nan), columns)
-    first, last = np.nan_to_num(_carry_forward(places), nan=-1), _carry_forward(places[:, ::-1])[:, ::-1]
+    first, last = np.nan_to_num(carry_forward(places), nan=-1), carry_forward(places[:, ::-1])[:, ::-1]
     hidden = after - np.nan_to_num(before)  # disparity is 0 at the left border
     explained = unknown & (last - first - 1 <= hidden + GAP)
     return np.where(unknown, smooth, disparity).astype(np.float32), ~unknown | explained
-
-
-def _carry_forward(values: Values) -> Values:
-    """Replace NaN in (H, W) by the last value before it in the row; NaN remains where there is none."""
-    places = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
-    np.maximum.accumulate(places, axis=1, out=places)
-    return np.take_along_axis(values, places, 1)
 
 
 def _project_to_right(disparity: Values) -> Values:

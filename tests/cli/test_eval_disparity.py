@@ -73,9 +73,9 @@ def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:
             for region, values in figures.items()
         }
         assert numbers[key] == expected
-    assert numbers["images"] == summary.count_images("all")
+    assert numbers["images"] == summary.image_counts["all"]
     assert numbers["region_images"] == {
-        region: summary.count_images(region) for region in summary.pooled_metrics
+        region: summary.image_counts[region] for region in summary.pooled_metrics
     }
 
 

@@ -48,7 +48,6 @@ def test_packed_images_and_their_ground_truth(tmp_path: Path) -> None:
     assert levels(tmp_path, "?packed=rl") == {"a": (90, 120)}
     source = open_data(f"pairs:{tmp_path}?packed=rl")
     truth = source.load(0).disparity
-    assert truth is not None
     assert (truth == 4).all()
     assert source.without_truth().load(0).disparity is None
     assert source.without_truth().load(0).left.shape == LEFT.shape
@@ -64,5 +63,4 @@ def test_a_spatial_photo_has_its_calibration(tmp_path: Path) -> None:
     (tmp_path / "a.heic").write_bytes(photo_files.spatial(photo_files.heic(LEFT, RIGHT), cameras))
     assert levels(tmp_path) == {"a": (90, 120)}
     calibration = open_data(f"pairs:{tmp_path}").load(0).calibration
-    assert calibration is not None
     assert (calibration.focal_length, calibration.baseline) == pytest.approx((0.7 * 128, 0.0192))

@@ -77,7 +77,6 @@ def test_differences_use_the_weights_of_the_protocol() -> None:
         methods={"one": summary(2, 5), "other": summary(1, 1)}, source=SimpleNamespace(scene=str)
     )
     found = compare_methods(measured, "one", "other", "epe")  # type: ignore[arg-type]
-    assert found is not None
     assert (found.mean, found.images, found.scenes) == (2, 2, 2)
 
 
@@ -169,7 +168,6 @@ def test_memory_excludes_what_was_in_use_before() -> None:
     if not Path("/proc/self/clear_refs").exists():
         assert memory is None
     else:
-        assert memory is not None
         assert 190e6 < memory < 300e6, "larger than what malloc keeps for itself"
     most = peak_memory(torch.device("cpu"))
     measure_peak(lambda: 1)

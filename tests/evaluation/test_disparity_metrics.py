@@ -106,7 +106,6 @@ def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     meter.add(sample([[10, 10, 10]]), Estimate(np.array([[10, NAN, 12]], np.float32), confidence=sure))
     assert meter.pooled_metrics["all"]["density"] == pytest.approx(200 / 3)
     curve = meter.curve()
-    assert curve is not None
     assert (curve.pixels, curve.epe[0]) == (2, 1)
 
 
@@ -172,7 +171,7 @@ def test_pooled_and_means_of_images_differ() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10, 10, 10]], name="large"), Estimate(np.array([[10, 10, 10]], np.float32)))
     meter.add(sample([[10, NAN, NAN]], name="small"), Estimate(np.array([[18, 0, 0]], np.float32)))
-    assert meter.count_images("all") == 2
+    assert meter.image_counts["all"] == 2
     assert (meter.pooled_metrics["all"]["d1"], meter.image_means["all"]["d1"]) == (25, 50)
     assert (meter.pooled_metrics["all"]["epe"], meter.image_means["all"]["epe"]) == (2, 4)
     assert meter.pooled_metrics["all"]["rms"] == 4
@@ -194,7 +193,7 @@ def test_means_take_the_images_that_have_the_region() -> None:
     meter.add(sample([[10, 10]], foreground=[[1, 0]]), Estimate(np.array([[12, 10]], np.float32)))
     meter.add(sample([[10, 10]], foreground=[[0, 0]]), Estimate(np.array([[10, 10]], np.float32)))
     meter.add(sample([[10, 10]]), Estimate(np.array([[10, 10]], np.float32)))
-    assert [meter.count_images(region) for region in ("all", "bg", "fg", "0-100", "noc")] == [3, 2, 1, 3, 0]
+    assert [meter.image_counts[region] for region in ("all", "bg", "fg", "0-100", "noc")] == [3, 2, 1, 3, 0]
     assert meter.image_means["fg"]["epe"] == 2
 
 
@@ -249,7 +248,6 @@ def test_a_good_confidence_has_a_small_area() -> None:
     assert good.pooled_metrics["all"]["ause-bad-2"] == pytest.approx(0, abs=1e-9)
     assert bad.pooled_metrics["all"]["ause-epe"] > 0.5
     curve = bad.curve()
-    assert curve is not None
     assert curve.pixels == 100
 
 
@@ -273,7 +271,7 @@ def test_an_image_without_known_ground_truth_changes_nothing() -> None:
     meter = DisparityMeter()
     meter.add(sample([[10]]), Estimate(np.full((1, 1), 12.0)))
     meter.add(sample([[NAN]]), Estimate(np.full((1, 1), 12.0)))
-    assert meter.count_images("all") == 1
+    assert meter.image_counts["all"] == 1
     assert meter.image_means["all"]["epe"] == meter.pooled_metrics["all"]["epe"] == 2
 
 

@@ -68,7 +68,6 @@ def test_curves_match_plain_sorting() -> None:
         by_level += count_by_confidence(errors[part], confidence[part], name="x")
         histogram += make_error_histogram(errors[part])
     found = compute_sparsification(by_level, histogram)
-    assert found is not None
     assert found.epe[50] == pytest.approx(errors[np.argsort(-confidence)][:300].mean(), rel=1e-3)
     assert found.epe_oracle[50] == pytest.approx(np.sort(errors)[:300].mean(), rel=1e-3)
 

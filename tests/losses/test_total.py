@@ -179,14 +179,11 @@ def test_unknown_and_occluded_pixels_teach_nothing() -> None:
     pictures = random_pictures(1, 2, HEIGHT, WIDTH)
     terms = matching_terms(matching, *pictures, LossWeights(refined=1), truth)
     (gradient,) = torch.autograd.grad(loss_of(terms), matching.disparity, retain_graph=True)
-    assert truth.visible is not None
     counted = truth.known & truth.visible
     assert torch.all(gradient[:, 0][~counted] == 0)
     assert torch.all(gradient[:, 0][counted] != 0)
 
     maps = matching.maps[-1]
-    assert truth.right_disparity is not None
-    assert truth.right_visible is not None
     right_counted = truth.right_disparity.isfinite() & truth.right_visible
     for weights, attention, where in (
         (LossWeights(initial=1), maps.right_to_left, counted),
@@ -203,7 +200,6 @@ def test_unknown_and_occluded_pixels_teach_nothing() -> None:
 
 def test_occluded_pixels_of_the_refined_disparity_count_when_asked_for() -> None:
     matching, truth = example_matching(example_leaves(1)), example_truth(1)
-    assert truth.visible is not None
     found = {}
     for share in (0.0, 0.5, 1.0):
         weights = LossWeights(refined=1, occluded=share)
@@ -227,7 +223,6 @@ def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
 def test_the_initial_disparity_is_compared_in_pixels_and_the_likelihood_shared_by_stages() -> None:
     matching, truth = example_matching(example_leaves(1)), example_truth(1)
     terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED, truth)
-    assert truth.visible is not None
     counted = (truth.known & truth.visible)[:, 2::4, 2::4]
     estimate = 4 * regress_disparity(matching.maps[-1].right_to_left)
     expected = smooth_l1_loss(estimate[counted], truth.disparity[:, 2::4, 2::4][counted])

@@ -234,7 +234,6 @@ def test_an_empty_mask_gives_zero_and_no_gradient() -> None:
     loss.backward()
     assert loss == 0
     for cost in costs:
-        assert cost.grad is not None
         assert torch.all(cost.grad == 0)
 
 
@@ -284,7 +283,6 @@ def test_super_resolution_errors_are_means_over_pixels_and_channels() -> None:
     )
     same = picture.clone().requires_grad_()
     value(charbonnier_loss(same, picture)).backward()
-    assert same.grad is not None
     assert torch.all(same.grad == 0)
 
 

@@ -67,7 +67,6 @@ def test_a_face_shows_its_texture_upright_and_the_right_way_round() -> None:
     texture[0], texture[1] = torch.arange(8) / 8, (torch.arange(8) / 8)[:, None]
     shape = Face(np.array([-1.0, -1, 9]), np.array([2.0, 0, 0]), np.array([0, 2.0, 0]))
     made = render_face(CAMERA, LIGHT, shape, texture)
-    assert made is not None
     views = render([BEHIND, made], HEIGHT, WIDTH)
     for picture, left in ((views.left, 75), (views.right, 55)):  # 20 pixels a baseline
         shown = picture[:, 20:60, left : left + 40][:, 1:-1, 1:-1] / made.light
@@ -87,7 +86,6 @@ def test_a_shadow_lies_where_the_light_throws_it() -> None:
     """A post of height 2 in light that falls to the right at 45 degrees: 2 baselines to the right of it."""
     foot = np.array([-1.0, 4.0, 12.0])
     thrown = shadow(CAMERA, Light(np.array([1.0, 1.0, 0.0]), 0.5), [foot - 0.2, foot + 0.2], 2.0, 0.7)
-    assert thrown is not None
     ground, surface = CAMERA.frame(np.array([0, 4.0, 1]), np.array([1.0, 0, 0]), np.array([0, 0, 1.0]))
     layer = Layer(surface, PLAIN, ground, endless=True, decals=(thrown,))
     views = render([BEHIND, layer], HEIGHT, WIDTH, sharpness=1)

@@ -81,8 +81,6 @@ def _smooth(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
 
 def example(sample: Sample) -> Example:
     """The whole pair, visible by hand: what both truths agree on."""
-    assert sample.disparity is not None
-    assert sample.right_disparity is not None
 
     def agree(own: np.ndarray, other: np.ndarray, sign: int) -> np.ndarray:
         match = np.arange(own.shape[1]) + sign * np.nan_to_num(own).astype(int)

@@ -24,7 +24,6 @@ def step(net: nn.Module) -> None:
 def test_the_average_is_the_recurrence_of_weights_and_running_statistics() -> None:
     net = network()
     average = make_average(net, 0.9)
-    assert average is not None
     expected = {key: value.clone() for key, value in net.state_dict().items()}
     for number in range(1, 121):
         step(net)
@@ -47,8 +46,6 @@ def test_without_a_decay_there_is_no_average() -> None:
 def test_an_average_that_is_taken_up_goes_on_bit_for_bit() -> None:
     net = network()
     one, other = make_average(net, 0.99), make_average(network(), 0.99)
-    assert one is not None
-    assert other is not None
     step(net)
     one.update_parameters(net)
     other.module.load_state_dict(one.module.state_dict())
@@ -63,7 +60,6 @@ def test_an_average_that_is_taken_up_goes_on_bit_for_bit() -> None:
 def test_the_end_of_a_run_is_averaged_evenly_with_what_was_averaged_before() -> None:
     net = network()
     average = make_average(net, 0.9, remembers_from=50)
-    assert average is not None
     for _ in range(50):
         step(net)
         average.update_parameters(net)

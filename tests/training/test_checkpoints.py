@@ -44,7 +44,6 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path / "checkpoints", saved, keep=3)
     assert path.name == "step-00000007.pt"
     found = read_checkpoint(path)
-    assert found is not None
     assert found.step == 7
     for one, other in ((found.network, saved.network), (found.average, saved.average)):
         assert one.keys() == other.keys()
@@ -106,7 +105,6 @@ def test_damage_to_the_newest_leads_to_the_one_before(tmp_path: Path) -> None:
     newest = tmp_path / "step-00000004.pt"
     newest.write_bytes(newest.read_bytes()[:-100])
     whole, damaged = newest_checkpoint(tmp_path)
-    assert whole is not None
     assert (whole.step, damaged) == (2, [newest])
 
 
@@ -149,7 +147,6 @@ def test_random_states_go_on_where_they_were(tmp_path: Path) -> None:
     saved = dataclasses.replace(checkpoint(1), random=random_states())
     expected = torch.rand(5)
     found = read_checkpoint(save_checkpoint(tmp_path, saved, keep=1))
-    assert found is not None
     torch.rand(100)
     restore_random_states(found.random)
     assert torch.equal(torch.rand(5), expected)

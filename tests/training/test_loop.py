@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, OutputError, PamError
 from pamcli.inference.device import Compute, deterministic_algorithms
+from pamcli.registry.spec import read_header
 from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
@@ -104,12 +105,15 @@ def test_a_run_keeps_its_checkpoints_and_the_average_in_half_precision(tmp_path:
     assert run.go() == RunEnd(STEPS, None)
     assert run.kept == [6, 8]
     found, _ = newest_checkpoint(run.folder.checkpoints)
-    assert found is not None
     stored = safetensors.torch.load_file(run.folder.last)
     assert stored["0.weight"].dtype == torch.float16
     assert torch.equal(stored["0.weight"], found.average["0.weight"].half())
     assert not torch.equal(found.average["0.weight"], found.network["0.weight"])
     assert torch.equal(stored["1.running_mean"], found.average["1.running_mean"].half())
+    assert not run.folder.best.exists(), "without validation"
+    before = run.folder.last.read_bytes()
+    assert run.go() == RunEnd(STEPS, None), "nothing is left to do"
+    assert run.folder.last.read_bytes() == before
 
 
 def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None:
@@ -139,32 +143,21 @@ def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("killed", [1, 3, 4, 7, 8])
-def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path: Path, killed: int) -> None:
-    whole, parted = Run(tmp_path / "whole"), Run(tmp_path / "parted")
-    whole.go()
-    with pytest.raises(KeyboardInterrupt):  # nothing of the loop runs after it, as after a kill
-        parted.go(before=raises_at(killed, KeyboardInterrupt()))
-    assert parted.go() == RunEnd(STEPS, None)
-    assert parted.folder.last.read_bytes() == whole.folder.last.read_bytes()
-    (one, _), (other, _) = (newest_checkpoint(run.folder.checkpoints) for run in (whole, parted))
-    assert one is not None
-    assert other is not None
-    assert all(torch.equal(other.network[key], value) for key, value in one.network.items())
-    assert [e["step"] for e in parted.log][-1] == STEPS
-
-
-def test_chance_goes_on_where_it_was_too(tmp_path: Path) -> None:
-    """What a network or a loss draws of torch's generator while it learns."""
+def test_a_run_that_was_killed_goes_on_bit_for_bit_also_by_chance(tmp_path: Path, killed: int) -> None:
+    """A network or a loss may draw of torch's generator while it learns."""
 
     def drawing(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         return plain_loss(network, batch._replace(left=batch.left + torch.rand(batch.left.shape)))
 
     whole, parted = Run(tmp_path / "whole", loss=drawing), Run(tmp_path / "parted", loss=drawing)
     whole.go()
-    with pytest.raises(KeyboardInterrupt):
-        parted.go(before=raises_at(5, KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):  # nothing of the loop runs after it, as after a kill
+        parted.go(before=raises_at(killed, KeyboardInterrupt()))
     assert parted.go() == RunEnd(STEPS, None)
     assert parted.folder.last.read_bytes() == whole.folder.last.read_bytes()
+    (one, _), (other, _) = (newest_checkpoint(run.folder.checkpoints) for run in (whole, parted))
+    assert all(torch.equal(other.network[key], value) for key, value in one.network.items())
+    assert [e["step"] for e in parted.log][-1] == STEPS
 
 
 def test_a_checkpoint_that_a_killed_run_had_yet_to_remove_is_removed_later(
@@ -198,19 +191,14 @@ def test_time_that_is_up_stops_after_a_step_with_a_checkpoint(tmp_path: Path) ->
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_is_named_and_never_kept(tmp_path: Path, bad: float) -> None:
-    run = Run(tmp_path / "run")
-    steps = 0
+    factors = iter([1.0] * 4 + [bad])
 
     def diverging(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
-        nonlocal steps
-        steps += 1
         share, values = plain_loss(network, batch)
-        if steps == 5:
-            values["likelihood"] = values["likelihood"] * bad
-            share = share * bad
-        return share, values
+        factor = next(factors, 1.0)
+        return share * factor, values | {"likelihood": values["likelihood"] * factor}
 
-    run.loss = diverging
+    run = Run(tmp_path / "run", loss=diverging)
     with pytest.raises(PamError, match=r"not finite since step 5 \(first: likelihood\)"):
         run.go()
     assert run.kept == [3]
@@ -219,14 +207,12 @@ def test_a_loss_that_is_not_finite_is_named_and_never_kept(tmp_path: Path, bad: 
 
 
 def test_a_gradient_that_is_not_finite_is_named(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run")
-
     def rooted(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         share, values = plain_loss(network, batch)
         # The square root of zero has a value, and no derivative.
         return share + (0 * network(batch.left)).sum().sqrt(), values
 
-    run.loss = rooted
+    run = Run(tmp_path / "run", loss=rooted)
     with pytest.raises(PamError, match=r"since step 1 \(first: gradient\)"):
         run.go()
     assert run.kept == []
@@ -240,12 +226,7 @@ def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path) -> None:
     class Poisoning(Observer):
         def on_step(self, step: int) -> None:
             if step == 3:
-                trainer.network.load_state_dict(
-                    {
-                        k: v * torch.nan if k == "2.bias" else v
-                        for k, v in trainer.network.state_dict().items()
-                    }
-                )
+                trainer.network.get_parameter("2.bias").data.fill_(torch.nan)
 
     with pytest.raises(PamError, match=r"weights are not finite at step 3 \(first: 2\.bias\)"):
         run.go(trainer=trainer, observer=Poisoning())
@@ -261,17 +242,14 @@ def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path) -> None:
     ],
 )
 def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception) -> None:
-    run = Run(tmp_path / "run")
-    steps = 0
+    errors = iter([None] * 4 + [error])
 
     def huge(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
-        nonlocal steps
-        steps += 1
-        if steps == 5:
-            raise error
+        if failure := next(errors):
+            raise failure
         return plain_loss(network, batch)
 
-    run.loss = huge
+    run = Run(tmp_path / "run", loss=huge)
     with pytest.raises(DeviceError, match=r"2 pairs of 4x4 does not fit .*`batch` or `crop`"):
         run.go()
     assert run.kept == [3]
@@ -345,22 +323,11 @@ def test_the_best_weights_are_those_of_the_lowest_d1(tmp_path: Path) -> None:
     assert best[0] != best[1] == best[2] == best[3]
     figures = [(entry["step"], entry["figure"]) for entry in run.log if "figure" in entry]
     assert figures == [(2, 30), (4, 20), (6, 25), (8, 22)]
-
-
-def test_best_and_last_state_their_steps_and_figures(tmp_path: Path) -> None:
-    from pamcli.registry.spec import read_header
-
-    run = Run(tmp_path / "run", VALIDATING)
-    run.go(validator=Measured({2: 30.0, 4: 20.0, 6: 25.0, 8: 22.0}))
-    best, last = (read_header(path).spec.training for path in (run.folder.best, run.folder.last))
-    assert best == "about; 4 of 8 steps; kitti2015/training: D1 20.00 %, EPE 1.00 px"
-    assert last == "about; 8 of 8 steps; kitti2015/training: D1 22.00 %, EPE 1.00 px"
-
-
-def test_without_validation_there_is_no_best(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run")
-    run.go()
-    assert not run.folder.best.exists()
+    stated = [read_header(path).spec.training for path in (run.folder.best, run.folder.last)]
+    assert stated == [
+        "about; 4 of 8 steps; kitti2015/training: D1 20.00 %, EPE 1.00 px",
+        "about; 8 of 8 steps; kitti2015/training: D1 22.00 %, EPE 1.00 px",
+    ]
 
 
 def test_a_stop_gives_up_the_measuring_which_begins_again(tmp_path: Path) -> None:
@@ -374,19 +341,10 @@ def test_a_stop_gives_up_the_measuring_which_begins_again(tmp_path: Path) -> Non
     assert [e["step"] for e in run.log if "figure" in e] == [2, 4, 6, 8]
 
 
-def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run")
-    run.go()
-    before = run.folder.last.read_bytes()
-    assert run.go() == RunEnd(STEPS, None)
-    assert run.folder.last.read_bytes() == before
-
-
 def test_batch_norm_can_be_frozen(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", replace(RECIPE, freeze_batch_norm=True))
     run.go()
     found, _ = newest_checkpoint(run.folder.checkpoints)
-    assert found is not None
     assert not found.network["1.running_mean"].any()
     assert not torch.equal(found.network["1.weight"], torch.ones(4))
 

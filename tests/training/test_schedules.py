@@ -23,11 +23,6 @@ def test_step_falls_at_its_milestones_and_not_before() -> None:
     assert found[75:] == [0.5] * 25
 
 
-def test_the_paper_s_five_epochs_and_five() -> None:
-    found = rates(Schedule("step", milestones=(0.5,), factor=0.1), steps=10, peak=1e-3)
-    assert found == pytest.approx([1e-3] * 5 + [1e-4] * 5)
-
-
 def test_cosine_falls_from_the_peak_to_the_final_part() -> None:
     found = rates(Schedule("cosine", final=0.1))
     assert found[0] == 2.0

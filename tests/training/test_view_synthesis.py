@@ -32,7 +32,6 @@ def at_its_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drawn(sample: Sample, seed: int = 0) -> Example:
     """The whole pair, its right view drawn anew; right pixels are visible where the left view sees them."""
-    assert sample.disparity is not None
     left = np.asarray(sample.left, np.uint8)
     right, *truths, visible = synthesize_right_view(
         rng(seed), left, np.asarray(sample.right, np.uint8), sample.disparity
