@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -80,20 +81,14 @@ class GroundTruth(NamedTuple):
 
 
 def matching_terms(
-    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth | None = None
+    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth
 ) -> Terms:
     """Return the terms of a matcher: L_unsup (Equation 16) and the supervised terms, according to `weights`.
 
     The set of terms depends on the weights only, never on the batch, so that processes can join them.
     """
-    if truth is None and weights.needs_truth:
-        raise ValueError("these loss weights need ground truth")
-    return _sum_by_name(
-        [
-            *_unsupervised_matching(matching, left, right, weights, truth),
-            *(_supervised_matching(matching, weights, truth) if truth is not None else ()),
-        ]
-    )
+    unsupervised = _unsupervised_matching(matching, left, right, weights, truth)
+    return _sum_by_name(chain(unsupervised, _supervised_matching(matching, weights, truth)))
 
 
 def superres_terms(
@@ -103,14 +98,12 @@ def superres_terms(
     left_high: Tensor,
     right_high: Tensor | None,
     weights: LossWeights,
-    truth: GroundTruth | None = None,
+    truth: GroundTruth,
 ) -> Terms:
     """Return PASSRnet's terms: L_SR + lambda L_PAM (Equation 18), and the likelihood of its attention.
 
     `*_low`: (B, 3, H, W), the network's inputs; `*_high`: (B, 3, scale H, scale W); all in [0, 1].
     """
-    if truth is None and weights.needs_truth:
-        raise ValueError("these loss weights need ground truth")
     views = [(result.left, left_high)]
     if result.right is not None:
         assert right_high is not None, "a right result and nothing to compare it with"
@@ -123,14 +116,11 @@ def superres_terms(
     ):
         if weight:
             entries.append((name, weight / len(views), tuple(error(*view) for view in views)))
-    if result.maps is None:
-        if weights.uses_attention or weights.likelihood:
-            raise ValueError("these loss weights need attention, and the network has none")
-        return _sum_by_name(entries)
-    entries += _pam_terms(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
-    if weights.likelihood and truth is not None:
-        seen = _apply_limit(truth, weights).visible_pixels()
-        entries += _likelihood_terms(result.maps, 1, weights.likelihood, weights, *seen)
+    if result.maps is not None:
+        entries += _pam_terms(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
+        if weights.likelihood:
+            seen = _apply_limit(truth, weights).visible_pixels()
+            entries += _likelihood_terms(result.maps, 1, weights.likelihood, weights, *seen)
     return _sum_by_name(entries)
 
 
@@ -143,8 +133,6 @@ def total_loss(
     processes every result is this process's share: the SUM of values and gradients is the joined batch's.
     """
     entries = [(name, weight, q) for name, means in terms.items() for weight, q in means]
-    if not entries:
-        raise ValueError("every term of the loss is switched off")
     counts = reduce_count(torch.stack([q.count for _, _, q in entries])).clamp(min=1)
     shares = [weight * q.total / count for (_, weight, q), count in zip(entries, counts, strict=True)]
     values: dict[str, Tensor] = {}
@@ -164,13 +152,13 @@ def _sum_by_name(entries: Iterable[_Entry]) -> Terms:
 
 
 def _unsupervised_matching(
-    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth | None
+    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth
 ) -> Iterator[_Entry]:
     """Yield L_unsup (Equation 16): L_p + lambda_s L_s + lambda_PAM (weighted L_PAM of all stages)."""
     if weights.photometric:
         stride = STAGE_STRIDES[-1]
         valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
-        if weights.mask_by_truth_below is not None and truth is not None:
+        if weights.mask_by_truth_below is not None:
             valid = valid & _apply_limit(truth, weights).known & (truth.disparity > 0)
         yield "photometric", weights.photometric, (photometric_loss(left, right, matching.disparity, valid),)
     if weights.smoothness:
@@ -195,12 +183,12 @@ def _pam_terms(
     stride: int,
     weights: LossWeights,
     factor: float,
-    truth: GroundTruth | None,
+    truth: GroundTruth,
 ) -> Iterator[_Entry]:
     """Yield L_PAM of one scale (Equation 12) times `factor`; images and `truth` are `stride` times larger."""
     if factor and weights.pam_photometric:
         counted = maps
-        if weights.mask_by_truth_below is not None and truth is not None:
+        if weights.mask_by_truth_below is not None:
             counted = _mask_by_truth(maps, truth, weights, stride)
         small = downsample(left, stride), downsample(right, stride)
         yield "pam_photometric", factor * weights.pam_photometric, attention_photometric(counted, *small)
@@ -238,9 +226,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
             values[:, middle, middle] for values in (matching.disparity[:, 0], truth.disparity, truth.known)
         ]
         yield "confidence", weights.confidence, (error_likelihood(matching.log_expected_error, *at),)
-    if weights.estimate:
-        if matching.estimate is None:
-            raise ValueError("the network has no refinement estimate")
+    if weights.estimate and matching.estimate is not None:
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
         disparity, counted = sample_truth(*left, stride)

@@ -15,7 +15,7 @@ import torch
 from pydantic import ConfigDict
 
 from pamcli.errors import ModelError, OutputError
-from pamcli.files.atomic import write_atomically
+from pamcli.files.atomic import report_write_errors, write_atomically
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})\.pt")
@@ -40,10 +40,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
     path, buffer = folder / f"step-{checkpoint.step:08d}.pt", io.BytesIO()
     torch.save({"format": FORMAT, **vars(checkpoint)}, buffer)
     write_atomically(path, buffer.getvalue())
-    try:
+    with report_write_errors(path):
         _flush_to_disk(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     remove_older(folder, checkpoint.step, keep=keep)
     return path
 

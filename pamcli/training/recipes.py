@@ -23,6 +23,7 @@ from pamcli.training.recipe import Recipe, format_size
 from pamcli.validation import describe_first_error, describe_unknown, parse_record
 
 MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Recipe)
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -60,14 +61,9 @@ def get_recipe(name: str, task: Task) -> Recipe:
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:
     """Format the complete recipe as JSON. `made_with`: versions and similar facts for the record."""
-    values = _to_values(recipe) | ({} if made_with is None else {MADE_WITH: dict(made_with)})
+    values = _ADAPTER.dump_python(recipe, mode="json")
+    values |= {} if made_with is None else {MADE_WITH: dict(made_with)}
     return json.dumps(values, indent=2, allow_nan=False) + "\n"
-
-
-def _to_values(recipe: Recipe) -> dict[str, Any]:
-    kind: Any = Recipe
-    values: dict[str, Any] = TypeAdapter(kind).dump_python(recipe, mode="json")
-    return values
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -96,7 +92,7 @@ def change_recipe(
 
     `changes`: values of fields, which the settings complete before the recipe is checked.
     """
-    values = _to_values(recipe) | dict(changes or {})
+    values = _ADAPTER.dump_python(recipe, mode="json") | dict(changes or {})
     known = [*_keys(values)]
     for key, text in settings.items():
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")

@@ -17,7 +17,7 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.losses.total import matching_terms, total_loss
+from pamcli.losses.total import GroundTruth, matching_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet2 import PASSRnet2
@@ -150,9 +150,9 @@ def test_a_training_step_of_matching_is_the_cpus() -> None:
     def run(network: torch.nn.Module) -> torch.Tensor:
         device = next(network.parameters()).device
         views = left.to(device), right.to(device)
-        terms = matching_terms(
-            network(*views, all_stages=True), *views, LossWeights(photometric=1, smoothness=1)
-        )
+        unknown = GroundTruth(torch.full_like(views[0][:, 0], torch.nan))
+        weights = LossWeights(photometric=1, smoothness=1)
+        terms = matching_terms(network(*views, all_stages=True), *views, weights, unknown)
         return total_loss(terms)[0]
 
     def make() -> torch.nn.Module:

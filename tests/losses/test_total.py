@@ -62,7 +62,7 @@ def loss_of(terms: Terms) -> Tensor:
 
 def test_the_unsupervised_loss_is_the_sum_that_the_paper_writes() -> None:
     matching, (left, right) = example_matching(example_leaves(2)), random_pictures(1, 2, HEIGHT, WIDTH)
-    terms = matching_terms(matching, left, right, KITTI)
+    terms = matching_terms(matching, left, right, KITTI, example_truth(2))
     assert list(terms) == ["photometric", "smoothness", "pam_photometric", "pam_smoothness", "pam_cycle"]
     for name, of_maps in (("pam_smoothness", attention_smoothness), ("pam_cycle", attention_cycle)):
         expected = sum(
@@ -77,7 +77,8 @@ def test_the_unsupervised_loss_is_the_sum_that_the_paper_writes() -> None:
 
 def test_the_photometric_loss_counts_the_valid_pixels_of_stage_3_upscaled() -> None:
     matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
-    ((_, quotient),) = matching_terms(matching, left, right, LossWeights(photometric=1))["photometric"]
+    weights = LossWeights(photometric=1)
+    ((_, quotient),) = matching_terms(matching, left, right, weights, example_truth(1))["photometric"]
     valid = matching.maps[-1].valid_left
     assert quotient.count == 16 * valid.sum()
     rows, columns = torch.arange(HEIGHT) // 4, torch.arange(WIDTH) // 4
@@ -110,25 +111,18 @@ def test_a_term_that_is_switched_off_is_not_there_and_not_computed(
 def test_without_the_pam_loss_the_maps_of_stage_3_are_enough() -> None:
     matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
     last = replace(matching, maps=matching.maps[-1:])
-    assert set(matching_terms(last, left, right, replace(SCENEFLOW, pam=0))) == {"photometric", "smoothness"}
-
-
-def test_everything_switched_off_is_an_error() -> None:
-    with pytest.raises(ValueError, match="switched off"):
-        total_loss({})
-
-
-@pytest.mark.parametrize("weights", [SUPERVISED, replace(SCENEFLOW, mask_by_truth_below=192.0)])
-def test_weights_that_need_ground_truth_are_errors_without(weights: LossWeights) -> None:
-    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
-    with pytest.raises(ValueError, match="need ground truth"):
-        matching_terms(matching, left, right, weights)
+    terms = matching_terms(last, left, right, replace(SCENEFLOW, pam=0), example_truth(1))
+    assert set(terms) == {"photometric", "smoothness"}
 
 
 def test_ground_truth_does_not_change_the_unsupervised_loss() -> None:
     matching, (left, right) = example_matching(example_leaves(2)), random_pictures(1, 2, HEIGHT, WIDTH)
-    with_truth = matching_terms(matching, left, right, SCENEFLOW, example_truth(2))
-    assert torch.equal(loss_of(with_truth), loss_of(matching_terms(matching, left, right, SCENEFLOW)))
+    unknown = GroundTruth(torch.full((2, HEIGHT, WIDTH), NAN))
+    one, other = (
+        loss_of(matching_terms(matching, left, right, SCENEFLOW, truth))
+        for truth in (example_truth(2), unknown)
+    )
+    assert torch.equal(one, other)
 
 
 def test_the_authors_mask_counts_pixels_with_ground_truth_between_its_limits() -> None:
@@ -165,8 +159,10 @@ def test_ground_truth_beyond_the_limit_is_not_learned_either() -> None:
 
 def test_attention_terms_can_be_divided_by_the_columns_as_the_authors_do() -> None:
     matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
-    paper = matching_terms(matching, left, right, SCENEFLOW)
-    authors = matching_terms(matching, left, right, replace(SCENEFLOW, pam_over_columns=True))
+    paper, authors = (
+        matching_terms(matching, left, right, replace(SCENEFLOW, pam_over_columns=divide), example_truth(1))
+        for divide in (False, True)
+    )
     for name in ("pam_smoothness", "pam_cycle"):
         ratios = [p / a for (p, _), (a, _) in zip(paper[name], authors[name], strict=True)]
         assert ratios == pytest.approx([4, 4, 8, 8, 16, 16])
@@ -352,6 +348,6 @@ def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     result = SuperResolution(left, right, lambda: maps[-1])
     low = [downsample(picture, 4) for picture in (left, right)]
     weights = replace(SUPER_RESOLUTION, charbonnier=1.0)
-    assert loss_of(superres_terms(result, low[0], low[1], left, right, weights)).is_meta
+    assert loss_of(superres_terms(result, low[0], low[1], left, right, weights, whole)).is_meta
     with pytest.raises(RuntimeError, match="meta"):
         float(loss)

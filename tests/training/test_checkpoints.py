@@ -137,7 +137,7 @@ def test_older_ones_stay_until_the_new_one_is_on_the_disk(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(checkpoints, "_flush_to_disk", power_fails)
-    with pytest.raises(OutputError, match="Input/output error"):
+    with pytest.raises(OutputError, match="input/output error"):
         save_checkpoint(tmp_path, checkpoint(4), keep=1)
     assert 2 in steps(tmp_path)
 
