@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from example_pairs import CROP, Stored, examples, make_examples, pair
+from example_pairs import CROP, examples, pair, superres
 
 from pamcli.data.source import Sample
 from pamcli.scenes import appearance
@@ -145,16 +145,12 @@ def test_examples_get_things_by_their_share_where_the_left_view_alone_has_labels
     assert all(examples(sample, augmentation=INSERT)[place].left.shape == (*CROP, 3) for place in range(20))
 
 
-def test_pairs_without_any_label_stay_as_they_are() -> None:
-    sample = dataclasses.replace(
-        pair(), disparity=np.full((48, 96), np.nan, np.float32), right_disparity=None
-    )
-    assert np.array_equal(examples(sample, augmentation=INSERT)[0].left, examples(sample)[0].left)
-
-
-def test_superres_takes_pairs_as_they_are() -> None:
-    made, plain = (
-        make_examples([(Stored(left_alone(pair())), 1.0)], (6, 10), 3, by, 4)
-        for by in (INSERT, Augmentation())
-    )
-    assert np.array_equal(made[0].left, plain[0].left)
+@pytest.mark.parametrize("by", [INSERT, Augmentation(synthesize_right=1)])
+def test_pairs_without_any_label_and_those_of_superres_stay_as_they_are(by: Augmentation) -> None:
+    unknown = np.full((48, 96), np.nan, np.float32)
+    sample = dataclasses.replace(pair(), disparity=unknown, right_disparity=None)
+    made = examples(sample, augmentation=by)[0], superres(left_alone(pair()), augmentation=by)[0]
+    for one, plain in zip(made, (examples(sample)[0], superres(left_alone(pair()))[0]), strict=True):
+        assert np.array_equal(one.left, plain.left)
+        assert np.array_equal(one.right, plain.right)
+    assert not np.isfinite(made[0].disparity).any()

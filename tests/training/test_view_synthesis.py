@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from example_pairs import CROP, Made, Stored, example, examples, make_examples, pair, warp_error
+from example_pairs import CROP, Made, example, examples, pair, warp_error
 
 from pamcli.data.source import Sample
 from pamcli.training import view_synthesis
@@ -163,23 +163,7 @@ def test_a_crop_reaches_no_farther_than_the_image() -> None:
     assert crop.extend(10, 40).width == 64
 
 
-def test_pairs_without_any_label_stay_as_they_are() -> None:
-    sample = dataclasses.replace(
-        pair(), disparity=np.full((48, 96), UNKNOWN, np.float32), right_disparity=None
-    )
-    made, plain = examples(sample, augmentation=Augmentation(synthesize_right=1)), examples(sample)
-    assert np.array_equal(made[0].right, plain[0].right)
-    assert not np.isfinite(made[0].disparity).any()
-
-
 def test_the_same_draw_gives_the_same_view() -> None:
     views = [drawn(pair(), seed).right for seed in (1, 1, 2)]
     same = [np.array_equal(one, other) for one, other in pairwise(views)]
     assert same == [True, False]
-
-
-def test_superres_takes_whole_pairs_as_they_are() -> None:
-    synthesis = Augmentation(synthesize_right=1)
-    one = make_examples([(Stored(left_alone(pair())), 1.0)], (6, 10), 3, synthesis, 4)
-    other = make_examples([(Stored(left_alone(pair())), 1.0)], (6, 10), 3, Augmentation(), 4)
-    assert np.array_equal(one[0].right, other[0].right)
