@@ -77,7 +77,9 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
         raise InputError(f"{name} has no pixels: it is {width}x{height} according to its header")
     if max_pixels is not None and width * height > max_pixels:
         reason = f"{name} is {width}x{height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
-        raise InputError(reason, "downscale it, or raise the limit with `max_pixels` if there is this option")
+        raise InputError(
+            reason, "downscale it; commands for image pairs can raise the limit with `max_pixels`"
+        )
 
 
 def update_exif(exif: bytes, width: int, height: int) -> bytes:
