@@ -165,7 +165,7 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
     if len(inputs) != 2:
         raise UsageError(
             f"a left and a right image are required, got {len(inputs) or 'none'}",
-            "two folders or two quoted templates are a batch; `packed` reads images that hold both views",
+            "pass two images, folders or quoted templates; `packed` reads images that hold both views",
         )
     return resolve_pairs(*inputs), None
 

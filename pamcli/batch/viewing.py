@@ -50,7 +50,8 @@ def open_server(settings: ViewSettings) -> PageServer:
 def render_result(settings: ViewSettings) -> bytes:
     """Render the page of a disparity map with its left image. Raises UsageError, InputError."""
     if settings.image is None:
-        raise UsageError(f"{settings.result} requires its left image", "add it: pam view disp.pfm left.png")
+        message = f"the left image of the disparity map {settings.result} is required"
+        raise UsageError(message, "add it: pam view disp.pfm left.png")
     stored = read_disparity_file(settings.result, scale=settings.scale, invalid=settings.invalid)
     for warning in stored.warnings:
         LOG.warning("%s: %s", settings.result, warning)

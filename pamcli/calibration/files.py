@@ -162,7 +162,8 @@ def prefix_errors(name: str) -> Iterator[None]:
     except InputError as error:
         if name in error.message:
             raise
-        raise InputError(f"{name}: {error.message}", error.hint) from error
+        is_predicate = error.message.startswith(("is ", "has ", "holds ", "must ", "does ", "cannot "))
+        raise InputError(f"{name}{' ' if is_predicate else ': '}{error.message}", error.hint) from error
 
 
 def encode_calibration(calibration: Calibration, rotations: Sequence[Floats] = ()) -> bytes:

@@ -340,5 +340,6 @@ def _explain_usage(error: TyperException) -> int:
         if (name := getattr(error, "option_name", None)) and "No such option" in message and context:
             message = _suggest_option(name, [opt for each in context.command.params for opt in each.opts])
         # Typer prefixes the messages of its validator with "Value error".
-        complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists all options)")
+        listed = "commands" if message.startswith("No such command") else "options"
+        complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists all {listed})")
     return error.exit_code

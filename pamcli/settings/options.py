@@ -111,7 +111,8 @@ class Settings:
                 needed = " or ".join(f"`{other}`{space}{value}" for other, space, value in words)
                 if one == "one":
                     raise UsageError(f"{needed} is missing", "give one of them")
-                raise UsageError(f"`{one}` requires {needed}", f"add it, or drop `{one}`")
+                add = "one of them" if len(words) > 1 else "it"
+                raise UsageError(f"`{one}` requires {needed}", f"add {add}, or drop `{one}`")
 
     def is_set(self, keyword: str) -> bool:
         """Return whether an option differs from its default."""

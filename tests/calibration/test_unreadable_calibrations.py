@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "other mat": ((mat({"x": np.eye(3)}),), "does not hold stereoParameters"),
     "cameras alone": (
         (programs.colmap_cameras(),),
-        "no poses of the cameras (give rigs.txt or rig_config.json",
+        "no camera poses (give rigs.txt or rig_config.json",
     ),
     "rigs alone": ((programs.colmap_rigs(),), "give cameras.txt, too"),
     "config alone": ((programs.colmap_rig_config(),), "give cameras.txt, too"),

@@ -94,7 +94,12 @@ def test_bad_input_is_one_line(pair: Path) -> None:
     np.save("d.npy", np.ones((10, 20), np.float32))
     Path("empty").mkdir()
     Path("d.html").write_text("page")
-    refuse(pam("view", "d.npy"), 2, "d.npy requires its left image", "pam view disp.pfm left.png")
+    refuse(
+        pam("view", "d.npy"),
+        2,
+        "the left image of the disparity map d.npy is required",
+        "pam view disp.pfm left.png",
+    )
     refuse(pam("view", "d.npy", "left.png"), 3, "left.png is 96x64 but d.npy is 20x10")
     refuse(pam("view", "d.html", "left.png"), 2, "cannot use both", "drop the image")
     refuse(pam("view", "empty"), 2, "contains no page", "--page")
