@@ -60,11 +60,24 @@ class Video:
             if coder is None:
                 raise InputError(f"{quote(self.path)} is damaged, or FFmpeg does not support its codec")
             self.size = coder.width, coder.height
+            self._check_single_view()
             coder.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
             self.stream.thread_type = "AUTO"
         self._frames: Iterator[Any] = iter(())
         self._at: int | None = None
         self._frame: Any = None
+
+    def _check_single_view(self) -> None:
+        """Raise InputError if streams of one size, as 3-D cameras write them, may be different views."""
+        streams = [each for each in self.container.streams.video if each.codec_context is not None]
+        sizes = [(each.codec_context.width, each.codec_context.height) for each in streams]
+        if (count := sizes.count(self.size)) > 1:
+            name, views = shlex.quote(str(self.path)), ("left", "right")
+            parts = [f"-map 0:v:{number} -c copy {view}.mkv" for number, view in enumerate(views)]
+            raise InputError(
+                f"{quote(self.path)} holds {count} video streams of {self.size[0]}x{self.size[1]} px",
+                f"write each view to a file of its own: ffmpeg -i {name} {' '.join(parts)}",
+            )
 
     def _open_container(self) -> Any:
         """Open exactly this file: "concat:", "http:" and references to other files are not followed."""
