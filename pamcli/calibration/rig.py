@@ -51,7 +51,9 @@ class Rig:
         across, down, ahead = self.center
         if abs(across) <= max(abs(down), abs(ahead)):
             place = f"x={across:g}, y={down:g}, z={ahead:g} m"
-            raise InputError(f"the right camera is at {place}, not beside the left camera")
+            turn = "turn all images by 90 degrees, so that the cameras are side by side, and calibrate again"
+            hint = f"if one is above the other, {turn}" if abs(down) > abs(ahead) else None
+            raise InputError(f"the right camera is at {place}, not beside the left camera", hint)
         if across < 0:
             raise InputError(
                 f"the baseline is {across:g} m: the right camera is left of the left camera",

@@ -217,7 +217,7 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
         ({"R": np.diag([1.0, 1.0, -1.0])}, "R must be a rotation matrix"),
         ({"T": np.zeros(3)}, "the baseline (length of T) is 0 m"),
         ({"T": -files.T}, "left of the left camera"),
-        ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left camera"),
+        ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left camera (if one is above the other, turn all"),
         ({"distortion_model": "omni"}, "distortion_model 'omni' is not a lens model of OpenCV"),
         ({"P1": files.P1, "P2": files.P1 * 0}, "focal lengths of P1 and P2 must be above 0"),
         ({"P1": files.P1, "P2": files.P2 * [[1.1], [1], [1]]}, "P1 and P2 must have the same focal length"),
