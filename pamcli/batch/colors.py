@@ -45,18 +45,21 @@ class ColorRange:
         return self.low, self.high
 
 
-def encode_colors(disparity: np.ndarray, colors: tuple[float, float], path: Path, *, warn: bool) -> Encoded:
+def encode_colors(
+    disparity: np.ndarray, colors: tuple[float, float], path: Path, *, warn: bool, grey: bool
+) -> Encoded:
     """Encode a colour map. warn: about disparities outside of the range."""
-    data = encode_image(RgbImage(colorize(disparity, *colors)), path.suffix, name=str(path))
+    image = RgbImage(colorize(disparity, *colors, grey=grey), grey=grey)
+    data = encode_image(image, path.suffix, name=str(path))
     return Encoded(data, _find_outliers([disparity], colors) if warn else ())
 
 
 def render_frames(
-    frames: StoredFrames, colors: tuple[float, float], *, warn: bool
+    frames: StoredFrames, colors: tuple[float, float], *, warn: bool, grey: bool
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
     """Yield the disparity maps of a video as colours, (H, W, 3) uint8 RGB. warn: as in `encode_colors`."""
     for seconds, disparity in iterate_disparities(frames):
-        yield seconds, colorize(disparity, *colors)
+        yield seconds, colorize(disparity, *colors, grey=grey)
     maps = (disparity for _, disparity in iterate_disparities(frames))
     for warning in _find_outliers(maps, colors) if warn else ():
         LOG.warning(warning)

@@ -251,20 +251,22 @@ class MatchProcessor(PairProcessor):
             if self.needs_whole_batch:
                 self._store(disparity, path)
                 return None
-            if isinstance(self.settings.range, tuple):
-                return encode_colors(disparity, self.settings.range, path, warn=True)
+            given, grey = self.settings.range, self.settings.grey
+            if isinstance(given, tuple):
+                return encode_colors(disparity, given, path, warn=True, grey=grey)
             colors = ColorRange([disparity]).report(pair.title, LOG.debug if self.many else LOG.info)
-            return encode_colors(disparity, colors, path, warn=False)
+            return encode_colors(disparity, colors, path, warn=False, grey=grey)
         assert calibration is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels, calibration)
 
     def render_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
         if name != COLOR_MAP.name:
             return frames
-        if isinstance(self.settings.range, tuple):
-            return render_frames(frames, self.settings.range, warn=True)
+        given, grey = self.settings.range, self.settings.grey
+        if isinstance(given, tuple):
+            return render_frames(frames, given, warn=True, grey=grey)
         colors = ColorRange(each for _, each in iterate_disparities(frames)).report("the video")
-        return render_frames(frames, colors, warn=False)
+        return render_frames(frames, colors, warn=False, grey=grey)
 
     def _mask_unknown(self, result: StereoResult) -> Any:
         """Return the disparity map, NaN where it counts as unknown."""
@@ -298,7 +300,7 @@ class MatchProcessor(PairProcessor):
         assert self.shared_range is not None
         self.colors = self.colors or self.shared_range.report("the batch")
         disparity = read_disparity(self.stored[path], max_pixels=None)
-        return encode_colors(disparity, self.colors, path, warn=False)
+        return encode_colors(disparity, self.colors, path, warn=False, grey=self.settings.grey)
 
 
 class VideoFusion:

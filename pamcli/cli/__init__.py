@@ -306,6 +306,7 @@ _SYNONYMS = {
     "--color-map": ("cmap", "colormap", "colour-map", "colormaps"),
     "--count": ("frames", "max-frames", "num-frames"),
     "--device": ("cpu", "cuda", "gpu", "gpus", "mps", "no-cuda", "use-gpu"),
+    "--grey": ("gray", "grayscale", "greyscale"),
     "--image": ("picture", "left-image"),
     "--invalid": ("no-data", "nodata", "unknown-value"),
     "--match-size": ("enlarge", "resize", "resolution"),

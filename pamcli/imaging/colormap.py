@@ -29,15 +29,19 @@ _TABLE = (
 """256 times red, green and blue, from far to near."""
 
 
-def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the colours (H, W, 3), uint8, of a disparity map (H, W) in a range (px); unknown is black."""
+def colorize(disparity: np.ndarray, low: float, high: float, *, grey: bool = False) -> np.ndarray:
+    """Return the colours (H, W, 3), uint8, of a disparity map (H, W) in a range (px); unknown is black.
+
+    grey: whether to use levels of grey, proportional to the disparity, from black (far) to white.
+    """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise UsageError(f"the range {low:g}:{high:g} is empty", "put the smaller number first")
     known = np.isfinite(disparity)
     # No NaN may reach the conversion to integers.
     values = np.where(known, disparity, np.float32(low))
     steps = (np.clip(values, low, high) - low) * (255 / max(high - low, 1e-9))
-    pixels = get_color_table()[np.rint(steps).astype(np.uint8)]
+    levels = np.rint(steps).astype(np.uint8)
+    pixels = np.repeat(levels[..., None], 3, axis=2) if grey else get_color_table()[levels]
     pixels[~known] = 0
     return pixels
 

@@ -60,6 +60,7 @@ class MatchResults(Results):
         parse=parsing.parse_color_range,
         show_default="one range per pair or video",
     )
+    grey: bool = flag("Write the colour map in levels of grey: near is white, far and unknown are black.")
     unknown: Literal["occluded", "none"] = option(
         "Mark these pixels of the left image as unknown in disparity map, colour map, depth map and point "
         "cloud.",
@@ -77,7 +78,7 @@ class MatchResults(Results):
 class MatchSettings(RectifiedPairs, MatchResults, MetricResults, Matching, Engine):
     """Options of `pam disparity` and `match_files`. Raises UsageError for contradictory options."""
 
-    requires: ClassVar = {"range": ("color_map",)}
+    requires: ClassVar = dict.fromkeys(("range", "grey"), ("color_map",))
     conflicts: ClassVar = [("steady", "shard"), ("steady", "engine"), ("steady", "vertical")]
 
     def __post_init__(self) -> None:

@@ -136,6 +136,9 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
 
 def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResult) -> None:
     low, high = np.percentile(result.disparity, (1, 99)).tolist()
+    disparity("--color-map", "g.png", "--grey")
+    levels = 255 * (result.disparity.clip(low, high) - low) / (high - low)
+    np.testing.assert_allclose(np.asarray(Image.open("g.png")), levels, rtol=0, atol=0.501)
     run = disparity("--color-map", "c.png")
     said = f"left.png, right.png: colour range {low:.1f}:{high:.1f} px (1st to 99th percentile)"
     assert run.complaints == [said]
