@@ -129,7 +129,7 @@ def compute_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
     if camera.fisheye:
         return camera.rays(points.astype(np.float64))  # from a table of 4096 angles, good to 1e-7
     seen = (points - camera.matrix[:2, 2]) / camera.matrix[[0, 1], [0, 1]]
-    k1, k2, p1, p2, k3 = np.append(camera.distortion, 0.0)[:5]
+    k1, k2, p1, p2, k3 = np.append(camera.distortion, np.zeros(5))[:5]
     flat = seen
     for _ in range(30):
         x, y = flat.T

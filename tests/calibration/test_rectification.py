@@ -9,6 +9,7 @@ import calibration_files as files
 import cv2
 import numpy as np
 import pytest
+from simulated_rigs import make_texture, photograph, project_points
 
 from pamcli.calibration.camera import Camera, StatedRectification
 from pamcli.calibration.feature_rectification import estimate_rectification
@@ -26,37 +27,13 @@ def rig(*, fisheye: bool = False) -> Rig:
     )
 
 
-def project(points: np.ndarray, camera: Camera, r: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """(N, 3) points of the left camera's coordinates to (N, 2) pixels."""
-    vector = cv2.Rodrigues(r)[0]
-    if camera.fisheye:
-        found, _ = cv2.fisheye.projectPoints(
-            points[:, None], vector, t[:, None], camera.matrix, camera.distortion
-        )
-    else:
-        found, _ = cv2.projectPoints(points[:, None], vector, t[:, None], camera.matrix, camera.distortion)
-    return found.reshape(-1, 2)
-
-
 def photographs(rig: Rig, dtype: type = np.uint8) -> tuple[np.ndarray, np.ndarray]:
     """Both views of random texture on the plane z = DEPTH, ahead of the left camera."""
-    noise = np.random.default_rng(7).random((900, 1200, 3)).astype(np.float32)
-    texture = cv2.GaussianBlur(noise, (0, 0), 2.0)
-    texture = (texture - texture.min()) / np.ptp(texture)
-    step = 0.0026  # metres a pixel of the texture
-    views = []
-    for camera, r, t in ((rig.left, np.eye(3), np.zeros(3)), (rig.right, rig.rotation, rig.translation)):
-        x, y = np.meshgrid(np.arange(640.0), np.arange(480.0))
-        pixels = np.stack([x, y], axis=-1).reshape(-1, 1, 2)
-        undo = cv2.fisheye.undistortPoints if camera.fisheye else cv2.undistortPoints
-        rays = undo(pixels, camera.matrix, camera.distortion).reshape(-1, 2)
-        rays = np.column_stack([rays, np.ones(len(rays))]) @ r  # into the left camera's coordinates
-        start = -r.T @ t
-        hit = start + rays * ((DEPTH - start[2]) / rays[:, 2:])
-        place = (hit[:, :2] / step + [600, 450]).astype(np.float32).reshape(480, 640, 2)
-        view = cv2.remap(texture, place, None, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
-        views.append((np.clip(view, 0, 1) * np.iinfo(dtype).max).astype(dtype))
-    return views[0], views[1]
+    plane = make_texture(7, 3.6)
+    (views,) = photograph(rig, plane, [(np.eye(3), np.array([0, 0, DEPTH]))], 7)
+    top = np.iinfo(dtype).max // 255
+    left, right = (np.repeat(view[..., None], 3, axis=2).astype(dtype) * dtype(top) for view in views)
+    return left, right
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
@@ -157,8 +134,8 @@ def test_cameras_follow_the_size_of_the_images() -> None:
     double = rig().for_size(1280, 960)
     points = np.array([[0.1, 0.2, 1.0], [-0.3, 0.1, 2.0]])
     for camera, small in ((double.left, rig().left), (double.right, rig().right)):
-        expected = (project(points, small, np.eye(3), np.zeros(3)) + 0.5) * 2 - 0.5
-        np.testing.assert_allclose(project(points, camera, np.eye(3), np.zeros(3)), expected, atol=1e-9)
+        expected = (project_points(small, points) + 0.5) * 2 - 0.5
+        np.testing.assert_allclose(project_points(camera, points), expected, atol=1e-9)
     with pytest.raises(InputError, match="aspect ratios differ"):
         rig().for_size(640, 400)
 
@@ -253,7 +230,7 @@ def test_a_field_of_view_that_is_asked_for(fisheye: bool) -> None:
 def test_rays_are_the_way_back_from_pixels() -> None:
     points = np.random.default_rng(3).uniform((-0.4, -0.3, 1), (0.4, 0.3, 3), (40, 3))
     for camera in (rig().left, rig(fisheye=True).left):
-        rays = camera.rays(project(points, camera, np.eye(3), np.zeros(3)))
+        rays = camera.rays(project_points(camera, points))
         np.testing.assert_allclose(rays, points / np.linalg.norm(points, axis=1, keepdims=True), atol=1e-4)
 
 

@@ -58,49 +58,34 @@ def test_a_suffix_of_another_kind_names_its_option() -> None:
 # --- names ----------------------------------------------------------------------------------------------
 
 
-def test_one_pair_into_files() -> None:
-    assert names(plan("disp.PNG", "r.npy", "c.png")) == {
-        "disparity": "disp.PNG",
-        "right": "r.npy",
-        "color_map": "c.png",
-    }
-    assert names(plan("out/{}.pfm")) == {"disparity": "out/a.pfm"}
-    assert names(plan(color="c.jpg")) == {"color_map": "c.jpg"}
-    assert names(plan()) == {}
-
-
-@pytest.mark.parametrize("batch", [False, True])
-def test_all_results_can_share_a_folder(batch: bool) -> None:
-    planned = plan("out/", "out/", "out/", batch=batch)
-    assert names(planned, pair(key="x/a.b")) == {
-        "disparity": "out/x/a.b.pfm",
-        "right": "out/x/a.b_right.pfm",
-        "color_map": "out/x/a.b_color.png",
-    }
-    assert names(plan("out/", "out/", "out/", batch=batch, format_name="NPY")) == {
-        "disparity": "out/a.npy",
-        "right": "out/a_right.npy",
-        "color_map": "out/a_color.png",
-    }
+@pytest.mark.parametrize(
+    ("options", "batch", "key", "expected"),
+    [
+        (("disp.PNG", "r.npy", "c.png"), False, "a", ("disp.PNG", "r.npy", "c.png")),
+        (("out/{}.pfm", None, None), False, "a", ("out/a.pfm", None, None)),
+        ((None, None, "c.jpg"), False, "a", (None, None, "c.jpg")),
+        ((None, None, None), False, "a", (None, None, None)),
+        (("out/",) * 3, False, "x/a.b", ("out/x/a.b.pfm", "out/x/a.b_right.pfm", "out/x/a.b_color.png")),
+        (("out/",) * 3, True, "x/a.b", ("out/x/a.b.pfm", "out/x/a.b_right.pfm", "out/x/a.b_color.png")),
+        (("there.v2", None, None), False, "a", ("there.v2/a.pfm", None, None)),
+        (("there.v2", None, None), True, "a", ("there.v2/a.pfm", None, None)),
+        (("new", None, None), True, "a", ("new/a.pfm", None, None)),
+        ((".", None, None), True, "a", ("a.pfm", None, None)),
+        (("o/{}/{}.tif", None, "o/{}_c.png"), True, "x/a", ("o/x/a/x/a.tif", None, "o/x/a_c.png")),
+    ],
+)
+def test_names_of_results(
+    options: tuple[str | None, ...], batch: bool, key: str, expected: tuple[str | None, ...]
+) -> None:
+    Path("there.v2").mkdir()
+    found = names(plan(*options, batch=batch), pair(key=key))
+    assert tuple(found.get(kind) for kind in ("disparity", "right", "color_map")) == expected
 
 
 def test_what_counts_as_a_folder() -> None:
-    Path("there.v2").mkdir()
-    assert names(plan("there.v2")) == {"disparity": "there.v2/a.pfm"}
-    assert names(plan("there.v2", batch=True)) == {"disparity": "there.v2/a.pfm"}
-    assert names(plan("new", batch=True)) == {"disparity": "new/a.pfm"}
-    assert names(plan(".", batch=True)) == {"disparity": "a.pfm"}
     assert is_folder_name("new", batch=True)
     assert not is_folder_name("new", batch=False)
     assert not is_folder_name("new/{}", batch=True)
-
-
-def test_a_batch_takes_templates() -> None:
-    planned = plan("out/{}/{}.tif", None, "out/{}_color.png", batch=True)
-    assert names(planned, pair(key="x/a")) == {
-        "disparity": "out/x/a/x/a.tif",
-        "color_map": "out/x/a_color.png",
-    }
 
 
 @pytest.mark.parametrize(
@@ -141,7 +126,8 @@ def test_a_file_where_a_folder_should_be() -> None:
 def test_format_agrees_with_the_suffix() -> None:
     assert names(plan("d.tiff", "r.npy", format_name="tif")) == {"disparity": "d.tiff", "right": "r.npy"}
     assert names(plan("d.PFM", format_name=".pfm")) == {"disparity": "d.PFM"}
-    assert plan(None, format_name="npy").format_suffix == ".npy"
+    in_folder = {"disparity": "out/a.npy", "right": "out/a_right.npy", "color_map": "out/a_color.png"}
+    assert names(plan("out/", "out/", "out/", format_name="NPY")) == in_folder
 
 
 def test_the_third_column_replaces_the_main_name() -> None:

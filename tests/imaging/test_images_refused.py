@@ -80,33 +80,29 @@ def test_a_broken_profile_is_dropped_in_silence(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr() == ("", "")
 
 
-class TestNotThere:
-    def test_missing(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"cannot read .*left\.png: there is no such file"):
-            read_image(tmp_path / "left.png")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing.png", r"cannot read .*missing\.png: there is no such file"),
+        ("", "it is a folder"),
+        ("empty.png", r"empty\.png is empty"),
+        ("left\0.png", "null"),
+        ("x" * 300, "file name too long"),
+    ],
+)
+def test_what_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "empty.png").touch()
+    with pytest.raises(InputError, match=said):
+        read_image(tmp_path / name)
 
-    def test_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="it is a folder"):
-            read_image(tmp_path)
 
-    def test_empty(self, tmp_path: Path) -> None:
-        (tmp_path / "left.png").touch()
-        with pytest.raises(InputError, match=r"left\.png is empty"):
-            read_image(tmp_path / "left.png")
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:  # the tests may run as root, who may read everything
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    def test_no_permission(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object) -> None:  # the tests may run as root, who may read everything
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-        monkeypatch.setattr(Path, "open", refuse)
-        with pytest.raises(InputError, match=r"cannot read .*left\.png: no permission"):
-            read_image(tmp_path / "left.png")
-
-    def test_a_name_that_cannot_be(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="null"):
-            read_image(tmp_path / "left\0.png")
-        with pytest.raises(InputError, match="file name too long"):
-            read_image(tmp_path / ("x" * 300))
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"cannot read .*left\.png: no permission"):
+        read_image(tmp_path / "left.png")
 
 
 @pytest.mark.parametrize(
@@ -158,11 +154,7 @@ class TestKindsThatAreRefused:
             (np.zeros((8, 9), np.int16), {}, "signed or complex"),
             (np.zeros((8, 9), np.uint32), {}, "32 bits per channel"),
             (np.zeros((8, 9, 5), np.uint8), {"photometric": "rgb"}, "5 channels"),
-            (
-                np.zeros((8, 9, 6), np.uint16),
-                {"photometric": "minisblack", "planarconfig": "contig"},
-                "6 chan",
-            ),
+            (np.zeros((8, 9, 6), np.uint16), {"planarconfig": "contig"}, "6 chan"),
             (np.zeros((8, 9, 3), np.uint8), {"photometric": "cielab"}, "CIELAB"),
             (np.zeros((8, 9, 3), np.uint8), {"photometric": "ycbcr"}, "YCBCR"),
             (np.zeros((16, 16, 16), np.uint8), {"volumetric": True, "tile": (16, 16, 16)}, "volume"),
@@ -229,17 +221,12 @@ class TestThePixelLimit:
             read_image(claiming("jpg", 60_000, 60_000))
 
     @pytest.mark.parametrize("kind", GOOD)
-    def test_counts_pixels(self, kind: str) -> None:
+    def test_counts_pixels_and_pillow_has_no_say(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
         assert read_image(GOOD[kind], max_pixels=2000).pixels.shape == (40, 50, 3)
         assert read_image(GOOD[kind], max_pixels=None).pixels.shape == (40, 50, 3)
         with pytest.raises(InputError, match=r"50x40 = 2,000 pixels, over the limit of 1,999"):
             read_image(GOOD[kind], max_pixels=1999)
-
-    @pytest.mark.parametrize("kind", GOOD)
-    def test_pillow_has_no_say(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-        assert read_image(GOOD[kind]).pixels.shape == (40, 50, 3)
-        assert Image.MAX_IMAGE_PIXELS == 100
 
     @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm"])
     def test_no_pixels_at_all(self, kind: str) -> None:
