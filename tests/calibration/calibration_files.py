@@ -43,27 +43,13 @@ def row(values: np.ndarray) -> str:
 
 def ros(name: str, k: np.ndarray, d: np.ndarray, r: np.ndarray, p: np.ndarray) -> str:
     """Write a camera as camera_calibration does."""
-    return f"""image_width: 640
-image_height: 480
-camera_name: narrow_stereo/{name}
-camera_matrix:
-  rows: 3
-  cols: 3
-  data: [{row(k)}]
-distortion_model: plumb_bob
-distortion_coefficients:
-  rows: 1
-  cols: 5
-  data: [{row(d)}]
-rectification_matrix:
-  rows: 3
-  cols: 3
-  data: [{row(r)}]
-projection_matrix:
-  rows: 3
-  cols: 4
-  data: [{row(p)}]
-"""
+    text = f"image_width: 640\nimage_height: 480\ncamera_name: narrow_stereo/{name}\n"
+    text += "distortion_model: plumb_bob\n"
+    names = ("camera_matrix", "distortion_coefficients", "rectification_matrix", "projection_matrix")
+    for key, values in zip(names, (k, d, r, p), strict=True):
+        rows, columns = np.atleast_2d(values).shape
+        text += f"{key}:\n  rows: {rows}\n  cols: {columns}\n  data: [{row(values)}]\n"
+    return text
 
 
 ROS_LEFT, ROS_RIGHT = ros("left", K1, D1, R1, P1), ros("right", K2, D2, R2, P2)
@@ -117,19 +103,11 @@ def kitti_raw() -> str:
     return "\n".join(lines) + "\n"
 
 
-KITTI_ODOMETRY = """P0: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 0.000000000000e+00 \
-0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 0.000000000000e+00 \
-0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 0.000000000000e+00
-P1: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 -3.861448000000e+02 \
-0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 0.000000000000e+00 \
-0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 0.000000000000e+00
-P2: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 4.538225000000e+01 \
-0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 -1.130887000000e-01 \
-0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 3.779761000000e-03
-P3: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 -3.372877000000e+02 \
-0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 2.369057000000e+00 \
-0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 4.915215000000e-03
-"""
+_K = (718.856, 0, 607.1928), (0, 718.856, 185.2157), (0, 0, 1)
+_LAST = (0, 0, 0), (-386.1448, 0, 0), (45.38225, -0.1130887, 0.003779761), (-337.2877, 2.369057, 0.004915215)
+KITTI_ODOMETRY = "".join(
+    f"P{index}: {numbers(np.column_stack([_K, last]))}\n" for index, last in enumerate(_LAST)
+)
 """Calibration of KITTI's odometry sequence 00."""
 
 MIDDLEBURY = """cam0=[3979.911 0 1244.772; 0 3979.911 1019.507; 0 0 1]

@@ -78,7 +78,7 @@ def vins(fisheye: bool = False) -> tuple[str, str, str]:
 def basalt(fisheye: bool = True) -> str:
     poses, lenses = [], []
     for pose, k, d in ((programs.BODY, K1, FISHEYE1), (programs.BODY_RIGHT, K2, FISHEYE2)):
-        w, *rest = quaternion(pose[:3, :3])
+        w, *rest = programs.quaternion(pose[:3, :3])
         named = zip(
             ("px", "py", "pz", "qx", "qy", "qz", "qw"), [*pose[:3, 3].tolist(), *rest, w], strict=True
         )
@@ -86,12 +86,6 @@ def basalt(fisheye: bool = True) -> str:
         values = zip(["fx", "fy", "cx", "cy", "k1", "k2", "k3", "k4"], [*lens(k), *d.tolist()], strict=True)
         lenses.append({"camera_type": "kb4" if fisheye else "ds", "intrinsics": dict(values)})
     return json.dumps({"value0": {"T_imu_cam": poses, "intrinsics": lenses, "resolution": [[640, 480]] * 2}})
-
-
-def quaternion(rotation: np.ndarray) -> list[float]:
-    vector = cv2.Rodrigues(rotation)[0].ravel()
-    angle = float(np.linalg.norm(vector))
-    return [float(np.cos(angle / 2)), *(np.sin(angle / 2) / angle * vector).tolist()]
 
 
 def mrcal(left: bool, model: str = "LENSMODEL_OPENCV5") -> str:
@@ -147,20 +141,15 @@ def dat(*parts: str) -> tuple[str, ...]:
 
 FX, FY, X, Y = (float(P1[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
 BF = -float(P2[0, 3])
-STELLA = f"""Camera:
-  name: "EuRoC stereo"
-  setup: "stereo"
-  model: "perspective"
-  fx: {FX}
-  fy: {FY}
-  cx: {X}
-  cy: {Y}
-  k1: 0.0
-  cols: 640
-  rows: 480
-  focal_x_baseline: {BF}
-"""
-STELLA_RECTIFIER = f"""{STELLA}StereoRectifier:
+_LENS = {"fx": FX, "fy": FY, "cx": X, "cy": Y, "k1": 0.0, "cols": 640, "rows": 480, "focal_x_baseline": BF}
+STELLA = "\n  ".join(
+    [
+        *("Camera:", 'name: "EuRoC stereo"', 'setup: "stereo"', 'model: "perspective"'),
+        *(f"{key}: {value}" for key, value in _LENS.items()),
+    ]
+)
+STELLA_RECTIFIER = f"""{STELLA}
+StereoRectifier:
   model: "perspective"
   K_left: [{row(K1)}]
   D_left: [{row(D1)}]

@@ -44,15 +44,10 @@ def euroc(left: bool) -> str:
     rows = ",\n         ".join(row(line) for line in pose)
     return f"""# General sensor definitions.
 sensor_type: camera
-comment: VI-Sensor cam{0 if left else 1} (MT9M034)
-
-# Sensor extrinsics wrt. the body-frame.
 T_BS:
   cols: 4
   rows: 4
   data: [{rows}]
-
-# Camera specific definitions.
 rate_hz: 20
 resolution: [640, 480]
 camera_model: pinhole
@@ -71,35 +66,11 @@ def _matrix(name: str, values: np.ndarray, space: str = " ", kind: str = "d") ->
 
 def orb_slam2() -> str:
     """Images that it rectifies itself; OpenCV reads "data:[", YAML does not."""
-    text = f"""%YAML:1.0
-
-#--------------------------------------------------------------------------------------------
-# Camera Parameters. Adjust them!
-#--------------------------------------------------------------------------------------------
-Camera.fx: {P1[0, 0]:.12g}
-Camera.fy: {P1[1, 1]:.12g}
-Camera.cx: {P1[0, 2]:.12g}
-Camera.cy: {P1[1, 2]:.12g}
-
-Camera.k1: 0.0
-Camera.k2: 0.0
-Camera.p1: 0.0
-Camera.p2: 0.0
-
-Camera.width: 640
-Camera.height: 480
-
-# Camera frames per second
-Camera.fps: 20.0
-
-# stereo baseline times fx
-Camera.bf: {-P2[0, 3]:.12g}
-
-# Color order of the images (0: BGR, 1: RGB. It is ignored if images are grayscale)
-Camera.RGB: 1
-
-ThDepth: 35
-"""
+    lines = [f"Camera.{key}: 0.0" for key in ("k1", "k2", "p1", "p2")] + ["Camera.fps: 20.0", "Camera.RGB: 1"]
+    for key, value in zip(("fx", "fy", "cx", "cy"), P1[[0, 1, 0, 1], [0, 1, 2, 2]].tolist(), strict=True):
+        lines.append(f"Camera.{key}: {value:.12g}")
+    lines += ["Camera.width: 640", "Camera.height: 480", "# stereo baseline times fx"]
+    text = "\n".join(["%YAML:1.0", "", *lines, f"Camera.bf: {-P2[0, 3]:.12g}", "ThDepth: 35", ""])
     for side, k, d, r, p in (("LEFT", K1, D1, R1, P1), ("RIGHT", K2, D2, R2, P2)):
         text += f"\n{side}.height: 480\n{side}.width: 640\n"
         text += _matrix(f"{side}.D", d, "") + _matrix(f"{side}.K", k)
@@ -127,18 +98,10 @@ def orb_slam3(fisheye: bool = False, old: bool = False) -> str:
     return text + "\nStereo.ThDepth: 60.0\n"
 
 
-ORB_SLAM3_RECTIFIED = """%YAML:1.0
-File.version: "1.0"
-Camera.type: "Rectified"
-Camera1.fx: 435.2
-Camera1.fy: 435.2
-Camera1.cx: 367.5
-Camera1.cy: 252.25
-Stereo.b: 0.11
-Camera.width: 752
-Camera.height: 480
-Stereo.ThDepth: 40.0
-"""
+ORB_SLAM3_RECTIFIED = (
+    '%YAML:1.0\nFile.version: "1.0"\nCamera.type: "Rectified"\nCamera1.fx: 435.2\nCamera1.fy: 435.2\n'
+    "Camera1.cx: 367.5\nCamera1.cy: 252.25\nStereo.b: 0.11\nCamera.width: 752\nCamera.height: 480\n"
+)
 
 
 def zed(disto_apart: bool = False, fisheye: bool = False) -> str:
@@ -170,33 +133,17 @@ def zed(disto_apart: bool = False, fisheye: bool = False) -> str:
     return "\n\n".join([*parts, "\n".join(["[STEREO]", *stereo]), "[MISC]\nSensor_ID=0"]) + "\n"
 
 
-REALSENSE_VIEWER = json.dumps(
-    {
-        "baseline": "-50.0648",
-        "intrinsic_left.x.x": "0.497071",
-        "intrinsic_left.x.y": "0.794316",
-        "world2left_rot.x.x": "0.999987",
-        "rectified.0.fx": "957.204",
-        "rectified.0.fy": "957.204",
-        "rectified.0.height": "1080",
-        "rectified.0.ppx": "971.836",
-        "rectified.0.ppy": "527.868",
-        "rectified.0.width": "1920",
-        "rectified.1.fx": "638.136",
-        "rectified.1.fy": "638.136",
-        "rectified.1.height": "720",
-        "rectified.1.ppx": "647.891",
-        "rectified.1.ppy": "351.912",
-        "rectified.1.width": "1280",
-        "rectified.2.fx": "0",
-        "rectified.2.fy": "0",
-        "rectified.2.height": "0",
-        "rectified.2.ppx": "0",
-        "rectified.2.ppy": "0",
-        "rectified.2.width": "0",
-    },
-    indent=4,
-)
+_VIEWER = {"baseline": "-50.0648", "intrinsic_left.x.x": "0.497071", "world2left_rot.x.x": "0.999987"}
+for _index, _values in enumerate(
+    (
+        ("957.204", "957.204", "1080", "971.836", "527.868", "1920"),
+        ("638.136", "638.136", "720", "647.891", "351.912", "1280"),
+        ("0",) * 6,
+    )
+):
+    _keys = (f"rectified.{_index}.{key}" for key in ("fx", "fy", "height", "ppx", "ppy", "width"))
+    _VIEWER |= dict(zip(_keys, _values, strict=True))
+REALSENSE_VIEWER = json.dumps(_VIEWER)
 """A calibration as RealSense Viewer saves it, shortened: every number is a text."""
 
 REALSENSE_PRESET = '{"parameters": {"param-depthunits": "1000"}, "schema version": 1}'
@@ -207,13 +154,8 @@ def realsense_library() -> str:
 
     def intrinsics(k: np.ndarray, d: np.ndarray) -> dict[str, object]:
         found = dict(zip(("fx", "fy", "ppx", "ppy"), k[[0, 1, 0, 1], [0, 1, 2, 2]].tolist(), strict=True))
-        return {
-            "width": 640,
-            "height": 480,
-            **found,
-            "model": "distortion.brown_conrady",
-            "coeffs": d.tolist(),
-        }
+        lens = {"model": "distortion.brown_conrady", "coeffs": d.tolist()}
+        return {"width": 640, "height": 480, **found, **lens}
 
     return json.dumps(
         {
@@ -228,36 +170,14 @@ def ost(*sides: str) -> str:
     """Print cameras as cameracalibrator does, both one after the other."""
     text = ""
     for side in sides:
-        k, d, r, p = (K1, D1, R1, P1) if side == "left" else (K2, D2, R2, P2)
-        rows = [
-            "\n".join(" ".join(f"{v:.12f}" for v in line) for line in np.atleast_2d(m)) for m in (k, d, r, p)
-        ]
-        text += f"""# oST version 5.0 parameters
-
-
-[image]
-
-width
-640
-
-height
-480
-
-[narrow_stereo/{side}]
-
-camera matrix
-{rows[0]}
-
-distortion
-{rows[1]}
-
-rectification
-{rows[2]}
-
-projection
-{rows[3]}
-
-"""
+        parts = (K1, D1, R1, P1) if side == "left" else (K2, D2, R2, P2)
+        text += "# oST version 5.0 parameters\n\n\n[image]\n\nwidth\n640\n\nheight\n480\n\n"
+        text += f"[narrow_stereo/{side}]\n\n"
+        for name, matrix in zip(
+            ("camera matrix", "distortion", "rectification", "projection"), parts, strict=True
+        ):
+            lines = [" ".join(f"{v:.12f}" for v in line) for line in np.atleast_2d(matrix)]
+            text += "\n".join([name, *lines, "", ""])
     return text
 
 
@@ -331,17 +251,10 @@ def stereo_parameters_json() -> str:
 
 
 TOOLBOX = {
-    "fc_left": K1[[0, 1], [0, 1]][:, None],
-    "cc_left": K1[:2, 2:],
-    "kc_left": D1[:, None],
-    "fc_right": K2[[0, 1], [0, 1]][:, None],
-    "cc_right": K2[:2, 2:],
-    "kc_right": D2[:, None],
-    "om": cv2.Rodrigues(R)[0],
-    "R": R,
-    "T": 1000 * T[:, None],
-    "nx": np.array([[640.0]]),
-    "ny": np.array([[480.0]]),
+    **{"fc_left": K1[[0, 1], [0, 1]][:, None], "cc_left": K1[:2, 2:], "kc_left": D1[:, None]},
+    **{"fc_right": K2[[0, 1], [0, 1]][:, None], "cc_right": K2[:2, 2:], "kc_right": D2[:, None]},
+    **{"om": cv2.Rodrigues(R)[0], "R": R, "T": 1000 * T[:, None]},
+    **{"nx": np.array([[640.0]]), "ny": np.array([[480.0]])},
 }
 """Variables of Calib_Results_stereo.mat."""
 
