@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LOG = logging.getLogger("pamcli")
-AHEAD = 3  # items per process that are submitted ahead
+SUBMITTED_AHEAD = 3  # items per process that are submitted ahead
 PATIENCE = 10.0  # time in which a process must end on request, s
 BOOT = """import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -84,7 +84,7 @@ def answer_in_processes(
     threads = ThreadPoolExecutor(count)
     try:
         while True:
-            for item in islice(left, AHEAD * count - len(waiting)):
+            for item in islice(left, SUBMITTED_AHEAD * count - len(waiting)):
                 waiting.append((item, threads.submit(answer, item)))
             if not waiting:
                 return

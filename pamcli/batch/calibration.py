@@ -44,7 +44,7 @@ class Moment:
     """The next frame of the left camera's video."""
 
 
-SHOWN = 8
+MOST_SHOWN = 8
 """Pairs and tips that `Calibrated.lines` lists; `facts` has all."""
 
 
@@ -140,14 +140,14 @@ class Calibrated:
 
     def lines(self) -> list[str]:
         """Return a report: quality, unused pairs, and tips."""
-        said = [f"{name:<24}{value}" for name, value in format_facts(self.facts())]
+        lines = [f"{name:<24}{value}" for name, value in format_facts(self.facts())]
         left_out = [f"{each.name}: {each.reason}" for each in self.left_out]
         for title, items in (("not used", left_out), ("to improve it", self.tips)):
             if items:
-                said += [f"{title}:", *(f"  {item}" for item in items[:SHOWN])]
-            if len(items) > SHOWN:
-                said.append(f"  and {len(items) - SHOWN} more (--json names all)")
-        return said
+                lines += [f"{title}:", *(f"  {item}" for item in items[:MOST_SHOWN])]
+            if len(items) > MOST_SHOWN:
+                lines.append(f"  and {len(items) - MOST_SHOWN} more (--json names all)")
+        return lines
 
     def page(self, title: str) -> bytes:
         """Return an HTML page with the corners, the coverage and a rectified pair."""

@@ -13,9 +13,9 @@ from pamcli.batch.jobs import Result
 from pamcli.batch.processing import attempt
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
-AT_ONCE = 2
+CONCURRENT_JOBS = 2
 """Jobs that a worker processes at once: one is computed while another is read or written."""
-HELD = 4
+MOST_HELD_JOBS = 4
 """Jobs that a worker holds, so that it does not wait for the network."""
 TRIES = 3
 """Times that a job may end its worker before it fails."""
@@ -56,9 +56,9 @@ def run_on_ray(
 ) -> Generator[tuple[Any, Any], None, None]:
     """Run all steps of every job on a cluster; yield each when it is done, with its result or error.
 
-    A worker holds at most `HELD` jobs. If a node is lost, its jobs are done elsewhere. `processor` is a
-    `PairProcessor`, `cores` are those of each worker without a GPU. Raises UsageError, DeviceError, and what
-    `processor.start` raises.
+    A worker holds at most `MOST_HELD_JOBS` jobs. If a node is lost, other nodes repeat its jobs. `processor`
+    is a `PairProcessor`, `cores` are those of each worker without a GPU. Raises UsageError, DeviceError, and
+    the errors of `processor.start`.
     """
     try:
         ray: Any = importlib.import_module("ray")
@@ -69,7 +69,7 @@ def run_on_ray(
         count, options = _plan_workers(
             [node["Resources"] for node in ray.nodes() if node["Alive"]], cores, gpus
         )
-        kind = ray.remote(Worker).options(max_concurrency=AT_ONCE, **options)
+        kind = ray.remote(Worker).options(max_concurrency=CONCURRENT_JOBS, **options)
         yield from _spread(ray, iter(jobs), lambda: kind.remote(processor, os.getcwd()), count)
     finally:
         ray.shutdown()
@@ -127,8 +127,8 @@ def _spread(ray: Any, jobs: Any, new_worker: Any, count: int) -> Generator[tuple
     while True:
         while more or again:
             # A job whose worker ended is tried alone, so that no other job is blamed for it.
-            weight = HELD if again else 1
-            if not (free := [number for number in load if load[number] + weight <= HELD]):
+            weight = MOST_HELD_JOBS if again else 1
+            if not (free := [number for number in load if load[number] + weight <= MOST_HELD_JOBS]):
                 break
             try:
                 job, tries = again.popleft() if again else (next(jobs), 1)
@@ -170,7 +170,7 @@ def _spread(ray: Any, jobs: Any, new_worker: Any, count: int) -> Generator[tuple
             number, job, tries = running.pop(ref)
             if ended is None:
                 if number in load:  # else the worker was lost after this job
-                    load[number] -= 1 if tries == 1 else HELD
+                    load[number] -= 1 if tries == 1 else MOST_HELD_JOBS
                 yield job, result
                 continue
             if load.pop(number, None) is not None:  # its first job to report the loss

@@ -21,7 +21,7 @@ FITS = 1.0, 0.004  # row error that half of the matches may have: px, and part o
 MUCH_BETTER = 0.4  # largest ratio of the row error to that of the user's interpretation
 ALIKE = 1.3, 0.05  # ratio and difference (px) of row errors below which the one with fewer options is named
 RIGHT_SIDE = 0.6  # smallest share of matches with positive disparities
-AHEAD = -1.0  # px, smallest disparity of a match that is not behind infinity
+LEAST_DISPARITY = -1.0  # px, smallest disparity of a match that is not behind infinity
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,6 @@ def _measure_row_error(
         known = np.isfinite(np.hstack([one, two]).sum(axis=1))
         if np.count_nonzero(known) >= max(FEWEST_MATCHES, 0.5 * len(known)):
             across, down = (one - two)[known].T
-            if np.mean(across > AHEAD) >= RIGHT_SIDE:
+            if np.mean(across > LEAST_DISPARITY) >= RIGHT_SIDE:
                 return float(np.median(np.abs(down)))
     return float("inf")

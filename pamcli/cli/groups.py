@@ -144,7 +144,7 @@ def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(each.replace(annotation=hints[each.name], kind=Parameter.KEYWORD_ONLY))
     if twice := [name for name, count in Counter(each.name for each in parameters).items() if count > 1]:
-        raise TypeError(f"{function.__module__}: options of one name: {', '.join(twice)}")
+        raise TypeError(f"{function.__module__}: duplicate options: {', '.join(twice)}")
     call.__doc__, call.__name__, call.__module__ = function.__doc__, function.__name__, function.__module__
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -181,9 +181,11 @@ def _make_parameter(name: str, hint: Any, field: Field[Any], panel: str) -> Para
         hint = str if field.default is MISSING else str | None
     default = Parameter.empty if field.default is MISSING else field.default
     if parse is not None:
-        said = names[0] if names else name.upper()
+        label = names[0] if names else name.upper()
         # Typer also passes defaults through the parser.
-        more["parser"] = lambda text: parse(text, said) if isinstance(text, str) and text != default else text
+        more["parser"] = lambda text: (
+            parse(text, label) if isinstance(text, str) and text != default else text
+        )
         hint = list[str] if "list[" in str(hint) else str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])

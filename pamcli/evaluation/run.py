@@ -87,7 +87,7 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, case: Any, answers: Mapping[str, Any], images: Sequence[ImageFigures]) -> DrawnPair:
-        """Draw a pair for the report; `answers` by method name, `images` in the same order."""
+        """Render a pair for the report; `answers` are estimates by method, `images` figures in that order."""
 
     @abstractmethod
     def make_rows(self, total: Any) -> Iterator[dict[str, Value]]:

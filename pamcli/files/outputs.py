@@ -258,7 +258,7 @@ def check_collisions(
 def check_extra_output(
     path: Path, read: Sequence[str | Path], done: Iterable[tuple[PairPaths, Mapping[str, Path]]] = ()
 ) -> None:
-    """Raise UsageError if one more file would overwrite an input, or a result of the pairs `done`."""
+    """Raise UsageError if an additional file would overwrite an input, or a result of the pairs in `done`."""
     registry = PathRegistry(read=read)
     for pair, outputs in done:
         registry.collisions(pair, outputs)

@@ -234,9 +234,9 @@ def _call_parser(parser: Callable[..., Any], *given: Any) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:120] or type(error).__name__
-        said = "a number has more than 4,300 digits" if "int_max_str_digits" in str(error) else said
-        raise ValueError(said) from error
+        message = " ".join(str(error).split())[:120] or type(error).__name__
+        message = "a number has more than 4,300 digits" if "int_max_str_digits" in str(error) else message
+        raise ValueError(message) from error
 
 
 def _check_depth(tree: Any) -> Any:

@@ -25,7 +25,7 @@ _SLACK = 12_000  # ... and bytes lost to partly filled disk blocks, including th
 
 @dataclass(frozen=True)
 class PairItem(resumable.Item):
-    """The work on one pair."""
+    """A pair whose patches are written as one resumable item."""
 
     pair: Pair
     stored: StoredPair

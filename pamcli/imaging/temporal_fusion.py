@@ -32,7 +32,7 @@ COMMON = 31  # px, window for averaging the change of disparities
 AGREEING, LEAST_SHARE = 2.0, 0.2  # largest change (px) that is averaged, smallest share of such pixels
 TAKEN, TAKEN_STILL = 0.25, 0.05  # weight of the new disparity near the old one, moving and still
 FOLLOWED = 0.5  # share of the common change that old disparities of moving pixels follow
-FAR = 1.0  # px, difference from which one of both is chosen instead of averaging
+MOST_AVERAGED = 1.0  # px, difference from which one of both is chosen instead of averaging
 PATIENCE, PATIENCE_STILL = -0.1, 4.0  # surplus of the old cost (times the noise) at which it is kept
 EVEN = 0.5  # px, disparity change within a pixel from which an edge is not interpolated
 
@@ -85,7 +85,7 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, previous: Previo
     near = old + (TAKEN + (TAKEN_STILL - TAKEN) * still) * (disparity - old)
     patience = PATIENCE + (PATIENCE_STILL - PATIENCE) * still
     stays = old_cost <= cost + patience * noise
-    fused = np.where(np.abs(disparity - old) > FAR, np.where(stays, old, disparity), near)
+    fused = np.where(np.abs(disparity - old) > MOST_AVERAGED, np.where(stays, old, disparity), near)
     return np.where(agrees, fused, disparity).astype(np.float32)
 
 

@@ -16,7 +16,7 @@ from pamcli.errors import InputError
 from pamcli.files.paths import quote
 from pamcli.imaging.videos import Video
 
-LOOKED_AT = 600  # largest number of frames per video
+MOST_FRAMES = 600  # largest number of frames per video
 LARGEST = 150  # frames, largest offset; also at most a third of the frames used
 BANDS = 4  # bands of rows over which flow is averaged
 LONGER_SIDE = 192  # px, longer side of the compared images
@@ -61,7 +61,7 @@ def _measure_motion(video: Video, step: float, begin: float) -> NDArray[np.float
 
     flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
     places = np.rint((video.times - begin) / step).astype(int)
-    numbers = np.flatnonzero(places >= 0)[:LOOKED_AT]
+    numbers = np.flatnonzero(places >= 0)[:MOST_FRAMES]
     motion = np.full((places[numbers[-1]] + 1 if len(numbers) else 0, 2 * BANDS), np.nan)
     before = None
     for number in numbers.tolist():

@@ -24,10 +24,10 @@ from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.description import SUFFIX, Description, apply_settings, format_setting, read_description
 from pamcli.registry.families import guess_values
 
-FAR = 3.0  # error above which a pixel is wrong, px
+WRONG_PX = 3.0  # error above which a pixel is wrong, px
 WORKING = 0.4  # maximum share of wrong pixels of a working network; with wrong input nearly all are
-CLEARLY = 0.7  # error ratio up to which an alternative description is clearly better
-NEARLY = 0.85  # error ratio above which the plainer of two descriptions is chosen
+CLEARLY_BETTER = 0.7  # error ratio up to which an alternative description is clearly better
+NEARLY_EQUAL = 0.85  # error ratio above which the plainer of two descriptions is chosen
 SLIGHTLY = 0.97  # both ratios for channel order, which matters little, and for super-resolution: 0.26 dB
 CROP = slice(120, 376), slice(180, 564)  # rows and columns for super-resolution, multiples of 16
 
@@ -70,7 +70,7 @@ class TrialResult:
 
     description: Description
     error: float  # matching: mean error, px; super-resolution: root mean squared error, grey levels
-    wrong: float  # matching: share of pixels off by more than `FAR`; else `error` relative to bicubic
+    wrong: float  # matching: share of pixels off by more than `WRONG_PX`; else `error` relative to bicubic
     outputs: tuple[NDArray[Any], ...]  # the disparity map, or both upscaled images
 
     @property
@@ -85,7 +85,7 @@ class TrialResult:
 
     def __str__(self) -> str:
         if self.description.task == "disparity":
-            return f"{self.figure}, {100 * self.wrong:.1f} % of the pixels wrong by more than {FAR:g} px"
+            return f"{self.figure}, {100 * self.wrong:.1f} % of the pixels wrong by more than {WRONG_PX:g} px"
         return f"{self.figure}, bicubic interpolation {psnr(self.error / self.wrong):.2f} dB"
 
 
@@ -166,7 +166,7 @@ class Trials:
                 other = min(self._run_all(others), key=RANK)
             except ModelError:
                 continue
-            limit = SLIGHTLY if aspect == "channels" else CLEARLY
+            limit = SLIGHTLY if aspect == "channels" else CLEARLY_BETTER
             is_better = other.is_useful and other.error < limit * best.error
             if is_better and (aspect != "channels" or other.wrong < best.wrong):
                 yield (
@@ -208,7 +208,7 @@ class Trials:
         truth = sample_pair().truth
         errors = np.abs(disparity - truth)[np.isfinite(truth) & (truth > 0)]
         errors[~np.isfinite(errors)] = np.float32(1e6)
-        return TrialResult(description, float(errors.mean()), float((errors > FAR).mean()), (disparity,))
+        return TrialResult(description, float(errors.mean()), float((errors > WRONG_PX).mean()), (disparity,))
 
     def _try_upscaler(self, description: Description) -> TrialResult:
         made = self._run(description)
@@ -280,7 +280,7 @@ class Findings:
             return np.concatenate([outputs[0].astype(np.uint8), pair.left[CROP]], axis=1)
         known = np.isfinite(pair.truth) & (pair.truth > 0)
         low, high = np.percentile(pair.truth[known], (1, 99)).tolist()
-        apart = np.clip(np.abs(outputs[0] - np.where(known, pair.truth, 0)) / FAR, 0, 1)
+        apart = np.clip(np.abs(outputs[0] - np.where(known, pair.truth, 0)) / WRONG_PX, 0, 1)
         errors = (255 * np.where(known, apart, 0)).astype(np.uint8)[..., None].repeat(3, axis=2)
         return np.concatenate([pair.left, colorize(outputs[0], low, high), errors], axis=1)
 
@@ -337,7 +337,7 @@ class Candidate:
         keys = {"inputs": "views", "white": "range", "mean": "range", "deviation": "range"}
         decided |= {keys.get(key, key) for key in settings} & {*ASPECTS}
         trials = Trials(self.runner, self.initial)
-        share = NEARLY if description.task == "disparity" else SLIGHTLY
+        share = NEARLY_EQUAL if description.task == "disparity" else SLIGHTLY
         candidates = _combine(description, {"views", "range", "sign", "unit"} - decided)
         best, rival = trials.find_simplest(candidates, share)
         close = [explain_tie(best, rival)] if rival is not None else []

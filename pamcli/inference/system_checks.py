@@ -1,4 +1,4 @@
-"""Check that pam works on this machine; checks that need PyTorch import it, so that others run without."""
+"""Check that pam works on this machine. Only the checks that need PyTorch import it."""
 
 import os
 import platform

@@ -31,10 +31,10 @@ LOG = logging.getLogger("pamcli")
 
 Array = NDArray[Any]
 RAMP = 0.25  # share of an overlap in which the weight passes from one part to the next
-COMFORTABLE = 0.7  # share of the free memory to use by default
+FREE_MEMORY_SHARE = 0.7  # share of the free memory to use by default
 FEWEST = 64  # rows of a band without its halo at least; fewer would double the work
 LARGE = 4_000_000  # pixels of an image above which freed memory is returned to the system after each band
-GAPS = 1.15  # factor on the predicted memory, as free memory may be fragmented
+FRAGMENTATION = 1.15  # factor on the predicted memory, as free memory may be fragmented
 
 
 class Tile(NamedTuple):
@@ -205,8 +205,8 @@ class MemoryBudget:
         if self._device.type != "cpu":
             held = images = 0
         fewest = self._count_fewest_rows(height)
-        least = held + int(GAPS * self.model.memory(fewest, width))
-        whole = int(GAPS * self.model.memory(height, width))
+        least = held + int(FRAGMENTATION * self.model.memory(fewest, width))
+        whole = int(FRAGMENTATION * self.model.memory(height, width))
         size = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
         limits: list[int] = []
         if self.max_memory is not None:
@@ -222,7 +222,7 @@ class MemoryBudget:
                 raise DeviceError(
                     f"{size} needs {format_bytes(least)} of memory, only {format_bytes(free)} are free", HINT
                 )
-            limits.append(max(least, int(COMFORTABLE * free)))
+            limits.append(max(least, int(FREE_MEMORY_SHARE * free)))
         if not limits or held + whole <= min(limits):
             return height + self.model.multiple
         multiple = self.model.multiple

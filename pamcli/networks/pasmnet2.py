@@ -239,7 +239,7 @@ class Stage(nn.Module):
         return views, (torch.cat(lefts, 1), torch.cat(rights, 1))
 
     def merge_products(self) -> None:
-        """Replace queries and keys with folded norms by one convolution L of the left features.
+        """Merge query and key convolutions into one convolution L of the left features; norms must be folded.
 
         The cost of left features f and right ones f' is L f . (f', 1): with queries W f + w and keys V f + v
         it is (W f + w) . (V f' + v) + (V f + v) . (W f' + w), over 2C.

@@ -177,8 +177,8 @@ class Recording:
         if self._topics.get(info) != CAMERA_INFO:
             if named:
                 known = [name for name, kind in self._topics.items() if kind == CAMERA_INFO]
-                said = f"{quote(self.place)} has no camera_info {named}"
-                raise UsageError(said, f"its topics of this kind: {join_names(known) or 'none'}")
+                message = f"{quote(self.place)} has no camera_info {named}"
+                raise UsageError(message, f"its topics of this kind: {join_names(known) or 'none'}")
             return None
         found = next(self._iterate_messages([info]), None)
         return None if found is None else camera_tree(self._decode(found))
@@ -213,11 +213,11 @@ class Recording:
         wider = f"tolerance={np.ceil(1200 * missed.min()):g}ms" if len(missed) else ""
         hint = f"if these are pairs: {_add_key(self._text, wider)}" if wider else None
         if not kept.any():
-            said = f"{quote(self.place)}: no left and right image are within {1000 * tolerance:g} ms"
-            raise InputError(f"{said}; the nearest are {1000 * gaps.min():.3g} ms apart", hint)
+            problem = f"{quote(self.place)}: no left and right image are within {1000 * tolerance:g} ms"
+            raise InputError(f"{problem}; the nearest are {1000 * gaps.min():.3g} ms apart", hint)
         if alone := len(left) - int(kept.sum()):
-            said = f"{alone} of {len(left)} left images have no right image within {1000 * tolerance:g} ms"
-            self.warnings.append(f"{said} and are skipped" + (f" ({hint})" if hint else ""))
+            problem = f"{alone} of {len(left)} left images have no right image within {1000 * tolerance:g} ms"
+            self.warnings.append(f"{problem} and are skipped" + (f" ({hint})" if hint else ""))
         return np.stack([np.flatnonzero(kept), nearest[kept]], axis=1)
 
     def _read_image(self, name: str, topic: str, number: int, max_pixels: int | None) -> RgbImage:
@@ -343,8 +343,8 @@ def _read_samples(message: Any, name: str, shape: tuple[int, int, int], size: in
     """Return the samples of a message in a shape (H, W, C), uint8 or uint16."""
     (rows, width, channels), data, step = shape, np.asarray(message.data, np.uint8), int(message.step)
     if step % size or step < width * channels * size or len(data) < rows * step:
-        said = f"{message.width}x{message.height} {message.encoding} with {step} bytes per row"
-        raise InputError(f"{name} is damaged: it has {len(data)} bytes, but its header says {said}")
+        expected = f"{message.width}x{message.height} {message.encoding} with {step} bytes per row"
+        raise InputError(f"{name} is damaged: it has {len(data)} bytes, but its header says {expected}")
     samples: NDArray[Any] = data[: rows * step].reshape(rows, step)
     if size == 2:
         samples = samples.view(">u2" if message.is_bigendian else "<u2").astype(np.uint16)

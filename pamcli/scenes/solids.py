@@ -30,7 +30,7 @@ class Camera:
     view: tuple[int, int]  # width and height of the images (px)
 
     def ground_at(self, x: float, disparity: float) -> Vector:
-        """Return the point of the ground in column x at a disparity (px)."""
+        """Return the point (3,) on the ground that appears in column x with a disparity (px)."""
         return np.array([(x - self.centre[0]) / disparity, self.height, self.focal / disparity])
 
     def is_visible(self, points: Vector) -> bool:

@@ -27,7 +27,7 @@ from pamcli.registry.catalog import list_network_files
 LARGEST = (1250, 900)  # width and height to which larger images are reduced
 RESOLUTIONS = 850_000, 1_500_000  # pixels to which smaller images are upscaled for the network, ...
 MOST_UPSCALED = 2.0  # ... and maximum factor
-SPREAD = 1.0  # maximum difference between the disparities of both resolutions, px
+LARGEST_DISAGREEMENT = 1.0  # maximum difference between the disparities of both resolutions, px
 MOST_DISPARITY = 207  # of block matching, px
 LEAST = 0.3  # minimum share of labelled pixels for a pair to be used
 MIRRORED = "-mirrored"  # name suffix of mirrored pairs
@@ -36,7 +36,7 @@ Rgb = NDArray[np.uint8]
 Values = NDArray[np.float32]
 Wanted = Mapping[str, tuple[int, bool]]  # pairs by name: source index, and whether mirrored
 LOG = logging.getLogger("pamcli")
-MADE_FROM = "labels of the images with sha256 "  # in the notes of labelled images
+HASH_NOTE = "labels of the images with sha256 "  # in the notes of labelled images
 CONTRADICTION = 2.0  # minimum difference that prevents a label, px
 
 
@@ -79,12 +79,12 @@ def select_pairs_to_label(
     complete = [name for name, paths in present.items() if len(paths) == len(PARTS)]
     partial = [name for name, paths in present.items() if 0 < len(paths) < len(PARTS)]
     if len(partial) > 1 and not overwrite:
-        said = f"{quote(folder)} has files that are not labels, such as {quote(present[partial[0]][0])}"
-        raise UsageError(said, "use another folder")
+        message = f"{quote(folder)} has files that are not labels, such as {quote(present[partial[0]][0])}"
+        raise UsageError(message, "use another folder")
     changed = [name for name in complete if _is_changed(source, *wanted[name], files[name])]
     if changed and (not overwrite or len(changed) == len(complete)):
-        said = f"{quote(folder)} has labels of other images with the names of these pairs"
-        problem = f"{said}: {join_names(changed)}"
+        message = f"{quote(folder)} has labels of other images with the names of these pairs"
+        problem = f"{message}: {join_names(changed)}"
         raise UsageError(problem, "use another folder, or `overwrite` if only some of the images changed")
     if changed:
         LOG.warning(f"the images of {join_names(changed)} changed after labelling: labelling them again")
@@ -121,7 +121,7 @@ def _is_changed(source: Source, index: int, mirrored: bool, files: Mapping[str, 
     except InputError as error:
         LOG.warning(f"{quote(source.names[index])}: keeping its labels, but {error.message}")
         return False
-    return bool(noted != MADE_FROM + _hash(views))
+    return bool(noted != HASH_NOTE + _hash(views))
 
 
 def label_pairs(
@@ -144,7 +144,7 @@ def label_pairs(
         if share >= LEAST:
             content = {"disparity": encode_disparity(found, ".npy").data}
             notes = Exif()
-            notes[Base.ImageDescription] = MADE_FROM + _hash(whole)
+            notes[Base.ImageDescription] = HASH_NOTE + _hash(whole)
             for side, view in (("left", left), ("right", right)):
                 content[side] = encode_image(RgbImage(view, exif=notes.tobytes()), ".png", name=name)
             for part, file in label_files(folder, name).items():
@@ -174,7 +174,7 @@ def _match_both_views(matcher: StereoMatcher, left: Rgb, right: Rgb) -> Values:
     for factor in sorted({float(np.clip((most / pixels) ** 0.5, 1, MOST_UPSCALED)) for most in RESOLUTIONS}):
         matcher.match_size = factor
         found.append(matcher(left, right, extras={"visible"}).disparity_where(visible=True))
-    return np.where(np.ptp(found, axis=0) <= SPREAD, np.mean(found, axis=0), np.float32(np.nan))
+    return np.where(np.ptp(found, axis=0) <= LARGEST_DISAGREEMENT, np.mean(found, axis=0), np.float32(np.nan))
 
 
 def combine_networks(first: Values, second: Values) -> Values:

@@ -18,7 +18,7 @@ from pamcli.inference.images import choose_matching_size, resize_image
 
 FEWEST = 5  # minimum number of pairs to hold some out
 MOST_HELD_OUT, MOST_LEARNED = 16, 100  # bound the time for labelling and validation
-SEARCHED = 0.25  # search range of block matching, as a fraction of the width
+SEARCH_RANGE = 0.25  # search range of block matching, as a fraction of the width
 BLOCK_PIXELS = 1_000_000  # for block matching, which needs four bytes per pixel and disparity
 REMARK = " held out, against block matching"
 
@@ -127,5 +127,5 @@ def match_blocks(left: Rgb, right: Rgb) -> Values:
     times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)
     rows, columns = round(height / times), round(width / times)
     one, other = (to_grey(to_uint8(resize_image(view, rows, columns))) for view in (left, right))
-    found = match_reliably(one, other, max(16, int(SEARCHED * columns)))
+    found = match_reliably(one, other, max(16, int(SEARCH_RANGE * columns)))
     return resize_nearest(found, width, height) * np.float32(width / columns)

@@ -31,7 +31,7 @@ from pamcli.training.unlabelled_pairs import UnlabelledPairs
 
 SAMPLES = 2  # images of each data set to save per validation
 CROP = (160, 240)  # height and width of saved super-resolution crops, at high resolution
-LOOKED_AT = 100  # number of pairs to check per data set before a run
+MOST_CHECKED_PAIRS = 100  # number of pairs to check per data set before a run
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Validator:
             spec = parse_data(text)
             source = open_data(spec)
             # Check them now: a damaged file would end the run after hours, and every resumed run.
-            for index in source.spread(1 if source.endless else LOOKED_AT):
+            for index in source.spread(1 if source.endless else MOST_CHECKED_PAIRS):
                 sample = source.load(index)
                 if scale is not None:
                     Superres(scale).make_case(sample)

@@ -17,7 +17,7 @@ from PIL import Image
 from ray_steps import WriteSteps, numbered
 from unrectified import photographs, sample
 
-from pamcli.batch.ray_cluster import HELD, _plan_workers, run_on_ray
+from pamcli.batch.ray_cluster import MOST_HELD_JOBS, _plan_workers, run_on_ray
 from pamcli.errors import DeviceError, InputError, ModelError
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
     def jobs() -> Iterator[int]:
         for number in [-1, *range(95), 99]:
             ahead = next(taken) - done
-            assert ahead <= NODES * HELD, f"{ahead} jobs are held"
+            assert ahead <= NODES * MOST_HELD_JOBS, f"{ahead} jobs are held"
             yield number
 
     outcomes = {}

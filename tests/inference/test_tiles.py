@@ -135,7 +135,7 @@ def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tiling, "get_free_memory", lambda _: 10**12)
 
     def need(height: int, width: int) -> int:
-        return int(tiling.GAPS * matcher.model.memory(height, width))
+        return int(tiling.FRAGMENTATION * matcher.model.memory(height, width))
 
     for allowed in (10**12, 10**9, 6 * 10**8):
         matcher._budget.max_memory = matcher._budget._used + 3 * 2 * image.nbytes + allowed

@@ -91,7 +91,7 @@ class Held(Named):
 def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_path: Path) -> None:
     first, notes = Held(90, 20), Image.Exif()
     sample = first.load(0)
-    notes[Base.ImageDescription] = labels.MADE_FROM + labels._hash([sample.left, sample.right])
+    notes[Base.ImageDescription] = labels.HASH_NOTE + labels._hash([sample.left, sample.right])
     for part in ("left", "right", "disparity"):
         (tmp_path / part).mkdir()
     for side in ("left", "right"):
