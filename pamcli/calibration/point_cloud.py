@@ -18,7 +18,7 @@ from pamcli.files.units import parse_length
 AXES = "metres in left camera coordinates: x to the right, y down, z ahead"
 COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
-_LAS_UNIT = 1e-4  # m, of the whole numbers that a LAS file stores
+_LAS_UNIT, _LAS_FARTHEST = 1e-4, 2e5  # m, of the whole numbers of 32 bits that a LAS file stores
 
 
 def write_point_cloud(
@@ -65,6 +65,7 @@ def encode_point_cloud(
     points = compute_points(disparity, calibration, **options)
     if suffix.lower() == ".ply":
         return encode_ply(points), len(points)
+    points = points[np.max([np.abs(points[axis]) for axis in "xyz"], axis=0) < _LAS_FARTHEST]
     return _encode_las(points, is_compressed=suffix.lower() == ".laz"), len(points)
 
 

@@ -89,6 +89,8 @@ def test_las_and_laz_hold_the_points_of_a_ply(suffix: str, tmp_path: Path) -> No
         np.testing.assert_allclose(np.asarray(las[axis]), vertices[axis], atol=1e-4)
     np.testing.assert_array_equal(np.asarray(las.red) // 257, vertices["red"])
     np.testing.assert_array_equal(np.asarray(las.green) // 257, vertices["green"])
+    sky = np.where(np.isfinite(disparity), disparity, np.float32(1e-7))
+    assert write_point_cloud(path, sky, CALIBRATION, overwrite=True) == count
 
 
 @pytest.mark.parametrize(
