@@ -37,11 +37,11 @@ class ColorRange:
             low, high = np.percentile(known, PERCENTILES).tolist()
             self.low, self.high = min(self.low, low), max(self.high, high)
 
-    def report(self, source: str, say: Callable[[str], None] = LOG.info) -> tuple[float, float]:
+    def report(self, source: str, log: Callable[[str], None] = LOG.info) -> tuple[float, float]:
         """Return the range, px, and report it. source: the pair or video, for the message."""
         if self.low >= self.high:
             return DEFAULT_RANGE
-        say(f"{source}: colour range {self.low:.1f}:{self.high:.1f} px (1st to 99th percentile)")
+        log(f"{source}: colour range {self.low:.1f}:{self.high:.1f} px (1st to 99th percentile)")
         return self.low, self.high
 
 

@@ -38,7 +38,9 @@ def command(page: str | None = make_name_argument("the page", make_completer(pag
         word = re.compile(rf"\b{re.escape(page)}\b", re.IGNORECASE)
         counts = {each: len(word.findall(_read(each))) for each in page_names()}
         found = [each for each in sorted(counts, key=counts.__getitem__, reverse=True)[:3] if counts[each]]
-        hint = did_you_mean(page, page_names()) or (found and f"see the pages {', '.join(found)}; ") or ""
+        hint = f"it occurs on the pages {', '.join(found)}; " if found else ""
+        if not found or any(name.startswith(page) for name in page_names()):
+            hint = did_you_mean(page, page_names())
         hint += "pam guide lists all pages"
         raise UsageError(f"unknown page {page!r}", hint)
     text = _read(page)

@@ -163,7 +163,7 @@ def _check_shape(
 def resize_sample(
     sample: Sample, width: int, height: int, resize: Callable[[NDArray[Any], int, int], NDArray[Any]]
 ) -> Sample:
-    """Return a sample of this size (px) without `fine`; ground truth and masks take the nearest pixel."""
+    """Resize a sample (px) and drop `fine`; ground truth and masks are resampled by the nearest pixel."""
     ratio = width / sample.left.shape[1]
 
     def pick(values: NDArray[Any] | None, factor: float | None = None) -> Any:
