@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -140,16 +141,22 @@ def test_numbers_that_describe_no_cameras(values: tuple[float, ...], message: st
         Calibration(*values)  # type: ignore[arg-type]
 
 
-def test_warnings() -> None:
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((100, 0), "unknown"),
+        ((100, 120), "millimetres (`baseline` 120mm)"),
+        ((100, 0.0001), "`baseline` 0.1m"),
+        ((35, 0.1), "focal length of 35 px is perhaps in millimetres"),
+        ((100, 0.1, 0, (30, 2), (6, 4)), "principal point 30,2 px is outside the 6x4 px image"),
+    ],
+)
+def test_warnings(values: tuple[Any, ...], said: str) -> None:
+    assert said in Calibration(*values).warnings()[0]
     assert Calibration(100, 0.1, 0, (3, 2), (6, 4)).warnings() == []
-    assert "unknown" in Calibration(100, 0).warnings()[0]
-    assert "millimetres (`baseline` 120mm)" in Calibration(100, 120).warnings()[0]
-    assert "`baseline` 0.1m" in Calibration(100, 0.0001).warnings()[0]
-    assert "focal length of 35 px is perhaps in millimetres" in Calibration(35, 0.1).warnings()[0]
-    assert (
-        "principal point 30,2 px is outside the 6x4 px image"
-        in Calibration(100, 0.1, 0, (30, 2), (6, 4)).warnings()[0]
-    )
+
+
+def test_depth_requires_a_baseline() -> None:
     with pytest.raises(InputError, match="depth requires a baseline"):
         Calibration(100, 0).depth(np.ones(3))
 

@@ -111,16 +111,10 @@ def test_no_interpretation_fits_other_cameras(rig: Rig, taken: Views) -> None:
 def write(folder: Path, rig: Rig, rotation: np.ndarray, translation: np.ndarray, views: Views) -> Path:
     for name, view in zip(("left.png", "right.png"), views, strict=True):
         cv2.imwrite(str(folder / name), view)
-    values = {
-        "K1": rig.left.matrix,
-        "D1": rig.left.distortion,
-        "K2": rig.right.matrix,
-        "D2": rig.right.distortion,
-    }
+    values = {"K1": rig.left.matrix, "D1": rig.left.distortion, "image_width": SIZE[0]}
+    values |= {"K2": rig.right.matrix, "D2": rig.right.distortion, "image_height": SIZE[1]}
     path = folder / "rig.yaml"
-    path.write_text(
-        files.opencv(**values, R=rotation, T=translation, image_width=SIZE[0], image_height=SIZE[1])
-    )
+    path.write_text(files.opencv(**values, R=rotation, T=translation))
     return path
 
 

@@ -25,6 +25,13 @@ def read(folder: Path, *texts: str, **options: object) -> StoredCalibration:
     return read_calibration(*paths, **options)  # type: ignore[arg-type]
 
 
+def refuse(folder: Path, text: str, message: str = "") -> None:
+    with pytest.raises(InputError, match="file0") as caught:
+        read(folder, text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: bool = True) -> None:
     rig = stored.rig
     assert rig is not None
@@ -198,10 +205,7 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
     ],
 )
 def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="file0") as caught:
-        read(tmp_path, files.MIDDLEBURY.replace(old, new))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refuse(tmp_path, files.MIDDLEBURY.replace(old, new), message)
 
 
 @pytest.mark.parametrize(
@@ -226,17 +230,14 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
 )
 def test_opencv_with_nonsense(values: dict[str, object], message: str, tmp_path: Path) -> None:
     given = {key: value for key, value in {**files.RIG, **values}.items() if value is not None}
-    with pytest.raises(InputError, match="file0") as caught:
-        read(tmp_path, files.opencv(**given))
-    assert message in str(caught.value)
+    refuse(tmp_path, files.opencv(**given), message)
 
 
 @pytest.mark.parametrize(
     "text", ["", "\0\0", "hello", "a: b", "[1, 2]", "{", "<a>", "- 1", "P1: 1", "&a [*a]"]
 )
 def test_no_calibration_at_all(text: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="file0"):
-        read(tmp_path, text)
+    refuse(tmp_path, text)
 
 
 def test_missing_and_long_files(tmp_path: Path) -> None:

@@ -38,15 +38,10 @@ def test_without_a_step_there_is_no_vote() -> None:
     assert evidence.agreement == 0
 
 
-def test_nearer_below_is_a_hint_alone() -> None:
-    assert OrderEvidence(0, 0, 0.7).first_is_left
-    assert OrderEvidence(0, 0, 0.7).certainty < 0.9
-    assert not OrderEvidence(-0.4, -3, 0.7).first_is_left
-
-
 def test_certainty_grows_with_the_evidence_and_is_that_of_the_likelier_order() -> None:
-    weak, strong = OrderEvidence(0.05, 0.3, 0.1), OrderEvidence(0.4, 3, 0.5)
-    assert 0.5 <= weak.certainty < strong.certainty <= 1
-    opposite = OrderEvidence(-0.4, -3, -0.5)
-    assert opposite.certainty == pytest.approx(strong.certainty)
-    assert OrderEvidence(0, 0, 0).certainty == 0.5
+    hint, weak, strong = OrderEvidence(0, 0, 0.7), OrderEvidence(0.05, 0.3, 0.1), OrderEvidence(0.4, 3, 0.5)
+    assert hint.first_is_left
+    assert not OrderEvidence(-0.4, -3, 0.7).first_is_left
+    assert hint.certainty < 0.9
+    assert OrderEvidence(0, 0, 0).certainty == 0.5 <= weak.certainty < strong.certainty <= 1
+    assert OrderEvidence(-0.4, -3, -0.5).certainty == pytest.approx(strong.certainty)

@@ -1,11 +1,11 @@
-"""The fit of the rows, and the resampling that undoes it."""
+"""The fit of the rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from pamcli.flickr1024.rectify_stereogram import fit_rows, make_rotation_map, warp_view
+from pamcli.flickr1024.rectify_stereogram import fit_rows
 from pamcli.imaging.matching import Matches
 
 
@@ -23,19 +23,3 @@ def test_offset_rotations_and_zoom_are_told_apart_in_spite_of_wrong_matches(wron
     assert fit.second_rotation == pytest.approx(0.004, abs=1.5e-3)
     assert fit.inliers[~bad].mean() > 0.98
     assert fit.residual < 0.2
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
-def test_a_resampled_pixel_shows_the_place_that_the_map_names(kind: type) -> None:
-    y, x = np.mgrid[:80, :120].astype(np.float64)
-    unit = 1 if kind is np.uint8 else 200
-    picture = (np.stack([x, y, x + y], axis=2) * unit).astype(kind)
-    places = make_rotation_map((80, 120), np.deg2rad(3), zoom=0.02, offset=2.3)
-    found = warp_view(picture, places)
-    rows, columns = np.mgrid[20:60, 20:100]
-    at_x, at_y = np.tensordot(places[:, :2], np.stack([columns, rows]), axes=1) + places[:, 2, None, None]
-    wanted = np.stack([at_x, at_y, at_x + at_y], axis=2)
-    assert found.dtype == kind
-    # OpenCV rounds a place and the weights there: 1/16 pixel along each axis at most; and half a level.
-    off = np.abs(found[20:60, 20:100] / unit - wanted).max(axis=(0, 1))
-    assert (off < np.array([1, 1, 2]) / 16 + 0.5 / unit).all()
