@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pamcli.errors import _EXTRAS, suggest_extra
+from pamcli.errors import _EXTRAS, UsageError, import_extra, suggest_extra
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {name: each for name, each in PROJECT["optional-dependencies"].items() if name != "test"}
@@ -48,3 +48,12 @@ def test_every_extra_that_a_message_names_exists() -> None:
         name for file in sources for name in re.findall(r'suggest_extra\("(\w+)"\)', file.read_text("utf-8"))
     }
     assert named | {extra for extra, _ in _EXTRAS.values()} == EXTRAS.keys()
+
+
+@pytest.mark.parametrize("package", _EXTRAS)
+def test_a_missing_package_is_named_with_its_command(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    extra, message = _EXTRAS[package]
+    with pytest.raises(UsageError) as error:
+        import_extra(package)
+    assert (error.value.message, error.value.hint) == (message, suggest_extra(extra))

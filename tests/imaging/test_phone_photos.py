@@ -15,7 +15,7 @@ import photo_files as made
 import stereo_files
 
 from pamcli.batch.processing import attempt
-from pamcli.errors import InputError, PamError
+from pamcli.errors import InputError
 from pamcli.files.paths import are_packed, states_layout
 from pamcli.imaging.images import read_image
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
@@ -102,13 +102,6 @@ def test_a_damaged_heic_file_is_one_line(views: tuple[np.ndarray, np.ndarray]) -
     three = made.spatial(made.heic(*views, views[0]), [*CAMERAS, []], (0, 1, 2))
     with pytest.raises(InputError, match="3 views"):
         read(three)
-
-
-def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(PamError, match=r"pillow-heif.*pip install .*heif") as error:
-        read_image(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    assert error.value.exit_code == 2
 
 
 def panorama(move: float) -> np.ndarray:
