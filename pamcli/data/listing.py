@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.geometry import Calibration
-from pamcli.data.source import Files, Sample, Source
+from pamcli.data.source import Files, Sample, Source, format_size
 from pamcli.errors import InputError
 from pamcli.files.paths import join_names, list_entries, natural_key, quote
 from pamcli.files.suffixes import IMAGE_SUFFIXES
@@ -153,11 +153,9 @@ def _check_shape(
     height, width = left.shape[:2]
     times = max(1, values.shape[0] // height) if finer else 1
     if values.shape[:2] != (times * height, times * width):
-        size = f"{values.shape[1]}x{values.shape[0]}"
-        raise InputError(
-            f"{quote(path)} is {size}, but the left image {quote(left_path)} is {width}x{height}",
-            "all files of a pair must have the size of the left image",
-        )
+        sizes = f"is {format_size(values.shape)}, but the left image {quote(left_path)} is {width}x{height}"
+        hint = "all files of a pair must have the size of the left image"
+        raise InputError(f"{quote(path)} {sizes}", hint)
 
 
 def resize_sample(
@@ -165,26 +163,17 @@ def resize_sample(
 ) -> Sample:
     """Resize a sample (px) and drop `fine`; ground truth and masks are resampled by the nearest pixel."""
     ratio = width / sample.left.shape[1]
-
-    def pick(values: NDArray[Any] | None, factor: float | None = None) -> Any:
-        if values is None:
-            return None
-        picked: NDArray[Any] = resize_nearest(values, width, height)
-        return picked if factor is None else picked * np.float32(factor)
-
-    return replace(
-        sample,
-        left=resize(sample.left, width, height),
-        right=resize(sample.right, width, height),
-        disparity=pick(sample.disparity, ratio),
-        right_disparity=pick(sample.right_disparity, ratio),
-        visible=pick(sample.visible),
-        foreground=pick(sample.foreground),
-        masks=sample.masks and {name: pick(mask) for name, mask in sample.masks.items()},
-        fine=None,
-        fine_visible=None,
-        calibration=sample.calibration and sample.calibration.scale_width(ratio),
-    )
+    picked: dict[str, Any] = {}
+    for name in ("disparity", "right_disparity", "visible", "foreground"):
+        if (values := getattr(sample, name)) is not None:
+            values = resize_nearest(values, width, height)
+            picked[name] = values * np.float32(ratio) if name.endswith("disparity") else values
+    if sample.masks is not None:
+        picked["masks"] = {key: resize_nearest(mask, width, height) for key, mask in sample.masks.items()}
+    left, right = (resize(view, width, height) for view in (sample.left, sample.right))
+    calibration = sample.calibration and sample.calibration.scale_width(ratio)
+    others: dict[str, Any] = {"fine": None, "fine_visible": None, "calibration": calibration}
+    return replace(sample, left=left, right=right, **picked, **others)
 
 
 def downscale_sample(sample: Sample, times: int) -> Sample:

@@ -142,6 +142,11 @@ class Source(ABC):
         return digest(self.names)
 
 
+def format_size(shape: Sequence[int]) -> str:
+    """Format a shape (H, W, ...) for messages as WIDTHxHEIGHT."""
+    return f"{shape[1]}x{shape[0]}"
+
+
 def digest(names: Sequence[str]) -> str:
     """Return a digest of 16 hexadecimal digits."""
     return hashlib.sha256("\n".join(names).encode(errors="surrogateescape")).hexdigest()[:16]

@@ -126,7 +126,7 @@ class _Referenced(Source):
     @property
     def absent(self) -> tuple[str, ...]:
         others = [line for line in self.source.absent if not line.startswith("no ground truth")]
-        return (*others, f"no ground truth: all figures are differences from {self.method.row}")
+        return (*others, f"no ground truth: all figures are differences from {self.method.name}")
 
     def load(self, index: int) -> Sample:
         sample = self.source.load(index)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.source import Sample
+from pamcli.data.source import Sample, format_size
 from pamcli.errors import InputError
 from pamcli.evaluation import pixels
 from pamcli.evaluation.pixels import REGIONS, Mask
 from pamcli.evaluation.protocols import DisparityProtocol
-from pamcli.evaluation.results import Figures, ImageFigures, Meter, flatten, format_size
+from pamcli.evaluation.results import Figures, ImageFigures, Meter, flatten
 from pamcli.files.paths import pluralize
 from pamcli.imaging.disparity_units import UNITS, measure_scale_factor, round_to_known_unit
 

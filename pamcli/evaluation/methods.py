@@ -19,10 +19,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.source import Sample, Source
+from pamcli.data.source import Sample, Source, format_size
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.results import Fact, format_size
+from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, IMAGE_SUFFIXES
@@ -68,12 +68,7 @@ def _read_memory_size(name: str) -> int:
 class Method(ABC):
     """A method to measure: it estimates disparity, upscales images, or both."""
 
-    name: str
-
-    @property
-    def row(self) -> str:
-        """Name of the method in tables."""
-        return self.name
+    name: str  # in tables
 
     @abstractmethod
     def facts(self) -> list[Fact]:
@@ -85,11 +80,11 @@ class Method(ABC):
 
     def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
         """Prepare to match a data set. `extras`: also return confidence and visibility if useful."""
-        raise UsageError(f"{self.row} does not estimate disparity")
+        raise UsageError(f"{self.name} does not estimate disparity")
 
     def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
         """Prepare to upscale a data set."""
-        raise UsageError(f"{self.row} does not upscale images")
+        raise UsageError(f"{self.name} does not upscale images")
 
 
 @dataclass(frozen=True)
@@ -107,13 +102,9 @@ class NetworkMethod(Method):
     departures: dict[str, None] = field(default_factory=dict, init=False)
     """Preprocessing that an exported network needs and the original network does not, in words."""
 
-    @property
-    def row(self) -> str:
-        return f"{self.name}, left view twice" if self.right_view == "left" else self.name
-
     def facts(self) -> list[Fact]:
         compute = self.network.compute.describe()
-        facts = [("network", self.row)]
+        facts = [("network", self.name)]
         if self.weights is not None:
             facts.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
         return [*facts, ("device", f"{compute['device']}, {compute['precision']}")]
@@ -183,9 +174,8 @@ class FilesMethod(Method):
     name: str = ""  # name in tables; the folder's by default
     warnings: dict[str, None] = field(default_factory=dict, init=False)  # warnings about the files
 
-    @property
-    def row(self) -> str:
-        return self.name or self.folder.resolve().name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.folder.resolve().name)
 
     def facts(self) -> list[Fact]:
         return [("predictions", quote(self.folder))]

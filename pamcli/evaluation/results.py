@@ -95,11 +95,6 @@ class Meter(ABC):
         return Counter(chain.from_iterable(map(attrgetter("figures"), self.images)))
 
 
-def format_size(shape: Sequence[int]) -> str:
-    """Format a shape (H, W, ...) for messages as WIDTHxHEIGHT."""
-    return f"{shape[1]}x{shape[0]}"
-
-
 def flatten(figures: Figures) -> dict[str, float]:
     """Flatten metrics to column names: "d1" for all pixels, "noc d1", "both psnr"."""
     return {

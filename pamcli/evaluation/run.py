@@ -128,9 +128,9 @@ def evaluate(
     named: dict[str, Method | None] = {**task.baseline}
     for each in methods:
         if isinstance(each, FilesMethod) and len(sets) > 1:
-            message = f"the files of {quote(each.row)} belong to one data set, but {len(sets)} are given"
+            message = f"the files of {quote(each.name)} belong to one data set, but {len(sets)} are given"
             raise UsageError(message, "measure each data set by itself")
-        row = f"{each.row} (files)" if each.row in ("", *task.baseline) else each.row
+        row = f"{each.name} (files)" if each.name in ("", *task.baseline) else each.name
         if row in named:
             raise UsageError(f"two methods have the name {quote(row)}", "give them different names")
         named[row] = each
@@ -168,15 +168,18 @@ def evaluate(
         for each in methods:
             facts = [fact for fact in (*each.facts(), *task.describe(each)) if fact[0] != "network"]
             plain = ("method", "weights", "device")
-            about.append((each.row, "; ".join(v if key in plain else f"{key} {v}" for key, v in facts)))
+            about.append((each.name, "; ".join(v if key in plain else f"{key} {v}" for key, v in facts)))
     images, summary, headline = _make_tables(task, measured, several)
+    data, set_notes = _describe_sets(measured)
+    about += [("pam", f"{__version__}, Python {platform.python_version()}")]
+    about += [("date", datetime.date.today().isoformat()), *cost, ("data", data)]
     page = Evaluation(
         title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {title}",
-        facts=(*about, *_list_circumstances(measured, cost)),
+        facts=tuple(about),
         summary=summary,
         headline=headline,
         images=images,
-        notes=(*notes, *_set_notes(measured)),
+        notes=(*notes, *set_notes),
         key_figures=tuple(_list_key_figures(task, measured, several)),
         worst_pairs=tuple(pairs),
         numbers=numbers,
@@ -280,26 +283,18 @@ def _list_key_figures(
             yield ", ".join(filter(None, (one.label, name if several else "", task.average))), tuple(values)
 
 
-def _list_circumstances(sets: Sequence[MeasuredSet], run: Sequence[Fact]) -> list[Fact]:
-    """Return date, system and data of the measurement; `run`: how the method was run."""
-    today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
-    data = []
+def _describe_sets(sets: Sequence[MeasuredSet]) -> tuple[str, list[str]]:
+    """Return the data sets with their numbers of pairs, and notes on them."""
+    data, notes = [], []
     for one in sets:
-        count = pluralize(max(one.meter.image_counts.values()), "pair")
-        data.append(f"{quote(one.source.spec.text if one.source.spec else one.label)} ({count})")
-    version = f"{__version__}, Python {platform.python_version()}"
-    return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
-
-
-def _set_notes(sets: Sequence[MeasuredSet]) -> Iterator[str]:
-    """Yield notes on each data set, on unverified layouts, and on training weights without effect here."""
-    for one in sets:
-        for line in one.notes:
-            yield f"{one.label}: {line}"
-        if (spec := one.source.spec) and spec.info.unverified:
-            yield f"{one.label}: unverified layout, {spec.info.unverified}"
+        spec, count = one.source.spec, pluralize(max(one.meter.image_counts.values(), default=0), "pair")
+        data.append(f"{quote(spec.text if spec else one.label)} ({count})")
+        notes += [f"{one.label}: {line}" for line in one.notes]
+        if spec and spec.info.unverified:
+            notes.append(f"{one.label}: unverified layout, {spec.info.unverified}")
         if spec and spec.weight != 1:
-            yield f"{one.label}: weight={spec.weight:g} affects training only and is ignored here"
+            notes.append(f"{one.label}: weight={spec.weight:g} affects training only and is ignored here")
+    return ", ".join(data), notes
 
 
 def _measure_cost(

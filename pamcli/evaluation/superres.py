@@ -99,6 +99,7 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
             upscaler, path = load_upscaler(settings)
         factor = int(upscaler.scale)
         name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
+        name += ", left view twice" if settings.right_view == "left" else ""
         methods.append(NetworkMethod(upscaler, name, path, settings.right_view, keep))
     task, worst = Superres(factor, degradation), WORST if settings.report else 0
     return evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)

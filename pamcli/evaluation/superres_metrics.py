@@ -12,8 +12,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.data.source import format_size
 from pamcli.errors import InputError
-from pamcli.evaluation.results import Figures, ImageFigures, Meter, format_size
+from pamcli.evaluation.results import Figures, ImageFigures, Meter
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64  # number of high-resolution columns that the "left" protocol skips, at every scale

@@ -266,5 +266,6 @@ def erase_rectangle(rng: Generator, example: Example, augmentation: Augmentation
     right_visible[covered] = False
     match = np.arange(width) - example.disparity[top : top + rows]
     visible[top : top + rows] &= ~((match > left - 1) & (match < left + columns))
-    parts = right, example.disparity, right_disparity, visible, right_visible
-    return Example(example.left, *parts, example.left_high, example.right_high, example.left_only)
+    return replace(
+        example, right=right, right_disparity=right_disparity, visible=visible, right_visible=right_visible
+    )

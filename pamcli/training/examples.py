@@ -50,7 +50,7 @@ class StepBatch(NamedTuple):
     right: Tensor
     left_high: Tensor | None = None  # (B, 3, sH, sW), super-resolution only
     right_high: Tensor | None = None
-    truth: GroundTruth | None = None  # unknown for pairs without labels; None = no pair has labels
+    truth: GroundTruth | None = None  # NaN for pairs without labels
     prepared: float = 0.0  # CPU time of its preparation, s
 
     def parts(self, count: int) -> Iterator[StepBatch]:
@@ -66,14 +66,9 @@ class StepBatch(NamedTuple):
         def stack(name: str) -> Tensor:
             return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
 
-        def views(*names: str) -> tuple[Tensor, ...]:
-            return tuple(stack(name).permute(0, 3, 1, 2).contiguous() for name in names)
-
-        high = (None, None) if examples[0].left_high is None else views("left_high", "right_high")
-        batch = cls._make((*views("left", "right"), *high, None, 0.0))
-        truth = GroundTruth(*map(stack, GroundTruth._fields))
-        has_labels = truth.known.any() or stack("right_disparity").isfinite().any()
-        return batch._replace(truth=truth) if has_labels else batch
+        names = ("left", "right", "left_high", "right_high")[: 2 if examples[0].left_high is None else 4]
+        views: list[Any] = [stack(name).permute(0, 3, 1, 2).contiguous() for name in names]
+        return cls(*views)._replace(truth=GroundTruth(*map(stack, GroundTruth._fields)))
 
     def to(self, device: torch.device | str) -> StepBatch:
         """Move the batch to a device, with images as floats, without waiting for the device."""

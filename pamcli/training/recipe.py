@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from numpy.random import default_rng
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from pamcli.data.source import format_size
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry import architectures as table
@@ -40,10 +41,6 @@ def _parse_size(value: Any) -> Any:
         case (int(height), int(width)) if min(value) >= 8 and max(value) <= 65_536:
             return value
     raise ValueError(f'must be "WIDTHxHEIGHT" with sides of 8 to 65536 px, as "512x256", got {value!r:.40}')
-
-
-def format_size(size: tuple[int, int]) -> str:
-    return f"{size[1]}x{size[0]}"
 
 
 Size = Annotated[tuple[int, int], BeforeValidator(_parse_size), PlainSerializer(format_size)]

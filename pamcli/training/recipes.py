@@ -11,6 +11,7 @@ from typing import Any
 import pydantic
 from pydantic import TypeAdapter, ValidationError
 
+from pamcli.data.source import format_size
 from pamcli.errors import InputError, ModelError, UsageError, did_you_mean
 from pamcli.files.json_files import Text, check_json
 from pamcli.files.paths import quote
@@ -19,7 +20,7 @@ from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_arc
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.spec import read_header
 from pamcli.settings.training import TrainSettings
-from pamcli.training.recipe import Recipe, format_size
+from pamcli.training.recipe import Recipe
 from pamcli.validation import describe_first_error, describe_unknown, parse_record
 
 MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run

@@ -14,7 +14,7 @@ import torch
 
 import pamcli
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.source import DataSpec, Source
+from pamcli.data.source import DataSpec, Source, format_size
 from pamcli.data.verify import check_before_training
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import lock_folder, write_atomically
@@ -33,7 +33,7 @@ from pamcli.training.initialisation import check_start, compile_blocks, initial_
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer, agree_on_reason
-from pamcli.training.recipe import Recipe, format_size
+from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.tasks import loss_function, model_spec
 from pamcli.training.unlabelled_pairs import UnlabelledPairs

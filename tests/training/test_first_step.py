@@ -22,7 +22,7 @@ from pamcli.training.examples import load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import make_recipe
-from pamcli.training.tasks import make_ground_truth, normalise, set_training_mode
+from pamcli.training.tasks import normalise, set_training_mode
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "training"
 ARGUMENTS = {
@@ -73,7 +73,7 @@ def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     batch = next(load_batches(examples, 0, 1, 1, 0)).to("cpu")
     left, right = normalise(batch.left), normalise(batch.right)
     matching = network(left, right, all_stages=True)
-    terms = matching_terms(matching, left, right, recipe.losses, make_ground_truth(batch))
+    terms = matching_terms(matching, left, right, recipe.losses, batch.truth)
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
     def norm(some: Iterable[str]) -> float:

@@ -54,9 +54,10 @@ def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> 
     assert not truth.right_visible[labelled.index(False)].any()
 
 
-def test_a_batch_without_any_label_has_no_truth_and_one_of_numbers_stays_as_it_is() -> None:
+def test_a_batch_without_any_label_knows_nothing_and_one_of_numbers_stays_as_it_is() -> None:
     (batch,) = load_batches(examples(unlabelled(pair())), 0, 1, 2, workers=0)
-    assert batch.truth is None
+    assert not any(part.isfinite().any() for part in batch.truth.both)
+    assert not (batch.truth.visible | batch.truth.right_visible).any()
     made = StepBatch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
     assert torch.equal(made.to("cpu").left, made.left)
 

@@ -20,7 +20,10 @@ from pamcli.training.tasks import loss_function, model_spec, normalise, set_trai
 CPU = Compute(torch.device("cpu"), "fp32")
 
 
-def pair(truth: GroundTruth | None = None) -> StepBatch:
+UNKNOWN = GroundTruth(torch.full((2, 32, 64), torch.nan))
+
+
+def pair(truth: GroundTruth = UNKNOWN) -> StepBatch:
     torch.manual_seed(0)
     left, right = torch.rand(2, 2, 3, 32, 64).unbind()
     return StepBatch(left, right, truth=truth)
