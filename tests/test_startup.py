@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -52,70 +53,45 @@ def pam(started: WarmPython) -> Pam:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Files that are never decoded: these commands end before they would be."""
-    for name in (
-        "left.png",
-        "right.png",
-        "there.pfm",
-        "lefts/a.png",
-        "lefts/b.png",
-        "rights/a.png",
-        "set/left/a.png",
-        "set/right/a.png",
-        "k/testing/image_2/000000_10.png",
-        "k/testing/image_3/000000_10.png",
-    ):
+    images = "left.png", "right.png", "there.pfm", "lefts/a.png", "lefts/b.png", "rights/a.png"
+    sets = "set/left/a.png", "set/right/a.png", *(f"k/testing/image_{n}/000000_10.png" for n in (2, 3))
+    for name in (*images, *sets):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"not a picture: " + name.encode())
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--help"], ["disparity", "superres", "weights", "train", "eval", "dataset"]),
-        (["--version"], [pamcli.__version__]),
-        (
-            ["disparity", "--help"],
-            ["--output", "--output-right", "--color-map", "--skip-existing", "--device"],
-        ),
-        (["superres", "--help"], ["--output", "--scale", "--max-pixels"]),
-        (["weights", "--help"], ["list", "info", "verify", "import"]),
-        (["weights", "list"], ["pasmnet", "passrnet-x2", "passrnet-x4"]),
-        (["weights", "info", "pasmnet"], ["pasmnet", "MIT"]),
-        (["dataset", "--help"], ["list", "verify", "preview", "prepare-flickr1024", "stats"]),
-        (
-            ["dataset", "prepare-flickr1024", "--help"],
-            [
-                "--scale",
-                "--add",
-                "--list",
-                "--store",
-                "--from-stereograms",
-                "--layout",
-                "--infinity",
-                "--workers",
-            ],
-        ),
-        (["eval", "--help"], ["disparity", "superres"]),
-        (["train", "--help"], ["disparity", "superres"]),
-        (["train", "disparity", "--help"], ["--data", "--unsupervised", "--recipe", "--resume", "--from"]),
-        (["train", "superres", "--help"], ["--scale", "--max-minutes", "--set"]),
-        (
-            ["eval", "disparity", "--help"],
-            ["--data", "--predictions", "--max-gt", "--report"],
-        ),
-        (["submit", "--help"], ["--data", "--predictions", "--prediction-seconds", "--output"]),
-        (["eval", "superres", "--help"], ["--data", "--right-view", "--baseline-only", "--save"]),
-    ],
-    ids=" ".join,
-)
-def test_answers_go_to_stdout_without_torch(
-    pam: Pam, folder: Path, arguments: list[str], expected: list[str]
-) -> None:
-    run = pam(folder, *arguments)
-    assert run.returncode == 0, run.stderr
-    assert run.stderr == ""
-    assert [text for text in expected if text not in run.stdout] == []
+def cases(table: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the words before the first bar of each line, and the texts after it."""
+    for line in filter(None, map(str.strip, table.splitlines())):
+        command, *texts = line.split(" | ")
+        yield shlex.split(command), texts
+
+
+def test_answers_go_to_stdout_without_torch(pam: Pam, folder: Path) -> None:
+    table = f"""
+        --help | disparity | superres | weights | train | eval | dataset
+        --version | {pamcli.__version__}
+        disparity --help | --output | --output-right | --color-map | --skip-existing | --device
+        superres --help | --output | --scale | --max-pixels
+        weights --help | list | info | verify | import
+        weights list | pasmnet | passrnet-x2 | passrnet-x4
+        weights info pasmnet | pasmnet | MIT
+        dataset --help | list | verify | preview | prepare-flickr1024 | stats
+        dataset prepare-flickr1024 --help | --scale | --add | --list | --store | --from-stereograms | --layout
+        dataset prepare-flickr1024 --help | --infinity | --workers
+        eval --help | disparity | superres
+        train --help | disparity | superres
+        train disparity --help | --data | --unsupervised | --recipe | --resume | --from | --val | --jsonl
+        train superres --help | --scale | --max-minutes | --set | --steps | --epochs
+        eval disparity --help | --data | --predictions | --max-gt | --report
+        submit --help | --data | --predictions | --prediction-seconds | --output
+        eval superres --help | --data | --right-view | --baseline-only | --save
+    """
+    for words, texts in cases(table):
+        run = pam(folder, *words)
+        assert (run.returncode, run.stderr) == (0, ""), words
+        assert [text for text in texts if text not in run.stdout] == [], words
 
 
 @pytest.mark.parametrize(
@@ -133,87 +109,45 @@ def test_help_imports_nothing_slow(folder: Path, arguments: list[str], unwanted:
     assert (run.returncode, run.stderr) == (0, "")
 
 
-PAIR = ["left.png", "right.png"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
-        (["nonsense"], 2, ["nonsense"]),
-        (["train", "disparity", "--data", "procedural"], 2, ["-o"]),
-        (["train", "disparity", "--data", "nowhere:x", "-o", "run"], 2, ["nowhere"]),
-        (["train", "disparity", "--data", "procedural", "-o", "run", "--crop", "100x50"], 2, ["32"]),
-        (["train", "disparity", "--data", "procedural", "-o", "run", "--recipe", "mine"], 2, ["paper-kitti"]),
-        (["train", "disparity", "--data", "procedural", "-o", "run", "--set", "losses.hope=1"], 2, ["hope"]),
-        (["train", "superres", "--data", "procedural", "-o", "lefts"], 2, ["lefts"]),
-        (["disparity", *PAIR, "-o", "d.pfm", "--nonsense"], 2, ["--nonsense"]),
-        (
-            ["disparity", *PAIR, "-o", "d.pfm", "--overwrite", "--skip-existing"],
-            2,
-            ["--overwrite", "--skip-existing"],
-        ),
-        (["disparity", *PAIR, "-o", "there.pfm"], 2, ["there.pfm", "--overwrite"]),
-        (["disparity", *PAIR, "-o", "left.png", "--overwrite"], 2, ["left.png"]),
-        (["disparity", *PAIR, "-o", "d.xyz"], 2, [".xyz", ".pfm"]),
-        (["disparity", "left.png", "left.png", "-o", "d.pfm"], 2, ["left.png"]),
-        (["disparity", "left.png", "-o", "d.pfm"], 2, []),
-        (["disparity", "lefts", "rights", "-o", "out/"], 2, ["b.png", "--skip-unpaired"]),
-        (
-            ["disparity", "lefts", "rights", "-o", "-", "--format", "pfm", "--skip-unpaired"],
-            2,
-            ["--output -"],
-        ),
-        (["disparity", "none.png", "right.png", "-o", "d.pfm"], 3, ["none.png"]),
-        (["superres", *PAIR, "-o", "l.png", "--overwrite", "--skip-existing"], 2, ["--overwrite"]),
-        (["superres", *PAIR, "--scale", "1", "-o", "l.png"], 2, ["1"]),
-        (
-            ["superres", *PAIR, "--scale", "4", "--weights", "passrnet-x2", "-o", "l.png"],
-            2,
-            ["by 2"],
-        ),
-        (["disparity", *PAIR, "-o", "d.pfm", "--device", "gpu"], 2, ["gpu", "cuda:N"]),
-        (["weights", "nonsense"], 2, ["nonsense"]),
-        (["eval", "disparity", "--data", "kitti2016:lefts"], 2, ["kitti2016", "kitti2015"]),
-        (["eval", "disparity", "--data", "kitti2015:none"], 3, ["none does not exist"]),
-        (["eval", "disparity", "--data", "kitti2015:lefts"], 3, ["no pair", "image_2"]),
-        (["eval", "disparity", "--data", "pairs:.", "--resize", "9"], 2, ["--resize"]),
-        (["eval", "disparity", "--data", "pairs:set", "--predictions", "none"], 2, ["none"]),
-        (
-            ["eval", "disparity", "--data", "pairs:set", "--predictions", "k"],
-            2,
-            ["no prediction", "a.pfm"],
-        ),
-        (["submit", "--data", "pairs:set", "-o", "s.zip"], 2, ["cannot submit results on pairs"]),
-        (
-            ["submit", "--data", "kitti2015/testing:k", "-o", "s.zip"],
-            3,
-            ["199 images"],
-        ),
-        (
-            ["eval", "superres", "--data", "pairs:set", "--scale", "4", "--weights", "passrnet-x2"],
-            2,
-            ["by 2"],
-        ),
-        (["eval", "superres", "--data", "pairs:set", "--baseline-only"], 3, ["a.png"]),
-        (["dataset", "list", "nonsense"], 2, ["nonsense", "kitti2015"]),
-        (["dataset", "verify", "kitti2015:none"], 3, ["none does not exist"]),
-        (["dataset", "preview", "pairs:lefts", "-o", "left.png"], 2, ["left.png", "--overwrite"]),
-        (["dataset", "prepare-flickr1024", "lefts", "-o", "out"], 2, ["--scale", "--from-stereograms"]),
-        (["dataset", "prepare-flickr1024", "lefts", "-o", "out", "--scale", "2"], 3, ["NAME_L.png"]),
-        (["dataset", "stats", "none"], 2, ["none"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
-)
-def test_usage_errors_go_to_stderr_without_torch(
-    pam: Pam, folder: Path, arguments: list[str], code: int, expected: list[str]
-) -> None:
+def test_usage_errors_go_to_stderr_without_torch(pam: Pam, folder: Path) -> None:
+    table = """
+        2 nonsense | nonsense
+        2 train disparity --data procedural | -o
+        2 train disparity --data nowhere:x -o run | nowhere
+        2 train disparity --data procedural -o run --crop 100x50 | 32
+        2 train disparity --data procedural -o run --recipe mine | paper-kitti
+        2 train disparity --data procedural -o run --set losses.hope=1 | hope
+        2 train superres --data procedural -o lefts | lefts
+        2 disparity left.png right.png -o d.pfm --nonsense | --nonsense
+        2 disparity left.png right.png -o there.pfm | there.pfm | --overwrite
+        2 disparity left.png right.png -o d.xyz | .xyz | .pfm
+        2 disparity lefts rights -o out/ | b.png | --skip-unpaired
+        3 disparity none.png right.png -o d.pfm | none.png
+        2 disparity left.png right.png -o d.pfm --device gpu | gpu | cuda:N
+        2 superres left.png right.png -o l.png --overwrite --skip-existing | --overwrite
+        2 superres left.png right.png --scale 1 -o l.png | 1
+        2 superres left.png right.png --scale 4 --weights passrnet-x2 -o l.png | by 2
+        2 weights nonsense | nonsense
+        2 eval disparity --data kitti2016:lefts | kitti2016 | kitti2015
+        3 eval disparity --data kitti2015:lefts | no pair | image_2
+        2 eval disparity --data pairs:set --predictions k | no prediction | a.pfm
+        2 submit --data pairs:set -o s.zip | cannot submit results on pairs
+        3 submit --data kitti2015/testing:k -o s.zip | 199 images
+        2 eval superres --data pairs:set --scale 4 --weights passrnet-x2 | by 2
+        3 eval superres --data pairs:set --baseline-only | a.png
+        2 dataset list nonsense | nonsense | kitti2015
+        3 dataset verify kitti2015:none | none does not exist
+        2 dataset preview pairs:lefts -o left.png | left.png | --overwrite
+        2 dataset prepare-flickr1024 lefts -o out | --scale | --from-stereograms
+        3 dataset prepare-flickr1024 lefts -o out --scale 2 | NAME_L.png
+        2 dataset stats none | none
+    """
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    run = pam(folder, *arguments)
-    assert run.returncode == code, run.stderr
-    assert run.stdout == ""
-    assert run.stderr.strip() != ""
-    assert [text for text in expected if text not in run.stderr] == []
-    assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    for (code, *words), texts in cases(table):
+        run = pam(folder, *words)
+        assert (run.returncode, run.stdout) == (int(code), ""), (words, run.stderr)
+        assert [text for text in texts if text not in run.stderr] == [], words
+        assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}, words
 
 
 def test_python_m_pamcli_is_the_same_command(pam: Pam, folder: Path) -> None:
@@ -255,11 +189,7 @@ def test_the_doctor_names_a_package_that_is_not_installed(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [
-        ({}, "1000"),
-        ({"GOMP_SPINCOUNT": "7"}, "7"),
-        ({"OMP_WAIT_POLICY": "active"}, "None"),
-    ],
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
 )
 def test_threads_do_not_wait_busily_unless_asked_to(given: dict[str, str], expected: str) -> None:
     program = """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 RATE = 10
@@ -32,3 +33,14 @@ def write_video(
             frame.pts, frame.time_base = number if stamps is None else stamps[number], unit
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
+
+
+def write_ideal_rig() -> None:
+    """Write the cameras of 64 x 48 pixels, 0.1 m apart and without distortion, to rig.yaml."""
+    rig = cv2.FileStorage("rig.yaml", cv2.FILE_STORAGE_WRITE)
+    for number in (1, 2):
+        rig.write(f"K{number}", np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]]))
+        rig.write(f"D{number}", np.zeros((1, 5)))
+    rig.write("R", np.eye(3))
+    rig.write("T", np.array([[-0.1], [0], [0]]))
+    rig.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from pamcli.batch.processing import PairProcessor, read_views
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.files import encode_rig
-from pamcli.calibration.geometry import Pixels
 from pamcli.calibration.report import (
     collect_facts,
     find_dark_regions,
@@ -21,35 +20,19 @@ from pamcli.calibration.report import (
     list_advice,
     select_file_facts,
 )
-from pamcli.calibration.sightings import (
-    SAMPLED_MOMENTS,
-    Rejection,
-    SightingCollector,
-    select_diverse,
-)
+from pamcli.calibration.sightings import SAMPLED_MOMENTS, Rejection, SightingCollector, select_diverse
 from pamcli.errors import InputError, UsageError
-from pamcli.files.pairing import PairPaths, resolve_packed, resolve_pairs
+from pamcli.files.pairing import resolve_packed, resolve_pairs
 from pamcli.files.paths import are_packed, is_recording, join_names, quote
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.stereo_pair import StereoPair, split_packed
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The images that both cameras took at one moment, or the error in reading them."""
-
-    name: str
-    pair: StereoPair | InputError
-    following: Pixels | None = None
-    """The next frame of the left camera's video."""
-
+from pamcli.imaging.stereo_pair import split_packed
 
 MOST_SHOWN = 8
 """Pairs and tips that `Calibrated.lines` lists; `facts` has all."""
 
 
 class BoardImages:
-    """Images of a board from both cameras, read one moment at a time."""
+    """Images of a board from both cameras, read one pair at a time."""
 
     def __init__(self, settings: Any) -> None:
         """Find two folders, templates or videos, or one that holds both views in the layout `packed`.
@@ -94,27 +77,29 @@ class BoardImages:
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __iter__(self) -> Iterator[Moment]:
-        return map(self._read_moment, self.pairs)
-
-    def _read_moment(self, pair: PairPaths) -> Moment:
-        name, reader = quote(pair.key or pair.left.name), self.reader
-        try:
-            if pair.frames is None:
-                max_pixels = reader.settings.max_pixels
-                return Moment(name, read_views(pair, self.layout, max_pixels, same_size=False))
-            if reader.recording is not None:
-                return Moment(name, reader.read_frames(pair))
-            video, number = reader.input_videos[pair.left], pair.frames[0]
-            name = f"frame {number} ({video.times[number]:.1f} s)"
-            views, following = reader.read_frames(pair), None
-            if number + 1 < len(video.stamps):
-                after = video.frame(number + 1)
-                after = after if pair.right else split_packed(after, self.layout or "lr", name).left
-                following = after.pixels
-            return Moment(name, views, following)
-        except InputError as error:
-            return Moment(name, error)
+    def find_boards(self, board: Board, advance: Callable[[], None]) -> SightingCollector:
+        """Detect the board in each pair; reject images that cannot be read. Raises InputError."""
+        found, reader = SightingCollector(board), self.reader
+        for pair in self.pairs:
+            name, following = quote(pair.key or pair.left.name), None
+            try:
+                if pair.frames is None:
+                    views = read_views(pair, self.layout, reader.settings.max_pixels, same_size=False)
+                else:
+                    if reader.recording is None:
+                        video, number = reader.input_videos[pair.left], pair.frames[0]
+                        name = f"frame {number} ({video.times[number]:.1f} s)"
+                        if number + 1 < len(video.stamps):
+                            after = video.frame(number + 1)
+                            packed = None if pair.right else self.layout or "lr"
+                            following = (split_packed(after, packed, name).left if packed else after).pixels
+                    views = reader.read_frames(pair)
+            except InputError as error:
+                found.reject(name, error)
+            else:
+                found.add(name, views.left.pixels, views.right.pixels, following)
+            advance()
+        return found
 
 
 @dataclass(frozen=True)
@@ -178,17 +163,11 @@ def calibrate(
         board: The board.
         fisheye: Whether to fit OpenCV's fisheye model.
         tip: Converts the text of a tip.
-        advance: Called after each moment.
+        advance: Called after each pair.
 
     Raises InputError if no image shows the board, sizes differ, or the boards are too few.
     """
-    found = SightingCollector(board)
-    for moment in images:
-        if isinstance(moment.pair, InputError):
-            found.reject(moment.name, moment.pair)
-        else:
-            found.add(moment.name, moment.pair.left.pixels, moment.pair.right.pixels, moment.following)
-        advance()
+    found = images.find_boards(board, advance)
     size, sightings = found.require_sightings(), found.sightings
     if images.are_frames:
         sightings = select_diverse(sightings, size)

@@ -262,6 +262,14 @@ def _skip_other_results(pairing: Pairing, inputs: Sequence[str], endings: Sequen
     return pairing._replace(pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 
 
+def check_same_size(file: Path, image: np.ndarray, result: Path, disparity: np.ndarray) -> None:
+    """Raise InputError if an image does not have the size of a disparity map."""
+    if image.shape[:2] != disparity.shape:
+        (height, width), (rows, columns) = image.shape[:2], disparity.shape
+        hint = "give the left image of this disparity map, at the same size"
+        raise InputError(f"{file} is {width}x{height} but {result} is {columns}x{rows}", hint)
+
+
 @dataclass(frozen=True)
 class _Map:
     """A disparity map, and the left image."""
@@ -299,11 +307,7 @@ class _DepthProcessor(PairProcessor):
         if job.pair.right is None:
             return loaded
         image = read_image(job.pair.right, max_pixels=max_pixels).pixels
-        if image.shape[:2] != loaded.disparity.shape:
-            raise InputError(
-                f"{job.pair.right} is {image.shape[1]}x{image.shape[0]} px but {path} is "
-                f"{loaded.width}x{loaded.height} px: image and disparity map must have the same size"
-            )
+        check_same_size(job.pair.right, image, path, loaded.disparity)
         return replace(loaded, image=image)
 
     def find_problems(self, pair: Any) -> Sequence[str]:

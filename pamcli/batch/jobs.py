@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.pairing import (
-    STDIN,
-    Pairing,
-    PairPaths,
-    read_pair_list,
-    resolve_packed,
-    resolve_pairs,
-)
+from pamcli.files.pairing import STDIN, Pairing, PairPaths, read_pair_list, resolve_packed, resolve_pairs
 from pamcli.files.paths import STDIN_NAME, are_packed, is_recording, join_names, pluralize, quote
 from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
 

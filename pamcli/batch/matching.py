@@ -179,7 +179,7 @@ class MatchProcessor(PairProcessor):
         return pair
 
     def apply(self, job: Job, pair: StereoPair) -> Outcome:
-        progress = None if self.bar is None else self.bar.track_rows(pair.height)
+        progress = None if self.bar is None else self.bar.watch(pair.height)
         left, right = self.rotate(pair.left.pixels), self.rotate(pair.right.pixels)
         result: StereoResult = self.network(left, right, extras=self.extras, progress=progress)
         if self.settings.vertical:

@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -339,11 +339,13 @@ def run_overlapped(
         raise failure
 
 
-def run_one(processor: Any, job: Job) -> Result | PamError:
-    """Run all steps of a job; return its result or error."""
+def run_one(processor: Any, job: Job, computing: AbstractContextManager[Any] | None = None) -> Any:
+    """Run all steps of a job; return its result or error. computing: a lock of jobs that run at once."""
     loaded = attempt(processor.load, job)
-    result: Result | PamError = attempt(processor.save, job, attempt(processor.compute, job, loaded))
-    return result
+    with computing or nullcontext():
+        computed = attempt(processor.compute, job, loaded)
+    del loaded
+    return attempt(processor.save, job, computed)
 
 
 def attempt(step: Callable[..., Any], *arguments: Any) -> Any:

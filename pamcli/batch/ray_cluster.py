@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from pamcli.batch.jobs import Result
-from pamcli.batch.processing import attempt
+from pamcli.batch.processing import run_one
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
 CONCURRENT_JOBS = 2
@@ -44,11 +44,7 @@ class Worker:
 
     def run(self, job: Any) -> Any:
         """Return the result of a job, or its PamError."""
-        loaded = attempt(self.processor.load, job)
-        with self.computing:
-            computed = attempt(self.processor.compute, job, loaded)
-        del loaded
-        return attempt(self.processor.save, job, computed)
+        return run_one(self.processor, job, self.computing)
 
 
 def run_on_ray(

@@ -6,7 +6,6 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +102,6 @@ def _first_file(job: Job) -> Path | None:
 
 def _format_angles(field_of_view: tuple[float, float]) -> str:
     return "x".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
-
-
-@dataclass(frozen=True)
-class _Rectified:
-    """Rectified images, and the measured offsets of their rows."""
-
-    images: Mapping[str, RgbImage]
-    matches: int | None
-    """Number of matches; None if the pair was not checked."""
-    offset: float | None
-    """Median vertical offset of the matches, px; None if they are too few."""
 
 
 class _RectifyProcessor(PairProcessor):
@@ -218,24 +206,18 @@ class _RectifyProcessor(PairProcessor):
 
     def apply(self, job: Job, pair: StereoPair) -> Outcome:
         rectification = self._get_rectification(pair)
-        sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
-        images = {
-            name: RgbImage(
-                warp(view.pixels),
-                None if view.alpha is None else warp(view.alpha),
-                view.grey,
-                view.icc_profile,
-            )
-            for name, (view, warp) in sides.items()
-        }
+        images = {}
+        for name in ("left", "right"):
+            view, warp = getattr(pair, name), getattr(rectification, name)
+            alpha = None if view.alpha is None else warp(view.alpha)
+            images[name] = RgbImage(warp(view.pixels), alpha, view.grey, view.icc_profile)
         self.count += 1
-        checked: tuple[int | None, float | None] = None, None
+        checked: tuple[int | None, float | None] = None, None  # number of matches, and their offset, px
         if self.rig is None or self.count <= CHECKED or not self.count % THEN_EVERY:
             checked = self._check(pair, images["left"].pixels, images["right"].pixels)
         self._write_calibration(_first_file(job))
-        result = _Rectified(images, *checked)
-        offset = None if result.offset is None else round(result.offset, 3)
-        return result, {"vertical_offset": offset}, self._report_rows(result)
+        offset = None if checked[1] is None else round(checked[1], 3)
+        return images, {"vertical_offset": offset}, self._report_rows(*checked)
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
         """Return the matches of rectified images, and their median vertical offset, px, or None.
@@ -330,21 +312,21 @@ class _RectifyProcessor(PairProcessor):
             raise
         LOG.info(f"rectified by {matches} matches in {pluralize(len(views), 'frame')}; {NO_METRES}")
 
-    def encode(self, name: str, path: Path, pair: StereoPair, computed: _Rectified) -> Encoded:
-        return Encoded(encode_image(computed.images[name], path.suffix, name=str(path)))
+    def encode(self, name: str, path: Path, pair: StereoPair, computed: Mapping[str, RgbImage]) -> Encoded:
+        return Encoded(encode_image(computed[name], path.suffix, name=str(path)))
 
-    def _report_rows(self, result: _Rectified) -> list[str]:
+    def _report_rows(self, matches: int | None, offset: float | None) -> list[str]:
         """Return a warning if rows are not aligned; log the offset of a single pair."""
-        if result.matches is None:
+        if matches is None:
             return []
-        if result.offset is None:
+        if offset is None:
             return ["too few matches to check the rows of the rectified images"]
         if not self.many:
-            LOG.info(f"median vertical offset {result.offset:.2f} px in {result.matches} matches")
-        if result.offset <= LARGEST_OFFSET:
+            LOG.info(f"median vertical offset {offset:.2f} px in {matches} matches")
+        if offset <= LARGEST_OFFSET:
             return []
         hint = "run pam doctor LEFT RIGHT --calibration FILE" if self.rig else "calibrate the cameras"
-        return [f"matches are {result.offset:.2f} px above or below each other after rectification: {hint}"]
+        return [f"matches are {offset:.2f} px above or below each other after rectification: {hint}"]
 
     def _make_calibration_path(self, image: Path | None) -> Path | None:
         """Return the path of the calibration, beside an image of the results unless given."""

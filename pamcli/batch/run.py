@@ -19,13 +19,7 @@ from pamcli.batch.jobs import Job, Result, find_pairs
 from pamcli.batch.processing import PairProcessor, attempt, prepare_from_first, run_one, run_overlapped
 from pamcli.errors import DiskFullError, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
-from pamcli.files.outputs import (
-    OutputKind,
-    PathRegistry,
-    check_existing,
-    check_extra_output,
-    plan_outputs,
-)
+from pamcli.files.outputs import OutputKind, PathRegistry, check_existing, check_extra_output, plan_outputs
 from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
 from pamcli.files.paths import quote
 from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX, VIDEO_SUFFIXES

@@ -136,7 +136,7 @@ class _UpscaleProcessor(PairProcessor):
         network = self.network if fault is None else self.camera_network
         kind = "camera" if fault is not None or self.kind == "camera" else "clean"
         facts = {} if self.kind is None else {"input": kind, "input_shows": fault}
-        progress = None if self.bar is None else self.bar.track_rows(pair.height)
+        progress = None if self.bar is None else self.bar.watch(pair.height)
         views = [self.rotate(view) for view in pair.unstretched or (pair.left.pixels, pair.right.pixels)]
         if all(name == "left" for name in job.places):
             upscaled = [network.upscale_left(*views, progress=progress)]

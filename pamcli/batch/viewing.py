@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
-
 from pamcli.batch import LOG
-from pamcli.batch.depth import load_rectified_calibration
-from pamcli.errors import InputError, UsageError
+from pamcli.batch.depth import check_same_size, load_rectified_calibration
+from pamcli.errors import UsageError
 from pamcli.files.paths import require_file
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
@@ -56,21 +51,14 @@ def render_result(settings: ViewSettings) -> bytes:
     for warning in stored.warnings:
         LOG.warning("%s: %s", settings.result, warning)
     disparity, left = stored.disparity, read_image(settings.image).pixels
-    _check_size(settings.image, left, settings.result, disparity)
+    check_same_size(settings.image, left, settings.result, disparity)
     confidence = None
     if settings.confidence is not None:
         units = 65535 if settings.confidence.suffix.lower() == ".png" else 1  # as `pam disparity` writes it
         confidence = read_disparity(settings.confidence, scale=units)
-        _check_size(settings.confidence, confidence, settings.result, disparity)
+        check_same_size(settings.confidence, confidence, settings.result, disparity)
     calibration = None
     if settings.calibration_files or settings.focal is not None:
         calibration = load_rectified_calibration(settings)
     title = f"{settings.result.name}, {settings.image.name}"
     return render_page(title, left, disparity, confidence=confidence, calibration=calibration)
-
-
-def _check_size(file: Path, image: NDArray[np.generic], result: Path, disparity: NDArray[np.float32]) -> None:
-    if image.shape[:2] != disparity.shape:
-        (height, width), (rows, columns) = image.shape[:2], disparity.shape
-        hint = "give the left image of this disparity map, at the same size"
-        raise InputError(f"{file} is {width}x{height} but {result} is {columns}x{rows}", hint)

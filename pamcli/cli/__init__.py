@@ -12,15 +12,7 @@ import typer
 from typer import TyperException
 
 from pamcli import __version__
-from pamcli.cli import (
-    calibration,
-    dataset,
-    doctor,
-    evaluate,
-    guide,
-    train,
-    weights,
-)
+from pamcli.cli import calibration, dataset, doctor, evaluate, guide, train, weights
 from pamcli.cli.console import TERMINATIONS, Console, Messages, complain, guard_streams, run_batch
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
@@ -218,20 +210,13 @@ def show_help(
     app([*(words or ()), "--help"], prog_name="pam", standalone_mode=False)
 
 
-def _show_version(requested: bool) -> None:
-    if requested:
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
+) -> None:
+    if version:
         typer.echo(f"pam {__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    pass
 
 
 def main() -> NoReturn:

@@ -98,7 +98,8 @@ def _say(message: str) -> None:
 @contextmanager
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle Ctrl-C and `TERMINATIONS` within the block, unless the program was started with them ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATIONS)}
+    numbers = signal.SIGINT, *TERMINATIONS
+    before = dict(zip(numbers, map(signal.getsignal, numbers), strict=True))
     for number, old in before.items():
         if old is not signal.SIG_IGN:
             signal.signal(number, handler)

@@ -16,7 +16,7 @@ LONG = 10.0
 
 
 class Progress:
-    """Counts finished pairs, and shows nothing."""
+    """Counts finished pairs."""
 
     def __init__(self, total: int | None = None) -> None:
         self.total, self.completed, self.rate = total, 0, ""
@@ -58,12 +58,7 @@ class Progress:
         self.rate = self.rate if rate is None else rate
         self._display()
 
-    @property
-    def watch(self) -> Callable[[int], Callable[[float], None]] | None:
-        """The callback factory `track_rows`, or None if nothing is shown."""
-        return None if type(self) is Progress else self.track_rows
-
-    def track_rows(self, rows: int) -> Callable[[float], None]:
+    def watch(self, rows: int) -> Callable[[float], None]:
         """Return a function that is called with the finished share of a pair of `rows` rows."""
         self.end()
         began = time.monotonic()

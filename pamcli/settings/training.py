@@ -139,6 +139,5 @@ class TrainSuperresSettings(TrainSettings):
     network: str | None = _declare_network("superres")
     scale: int | None = option("Train to upscale width and height N times.", metavar="2|3|4|8")
     compile: bool = flag(
-        "Compile PASSRnet 2 for a GPU: trains 1.5 times faster or more.",
-        rich_help_panel="Performance",
+        "Compile PASSRnet 2 for a GPU: trains 1.5 times faster or more.", rich_help_panel="Performance"
     )

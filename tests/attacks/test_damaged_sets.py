@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,9 @@ from damage import damaged
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from pam_program import Run, pam
-from published import LARGE, SMALL, png, tree, views
+from published import LARGE, SMALL, png, split_stereogram, tree, views
 
 from pamcli.flickr1024 import stereogram_pairs
-from pamcli.flickr1024.rectify_stereogram import RectifiedPair
-from pamcli.flickr1024.stereogram_views import StereogramError
 
 
 def ends_well(run: Run, codes: tuple[int, ...], seed: int) -> None:
@@ -53,20 +52,36 @@ SETS = {
 }
 
 
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Prepare each kind of set once: one that is finished, or was stopped before its end."""
+
+    @cache
+    def make(kind: str) -> Path:
+        store, _, finished = SETS[kind]
+        folder = tmp_path_factory.mktemp("set")
+        images = tree(folder / "in", {"Train/0001": LARGE, "Train/0002": SMALL, "Train/0003": LARGE})
+        last = images / "Train/0003_R.png"
+        whole = last.read_bytes()
+        last.write_bytes(whole if finished else whole[:2000])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            assert pam(*PREPARE, "--store", store).code == (0 if finished else 6)
+        last.write_bytes(whole)
+        shutil.copytree(folder / "out", folder / "kept")
+        return folder
+
+    return make
+
+
 @pytest.fixture(params=SETS)
-def prepared(request: pytest.FixtureRequest, here: Path) -> tuple[list[str], Path]:
-    """A set that is finished, or was stopped before its end: what prepares it, and a file of its record."""
-    store, file, finished = SETS[request.param]
-    command = [*PREPARE, "--store", store]
-    pictures = tree(here / "in", {"Train/0001": LARGE, "Train/0002": SMALL, "Train/0003": LARGE})
-    last = pictures / "Train/0003_R.png"
-    whole = last.read_bytes()
-    if not finished:
-        last.write_bytes(whole[:2000])
-    assert pam(*command).code == (0 if finished else 6)
-    last.write_bytes(whole)
-    shutil.copytree("out", "kept")
-    return command, Path("out", file)
+def prepared(
+    request: pytest.FixtureRequest, here: Path, build: Callable[[str], Path]
+) -> tuple[list[str], Path]:
+    """What prepares a set in the current folder, and a file of its record."""
+    shutil.copytree(build(request.param), here, dirs_exist_ok=True)
+    store, file, _ = SETS[request.param]
+    return [*PREPARE, "--store", store], Path("out", file)
 
 
 def test_prepared_sets(prepared: tuple[list[str], Path], request: pytest.FixtureRequest) -> None:
@@ -84,31 +99,11 @@ def test_prepared_sets(prepared: tuple[list[str], Path], request: pytest.Fixture
 KINDS: list[tuple[str, Callable[[Any], Any], str]] = [
     ("packed index", lambda index: {**index, "job": []}, "job must be names with values, got []"),
     ("packed index", lambda index: {**index, "scale": 0}, "scale is 0"),
-    (
-        "packed index",
-        lambda index: _first(index, height="120"),
-        "height must be a valid integer, got '120'",
-    ),
-    (
-        "packed index",
-        lambda index: _first(index, patches=10**9),
-        "does not match its size",
-    ),
-    (
-        "folders index",
-        lambda index: _first(index, first=0),
-        "first must be greater than or equal to 1, got 0",
-    ),
-    (
-        "packed index",
-        lambda index: {**index, "pictures": index["pictures"][::-1]},
-        "overlaps the pair before it",
-    ),
-    (
-        "packed index",
-        lambda index: {**index, "pictures": index["pictures"][:1] * 2},
-        "overlaps the pair before it",
-    ),
+    ("packed index", lambda index: _first(index, height="120"), "height must be a valid integer, got '120'"),
+    ("packed index", lambda index: _first(index, patches=10**9), "does not match its size"),
+    ("folders index", lambda index: _first(index, first=0), "first must be greater than or equal to 1"),
+    ("packed index", lambda index: _with_images(index, slice(None, None, -1)), "overlaps the pair before it"),
+    ("packed index", lambda index: _with_images(index, slice(1), 2), "overlaps the pair before it"),
     ("packed pair", lambda _: None, "the value must be a valid list, got None"),
     ("packed pair", lambda _: [], "it lists 0 of 6 patches"),
     ("folders pair", lambda _: 7, "the value must be a valid list, got 7"),
@@ -122,6 +117,10 @@ KINDS: list[tuple[str, Callable[[Any], Any], str]] = [
 def _first(index: Any, **values: Any) -> Any:
     first, *others = index["pictures"]
     return {**index, "pictures": [{**first, **values}, *others]}
+
+
+def _with_images(index: Any, part: slice, times: int = 1) -> Any:
+    return {**index, "pictures": index["pictures"][part] * times}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_without_its_request_nobody_knows_what_was_done(prepared: tuple[list[str
     run = pam(*command)
     assert run.code == 3
     (line,) = run.complaints
-    assert line.startswith(f"error: {file}, ")
+    assert line.startswith(f"error: {file} is missing, so ")
     assert f"remove {file.parent}" in line
 
 
@@ -175,23 +174,13 @@ def test_a_file_of_another_name_is_no_record(prepared: tuple[list[str], Path], n
     assert pam(*command).code == 0
 
 
-def rectified(picture: Any, layout: str, infinity: str) -> RectifiedPair:
-    """Instead of the real thing: the halves; of black images none."""
-    if not picture.any():
-        raise StereogramError("it is black")
-    values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)
-    left, right = np.hsplit(picture, 2)
-    values |= {"left": left, "right": right, "layout": "cross", "infinity": infinity}
-    return RectifiedPair(**values)
-
-
 @pytest.mark.parametrize(
     "file", ["stereograms.json", "pairs.unfinished/job.json", "pairs.unfinished/done/000001.json"]
 )
 def test_stereograms(
     file: str, here: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", rectified)
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", split_stereogram)
     Path("in").mkdir()
     Path("in/a.png").write_bytes(png(np.hstack(views(SMALL, 1))))
     Path("in/b.png").write_bytes(png(np.zeros((20, 40, 3), np.uint8)))

@@ -226,17 +226,8 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
 def mutated(data: bytes, seed: int) -> bytes:
     """The bytes with some of them changed, cut, doubled, or with a number or a text of extremes in them."""
     draw = random.Random(seed)
-    extremes = [
-        b"\xff" * 4,
-        bytes(4),
-        b"\x7f\xff\xff\xff",
-        b"1e308",
-        b"9" * 400,
-        b"NaN",
-        b"Infinity",
-        b"null",
-        b"[" * 5000,
-    ]
+    numbers = b"\xff" * 4, bytes(4), b"\x7f\xff\xff\xff", b"1e308", b"9" * 400
+    extremes = [*numbers, b"NaN", b"Infinity", b"null", b"[" * 5000]
     for _ in range(draw.choice((1, 1, 2, 5, 20))):
         place = draw.randrange(len(data) + 1)
         end = min(len(data), place + draw.choice((1, 2, 4, 64)))

@@ -33,33 +33,11 @@ SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 ENDS = (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM)  # the last, where a process does not listen yet
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIRS = 6
-BATCHES = {
-    "disparity": ["--color-map", "{out}/"],
-    "superres": ["--scale", "2"],
-}
-TRAININGS = {
-    "disparity": [
-        "--data",
-        "procedural",
-        "--crop",
-        "32x32",
-        "--network",
-        "pasmnet",
-        "--variant",  # the least work: what is killed is the run around it
-        "scales=1,blocks=1,refinement=none",
-        "--steps",
-        "3",
-    ],
-    "superres": [
-        "--data",
-        "pairs:.?left=l/{}.png&right=r/{}.png",
-        "--crop",
-        "12x12",
-        "--scale",
-        "2",
-        "--steps",
-        "6",
-    ],
+BATCHES = {"disparity": "--color-map {out}/", "superres": "--scale 2"}
+TRAININGS = {  # the least work: what is killed is the run around it
+    "disparity": "--data procedural --crop 32x32 --network pasmnet --steps 3 "
+    "--variant scales=1,blocks=1,refinement=none",
+    "superres": "--data pairs:.?left=l/{}.png&right=r/{}.png --crop 12x12 --scale 2 --steps 6",
 }
 RUN = ["--batch", "1", "--set", "checkpoint_every=1", "--seed", "3", "--set", "log_every=1"]
 MACHINE = ["--workers", "0", "--device", "cpu"]
@@ -103,7 +81,7 @@ def results(folder: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("command", BATCHES)
 def test_a_batch(command: str, request: pytest.FixtureRequest) -> None:
-    words = [command, "l/", "r/", "--device", "cpu", "-o", "{out}/", *BATCHES[command]]
+    words = [command, "l/", "r/", "--device", "cpu", "-o", "{out}/", *BATCHES[command].split()]
     whole, parted = ([word.replace("{out}", name) for word in words] for name in ("whole", "out"))
     assert pam(*whole).code == 0
     most = seconds_of([*whole, "--overwrite"])
@@ -150,7 +128,7 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("task", TRAININGS)
 def test_a_training(task: str, request: pytest.FixtureRequest) -> None:
-    words = ["train", task, *TRAININGS[task], *RUN, *MACHINE]
+    words = ["train", task, *TRAININGS[task].split(), *RUN, *MACHINE]
     run = pam(*words, "-o", "whole")
     assert run.code == 0, run.stderr
     most = seconds_of([*words, "-o", "again"])

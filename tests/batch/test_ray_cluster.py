@@ -102,7 +102,6 @@ def test_a_node_is_killed_and_the_results_are_those_of_one_process(cluster: Any,
     options = {"cwd": tmp_path, "env": {**os.environ, "OMP_NUM_THREADS": "1"}, "text": True}
     node = cluster.worker_nodes.copy().pop()
     with subprocess.Popen([*command, *far, "-o", "far/"], stdout=subprocess.PIPE, **options) as run:
-        assert run.stdout is not None
         told = [run.stdout.readline()]
         cluster.remove_node(node, allow_graceful=False)
         told += run.stdout.readlines()

@@ -38,9 +38,6 @@ def kitti2015(folder: Path, split: str = "training") -> None:
     for sample in crops():
         parts: dict[str, np.ndarray] = {"image_2": sample.left, "image_3": sample.right}
         if split == "training":
-            assert sample.disparity is not None
-            assert sample.visible is not None
-            assert sample.foreground is not None
             seen = np.where(sample.visible, sample.disparity, np.nan)
             parts |= {
                 "disp_occ_0": _stored(sample.disparity),

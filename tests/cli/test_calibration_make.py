@@ -59,7 +59,6 @@ def test_a_calibration_its_report_and_its_page(folders: Path, rig: Rig, taken: P
     assert "  torn: " in text
     assert "to improve it:" in text
     found = read_calibration("rig.yaml").rig
-    assert found is not None
     assert found.size == SIZE
     assert found.baseline == pytest.approx(rig.baseline, rel=0.005)
     assert found.left.matrix[0, 0] == pytest.approx(rig.left.matrix[0, 0], rel=0.007)
@@ -122,13 +121,12 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
         video(name, [pair[side] for pair in frames])
     video("both.avi", [np.concatenate(pair, axis=1) for pair in frames])
     runs = [
-        pam("calibration", "make", "left.avi", "right.avi", *BOARD, "-o", "two.yaml", "--json"),
-        pam("calibration", "make", "both.avi", "--packed", "lr", *BOARD, "-o", "one.yaml", "--json"),
+        pam("calibration make left.avi right.avi", *BOARD, "-o", "two.yaml", "--json"),
+        pam("calibration make both.avi --packed lr", *BOARD, "-o", "one.yaml", "--json"),
     ]
     for run, name in zip(runs, ("two.yaml", "one.yaml"), strict=True):
         assert run.code == 0, run.stderr
         found = read_calibration(name).rig
-        assert found is not None
         assert found.baseline == pytest.approx(rig.baseline, rel=0.01)
         # The last frame at a place is not taken: the board is elsewhere in the next one.
         reasons = {each["name"]: each["reason"] for each in run.records[0]["left_out"]}

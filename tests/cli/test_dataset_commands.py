@@ -71,37 +71,20 @@ def test_list_describes_every_data_set() -> None:
     assert "first (use only the first N samples)" in blocks[-1]
 
 
-def test_list_of_one() -> None:
-    run = pam("dataset", "list", "kitti2015")
-    assert (run.code, run.stderr) == (0, "")
-    assert run.lines[:4] == [
-        "kitti2015: KITTI 2015 stereo",
-        "  splits      training, testing",
-        "  ?truth=     all measured pixels or the visible ones: occ (default), noc",
-        "  tree        training/image_2/000000_10.png",
-    ]
-    assert "  unverified  the names of object maps and of the calibration" in run.lines
-    assert "sceneflow" not in run.stdout.decode()
-
-
 def test_list_as_json_is_one_object_a_line() -> None:
-    run = pam("dataset", "list", "--jsonl")
+    run = pam("dataset list --jsonl")
     assert (run.code, run.stderr) == (0, "")
     assert [record["name"] for record in run.records] == list(SOURCES)
-    (record,) = pam("dataset", "list", "eth3d", "--jsonl").records
+    (record,) = pam("dataset list eth3d --jsonl").records
     assert record in run.records
     assert record["splits"] == ["training", "test"]
     assert record["tree"] == list(SOURCES["eth3d"].tree)
     assert record["unverified"] == SOURCES["eth3d"].unverified
     assert [key["name"] for key in record["keys"]] == ["first", "weight"]
-    (record,) = pam("dataset", "list", "sintel", "--jsonl").records
+    (record,) = pam("dataset list sintel --jsonl").records
     assert record["unverified"] is None
-    assert record["keys"][0] == {
-        "name": "pass",
-        "meaning": "rendered without or with blur and haze",
-        "choices": ["clean", "final"],
-        "default": "final",
-    }
+    said = {"meaning": "rendered without or with blur and haze", "choices": ["clean", "final"]}
+    assert record["keys"][0] == {"name": "pass", **said, "default": "final"}
 
 
 # --- verify -------------------------------------------------------------------------------------------------
@@ -219,23 +202,6 @@ def test_preview_warns_of_unpaired_images_even_when_quiet(here: Path) -> None:
     assert run.complaints == [
         "warning: kitti2015:kitti: kitti/training/image_2/000001_10.png has no right image"
     ]
-
-
-def test_preview_of_some_samples_spread_over_the_set(here: Path) -> None:
-    for number in range(10):
-        source_trees.pair(Path(f"set/left/{number}.png"), Path(f"set/right/{number}.png"))
-        source_trees.picture(Path(f"set/left/{number}.png"), 10 * number)
-
-    def lefts(data: str, *options: str) -> list[int]:
-        run = pam("dataset", "preview", data, "-o", "sheet.png", "--overwrite", "--quiet", *options)
-        assert (run.code, run.stderr) == (0, "")
-        sheet = np.asarray(Image.open("sheet.png"))
-        return [int(sheet[top, 10, 0]) for top in range(4 + 14 + 100, sheet.shape[0], 14 + 213 + 4)]
-
-    assert lefts("pairs:set", "--count", "3") == [0, 40, 90]
-    assert lefts("pairs:set", "--count", "1") == [0]
-    assert lefts("pairs:set?first=4", "--count", "20") == [0, 10, 20, 30]
-    assert len(lefts("pairs:set")) == 8
 
 
 def test_preview_does_not_replace_unless_told_to(here: Path) -> None:

@@ -42,29 +42,22 @@ def test_results_are_those_of_the_python_interface(pair: Path, result: StereoRes
     options = ["-o", "d.pfm", "--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif"]
     assert disparity(*options).lines == ["d.pfm", "r.npy", "v.png", "c.tif"]
     assert np.array_equal(read_disparity(Path("d.pfm")), result.disparity)
-    assert result.right_disparity is not None
     assert np.array_equal(read_disparity(Path("r.npy")), result.right_disparity)
-    assert result.visible is not None
     assert np.array_equal(np.asarray(Image.open("v.png")), np.where(result.visible, 255, 0))
-    assert result.confidence is not None
     assert np.array_equal(read_disparity(Path("c.tif")), result.confidence)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_every_format_holds_the_same(pair: Path, result: StereoResult, suffix: str) -> None:
+def test_every_format_holds_the_same_in_a_file_and_on_stdout(
+    pair: Path, result: StereoResult, suffix: str
+) -> None:
     disparity("-o", f"d{suffix}")
     expected = result.disparity
     if suffix == ".png":
         expected = np.rint(expected * 256) / np.float32(256)
     assert np.array_equal(read_disparity(Path(f"d{suffix}")), expected)
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_bytes_on_stdout_are_those_of_the_file(pair: Path, suffix: str) -> None:
-    disparity("-o", f"d{suffix}")
     run = disparity("-o", "-", "--format", suffix[1:])
-    assert run.stdout == Path(f"d{suffix}").read_bytes()
-    assert run.stderr == ""
+    assert (run.stdout, run.stderr) == (Path(f"d{suffix}").read_bytes(), "")
 
 
 def test_other_results_on_stdout(pair: Path, result: StereoResult) -> None:
@@ -149,58 +142,22 @@ def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResu
     assert np.array_equal(np.asarray(Image.open("k.png")), colorize(known, low, high))
 
 
-def put_unlike_pairs() -> None:
-    """One without pixels, one, the same, and one of half the size and so half the disparities."""
+def test_one_range_for_the_whole_batch_or_one_for_each_pair(pair: Path) -> None:
+    """Of one pair without pixels, and one of half the size and so half the disparities."""
     for folder, picture in (("l", "left.png"), ("r", "right.png")):
         Path(folder).mkdir()
-        Path(f"{folder}/0.png").write_bytes(b"")
-        view = Image.open(picture)
-        for name in "12":
-            view.save(f"{folder}/{name}.png")
-        view.resize((48, 32)).save(f"{folder}/3.png")
-
-
-UNLIKE = ["disparity", "l", "r", "-o", "{0}/d/", "--color-map", "{0}/c/{{}}.png", "--device", "cpu"]
-
-
-def unlike(folder: str, *options: str) -> Run:
-    return pam(*(part.format(folder) for part in UNLIKE), *options)
-
-
-def colour_maps(folder: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in Path(folder, "c").iterdir()}
-
-
-def test_colours_of_each_pair_of_a_batch_run_over_its_own_range(pair: Path) -> None:
-    put_unlike_pairs()
-    run = unlike("out")
-    for name in "123":
-        values = read_disparity(Path(f"out/d/{name}.pfm"))
-        own = colorize(values, *np.percentile(values, (1, 99)).tolist())
-        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), own)
-    assert set(run.complaints) == {"error: l/0.png is empty", "3 ok, 1 failed"}
-    for shard in ("2/4", "4/4"):
-        unlike("part", "--shard", shard)
-    whole = colour_maps("out")
-    assert colour_maps("part") == {name: whole[name] for name in ("1.png", "3.png")}
-
-
-def test_one_range_for_the_whole_batch(pair: Path) -> None:
-    for folder, picture in (("l", "left.png"), ("r", "right.png")):
-        Path(folder).mkdir()
+        Path(f"{folder}/bad.png").write_bytes(b"")
         Image.open(picture).save(f"{folder}/near.png")
         Image.open(picture).resize((48, 32)).save(f"{folder}/small.png")
-    Path("l/bad.png").write_bytes(b"")
-    Path("r/bad.png").write_bytes(b"")
     options = ["-o", "d/", "--color-map", "c/", "--range", "shared", "--device", "cpu"]
     run = pam("disparity", "l", "r", *options)
     assert run.code == 6
     assert run.lines == ["d/near.pfm", "c/near_color.png", "d/small.pfm", "c/small_color.png"]
-    maps = [read_disparity(Path(f"d/{name}.pfm")) for name in ("near", "small")]
-    edges = [np.percentile(disparity, (1, 99)).tolist() for disparity in maps]
-    low, high = min(edge[0] for edge in edges), max(edge[1] for edge in edges)
-    assert edges[0][1] > edges[1][1] + 1  # each with a range of its own would look different
-    for name, values in zip(("near", "small"), maps, strict=True):
+    maps = {name: read_disparity(Path(f"d/{name}.pfm")) for name in ("near", "small")}
+    edges = {name: np.percentile(values, (1, 99)).tolist() for name, values in maps.items()}
+    low, high = min(edge[0] for edge in edges.values()), max(edge[1] for edge in edges.values())
+    assert edges["near"][1] > edges["small"][1] + 1  # each with a range of its own looks different
+    for name, values in maps.items():
         assert np.array_equal(np.asarray(Image.open(f"c/{name}_color.png")), colorize(values, low, high))
     assert run.complaints == [
         "error: l/bad.png is empty",
@@ -208,6 +165,12 @@ def test_one_range_for_the_whole_batch(pair: Path) -> None:
         "2 ok, 1 failed",
     ]
     assert [name for name in os.listdir() if name.startswith("pam-")] == []
+    for share in ("", "--shard 3/3"):
+        run = pam(f"disparity l r --color-map own/ --device cpu --overwrite {share}")
+        assert "colour range" not in run.stderr
+        for name, values in maps.items():
+            own = colorize(values, *edges[name])
+            assert np.array_equal(np.asarray(Image.open(f"own/{name}_color.png")), own)
 
 
 def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
@@ -227,11 +190,8 @@ def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
     options = ["-o", "d/", "--color-map", "c/{}.png", "--range", "shared"]
     run = pam("disparity", "{}_L.png", "{}_R.png", *options, "--jsonl")
     assert run.code == 6
-    assert [(record["status"], record["code"]) for record in run.records] == [
-        ("ok", 0),
-        ("failed", 7),
-        ("ok", 0),
-    ]
+    states = [(record["status"], record["code"]) for record in run.records]
+    assert states == [("ok", 0), ("failed", 7), ("ok", 0)]
     assert names("c") == ["1.png", "3.png"]
     assert names("d") == ["1.pfm", "2.pfm", "3.pfm"]
 

@@ -126,27 +126,18 @@ def test_several_sets_and_first(here: Path) -> None:
     assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair), pairs:mine (2 pairs)"
 
 
-def test_the_network_without_its_second_view(networks: None) -> None:
-    found = answer(pam("eval", "superres", "--data", KITTI, "--right-view", "left", "--json"))
-    method = "passrnet2-x4, left view twice"
-    assert rows(found)[method] == of_network(4, left_twice=True)
-    assert rows(found)[method]["left psnr"] != of_network(4)["left psnr"]
-
-
 def test_what_the_second_view_is_worth(networks: None) -> None:
-    found = answer(pam("eval", "superres", "--data", KITTI, "--json"))
-    gain = of_network(4)["left psnr"] - of_network(4, left_twice=True)["left psnr"]
+    command = f"eval superres --data {KITTI} --json --weights {DEFAULT_UPSCALING[2]}"  # which say the scale
+    found = answer(pam(command))
+    both, left_twice = of_network(2), of_network(2, left_twice=True)
+    gain = both["left psnr"] - left_twice["left psnr"]
     assert found["second_view"] == {"kitti2015/training": pytest.approx(gain, abs=1e-9)}
     assert found["facts"]["second view"] == f"{gain:+.3f} dB on the left image, kitti2015/training"
-    without = answer(pam("eval", "superres", "--data", KITTI, "--right-view", "right", "--json"))
+    without = answer(pam(command, "--right-view", "right"))
     assert without["second_view"] == {}
     assert without["summary"] == found["summary"]
-
-
-def test_weights_say_the_scale(networks: None) -> None:
-    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", DEFAULT_UPSCALING[2], "--json"))
-    assert found["scale"] == 2
-    assert rows(found) == {"bicubic": bicubic(2), DEFAULT_UPSCALING[2]: of_network(2)}
+    alone = rows(answer(pam(command, "--right-view", "left")))
+    assert alone[f"{DEFAULT_UPSCALING[2]}, left view twice"] == left_twice != both
 
 
 def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:

@@ -108,9 +108,5 @@ def test_several_pairs_and_what_is_refused(pair: Path) -> None:
     with unchanged():
         refuse(pam("export", "nerfstudio", "lefts", "rights", *OPTIONS, "-o", "nerf/"), 2, "pose", "colmap")
         refuse(pam("export", "colmap", "left.png", "right.png", "-o", "x/"), 2, "--calibration")
-        refuse(
-            pam("export", "colmap", "left.png", "right.png", *OPTIONS, "-o", "left.png"), 2, "not a folder"
-        )
-        refuse(
-            pam("export", "colmap", "lefts", "rights", *OPTIONS, "-o", "scene/"), 2, "exist", "--overwrite"
-        )
+        refuse(pam("export colmap left.png right.png", *OPTIONS, "-o", "left.png"), 2, "not a folder")
+        refuse(pam("export colmap lefts rights", *OPTIONS, "-o", "scene/"), 2, "exist", "--overwrite")

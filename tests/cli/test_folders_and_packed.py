@@ -88,12 +88,6 @@ def test_templates_reach_into_folders(small_pair: Path) -> None:
     assert names("x2") == ["1_left.png", "1_right.png", "sub/2_left.png", "sub/2_right.png"]
 
 
-def test_templates_whose_text_occurs_twice(small_pair: Path) -> None:
-    put("a/a_L.png", "a/b_L.png", "a_R.png")
-    run = pam("disparity", "{}/{}_L.png", "{}_R.png", "-o", "{}/{}.pfm")
-    assert run.lines == ["a/a.pfm"]
-
-
 # --- packed images ------------------------------------------------------------------------------------
 
 

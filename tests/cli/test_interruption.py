@@ -6,8 +6,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,21 +19,11 @@ from pamcli.inference.matcher import StereoMatcher, StereoResult
 
 RANGE = ["--range", "0:192"]
 SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c.png", *RANGE]
-SHARED = [
-    "disparity",
-    "{}_L.png",
-    "{}_R.png",
-    "-o",
-    "out/{}.pfm",
-    "--color-map",
-    "out/{}.png",
-    "--range",
-    "shared",
-]
-BATCH = [*SHARED[:-2], *RANGE]
+SHARED = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/{}.pfm", "--color-map=out/{}.png", "--range=shared"]
+BATCH = [*SHARED[:-1], *RANGE]
 LIST = ["disparity", "--pairs", "-", "-o", "out/"]
 
-STOPPED = {
+STOPPED: dict[tuple[str, ...], list[str]] = {
     tuple(SINGLE): [],
     tuple(BATCH): ["stopped after no pairs; to resume, add --skip-existing to the same command"],
     tuple(SHARED): [
@@ -58,51 +48,34 @@ def pictures(pair: Path) -> list[str]:
     return names(".")
 
 
-@pytest.fixture
-def network_sends(monkeypatch: pytest.MonkeyPatch, networks: None) -> Callable[[signal.Signals, int], None]:
+def send_after(patch: pytest.MonkeyPatch, number: signal.Signals, pairs: int) -> None:
     """Let the network send a signal to its own process when it has done some pairs."""
+    left = iter(range(pairs))
 
-    def send(number: signal.Signals, after: int) -> None:
-        left = iter(range(after))
+    def match(self: StereoMatcher, view: np.ndarray, other: np.ndarray, **options: object) -> StereoResult:
+        if next(left, None) is None:
+            os.kill(os.getpid(), number)
+        return StereoResult(np.ones(view.shape[:2], np.float32))
 
-        def match(
-            self: StereoMatcher, view: np.ndarray, other: np.ndarray, **options: object
-        ) -> StereoResult:
-            if next(left, None) is None:
-                os.kill(os.getpid(), number)
-            return StereoResult(np.ones(view.shape[:2], np.float32))
+    patch.setattr(StereoMatcher, "__call__", match)
 
-        monkeypatch.setattr(StereoMatcher, "__call__", match)
 
-    return send
+def match_first(running: Any) -> None:
+    """Write the first pair to the list that a process reads, and wait for its result."""
+    running.stdin.write(b"0_L.png\t0_R.png\n")
+    running.stdin.flush()
+    assert running.stdout.readline() == b"out/0_L.pfm\n"
 
 
 # --- signals --------------------------------------------------------------------------------------------
 
 
 @both_signals
-@pytest.mark.parametrize("command", [SINGLE, BATCH, SHARED], ids=["single", "batch", "shared"])
-def test_a_signal_before_the_first_result(
-    pictures: list[str],
-    network_sends: Callable[[signal.Signals, int], None],
-    number: signal.Signals,
-    code: int,
-    command: list[str],
-) -> None:
-    network_sends(number, 0)
-    run = pam(*command)
-    assert (run.code, run.stdout, run.complaints) == (code, b"", STOPPED[tuple(command)])
-    assert names(".") == pictures
-
-
-@both_signals
+@pytest.mark.usefixtures("networks")
 def test_a_signal_during_a_batch(
-    pictures: list[str],
-    network_sends: Callable[[signal.Signals, int], None],
-    number: signal.Signals,
-    code: int,
+    pictures: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:
-    network_sends(number, 3)
+    send_after(monkeypatch, number, 3)
     run = pam(*BATCH)
     assert run.code == code
     (said,) = run.complaints
@@ -153,14 +126,9 @@ def test_a_signal_while_the_list_is_waited_for(
     pictures: list[str], number: signal.Signals, code: int
 ) -> None:
     with process(*LIST, stdin=subprocess.PIPE) as running:
-        assert running.stdin is not None
-        assert running.stdout is not None
-        running.stdin.write(b"0_L.png\t0_R.png\n")
-        running.stdin.flush()
-        assert running.stdout.readline() == b"out/0_L.pfm\n"
+        match_first(running)
         running.send_signal(number)
         assert running.wait() == code
-        assert running.stderr is not None
         said = b"pam: stopped after 1 ok; to resume, add --skip-existing to the same command\n"
         assert running.stderr.read() == said
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm"]
@@ -172,11 +140,9 @@ def test_a_signal_while_an_image_is_waited_for(
 ) -> None:
     command = ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]
     with process(*command, stdin=subprocess.PIPE) as running:
-        assert running.stdin is not None
         running.stdin.write(bytes(1_000_000))  # more than fits into a pipe that nobody reads
         running.send_signal(number)
         assert running.wait() == code
-        assert running.stderr is not None
         assert running.stderr.read() == b""
     assert names(".") == pictures
 
@@ -186,16 +152,11 @@ def test_a_signal_while_an_image_is_waited_for(
 
 def test_nobody_reads_stdout_any_more(pictures: list[str]) -> None:
     with process(*LIST, stdin=subprocess.PIPE) as running:
-        assert running.stdin is not None
-        assert running.stdout is not None
-        running.stdin.write(b"0_L.png\t0_R.png\n")
-        running.stdin.flush()
-        assert running.stdout.readline() == b"out/0_L.pfm\n"
+        match_first(running)
         running.stdout.close()
         running.stdin.write(b"1_L.png\t1_R.png\n")
         running.stdin.flush()
         assert running.wait() == 141
-        assert running.stderr is not None
         assert running.stderr.read() == b""
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm", "out/1_L.pfm"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pam_program import command_line, pam, refuse
+from pam_program import command_line, pam
 
 import pamcli
 from pamcli.cli import progress
@@ -52,13 +52,6 @@ def test_doctor_names_what_is_wrong_and_goes_on(monkeypatch: pytest.MonkeyPatch)
 def test_help_of_a_command(words: list[str]) -> None:
     run = pam("help", *words)
     assert (run.code, run.stdout.rstrip()) == (0, pam(*words, "--help").stdout.rstrip())
-
-
-def test_help_of_no_command() -> None:
-    refuse(pam("help", "evl"), 2, "evl")
-
-
-def test_the_version_in_short() -> None:
     assert pam("-V").lines == pam("--version").lines == [f"pam {pamcli.__version__}"]
 
 
@@ -77,25 +70,21 @@ def test_the_version_in_short() -> None:
         ("pam disparity --packed r", ["rl"]),
     ],
 )
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_tab_key(
-    line: str, offered: list[str], shell: str, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tab_key(line: str, offered: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "mine.safetensors").touch()
     (here / "mine.onnx").touch()
     (here / "data").mkdir()
-    words = {
+    shells = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-    }[shell]
-    for name, value in {"_PAM_COMPLETE": f"complete_{shell}", **words}.items():
-        monkeypatch.setenv(name, value)
-    said = pam().stdout.decode()
-    assert [
-        word for word in offered if word.replace(":", "") not in said.replace("\\", "").replace(":", "")
-    ] == []
-    assert "superres" not in said
+    }
+    for shell, words in shells.items():
+        for name, value in {"_PAM_COMPLETE": f"complete_{shell}", **words}.items():
+            monkeypatch.setenv(name, value)
+        said = pam().stdout.decode().replace("\\", "").replace(":", "")
+        assert [word for word in offered if word.replace(":", "") not in said] == [], shell
+        assert "superres" not in said
 
 
 @pytest.mark.usefixtures("pair")
@@ -140,7 +129,7 @@ def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     now, said = 0.0, list[str]()
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
     shown = progress.Lines(said.append, "pairs", 15)
-    first = shown.track_rows(100)
+    first = shown.watch(100)
     now = 3.0
     first(0.25)  # 12 s a pair, of which 3 have passed
     assert said == ["pairs: 0 of 15, 25% of the next one, 0:02:57 remaining"]
@@ -160,7 +149,7 @@ def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     assert len(said) == 2, "2 s are not worth a line"
 
 
-@pytest.mark.parametrize("after", [0.05 * step for step in range(1, 16)])
+@pytest.mark.parametrize("after", [0.1, 0.25, 0.45, 0.7, 1.0])
 @pytest.mark.usefixtures("pair")
 def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
     """Ctrl-C is heard from the first module on; before, Python itself has not begun to listen."""
@@ -171,8 +160,6 @@ def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as run:
-        assert run.stdout is not None
-        assert run.stderr is not None
         assert run.stdout.read(2) == b"!!"
         time.sleep(after)
         run.send_signal(signal.SIGINT)

@@ -171,7 +171,6 @@ def test_show_cameras_as_they_stand(here: Path) -> None:
     photographs(*sample((0, 0, 96, 64))).write(here)
     (facts,) = pam("calibration", "show", "rig.yaml", "--json").records
     stored = read_calibration(Path("rig.yaml")).rig
-    assert stored is not None
     assert facts["kind"] == "OpenCV"
     assert facts["rig"]["baseline_m"] == pytest.approx(stored.baseline)
     assert facts["rig"]["right_camera_at_m"] == pytest.approx([0.2, 0.004, -0.003])

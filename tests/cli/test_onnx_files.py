@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pam_program import names, pam, refuse, unchanged
+from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.errors import suggest_extra
@@ -87,10 +87,7 @@ def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
 
 
 def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> None:
-    expected = {
-        matching: ("pasmnet2", None, "dynamic", "fp32"),
-        halved: ("passrnet", 2, "48x32", "fp16"),
-    }
+    expected = {matching: ("pasmnet2", None, "dynamic", "fp32"), halved: ("passrnet", 2, "48x32", "fp16")}
     for path, facts in expected.items():
         (found,) = pam("weights", "info", path, "--json").records
         assert (found["architecture"], found["scale"], found["size"], found["precision"]) == facts
@@ -174,26 +171,29 @@ def test_padding_to_the_exported_size_is_noted_once(
     )
 
 
-def test_larger_images_do_not_fit(pair: Path, halved: Path) -> None:
-    with unchanged():
-        refuse(pam(*SUPERRES, "--weights", halved), 3, "images of 96x64 are larger than 48x32")
-
-
 def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> None:
-    for options, code, *said in (
-        (["--max-disparity", "64"], 2, "can only search any disparity"),
-        (["--precision", "bf16"], 2, "has the precision fp32, not bf16", "use --precision auto"),
-        (["--device", "mps"], 5, "ONNX Runtime does not support mps", "use --device cpu"),
-        (["--device", "tensorrt"], 5, "ONNX Runtime does not support tensorrt"),
-        (["--max-memory", "20MB"], 5, "does not fit into --max-memory 20MB"),
-    ):
-        with unchanged():
-            refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)
-    with unchanged():
-        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, ".onnx files only")
-        refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which does not match images")
-        refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which does not upscale images")
-        refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "upscales by 2 cannot upscale by 4")
+    Path("there.onnx").touch()
+    matches, upscales = f"--weights {matching}", f"--weights {halved}"
+    disparity, superres = " ".join(DISPARITY), " ".join(SUPERRES)
+    table = f"""
+        2 {disparity} {matches} --max-disparity 64 | can only search any disparity
+        2 {disparity} {matches} --precision bf16 | has the precision fp32, not bf16 | use --precision auto
+        5 {disparity} {matches} --device mps | ONNX Runtime does not support mps | use --device cpu
+        5 {disparity} {matches} --device tensorrt | ONNX Runtime does not support tensorrt
+        5 {disparity} {matches} --max-memory 20MB | does not fit into --max-memory 20MB
+        2 {disparity} --weights pasmnet2 --device tensorrt | .onnx files only
+        4 {disparity} {upscales} | is a passrnet, which does not match images
+        4 {superres} {matches} | is a pasmnet2, which does not upscale images
+        2 {superres} {upscales} --scale 4 | upscales by 2 cannot upscale by 4
+        3 {superres} {upscales} | images of 96x64 are larger than 48x32
+        2 weights export passrnet-x2 -o there.onnx | already exists
+        2 weights export passrnet-x2 -o n.pt | must end in .onnx
+        5 weights export passrnet-x2 -q -o n.onnx --size 9000x9000 | 9000x9000 needs | of memory | are free
+        2 weights export pasmnet2 -o n.onnx --size 384x1248 | --size 384x1248 | WIDTHxHEIGHT | 1248x384
+    """
+    for size in ("''", "384", "384x", "8x64", "-64x64", "64*64", "٦٤x64", "100000x64"):
+        table += f"\n 2 weights export pasmnet2 -o n.onnx --size {size} | --size must be WIDTHxHEIGHT"
+    refuse_all(table)
 
 
 def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
@@ -215,8 +215,7 @@ def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
-    [("dynamic", "the network outputs "), ("96", "was not written by pam")],
+    ("size", "said"), [("dynamic", "the network outputs "), ("96", "was not written by pam")]
 )
 def test_files_that_say_what_is_not_so(pair: Path, size: str, said: str) -> None:
     """A sum of both images that calls itself an enlargement."""
@@ -239,35 +238,12 @@ def test_files_that_say_what_is_not_so(pair: Path, size: str, said: str) -> None
 
 def test_without_the_library(pair: Path, halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    for command in ([*SUPERRES, "--weights", halved], ["weights", "export", "pasmnet2", "-o", "n.onnx"]):
+    for command in (
+        [*SUPERRES, "--weights", halved],
+        ["weights", "export", "pasmnet2", "-q", "-o", "n.onnx"],
+    ):
         with unchanged():
             refuse(pam(*command), 2, "onnxruntime is not installed", suggest_extra("onnx"))
-
-
-@pytest.mark.parametrize("size", ["", "384", "384x", "8x64", "-64x64", "64*64", "٦٤x64", "100000x64"])
-def test_what_is_no_size(here: Path, size: str) -> None:
-    run = pam("weights", "export", "pasmnet2", "-o", "n.onnx", "--size", size)
-    refuse(run, 2, "--size must be WIDTHxHEIGHT", repr(size))
-    assert names(".") == []
-
-
-def test_the_old_order_of_sides_is_refused_with_the_new_one(here: Path) -> None:
-    run = pam("weights", "export", "pasmnet2", "-o", "n.onnx", "--size", "384x1248")
-    refuse(run, 2, "--size 384x1248", "WIDTHxHEIGHT", "1248x384")
-    assert names(".") == []
-
-
-def test_an_output_that_cannot_be(here: Path, halved: Path) -> None:
-    Path("there.onnx").touch()
-    for output, code, said in (("there.onnx", 2, "already exists"), ("n.pt", 2, "must end in .onnx")):
-        with unchanged():
-            refuse(pam("weights", "export", "passrnet-x2", "-o", output), code, said)
-
-
-def test_more_than_the_memory_holds(here: Path) -> None:
-    run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "9000x9000")
-    refuse(run, 5, "9000x9000 needs", "of memory", "are free")
-    assert names(".") == []
 
 
 def test_a_file_that_does_not_do_what_pytorch_does(
@@ -276,7 +252,7 @@ def test_a_file_that_does_not_do_what_pytorch_does(
     monkeypatch.setattr(onnx_file, "_to_onnx", lambda *arguments: halved.read_bytes())
     monkeypatch.setattr(onnx_file, "MOST", {"fp32": {"grey levels": 1e-9}})
     with unchanged():
-        run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "48x32")
+        run = pam("weights export passrnet-x2 -q -o n.onnx --size 48x32")
         refuse(run, 4, "grey levels on average", "cannot be exported")
 
 

@@ -68,24 +68,15 @@ def test_a_pair_with_an_output_of_its_own_may_lie_anywhere() -> None:
 def test_the_third_column_is_the_output() -> None:
     Path("list.tsv").write_bytes(listed("day/1 > deep/down/first.npy", "night/3"))
     run = pam("disparity", "--pairs", "list.tsv", "-o", "out/{}.png", "--color-map", "colors/")
-    assert run.lines == [
+    made = (
         "deep/down/first.npy",
         "colors/day/1_L_color.png",
         "out/night/3_L.png",
         "colors/night/3_L_color.png",
-    ]
+    )
+    assert run.lines == [*made]
     run = pam("superres", "--pairs", "-", "--scale", "2", stdin=listed("day/1 > larger.tif"))
     assert run.lines == ["larger.tif"]
-
-
-@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf", b"\r\n\n  \n"], ids=["plain", "bom", "blank lines"])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
-@pytest.mark.parametrize("source", ["list.tsv", "-"])
-def test_lists_as_they_come(source: str, start: bytes, end: bytes) -> None:
-    content = start + (listed("day/1") + b"\n" + listed("night/3")).replace(b"\n", end).removesuffix(end)
-    Path("list.tsv").write_bytes(content)
-    run = pam("disparity", "--pairs", source, "-o", "out/", stdin=content if source == "-" else b"")
-    assert (run.code, run.lines) == (0, ["out/day/1_L.pfm", "out/night/3_L.pfm"])
 
 
 def test_a_list_of_nul_separated_names() -> None:
@@ -152,8 +143,6 @@ def test_lists_that_cannot_be(here: Path) -> None:
 def test_a_live_producer_sees_each_result_before_it_asks_for_the_next() -> None:
     command = ["disparity", "--pairs", "-", "-o", "out/", "--jsonl"]
     with process(*command, stdin=subprocess.PIPE) as running:
-        assert running.stdin is not None
-        assert running.stdout is not None
         for name, status in (("day/1", "ok"), ("none", "failed"), ("day/sub/2", "ok"), ("day/1", "failed")):
             running.stdin.write(listed(name))
             running.stdin.flush()
@@ -186,33 +175,20 @@ def test_a_bad_line_fails_alone() -> None:
     ]
     run = pam("disparity", "--pairs", "-", "-o", "out/", "--jsonl", stdin=b"".join(lines))
     assert run.code == 6
-    assert [(record["line"], record["status"], record["code"]) for record in run.records] == [
-        (1, "ok", 0),
-        (2, "failed", 2),
-        (3, "failed", 2),
-        (4, "failed", 3),
-        (5, "failed", 2),
-        (6, "failed", 2),
-        (7, "failed", 2),
-        (8, "ok", 0),
-    ]
+    states = [(record["line"], record["status"], record["code"]) for record in run.records]
+    codes = {2: 2, 3: 2, 4: 3, 5: 2, 6: 2, 7: 2}
+    failed = [(line, "failed", code) for line, code in codes.items()]
+    assert states == [(1, "ok", 0), *failed, (8, "ok", 0)]
     errors = [record["error"] for record in run.records if record["error"]]
-    for number, (error, said) in enumerate(
-        zip(
-            errors,
-            [
-                "expected 2 or 3 columns, got 1",
-                "out/day/1_L.pfm would come from line 1 and from day/1_L.png (line 3)",
-                "no such file: day/none_L.png",
-                "day/1_L.png would overwrite an input",
-                "the result x.xyz has the suffix .xyz",
-                "out/day/1_L.pfm is a result of line 1",
-            ],
-            strict=True,
-        ),
-        start=2,
-    ):
-        assert f"line {number}: {said}" in error
+    expected = [
+        "line 2: expected 2 or 3 columns, got 1",
+        "line 3: out/day/1_L.pfm would come from line 1 and from day/1_L.png (line 3)",
+        "line 4: no such file: day/none_L.png",
+        "line 5: day/1_L.png would overwrite an input",
+        "line 6: the result x.xyz has the suffix .xyz",
+        "line 7: out/day/1_L.pfm is a result of line 1",
+    ]
+    assert [said for said, error in zip(expected, errors, strict=True) if said not in error] == []
     assert run.complaints == [*(f"error: {error}" for error in errors), "2 ok, 6 failed"]
     assert names("out") == ["day/1_L.pfm", "night/3_L.pfm"]
 

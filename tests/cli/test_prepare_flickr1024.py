@@ -54,7 +54,7 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
         "8 patches of 2 pairs, about 442.3 kB to write",
     ]
     assert names("out") == ["x2/index.json", "x2/manifest.csv", "x2/pixels.npy"]
-    assert result(pam("dataset", "verify", "flickr1024:out")) == [
+    assert result(pam("dataset verify flickr1024:out")) == [
         "flickr1024:out: 8 pairs, 0 damage, 0 incomplete; layout unverified: the names of the images"
     ]
     assert result(pam("dataset", "preview", "flickr1024:out", "-o", "sheet.png", "-q")) == ["sheet.png"]
@@ -211,9 +211,7 @@ def test_damaged_images_can_be_left_out(store: str, size: int) -> None:
     run = pam(*PREPARE, "--store", store, "--skip-damaged")
     assert result(run)[-1].endswith("1 pair, 2 patches, 1 pair left out")
     assert any("warning: flickr1024/0001: " in line for line in run.complaints)
-    assert (
-        pam("dataset", "verify", "flickr1024:out").lines[-1].startswith("flickr1024:out: 2 pairs, 0 damage")
-    )
+    assert pam("dataset verify flickr1024:out").lines[-1].startswith("flickr1024:out: 2 pairs, 0 damage")
 
 
 @pytest.mark.usefixtures("published")

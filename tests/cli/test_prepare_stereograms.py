@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,41 +19,19 @@ from PIL import Image
 
 from pamcli.cli.console import Console
 from pamcli.flickr1024 import stereogram_pairs
-from pamcli.flickr1024.rectify_stereogram import RectifiedPair
-from pamcli.flickr1024.stereogram_views import StereogramError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
-from published import archive, png, views
+from published import archive, png, split_stereogram, views
 
 PREPARE = ["dataset", "prepare-flickr1024", "found", "-o", "mine", "--from-stereograms", "--workers", "1"]
 PREPARE += ["--infinity", "no"]
 SIZE = (288, 132)
 
 
-def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair:
-    """Instead of the real thing: cross-eyed images are cut in two, those of black pixels set aside."""
-    if not picture.any():
-        raise StereogramError("it is black")
-    width = picture.shape[1] // 2
-    left, right = picture[:, :width], picture[:, width:]
-    if layout != "parallel":
-        left, right = right, left
-    values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)
-    values |= {
-        "left": left,
-        "right": right,
-        "layout": "cross",
-        "certainty": np.float32(0.75),
-        "infinity": infinity,
-    }
-    values |= {"vertical_offset": 1.25, "shift": np.int64(7)}
-    return RectifiedPair(**values)
-
-
 @pytest.fixture(autouse=True)
 def found(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two cross-eyed stereograms, one of them in a folder, one that cannot be used, one that is damaged."""
-    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", halves)
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", split_stereogram)
     for seed, name in enumerate(("a.png", "trip/b.png")):
         left, right = views(SIZE, seed)
         (here / "found" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -154,9 +131,7 @@ def test_patches_are_cut_from_the_pairs_in_one_go() -> None:
     again = pam(*PREPARE, "--scale", "2", "--skip-damaged")
     assert again.lines == run.lines
     assert {"mine/pairs is already complete", "mine/x2 is already complete"} <= set(again.complaints)
-    assert (
-        pam("dataset", "verify", "flickr1024:mine").lines[-1].startswith("flickr1024:mine: 12 pairs, 0 dam")
-    )
+    assert pam("dataset verify flickr1024:mine").lines[-1].startswith("flickr1024:mine: 12 pairs, 0 dam")
 
 
 def test_one_bar_counts_stereograms_and_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,11 +170,11 @@ def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pyt
     pam(*PREPARE[:4], "whole", *PREPARE[5:], "--skip-damaged")
     done: list[int] = []
 
-    def interrupted(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair:
+    def interrupted(picture: NDArray[np.generic], layout: str, infinity: str) -> object:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(picture.shape[1])
-        return halves(picture, layout, infinity)
+        return split_stereogram(picture, layout, infinity)
 
     monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", interrupted)
     assert pam(*PREPARE).code == 130

@@ -47,12 +47,10 @@ def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
     assert difference("l.png", left) < 3 < difference("left.png", left)
     assert difference("r.png", right) < 3 < difference("right.png", right)
     calibration = read_calibration(Path("calibration.yaml")).rectified
-    assert calibration is not None
     assert calibration.focal_length == pytest.approx(taken.focal_length)
     assert calibration.baseline == pytest.approx(taken.baseline)
     assert calibration.size == (741, 500)
     cameras = read_calibration("rig.yaml").rig
-    assert cameras is not None
     lenses = [each for side in (cameras.left, cameras.right) for each in (side.matrix, side.distortion)]
     expected = cv2.stereoRectify(*lenses, (741, 500), cameras.rotation, cameras.translation.reshape(3, 1))
     file = cv2.FileStorage("calibration.yaml", cv2.FILE_STORAGE_READ)
@@ -163,7 +161,6 @@ def test_what_is_seen_and_how_large(rig: Path) -> None:
     assert whole.shape == (250, 370, 3)
     assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
     calibration = read_calibration(Path("out/calibration.yaml")).rectified
-    assert calibration is not None
     assert calibration.size == (370, 250)
     assert calibration.baseline == pytest.approx(0.5)
 
@@ -192,8 +189,6 @@ def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
     assert offset < 0.3
     made = read_calibration(Path("out/calibration.yaml")).rectified
     said = read_calibration("left.yaml", "right.yaml").rectified
-    assert made is not None
-    assert said is not None
     assert (made.focal_length, made.principal) == (said.focal_length, said.principal) == (600, (370, 249.5))
     assert made.baseline == pytest.approx(taken.baseline)
     anew = pam(*command, "--calibration", "right.yaml", "-o", "anew/", "--alpha", "0")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pam_program import pam, refuse, unchanged
+from pam_program import pam, refuse, refuse_all
 from PIL import Image
 
 from pamcli.cli import train
@@ -23,147 +23,87 @@ from pamcli.training.loop import Stop
 from pamcli.training.recipes import RECIPES, make_recipe, recipe_json
 
 
-@pytest.fixture
-def pairs(here: Path) -> Path:
-    """A folder of one unlabelled pair."""
+def test_a_wrong_option_is_one_line_and_leaves_nothing(here: Path) -> None:
+    table = """
+        2 -o run | no training data | --data
+        2 -o run --data photos:x | photos
+        2 -o run --resume run | --output | --resume
+        2 --data procedural | --output | --resume
+        2 --resume run --batch 3 | --batch | --from
+        2 --resume run --seed 0 | --seed
+        2 --resume run --data procedural | --data
+        2 --resume run --from pasmnet | --resume and --from
+        3 --resume run | run has no recipe.json
+    """
+    refuse_all(table, "train disparity")
+    table = """
+        2 --val kitti2016:x | kitti2016 | kitti2015
+        2 --recipe paper | paper | paper-sceneflow
+        2 --recipe superres | pam train superres
+        2 --crop 512 | --crop | 512x256
+        2 --crop 100x64 | 100x64 | multiples of 32 px
+        2 --set losses.refined | refined | KEY=VALUE
+        2 --set losses.refine=1 | refine | did you mean losses.refined or
+        2 --set losses.refined=much | refined=much
+        2 --set losses.refined=-1 | refined must be | equal to 0 | got -1
+        2 --set losses.charbonnier=1 | term charbonnier | without losses.
+        2 --set noise | noise | KEY=VALUE
+        2 --set augmentation.nois=1 | augmentation.noise or
+        2 --set augmentation.noise=-1 | noise must be | got -1
+        2 --batch 4 --set accumulate=3 | batch | accumulate (3)
+        2 --recipe paper-kitti | paper-sceneflow
+        2 --network pasmnet2 --recipe scratch | pasmnet2 does not have the loss term estimate
+        2 --from pasmnet --set losses.estimate=0.5 | estimate | reinitialise=refine
+        2 --variant block=2 | 'block=2' | did you mean blocks | refinement
+        2 --variant blocks=5 | '5' | one of 4, 3, 2, 1
+        2 --network pasmnet2 --variant blocks=2 | pasmnet2 has no variants
+        2 --variant blocks=2 --from pasmnet | the variant paper | blocks=2
+        2 --variant refinement=none --set only=refine | no part 'refine' | parts: hourglass, cas_pam
+        2 --set only=nose | no part 'nose' | refine
+        2 --set reinitialise=upscale | no part 'upscale' | refine
+        2 --recipe=paper-sceneflow --unsupervised | --unsupervised | mask_by_truth_below
+        2 --unsupervised | adapt | procedural
+        2 --max-disparity far | --max-disparity | far
+        2 --steps 5 --epochs 1 | --steps | --epochs
+        2 --epochs 1 | endless | --steps
+        2 --epochs nan | --epochs
+        2 --recipe adapt | adapt | --from
+        2 --learning-rate 0 | --learning-rate
+        2 --max-minutes -1 | --max-minutes
+        2 --device gpu | gpu | cuda:N
+        2 --unsupervised --recipe scenes | --unsupervised | scenes
+        4 --from passrnet2-x4 | passrnet2 | pam train superres
+        4 --from none.safetensors | none.safetensors
+        7 -o file/run | file/run
+    """
+    nothing = " ".join(f"--set losses.{name}=0" for name in ("refined", "estimate", "initial", "likelihood"))
+    Path("file").touch()
+    refuse_all(
+        f"{table}\n 2 {nothing} | every loss term | above 0", "train disparity -o run --data procedural"
+    )
+    table = """
+        2 --batch 0 | --batch | --help lists all options
+        2 --steps many | --steps | --help lists all options
+        2 --precision fp8 | --precision | --help lists all options
+        2 --nonsense | --nonsense | --help lists all options
+        2 --unsupervised | --unsupervised | --help lists all options
+        2 --max-disparity 192 | --max-disparity | --help lists all options
+        4 --from pasmnet2 | pasmnet2 | pam train disparity
+        2 --from passrnet-x2 --scale 4 | upscales by 2
+    """
+    refuse_all(table, "train superres -o run --data procedural")
+
+
+def test_unlabelled_pairs_need_to_be_called_so(here: Path) -> None:
     rng = np.random.default_rng(0)
     for side in ("left", "right"):
         (here / "pairs" / side).mkdir(parents=True)
         Image.fromarray(rng.integers(0, 256, (80, 120, 3), np.uint8)).save(here / "pairs" / side / "a.png")
-    return here / "pairs"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--data", "procedural"], ["--output", "--resume"]),
-        (["-o", "run"], ["no training data", "--data"]),
-        (["-o", "run", "--data", "photos:x"], ["photos"]),
-        (["-o", "run", "--data", "procedural", "--val", "kitti2016:x"], ["kitti2016", "kitti2015"]),
-        (["-o", "run", "--data", "procedural", "--recipe", "paper"], ["paper", "paper-sceneflow"]),
-        (["-o", "run", "--data", "procedural", "--recipe", "superres"], ["pam train superres"]),
-        (["-o", "run", "--data", "procedural", "--crop", "512"], ["--crop", "512x256"]),
-        (["-o", "run", "--data", "procedural", "--crop", "100x64"], ["100x64", "multiples of 32 px"]),
-        (["-o", "run", "--data", "procedural", "--set", "losses.refined"], ["refined", "KEY=VALUE"]),
-        (
-            ["-o", "run", "--data", "procedural", "--set", "losses.refine=1"],
-            ["refine", "did you mean losses.refined or "],
-        ),
-        (["-o", "run", "--data", "procedural", "--set", "losses.refined=much"], ["refined=much"]),
-        (
-            ["-o", "run", "--data", "procedural", "--set", "losses.refined=-1"],
-            ["refined must be", "equal to 0", "got -1"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--set", "losses.charbonnier=1"],
-            ["term charbonnier", "without losses."],
-        ),
-        (["-o", "run", "--data", "procedural", "--set", "noise"], ["noise", "KEY=VALUE"]),
-        (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["augmentation.noise or "]),
-        (
-            ["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"],
-            ["noise must be", "got -1"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--batch", "4", "--set", "accumulate=3"],
-            ["batch", "accumulate (3)"],
-        ),
-        (["-o", "run", "--data", "procedural", "--recipe", "paper-kitti"], ["paper-sceneflow"]),
-        (
-            ["-o", "run", "--data", "procedural", "--network", "pasmnet2", "--recipe", "scratch"],
-            ["pasmnet2 does not have the loss term estimate"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--from", "pasmnet", "--set", "losses.estimate=0.5"],
-            ["estimate", "reinitialise=refine"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--variant", "block=2"],
-            ["'block=2'", "did you mean blocks", "refinement"],
-        ),
-        (["-o", "run", "--data", "procedural", "--variant", "blocks=5"], ["'5'", "one of 4, 3, 2, 1"]),
-        (
-            ["-o", "run", "--data", "procedural", "--network", "pasmnet2", "--variant", "blocks=2"],
-            ["pasmnet2 has no variants"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--variant", "blocks=2", "--from", "pasmnet"],
-            ["the variant paper", "blocks=2"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--variant", "refinement=none", "--set", "only=refine"],
-            ["no part 'refine'", "parts: hourglass, cas_pam"],
-        ),
-        (["-o", "run", "--data", "procedural", "--set", "only=nose"], ["no part 'nose'", "refine"]),
-        (
-            ["-o", "run", "--data", "procedural", "--set", "reinitialise=upscale"],
-            ["no part 'upscale'", "refine"],
-        ),
-        (
-            [
-                "-o",
-                "run",
-                "--data",
-                "procedural",
-                *(f"--set=losses.{n}=0" for n in ("refined", "estimate", "initial", "likelihood")),
-            ],
-            ["every loss term", "above 0"],
-        ),
-        (
-            ["-o", "run", "--data=procedural", "--recipe=paper-sceneflow", "--unsupervised"],
-            ["--unsupervised", "mask_by_truth_below"],
-        ),
-        (
-            ["-o", "run", "--data", "procedural", "--unsupervised"],
-            ["adapt", "procedural"],
-        ),
-        (["-o", "run", "--data", "procedural", "--max-disparity", "far"], ["--max-disparity", "far"]),
-        (["-o", "run", "--data", "procedural", "--steps", "5", "--epochs", "1"], ["--steps", "--epochs"]),
-        (["-o", "run", "--data", "procedural", "--epochs", "1"], ["endless", "--steps"]),
-        (["-o", "run", "--data", "procedural", "--epochs", "nan"], ["--epochs"]),
-        (["-o", "run", "--data", "procedural", "--recipe", "adapt"], ["adapt", "--from"]),
-        (["-o", "run", "--data", "procedural", "--learning-rate", "0"], ["--learning-rate"]),
-        (["-o", "run", "--data", "procedural", "--max-minutes", "-1"], ["--max-minutes"]),
-        (["-o", "run", "--data", "procedural", "--device", "gpu"], ["gpu", "cuda:N"]),
-        (
-            ["-o", "run", "--data", "procedural", "--unsupervised", "--recipe", "scenes"],
-            ["--unsupervised", "scenes"],
-        ),
-        (["-o", "run", "--resume", "run"], ["--output", "--resume"]),
-        (["--resume", "run", "--batch", "3"], ["--batch", "--from"]),
-        (["--resume", "run", "--seed", "0"], ["--seed"]),
-        (["--resume", "run", "--data", "procedural"], ["--data"]),
-        (["--resume", "run", "--from", "pasmnet"], ["--resume and --from"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_a_wrong_option_is_one_line_and_leaves_nothing(
-    here: Path, arguments: list[str], said: list[str]
-) -> None:
-    with unchanged(here):
-        refuse(pam("train", "disparity", *arguments), 2, *said)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--batch", "0"], ["--steps", "many"], ["--precision", "fp8"], ["--nonsense"]]
-)
-def test_what_the_parser_refuses_is_one_line_too(here: Path, arguments: list[str]) -> None:
-    with unchanged(here):
-        refuse(pam("train", "superres", "-o", "run", *arguments), 2, arguments[0])
-
-
-def test_super_resolution_has_neither_a_prior_nor_to_be_told_that_it_needs_no_truth(here: Path) -> None:
-    for option in (["--unsupervised"], ["--max-disparity", "192"]):
-        refuse(pam("train", "superres", "--data", "procedural", "-o", "run", *option), 2, option[0])
-
-
-def test_unlabelled_pairs_need_to_be_called_so(pairs: Path) -> None:
-    with unchanged():
-        run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run")
-        refuse(run, 2, "pairs:pairs has no ground truth", "--unsupervised")
-        masked = ("--recipe", "paper-sceneflow")
-        run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run", *masked)
-        refuse(run, 2, "pairs:pairs has no ground truth")
+    table = """
+        2 -o run | pairs:pairs has no ground truth | --unsupervised
+        2 -o run --recipe paper-sceneflow | pairs:pairs has no ground truth
+    """
+    refuse_all(table, "train disparity --data pairs:pairs")
 
 
 def test_validation_data_in_another_unit_are_an_error(here: Path) -> None:
@@ -181,35 +121,15 @@ def test_validation_data_in_another_unit_are_an_error(here: Path) -> None:
 
 
 def test_a_folder_that_holds_something_is_never_trained_into(here: Path) -> None:
-    (here / "run").mkdir()
-    (here / "run" / "notes.txt").write_text("mine")
-    with unchanged(here):
-        refuse(pam("train", "disparity", "--data", "procedural", "-o", "run"), 2, "run is not empty")
-    (here / "run" / "recipe.json").write_text("{}")
-    with unchanged(here):
-        refuse(pam("train", "disparity", "--data", "procedural", "-o", "run"), 2, "--resume run")
-
-
-def test_what_is_no_run_cannot_be_resumed(here: Path) -> None:
-    refuse(pam("train", "disparity", "--resume", "run"), 3, "run has no recipe.json")
-    (here / "run").mkdir()
-    (here / "run" / "recipe.json").write_text(recipe_json(RECIPES["superres"]))
-    refuse(pam("train", "disparity", "--resume", "run"), 2, "is a run of pam train superres")
-
-
-def test_no_run_begins_where_nothing_can_be_written(here: Path) -> None:
-    (here / "file").write_text("")
-    with unchanged(here):
-        refuse(pam("train", "disparity", "--data", "procedural", "-o", "file/run"), 7, "file/run")
-
-
-def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
-    common = ("--data", "procedural", "-o", "run", "--from")
-    with unchanged(here):
-        refuse(pam("train", "disparity", *common, "passrnet2-x4"), 4, "passrnet2", "pam train superres")
-        refuse(pam("train", "superres", *common, "pasmnet2"), 4, "pasmnet2", "pam train disparity")
-        refuse(pam("train", "superres", *common, "passrnet-x2", "--scale", "4"), 2, "upscales by 2")
-        refuse(pam("train", "disparity", *common, "none.safetensors"), 4, "none.safetensors")
+    for name, file in (("run", "notes.txt"), ("old", "recipe.json"), ("other", "recipe.json")):
+        Path(name).mkdir()
+        Path(name, file).write_text(recipe_json(RECIPES["superres"]))
+    table = """
+        2 --data procedural -o run | run is not empty
+        2 --data procedural -o old | --resume old
+        2 --resume other | is a run of pam train superres
+    """
+    refuse_all(table, "train disparity")
 
 
 def recipe(task: Any, **given: Any) -> Any:
@@ -331,11 +251,3 @@ def test_the_second_signal_ends_at_once(
         with pytest.raises(second):
             signal.raise_signal(number)
     assert signal.getsignal(number) is before
-
-
-def test_help_lists_what_the_issue_s_commands_use(here: Path) -> None:
-    shown = {task: pam("train", task, "--help").stdout.decode() for task in ("disparity", "superres")}
-    for option in ("--data", "--val", "--recipe", "--steps", "--epochs", "--resume", "--from", "--jsonl"):
-        assert all(option in text for text in shown.values())
-    assert "--unsupervised" in shown["disparity"]
-    assert "--scale" in shown["superres"]

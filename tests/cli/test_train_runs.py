@@ -27,6 +27,7 @@ PATCHES = ["--scale", "2", "--crop", "24x16", "--data", "procedural"]
 NO_PAM = ["--set", "losses.pam=0", "--set", "losses.likelihood=0"]
 COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
 SMALL = ["--data", "procedural", "--crop", "64x32", "--variant", "scales=1,blocks=1,refinement=none", *COMMON]
+RESUME = "train disparity --resume run --workers 0 --device cpu"
 TINY = [*SMALL, "--steps", str(STEPS), "--set", "checkpoint_every=1"]
 
 
@@ -48,12 +49,20 @@ def stopped(number: signal.Signals, *arguments: str) -> tuple[int, str]:
     """A run in a process of its own that gets a signal in its second step: exit code and stderr."""
     command = ["train", "disparity", "--jsonl", *arguments]
     with gate(Trainer, "take_step", 1), forked(*command, text=True) as running:
-        assert running.stdout is not None
         assert json.loads(running.stdout.readline())["step"] == 1
         with open("gate", "wb"):
             running.send_signal(number)
         _, err = running.communicate()
         return running.returncode, str(err)
+
+
+def put_pairs(names: str) -> None:
+    """Write pairs of noise, 80 x 40 pixels, to the data set pairs."""
+    rng = np.random.default_rng(0)
+    for side in ("left", "right"):
+        Path("pairs", side).mkdir(parents=True)
+        for name in names:
+            Image.fromarray(rng.integers(0, 256, (40, 80, 3), np.uint8)).save(f"pairs/{side}/{name}.png")
 
 
 def test_a_run_leaves_its_recipe_log_checkpoints_and_weights(whole: Path) -> None:
@@ -109,36 +118,22 @@ def test_a_variant_is_trained_stored_and_used_like_any_network(
     assert read_header(Path("again/last.safetensors")).spec.variant == options[1]
 
 
-def test_a_run_killed_in_the_middle_goes_on_bit_for_bit(whole: Path) -> None:
-    code, _ = stopped(signal.SIGKILL, *TINY, "-o", "run")
-    assert code == -signal.SIGKILL
-    assert not Path(f"run/checkpoints/step-{STEPS:08d}.pt").exists()
-    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
-    assert run.code == 0, run.stderr
-    assert same_weights(Path("run"), whole)
-
-
-def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(whole: Path) -> None:
-    code, err = stopped(signal.SIGINT, *TINY, "-o", "run")
-    assert code == 130, err
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(
+    whole: Path, number: signal.Signals, code: int
+) -> None:
+    ended, err = stopped(number, *TINY, "-o", "run")
+    assert ended == code, err
     assert "continue with: pam train disparity --resume run" in err
-    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
-    run = pam(*resume, "--max-minutes", "0.00001", "--jsonl")
+    run = pam(RESUME, "--max-minutes", "0.00001", "--jsonl")
     assert run.code == 0
     assert run.records[-1]["stopped"] == "time"
     assert "continue with: pam train disparity --resume run" in run.stderr
-    run = pam(*resume)
+    run = pam(RESUME)
     assert (run.code, run.lines) == (0, [os.path.join("run", "last.safetensors")])
     assert same_weights(Path("run"), whole)
     steps = [json.loads(line)["step"] for line in Path("run/log.jsonl").read_text().splitlines()]
     assert steps == [1, 2, 3, 4]
-
-
-def test_a_terminated_run_ends_with_143_and_a_checkpoint() -> None:
-    code, err = stopped(signal.SIGTERM, *TINY, "-o", "run")
-    assert code == 143, err
-    assert "continue with: pam train disparity --resume run" in err
-    assert os.listdir("run/checkpoints")
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -> None:
@@ -146,19 +141,23 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -
     newest = Path(f"run/checkpoints/step-{STEPS:08d}.pt")
     newest.write_bytes(newest.read_bytes()[:-1000])
     Path("run/last.safetensors").unlink()
-    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    run = pam(RESUME)
     assert run.code == 0, run.stderr
     assert any(f"step-{STEPS:08d}.pt is damaged" in line for line in run.complaints)
     assert f"continues after step {STEPS - 1}" in run.complaints
     assert same_weights(Path("run"), whole)
 
 
-def test_a_finished_run_is_extended_to_more_steps(whole: Path) -> None:
+def test_a_finished_run_stays_as_it_is_or_is_extended_to_more_steps(whole: Path) -> None:
     shutil.copytree(whole, "run")
-    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps")
-    refuse(pam(*resume, STEPS - 1), 2, f"has {STEPS} steps")
-    assert pam(*resume, STEPS).code == 0
-    run = pam(*resume, STEPS + 2)
+    Path("run/last.safetensors").unlink()  # as of a run that was killed before it could write them
+    run = pam(RESUME)
+    assert (run.code, run.lines) == (0, ["run/last.safetensors"]), run.stderr
+    assert any(f"all {STEPS} steps are done" in line for line in run.complaints)
+    assert same_weights(Path("run"), whole)
+    refuse(pam(RESUME, "--steps", str(STEPS - 1)), 2, f"has {STEPS} steps")
+    assert pam(RESUME, "--steps", str(STEPS)).code == 0
+    run = pam(RESUME, "--steps", str(STEPS + 2))
     assert run.code == 0, run.stderr
     assert read_recipe(Path("run/recipe.json")).steps == STEPS + 2
     before, after = (json.loads((path / "recipe.json").read_text()) for path in (whole, Path("run")))
@@ -166,23 +165,6 @@ def test_a_finished_run_is_extended_to_more_steps(whole: Path) -> None:
     lines = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert not same_weights(Path("run"), whole)
-
-
-def test_a_finished_run_says_so_and_stays_as_it_is(whole: Path) -> None:
-    shutil.copytree(whole, "run")
-    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
-    assert run.code == 0, run.stderr
-    assert any(f"all {STEPS} steps are done" in line for line in run.complaints)
-    assert run.lines == ["run/last.safetensors"]
-    assert same_weights(Path("run"), whole)
-
-
-def test_weights_that_a_killed_run_could_not_write_are_written_by_the_next(whole: Path) -> None:
-    shutil.copytree(whole, "run")
-    Path("run/last.safetensors").unlink()
-    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
-    assert run.code == 0, run.stderr
-    assert same_weights(Path("run"), whole)
 
 
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None:
@@ -205,13 +187,7 @@ def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None
         ),
         ("recipe.json", '"steps": 4', '"steps": "4"', 3, "last.safetensors"),
         ("log.jsonl", '"step": 2', '"step": "2"', 3, "line 2 of run/log.jsonl is damaged: step must be"),
-        (
-            "recipe.json",
-            "blocks=1",
-            "blocks=2",
-            4,
-            "step-00000004.pt",
-        ),
+        ("recipe.json", "blocks=1", "blocks=2", 4, "step-00000004.pt"),
     ],
 )
 def test_a_run_whose_records_are_damaged_says_which_and_what_to_do(
@@ -222,9 +198,7 @@ def test_a_run_whose_records_are_damaged_says_which_and_what_to_do(
     assert old in text
     Path("run", file).write_text(text.replace(old, new))
     before = names("run")
-    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--quiet")
-    line = refuse(run, code, said)
-    assert line.endswith(")")  # what to do
+    assert refuse(pam(RESUME, "--quiet"), code, said).endswith(")")  # what to do
     assert names("run") == before
 
 
@@ -246,13 +220,10 @@ def test_a_run_whose_data_has_changed_does_not_go_on(pair: Path) -> None:
     assert run.code == 0, run.stderr
     Path("mine/left/2.png").rename("2.png")
     before = names("run")
-    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
-    refused = pam(*resume)
-    refuse(refused, 2, "run")
-    assert "the data of the run run has changed" in refused.stderr
+    refuse(pam(RESUME), 2, "the data of the run run has changed")
     assert names("run") == before
     Path("2.png").rename("mine/left/2.png")
-    assert pam(*resume).code == 0
+    assert pam(RESUME).code == 0
 
 
 def test_two_processes_train_as_one_and_talk_as_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,55 +250,32 @@ def test_two_processes_train_as_one_and_talk_as_one(here: Path, monkeypatch: pyt
 
 
 def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
-    rng = np.random.default_rng(0)
-    for part in ("image_2", "image_3", "disp_occ_0", "disp_noc_0"):
-        Path("k/training", part).mkdir(parents=True)
-    for index in range(3):
-        for side in ("image_2", "image_3"):
-            view = rng.integers(0, 256, (40, 80, 3), np.uint8)
-            Image.fromarray(view).save(f"k/training/{side}/{index:06d}_10.png")
-        for part in ("disp_occ_0", "disp_noc_0"):
-            Path(f"k/training/{part}/{index:06d}_10.png").write_bytes(b"who reads this fails")
-    common = ("--data", "kitti2015:k", "--crop", "64x32", *COMMON, "--steps", "1")
-    run = pam("train", "disparity", *common, "-o", "truth")
-    refuse(run, 3, "000000_10.png")
-    paper = ("--unsupervised", "--recipe", "unsupervised", "--from", "pasmnet")
-    run = pam("train", "disparity", *paper, *common, "-o", "run")
+    put_pairs("ab")
+    Path("pairs/disparity").mkdir()
+    for name in "ab":
+        Path(f"pairs/disparity/{name}.pfm").write_bytes(b"who reads this fails")
+    common = ("--data", "pairs:pairs", "--crop", "64x32", *COMMON, "--steps", "1")
+    refuse(pam("train disparity -o truth", *common), 3, ".pfm")
+    run = pam("train disparity --unsupervised --recipe unsupervised --from pasmnet -o run", *common)
     assert run.code == 0, run.stderr
     recipe = read_recipe(Path("run/recipe.json"))
     assert (recipe.name, recipe.start) == ("unsupervised", "pasmnet")
     (line,) = Path("run/log.jsonl").read_text().splitlines()
-    assert set(json.loads(line)["losses"]) == {
-        "photometric",
-        "smoothness",
-        "pam_photometric",
-        "pam_smoothness",
-        "pam_cycle",
-    }
+    terms = {"photometric", "smoothness", "pam_photometric", "pam_smoothness", "pam_cycle"}
+    assert set(json.loads(line)["losses"]) == terms
 
 
 def test_pairs_of_which_some_have_a_truth_are_counted(here: Path) -> None:
-    view = np.random.default_rng(0).integers(0, 256, (40, 80, 3), np.uint8)
-    for side in ("left", "right", "disparity"):
-        Path("mine", side).mkdir(parents=True)
-    for name in ("a", "b"):
-        for side in ("left", "right"):
-            Image.fromarray(view).save(f"mine/{side}/{name}.png")
-    np.save("mine/disparity/b.npy", np.full((40, 80), 4, np.float32))
-    run = pam(
-        "train", "disparity", "--data", "pairs:mine", "--crop", "64x32", *COMMON, "--steps", "1", "-o", "r"
-    )
+    put_pairs("ab")
+    Path("pairs/disparity").mkdir()
+    np.save("pairs/disparity/b.npy", np.full((40, 80), 4, np.float32))
+    run = pam("train disparity --data pairs:pairs --crop 64x32 --steps 1 -o r", *COMMON)
     assert run.code == 0, run.stderr
     assert "pairs: no ground truth (disparity) for 1 of 2 pairs: a" in run.stderr
 
 
 def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> None:
-    rng = np.random.default_rng(0)
-    for side in ("left", "right"):
-        Path("pairs", side).mkdir(parents=True)
-        for name in ("a", "b"):
-            view = rng.integers(0, 256, (24, 80, 3), np.uint8)
-            Image.fromarray(view).save(f"pairs/{side}/{name}.png")
+    put_pairs("ab")
     arguments = ("--scale", "2", "--data", "pairs:pairs", "--data", "procedural?weight=0.5", *COMMON)
     more = ("--val", "pairs:pairs", "--from", "passrnet-x4", "--crop", "24x10", "--steps", "2", "-o", "run")
     run = pam("train", "superres", *arguments, *more, "--jsonl")
@@ -349,32 +297,21 @@ def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> No
 
 
 def test_passrnet_2_is_trained_measured_and_used(here: Path) -> None:
-    rng = np.random.default_rng(0)
-    for side in ("left", "right"):
-        Path("pairs", side).mkdir(parents=True)
-        Image.fromarray(rng.integers(0, 256, (32, 80, 3), np.uint8)).save(f"pairs/{side}/a.png")
+    put_pairs("a")
     more = ("--scale", "2", "--crop", "24x10", "--steps", "1", "--val", "pairs:pairs", "--jsonl", *COMMON)
-    data = ("--data", "pairs:pairs", "--network", "passrnet2")
-    run = pam("train", "superres", *data, *more, "-o", "run")
-    assert run.code == 0, run.stderr
-    assert read_header(Path("run/best.safetensors")).spec.architecture == "passrnet2"
-    goes_on = pam(
-        "train", "superres", "--data", "pairs:pairs", *more, "--from", "run/best.safetensors", "-o", "r2"
-    )
-    assert goes_on.code == 0, goes_on.stderr
-    assert read_header(Path("r2/best.safetensors")).spec.architecture == "passrnet2"
-    views = ("pairs/left/a.png", "pairs/right/a.png", "--weights", "run/best.safetensors")
-    used = pam("superres", *views, "--device", "cpu", "-o", "large.png")
+    for start in ("--network passrnet2 -o run", "--from run/best.safetensors -o r2"):
+        run = pam(f"train superres --data pairs:pairs {start}", *more)
+        assert run.code == 0, run.stderr
+        weights = Path(start.split()[-1], "best.safetensors")
+        assert read_header(weights).spec.architecture == "passrnet2"
+    used = pam("superres pairs/left/a.png pairs/right/a.png --device cpu -o large.png --weights", weights)
     assert used.code == 0, used.stderr
     with Image.open("large.png") as large:
-        assert large.size == (160, 64)
+        assert large.size == (160, 80)
 
 
 def test_a_stop_while_a_validation_is_made_up_leaves_it_to_the_next_run(here: Path) -> None:
-    rng = np.random.default_rng(0)
-    for side in ("left", "right"):
-        Path("pairs", side).mkdir(parents=True)
-        Image.fromarray(rng.integers(0, 256, (24, 80, 3), np.uint8)).save(f"pairs/{side}/a.png")
+    put_pairs("a")
     data = ("--scale", "2", "--data", "pairs:pairs", "--val", "pairs:pairs", "--crop", "24x10", *COMMON)
     at_once = ("--max-minutes", "0.00001", "--jsonl")
     assert pam("train", "superres", *data, "--steps", "1", *at_once, "-o", "run").code == 0

@@ -98,14 +98,14 @@ def test_every_command_has_the_same_diagnosis(here: Path) -> None:
     left, right = sample()
     put(left[:, 90:], right[:, :-90])  # behind the stereo window
     said = "the pair is shifted: 100 % of the matches have disparities below 0 px"
-    assert f"{said}: use --min-disparity -90 to search them" in pam("disparity", *PAIR, "-o", "a.npy").stderr
+    run = pam("disparity", *PAIR, "-o", "a.npy", "--jsonl", "--quiet")
+    (warning,) = run.records[0]["warnings"]
+    assert warning.startswith(f"{said}: use --min-disparity -90 to search them")
+    assert run.complaints == [f"warning: left.png: {warning}"]
     assert f"{said} -> use --min-disparity -90" in pam("doctor", *PAIR).stdout.decode()
     assert pam("disparity", *PAIR, "-o", "b.npy", "--min-disparity", "-90").complaints == []
     put(left[100:220, 300:500], right[94:214, 300:500])  # a small crop, its right image 6 px lower
     said = "px lower in the right image, so the pair is not rectified"
-    runs = [
-        pam("disparity", *PAIR, "-o", "c.npy"),
-        pam("superres", *PAIR, "--scale", "2", "-q", "-o", "c.png"),
-    ]
+    runs = pam("disparity -o c.npy", *PAIR), pam("superres --scale 2 -q -o c.png", *PAIR)
     assert all(len(run.complaints) == 1 and said in run.stderr for run in runs)
     assert "the right image is 6." in pam("doctor", *PAIR).stdout.decode()

@@ -13,12 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 from pam_program import names, pam, refuse, refuse_all
 from PIL import Image
-from video_files import RATE, write_video
+from video_files import RATE, write_ideal_rig, write_video
 
 from pamcli.batch.colors import ColorRange
 from pamcli.batch.matching import match_files
@@ -109,14 +108,7 @@ def test_larger_and_rectified_images(clips: Views, here: Path) -> None:
         np.testing.assert_array_equal(Video(Path("l.mkv")).frame(number).pixels, left)
         np.testing.assert_array_equal(Video(Path("b.mkv")).frame(number).pixels[:, : left.shape[1]], left)
         assert Video(Path("r.mp4")).frame(number).pixels.shape == left.shape
-    rig = cv2.FileStorage("rig.yaml", cv2.FILE_STORAGE_WRITE)
-    for name, matrix in {
-        **dict.fromkeys(("K1", "K2"), np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]])),
-        **dict.fromkeys(("D1", "D2"), np.zeros((1, 5))),
-        **{"R": np.eye(3), "T": np.array([[-0.1], [0], [0]])},
-    }.items():
-        rig.write(name, matrix)
-    rig.release()
+    write_ideal_rig()
     made = pam("rectify left.mkv right.mkv --calibration rig.yaml -o out/l.mkv --output-right out/r.mkv")
     assert made.lines == ["out/l.mkv", "out/r.mkv"], made.stderr
     assert names("out") == ["calibration.yaml", "l.mkv", "r.mkv"]

@@ -16,7 +16,7 @@ from PIL import Image
 
 pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
 
-from video_files import write_video
+from video_files import write_ideal_rig, write_video
 
 from pamcli.errors import suggest_extra
 from pamcli.imaging.disparity_files import read_disparity
@@ -91,14 +91,7 @@ def test_without_a_calibration_all_frames_are_rectified_alike(here: Path) -> Non
 
 
 def test_frames_are_rectified(clips: Views, here: Path) -> None:
-    rig = cv2.FileStorage("rig.yaml", cv2.FILE_STORAGE_WRITE)
-    for name, matrix in {
-        **dict.fromkeys(("K1", "K2"), np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]])),
-        **dict.fromkeys(("D1", "D2"), np.zeros((1, 5))),
-        **{"R": np.eye(3), "T": np.array([[-0.1], [0], [0]])},
-    }.items():
-        rig.write(name, matrix)
-    rig.release()
+    write_ideal_rig()
     made = pam("rectify left.mkv right.mkv --calibration rig.yaml --every 5 -o out")
     assert made.code == 0, made.stderr
     assert names("out") == [

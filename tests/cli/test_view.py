@@ -78,7 +78,6 @@ def test_the_address_is_printed_and_ctrl_c_ends_the_server(pair: Path) -> None:
     Path("d.html").write_text("page")
     command = [sys.executable, "-m", "pamcli", "view", "d.html", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
-        assert program.stdout is not None
         address = program.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
         assert address.endswith("/d.html")
@@ -86,7 +85,6 @@ def test_the_address_is_printed_and_ctrl_c_ends_the_server(pair: Path) -> None:
         assert get(connection, "/d.html") == (200, b"page")
         program.send_signal(signal.SIGINT)
         assert program.wait(60) == 130
-        assert program.stderr is not None
         assert program.stderr.read() == "pam: press Ctrl-C to stop\n"
 
 

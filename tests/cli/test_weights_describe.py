@@ -177,11 +177,7 @@ def test_what_cannot_be_told_is_asked_for(here: Path) -> None:
     made.two_views(Path("net.onnx"), SIZE, names=("one", "two"), output="something")
     code, said, _ = describe()
     assert code == 2
-    for words in (
-        "which input is the left image",
-        "--set white=1 or 255",
-        "--set channels=RGB or BGR",
-    ):
+    for words in ("which input is the left image", "--set white=1 or 255", "--set channels=RGB or BGR"):
         assert words in said
     assert names(".") == ["net.onnx"]
     code, said, found = describe(

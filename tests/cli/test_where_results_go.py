@@ -65,14 +65,9 @@ def test_two_pairs_with_one_result(pair: Path) -> None:
     with unchanged():
         run = pam("superres", "--packed", "lr", "left.png", "./left.png", "-o", "out/")
         refuse(run, 2, "out/left_left.png would come from left.png and from left.png")
-    run = pam("superres", "--packed", "lr", "left.png", "a/left.png", "-o", "out/", "--scale", "2")
-    assert run.code == 0
-    assert sorted(run.lines) == [
-        "out/a/left_left.png",
-        "out/a/left_right.png",
-        "out/left_left.png",
-        "out/left_right.png",
-    ]
+    run = pam("superres --packed lr left.png a/left.png -o out/ --scale 2")
+    made = [f"out/{folder}left_{side}.png" for folder in ("", "a/") for side in ("left", "right")]
+    assert (run.code, sorted(run.lines)) == (0, sorted(made))
 
 
 # --- results that exist ---------------------------------------------------------------------------------
@@ -88,25 +83,11 @@ def test_existing_results_are_counted(batch: Path) -> None:
         refuse(run, 2, said, "--overwrite", "--skip-existing")
 
 
-def test_overwriting(pair: Path) -> None:
-    Path("x.pfm").write_bytes(b"old")
-    assert pam("disparity", "left.png", "right.png", "-o", "x.pfm", "--overwrite").lines == ["x.pfm"]
-    assert Path("x.pfm").read_bytes().startswith(b"Pf\n96 64\n")
-
-
 def test_overwriting_keeps_the_old_result_when_there_is_no_new_one(pair: Path) -> None:
     Path("x.pfm").write_bytes(b"old")
     Path("right.png").write_bytes(b"")
     with unchanged():
         refuse(pam("disparity left.png right.png -o x.pfm --overwrite"), 3, "right.png is empty")
-
-
-def test_a_result_that_is_a_link_elsewhere(pair: Path) -> None:
-    Path("store").mkdir()
-    os.symlink("store/x.pfm", "x.pfm")
-    assert pam("disparity", "left.png", "right.png", "-o", "x.pfm").code == 0
-    assert Path("x.pfm").is_symlink()
-    assert Path("store/x.pfm").read_bytes().startswith(b"Pf\n")
 
 
 def test_skipping_what_exists(batch: Path) -> None:
@@ -116,7 +97,7 @@ def test_skipping_what_exists(batch: Path) -> None:
     command = ["disparity", "l", "r", "-o", "out", "--color-map", "out", "--skip-existing"]
     run = pam(*command, "--jsonl")
     assert run.code == 0
-    assert [line for line in run.complaints if "colours run" not in line] == ["9 ok, 1 skipped"]
+    assert run.complaints[-1] == "9 ok, 1 skipped"
     assert [record["left"] for record in run.records if record["status"] == "skipped"] == ["l/1.png"]
     # A pair of which one result is missing is done again whole.
     old = digest(b"old")
@@ -152,14 +133,9 @@ def test_every_result_in_a_folder(pair: Path) -> None:
     Path("o").mkdir()
     every = ["--output-right", "o", "--color-map", "o", "--visible", "o", "--confidence", "o"]
     run = pam("disparity", "left.png", "right.png", "-o", "o", *every, "--format", "png")
-    assert run.lines == [
-        "o/left.png",
-        "o/left_right.png",
-        "o/left_color.png",
-        "o/left_visible.png",
-        "o/left_confidence.tif",
-    ]
-    assert sorted(run.lines) == [f"o/{name}" for name in names("o")]
+    made = ["left.png", "left_right.png", "left_color.png", "left_visible.png", "left_confidence.tif"]
+    assert run.lines == [f"o/{name}" for name in made]
+    assert names("o") == sorted(made)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from pamcli.flickr1024.rectify_stereogram import RectifiedPair
+from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.resize import imresize
 
 LARGE = (285, 123)  # width, height: six patches at x2
@@ -30,6 +33,19 @@ def png(picture: np.ndarray) -> bytes:
     out = io.BytesIO()
     Image.fromarray(picture).save(out, "png")
     return out.getvalue()
+
+
+def split_stereogram(picture: np.ndarray, layout: str, infinity: str) -> RectifiedPair:
+    """Stand in for `rectify_stereogram`: cut images in two, cross-eyed ones unless parallel."""
+    if not picture.any():
+        raise StereogramError("it is black")
+    right, left = np.hsplit(picture, 2)
+    if layout == "parallel":
+        left, right = right, left
+    values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)
+    values |= {"left": left, "right": right, "layout": "cross", "infinity": infinity}
+    values |= {"certainty": np.float32(0.75), "vertical_offset": 1.25, "shift": np.int64(7)}
+    return RectifiedPair(**values)
 
 
 def tree(root: Path, sizes: Mapping[str, tuple[int, int]]) -> Path:
