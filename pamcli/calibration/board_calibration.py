@@ -187,6 +187,8 @@ def _require_pairs(used: Sequence[Sighting], rejections: Sequence[Rejection]) ->
             first = f"{rejections[0].name} ({rejections[0].reason})"
             why = f"; rejected: {first}{f' and {len(rejections) - 1} more' if rejections[1:] else ''}"
         message = f"both cameras see the board in {count} image pairs, at least {FEWEST_PAIRS} are required"
+        left, right = (sum(getattr(each, side) is not None for each in used) for side in ("left", "right"))
+        message += f"; the left one sees it in {left}, the right one in {right}"
         raise InputError(message + why, "take 20 pairs, with the board in all parts of both images")
 
 
