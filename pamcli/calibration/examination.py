@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from pamcli.calibration.lengths import find_ground, measure_length
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.row_offsets import ENOUGH, MEASURED, RowOffsets, measure_row_offsets
 from pamcli.errors import InputError
-from pamcli.imaging.preflight import ORDER_LOG_ODDS, check_pair
+from pamcli.imaging.preflight import ORDER_LOG_ODDS, Finding, check_pair
 
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0  # px, largest median and 90th percentile of row offsets of a rectified pair
 MUCH_BETTER = 0.4  # largest ratio of row offsets at which swapped images count as the right order
@@ -38,20 +37,6 @@ GOOD_LENGTH = 0.03  # relative error of a known length
 ROW_TOPICS = "rows", "matches", "rectifying", "cameras"  # findings that another interpretation may explain
 SWAP = "swap the two images"
 MOVED = "the cameras have moved, or the calibration is of other cameras: pam calibration make"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One result of an examination; the verdict "look" leaves the judgement to the user."""
-
-    topic: str
-    verdict: Literal["ok", "look", "wrong"]
-    text: str
-    do: str | None = None  # remedy
-
-    def __str__(self) -> str:
-        mark = self.verdict.upper() if self.verdict == "wrong" else self.verdict
-        return f"{mark:<6}{self.topic}: {self.text}{f' -> {self.do}' if self.do else ''}"
 
 
 @dataclass(frozen=True)
@@ -103,8 +88,7 @@ def examine(
         return [*findings, Finding("rectifying", "wrong", error.message, error.hint)]
     findings += more
     check = check_pair(pair.left, pair.right, MEASURED)
-    problems = check.problems(None if pair.rig else 0)
-    shared = {each.topic: Finding(each.topic, "wrong", each.text, each.do) for each in problems}
+    shared = {each.topic: each for each in check.problems(None if pair.rig else 0)}
     if stops := [shared[topic] for topic in ("images", "matches", "cameras") if topic in shared]:
         return [*findings, *stops]
     if pair.rows is None:

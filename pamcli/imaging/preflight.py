@@ -6,7 +6,7 @@ fraction of a pixel.
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +37,18 @@ UPRIGHT_MATCHES, UPRIGHT_ERROR, UPRIGHT_SPREAD = 12, 1.5, 3.0
 their row offsets, after removing a rotation, spread by more than this many px."""
 
 
-class Problem(NamedTuple):
-    """A problem of a pair, and its remedy."""
+@dataclass(frozen=True)
+class Finding:
+    """One result of an examination; the verdict "look" leaves the judgement to the user."""
 
     topic: str
+    verdict: Literal["ok", "look", "wrong"]
     text: str
-    do: str
+    do: str | None = None  # remedy
 
     def __str__(self) -> str:
-        return f"{self.text}: {self.do}"
+        mark = self.verdict.upper() if self.verdict == "wrong" else self.verdict
+        return f"{mark:<6}{self.topic}: {self.text}{f' -> {self.do}' if self.do else ''}"
 
 
 @dataclass(frozen=True)
@@ -69,27 +72,24 @@ class PairCheck:
         """True if the left image is the right view."""
         return self.order < -ORDER_LOG_ODDS
 
-    def problems(self, min_disparity: float | None = None) -> list[Problem]:
+    def problems(self, min_disparity: float | None = None) -> list[Finding]:
         """Return the problems with their remedies, given the smallest searched disparity (px) if any."""
         if self.identical:
             reason = "both images are identical, so all disparities would be 0"
-            return [Problem("images", reason, "use the two views of a scene")]
+            return [Finding("images", "wrong", reason, "use the two views of a scene")]
         if self.unrelated:
             reason = "the images seem to show different scenes: hardly any part of one appears in the other"
-            return [
-                Problem(
-                    "matches", reason, "check that both belong to one pair, and the layout of packed images"
-                )
-            ]
+            do = "check that both belong to one pair, and the layout of packed images"
+            return [Finding("matches", "wrong", reason, do)]
         if self.upright:
             reason = "the rows of both images differ, not the columns, as if one camera is above the other"
             do = "use `vertical`, and pass the image of the upper camera first"
-            return [Problem("cameras", reason, do)]
+            return [Finding("cameras", "wrong", reason, do)]
         found = []
         if self.is_exchanged:
             reason = f"the views look exchanged (median disparity {self.median_disparity:.1f} px)"
             do = "swap the two arguments; for packed images, use `packed` rl for lr, or bt for tb"
-            found.append(Problem("left and right", reason, do))
+            found.append(Finding("left and right", "wrong", reason, do))
         error = self.vertical_error
         if error > MAX_VERTICAL_ERROR:
             digits = next(count for count in range(1, 9) if round(error, count) > MAX_VERTICAL_ERROR)
@@ -97,14 +97,9 @@ class PairCheck:
             if abs(self.vertical_offset) > 0.9 * error:
                 side = f"{'lower' if self.vertical_offset > 0 else 'higher'} in the right image"
             reason = f"matches lie {error:.{digits}f} px {side}, so the pair is not rectified"
-            limit = f"(more than {MAX_VERTICAL_ERROR:g} px)"
-            found.append(
-                Problem(
-                    "rows",
-                    f"{reason} {limit}",
-                    "rectify it first: pam rectify with `calibration`, or `uncalibrated`",
-                )
-            )
+            reason += f" (more than {MAX_VERTICAL_ERROR:g} px)"
+            do = "rectify it first: pam rectify with `calibration`, or `uncalibrated`"
+            found.append(Finding("rows", "wrong", reason, do))
         elif not found and min_disparity is not None and self.matches >= ENOUGH_MATCHES:
             share = float(np.mean(self.disparity < min_disparity - 2)) if len(self.disparity) else 0.0
             if share > BELOW:
@@ -113,12 +108,12 @@ class PairCheck:
                 if self.behind and self.order < ORDER_LOG_ODDS:
                     do += "; if near objects come out as far ones, swap the two arguments instead"
                 reason = f"{100 * share:.0f} % of the matches have disparities below {min_disparity:g} px"
-                found.append(Problem("left and right", f"the pair is shifted: {reason}", do))
+                found.append(Finding("left and right", "wrong", f"the pair is shifted: {reason}", do))
         return found
 
     def warnings(self, min_disparity: float | None = None) -> list[str]:
         """Return a line for each of the `problems`."""
-        return [*map(str, self.problems(min_disparity))]
+        return [f"{each.text}: {each.do}" for each in self.problems(min_disparity)]
 
 
 def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:

@@ -12,9 +12,10 @@ from scenes import FLOOR, WALL, photograph_room
 from simulated_rigs import make_rig, project_points
 
 from pamcli.calibration.description import StoredCalibration
-from pamcli.calibration.examination import Finding, KnownLength, examine
+from pamcli.calibration.examination import KnownLength, examine
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rig
+from pamcli.imaging.preflight import Finding
 
 SIZE = (640, 400)
 Views = tuple[np.ndarray, np.ndarray]
