@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, DrawnPair, encode_data_uri
-from pamcli.evaluation.results import Column, Table, Value, to_json_value
+from pamcli.evaluation.results import Column, Table, Value, format_value, to_json_value
 
 _WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
 _LONG = 40  # number of characters from which cell text is wrapped
@@ -61,7 +61,8 @@ def _make_cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, 
     """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:
-        shown, value = table.cell(row, column), to_json_value(row.get(column.key))
+        value = to_json_value(row.get(column.key))
+        shown = format_value(row.get(column.key), column.decimals)
         number = (
             None if value is None else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
         )

@@ -137,11 +137,8 @@ class Table:
 
     def texts(self, column: Column) -> list[str]:
         """Return the heading and every cell of a column, for people."""
-        return [escape_line(column.heading)] + [self.cell(row, column) for row in self.rows]
-
-    def cell(self, row: Row, column: Column) -> str:
-        """Format one cell for people."""
-        return format_value(row.get(column.key), column.decimals)
+        cells = [format_value(row.get(column.key), column.decimals) for row in self.rows]
+        return [escape_line(column.heading), *cells]
 
     def lines(self) -> list[tuple[str, ...]]:
         """Return the headings and the cells of every row, for people."""
@@ -176,7 +173,7 @@ def format_text(table: Table, width: int | None = None) -> str:
         shared = countable and len({row.get(column.key) for row in table.rows}) == 1
         if width and shared and len(lines()[0]) > width:
             del padded[column]
-            above.append(f"{column.title} {table.cell(table.rows[0], column)}")
+            above.append(f"{column.title} {table.texts(column)[1]}")
     while width and len(padded) > 2 and max(map(len, lines())) > width:
         padded.popitem()
     return "\n".join([", ".join(above)] * bool(above) + lines())

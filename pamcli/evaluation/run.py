@@ -235,7 +235,7 @@ def measure(
     if without_truth:
         count = f"{len(without_truth)} of {pluralize(len(source), 'pair')}"
         notes.append(f"{count} without ground truth skipped: {join_names(without_truth)}")
-    draws = tuple(draw for _, draw in bad)
+    draws = tuple([draw for _, draw in bad])
     return MeasuredSet(source, source.label, meters, meter, varied, tuple(notes), tuple(left_out), draws)
 
 
