@@ -183,12 +183,20 @@ def compute_regions(sample: Sample) -> dict[str, Mask]:
     jumps[:-1] |= down
     grey = sample.left.mean(axis=2, dtype=np.float64) / (257 if sample.left.dtype == np.uint16 else 1)
     squares = np.diff(grey, axis=1, prepend=grey[:, :1]) ** 2
-    sums, counts = (
-        cv2.boxFilter(each, -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT)
-        for each in (squares, np.ones_like(squares))
-    )
     near = cv2.dilate(jumps, np.ones((2 * _REACH + 1, 2 * _REACH + 1), np.uint8))
-    return {"edges": near.astype(np.bool_), "textureless": sums < _FLAT * counts}
+    flat = _sum_3x3(squares) < _FLAT * _sum_3x3(np.ones_like(squares))
+    return {"edges": near.astype(np.bool_), "textureless": flat}
+
+
+def _sum_3x3(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum over the 3 x 3 pixels around each pixel, with zeros beyond the border."""
+    for axis in (0, 1):
+        width = [(0, 0), (0, 0)]
+        width[axis] = (2, 1)
+        sums = np.pad(values, width).cumsum(axis=axis)
+        later = np.take(sums, np.arange(3, sums.shape[axis]), axis=axis)
+        values = later - np.take(sums, np.arange(values.shape[axis]), axis=axis)
+    return values
 
 
 def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:
