@@ -158,7 +158,7 @@ def test_some_of_many_ground_truths_are_counted_and_the_first_are_named(tmp_path
 def test_a_calibration_without_its_numbers(content: str, message: str, tmp_path: Path) -> None:
     source_trees.middlebury(tmp_path)
     source_trees.text(tmp_path / "Piano-perfect/calib.txt", content)
-    with pytest.raises(InputError, match=rf"Piano-perfect/calib\.txt: .*{message}"):
+    with pytest.raises(InputError, match=rf"Piano-perfect/calib\.txt:? .*{message}"):
         opened("middlebury", tmp_path).load(1)
 
 
