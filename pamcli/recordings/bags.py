@@ -7,7 +7,7 @@ import shlex
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -152,7 +152,7 @@ class Recording:
             check_regular(self.place)
         library, stores = import_extra("rosbags.highlevel"), import_extra("rosbags.typesys")
         try:
-            with report_damage(quote(self.place), "cannot be read as a ROS bag"):
+            with _report_damage(quote(self.place), "cannot be read as a ROS bag"):
                 store = stores.get_typestore(stores.Stores.ROS2_HUMBLE)
                 reader = library.AnyReader([self.place], default_typestore=store)
                 reader.open()
@@ -168,7 +168,7 @@ class Recording:
     def _iterate_messages(self, topics: Sequence[str], start: int | None = None) -> Iterator[Any]:
         """Yield the connection, time (ns) and data of the messages of topics, in the order of their times."""
         known = [each for each in self._reader.connections if each.topic in topics]
-        with report_damage(quote(self.place), "cannot be read to its end"):
+        with _report_damage(quote(self.place), "cannot be read to its end"):
             yield from self._reader.messages(known, start=start)
 
     def _read_info(self, topic: str, named: str | None) -> dict[str, Any] | None:
@@ -185,7 +185,7 @@ class Recording:
 
     def _decode(self, found: Any) -> Any:
         connection, _, data = found
-        with report_damage(quote(self.place), f"has a damaged message in {connection.topic}"):
+        with _report_damage(quote(self.place), f"has a damaged message in {connection.topic}"):
             return self._reader.deserialize(data, connection.msgtype)
 
     def _read_times(self, most: int | None) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
@@ -233,6 +233,16 @@ class Recording:
                     self._streams[topic] = at, stream
                     return decode_image(self._decode(found), name, max_pixels)
         raise InputError(f"{name} cannot be read: the bag is damaged there")
+
+
+@contextmanager
+def _report_damage(name: str, what: str) -> Iterator[None]:
+    """Convert errors of rosbags to InputError, also those of memory: damaged lengths ask for any amount."""
+    with report_damage(name, what):
+        try:
+            yield
+        except MemoryError as error:
+            raise ValueError("it states an impossible length") from error
 
 
 def _close(reader: Any, streams: Mapping[str, tuple[int, Iterator[Any]]]) -> None:

@@ -178,6 +178,20 @@ def test_a_damaged_bag_is_one_line(tmp_path: Path) -> None:
                 assert broken.name in str(found)
 
 
+def test_an_impossible_length_in_a_bag_is_damage_and_not_a_lack_of_memory(tmp_path: Path) -> None:
+    write_bag(tmp_path / "a.mcap", {LEFT: [picture(images(1)[0])] * 2, RIGHT: [picture(images(1)[0])] * 2})
+    data, codes = (tmp_path / "a.mcap").read_bytes(), set()
+    for place in range(8, 200):
+        (tmp_path / "b.mcap").write_bytes(data[:place] + b"\x7f" * 8 + data[place + 8 :])
+        found = attempt(
+            lambda name: Recording(name).read((1, 1), max_pixels=None, rectify=True),
+            str(tmp_path / "b.mcap"),
+        )
+        codes.add(found.exit_code if isinstance(found, PamError) else 0)
+    assert 3 in codes
+    assert codes <= {0, 2, 3}
+
+
 def test_keys_that_are_unknown_or_wrong_are_refused(tmp_path: Path) -> None:
     write_bag(tmp_path / "a.bag", {LEFT: [picture(images(1)[0])], RIGHT: [picture(images(1)[0])]})
     bag = f"bag:{tmp_path}/a.bag"
