@@ -168,10 +168,10 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
         from pamcli.inference.onnx_file import export
         from pamcli.registry.load import load_network
 
-    console.inform(f"exporting {weights} and comparing it with PyTorch, which takes about half a minute")
+    network, spec = load_network(path)
     source = {"name": weights, "weights_sha256": sha256(path)}
-    size = given.size and given.size[::-1]
-    made = export(*load_network(path), size, half=given.half, source=source)
+    console.inform(f"exporting {weights} and comparing it with PyTorch, which takes about half a minute")
+    made = export(network, spec, given.size and given.size[::-1], half=given.half, source=source)
     write_atomically(given.output, made.data)
     quick, slow = made.seconds
     console.inform(

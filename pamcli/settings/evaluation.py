@@ -80,7 +80,7 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         show_default="that of each data set's benchmark",
     )
     max_gt: float | None = option(
-        "Count only pixels with a ground truth below this, px; the paper uses 192 px.", metavar="PX", parse=None
+        "Count only pixels with a ground truth below this, px; 192 in the paper.", metavar="PX", parse=None
     )
     resize: tuple[int, int] | None = option(
         "Resize images and ground truth to this size first, px.",

@@ -116,6 +116,9 @@ def video(path: str, frames: list[np.ndarray]) -> None:
 
 def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) -> None:
     pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    Path("broken.mp4").write_bytes(b"not a video")
+    run = pam("calibration make -q -o rig.yaml broken.mp4 --packed lr", *BOARD)
+    refuse(run, 3, "broken.mp4 cannot be read as a video")
     frames = [pair for pair in taken for _ in range(3)]  # three frames at each place, then the next place
     for side, name in ((0, "left.avi"), (1, "right.avi")):
         video(name, [pair[side] for pair in frames])
@@ -157,7 +160,6 @@ def test_refusals_write_nothing(folders: Path) -> None:
         2 lefts clip.mp4 BOARD | only clip.mp4 is a video
         3 a.mp4 b.mp4 BOARD | no such file: a.mp4
         2 broken.mp4 --packed auto BOARD | --packed lr, rl, tb or bt
-        3 broken.mp4 --packed lr BOARD | broken.mp4 cannot be read as a video
         3 lefts nowhere BOARD | no such file: nowhere
         3 lefts rights --board 10x7 --square 3cm | --board 9x6
         3 few/l few/r BOARD | in 1 image pairs, at least 5

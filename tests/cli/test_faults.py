@@ -20,8 +20,7 @@ from PIL import Image
 from unrectified import photographs, sample
 
 from pamcli.cli import ames
-from pamcli.evaluation import run as evaluation
-from pamcli.evaluation import submissions
+from pamcli.evaluation import disparity, submissions
 from pamcli.files.atomic import lock_folder
 from pamcli.inference import onnx_file
 
@@ -171,7 +170,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluated(*given: object, **more: object) -> None:
         raise MemoryError("12 GiB for an array")
 
-    monkeypatch.setattr(evaluation, "evaluate", evaluated)
+    monkeypatch.setattr(disparity, "evaluate", evaluated)
     refuse(started("eval --report"), 5, "not enough memory: 12 GiB for an array")
     assert results() == {}
 
