@@ -118,4 +118,6 @@ def _iterate_groups(controller: str) -> Iterator[tuple[Path, bool]]:
         for root in [CGROUP / controller] if is_v1 else [CGROUP, CGROUP / "unified"]:
             # Inside a container only the root may be visible, while the path is that outside.
             group = root / path.strip("/")
-            yield from ((each, is_v1) for each in (group, *group.parents) if each.is_relative_to(root))
+            for each in (group, *group.parents):
+                if each.is_relative_to(root):
+                    yield each, is_v1
