@@ -69,8 +69,11 @@ class Video:
 
     def _check_single_view(self) -> None:
         """Raise InputError if streams of one size, as 3-D cameras write them, may be different views."""
-        streams = [each for each in self.container.streams.video if each.codec_context is not None]
-        sizes = [(each.codec_context.width, each.codec_context.height) for each in streams]
+        thumbnail = self.library.stream.Disposition.attached_pic
+        coders = [
+            each.codec_context for each in self.container.streams.video if each.disposition != thumbnail
+        ]
+        sizes = [(each.width, each.height) for each in coders if each is not None]
         if (count := sizes.count(self.size)) > 1:
             name, views = shlex.quote(str(self.path)), ("left", "right")
             parts = [f"-map 0:v:{number} -c copy {view}.mkv" for number, view in enumerate(views)]

@@ -106,15 +106,25 @@ def test_a_pipe_is_no_video() -> None:
         Video(Path("left.mkv"))
 
 
-def test_two_streams_of_views_are_rejected_with_the_command_that_separates_them(tmp_path: Path) -> None:
+def write_two_streams(path: Path, second: str) -> None:
     av = importlib.import_module("av")
-    with av.open(str(tmp_path / "3d.avi"), "w") as container:
+    with av.open(str(path), "w") as container:
         streams = [container.add_stream("mjpeg", rate=10) for _ in range(2)]
         for stream in streams:
             stream.width, stream.height, stream.pix_fmt = 64, 48, "yuvj420p"
+        streams[1].disposition = av.stream.Disposition[second]
         frame = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8), format="rgb24")
         for stream in streams:
             container.mux([*stream.encode(frame), *stream.encode()])
+
+
+def test_a_thumbnail_of_the_size_of_a_video_is_no_view(tmp_path: Path) -> None:
+    write_two_streams(tmp_path / "a.mp4", "attached_pic")
+    assert Video(tmp_path / "a.mp4").size == (64, 48)
+
+
+def test_two_streams_of_views_are_rejected_with_the_command_that_separates_them(tmp_path: Path) -> None:
+    write_two_streams(tmp_path / "3d.avi", "default")
     with pytest.raises(InputError, match=r"3d\.avi holds 2 video streams of 64x48 px") as caught:
         Video(tmp_path / "3d.avi")
     assert "-map 0:v:0 -c copy left.mkv -map 0:v:1 -c copy right.mkv" in (caught.value.hint or "")
