@@ -85,15 +85,16 @@ class BoardImages:
             try:
                 if pair.frames is None:
                     views = read_views(pair, self.layout, reader.settings.max_pixels, same_size=False)
-                else:
-                    if reader.recording is None:
-                        video, number = reader.input_videos[pair.left], pair.frames[0]
-                        name = f"frame {number} ({video.times[number]:.1f} s)"
-                        if number + 1 < len(video.stamps):
-                            after = video.frame(number + 1)
-                            packed = None if pair.right else self.layout or "lr"
-                            following = (split_packed(after, packed, name).left if packed else after).pixels
+                elif reader.recording is not None:
                     views = reader.read_frames(pair)
+                else:
+                    video, number = reader.input_videos[pair.left], pair.frames[0]
+                    name = f"frame {number} ({video.times[number]:.1f} s)"
+                    views = reader.read_frames(pair)
+                    if number + 1 < len(video.stamps):
+                        after = video.frame(number + 1)  # decoded last: frames are read in ascending order
+                        after = after if pair.right else split_packed(after, self.layout or "lr", name).left
+                        following = after.pixels
             except InputError as error:
                 found.reject(name, error)
             else:
