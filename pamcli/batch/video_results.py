@@ -217,10 +217,12 @@ def find_complete_videos(batch: Any) -> frozenset[str]:
     """Return the existing videos that no stored frames will replace."""
     if not batch.settings.skip_existing:
         return frozenset()
-    existing = [name for name, video in batch.videos.items() if video.exists()]
-    stored = {name: Path(frame_template(batch.videos[name])).suffix for name in existing}
-    frames = {name: frames_folder(batch.videos[name]).rglob(f"*{suffix}") for name, suffix in stored.items()}
-    return frozenset(name for name in existing if not any(frames[name]))
+    existing = {name for name, video in batch.videos.items() if video.exists()}
+    unfinished = {name for name in existing if frames_folder(batch.videos[name]).exists()}
+    if unfinished:  # the folder may hold only frames of other pairs
+        places = [batch.names.paths(pair) for pair in batch.pairing.pairs] if batch.pairing else []
+        unfinished = {name for name in unfinished if any(each[name].exists() for each in places)}
+    return frozenset(existing - unfinished)
 
 
 def remove_all_frames(batch: Any) -> None:
