@@ -98,8 +98,7 @@ def _say(message: str) -> None:
 @contextmanager
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle Ctrl-C and `TERMINATIONS` within the block, unless the program was started with them ignored."""
-    numbers = signal.SIGINT, *TERMINATIONS
-    before = dict(zip(numbers, map(signal.getsignal, numbers), strict=True))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATIONS)}
     for number, old in before.items():
         if old is not signal.SIG_IGN:
             signal.signal(number, handler)

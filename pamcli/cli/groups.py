@@ -213,23 +213,8 @@ class _Panels:
 
 class _Command(_Panels, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Raise UsageError for typing errors that would turn an option into a value or an input.
-
-        These are another dash, as word processors write it; one hyphen instead of two; a missing value.
-        """
-        takes_value: dict[str, bool] = {}
-        for each in self.get_params(ctx):
-            if isinstance(each, TyperOption):
-                takes_value |= dict.fromkeys(each.opts, not each.is_flag)
-        for word, before in zip(args, ("", *args), strict=False):
-            if word == "--" or ctx.resilient_parsing:  # as for completion
-                break
-            if takes_value.get(before) and word in takes_value:
-                raise UsageError(f"{before} requires a value, got the option {word}")
-            name = "--" + re.sub("^[-\u2010-\u2015\u2212]+", "", word).partition("=")[0]
-            known = word in takes_value or word.startswith("--")
-            if name in takes_value and not known and not takes_value.get(before):
-                raise UsageError(f"no such option: {word}, did you mean {name}?")
+        if not ctx.resilient_parsing:  # as for completion
+            _check_dashes(self.get_params(ctx), args)
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -243,6 +228,26 @@ class _Command(_Panels, TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section(typer.style("Examples", bold=True)):
             formatter.write_text(self.epilog)
+
+
+def _check_dashes(params: Iterable[Any], args: list[str]) -> None:
+    """Raise UsageError for typing errors that would turn an option into a value or an input.
+
+    These are another dash, as word processors write it; one hyphen instead of two; a missing value.
+    """
+    takes_value: dict[str, bool] = {}
+    for each in params:
+        if isinstance(each, TyperOption):
+            takes_value |= dict.fromkeys(each.opts, not each.is_flag)
+    for word, before in zip(args, ("", *args), strict=False):
+        if word == "--":
+            return
+        if takes_value.get(before) and word in takes_value:
+            raise UsageError(f"{before} requires a value, got the option {word}")
+        name = "--" + re.sub("^[-\u2010-\u2015\u2212]+", "", word).partition("=")[0]
+        known = word in takes_value or word.startswith("--")
+        if name in takes_value and not known and not takes_value.get(before):
+            raise UsageError(f"no such option: {word}, did you mean {name}?")
 
 
 class _Group(_Panels, TyperGroup):

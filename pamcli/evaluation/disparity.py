@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def evaluate_disparity(settings: EvaluateDisparitySettings) -> Evaluation:
 def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -> Evaluation:
     """Measure disparity and report progress to a listener; raise as `evaluate_disparity`."""
     pairs = settings.method or ()
-    check_files(settings, settings.weights, *dict(pairs).values())
+    check_files(settings, settings.weights, *(what for _, what in pairs))
     rules = tuple(settings.protocol or ())
     task = Disparity(settings.max_gt, settings.resize, settings.study, len(pairs) > 1, rules)
     sets = open_data_sets(settings.data)
@@ -276,7 +275,7 @@ class Disparity(Task):
                 yield {"region": region, "average": average, "images": images, **figures[region]}
 
     def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
-        numbers = {"sets": [*chain.from_iterable(map(_list_numbers, sets))], **page.numbers}
+        numbers = {"sets": [each for one in sets for each in _list_numbers(one)], **page.numbers}
         charts: list[Histogram | CurveChart] = []
         studied: tuple[Table, ...] = ()
         if self.study is not None:
@@ -284,7 +283,7 @@ class Disparity(Task):
             numbers["study"] = {"kind": self.study, "rows": to_json_rows(rows)}
             studied = (rows,)
         if report and not self.comparing:
-            charts += chain.from_iterable(map(_make_charts, sets))
+            charts += [chart for one in sets for chart in _make_charts(one)]
         named = filter(REGIONS.__contains__, dict.fromkeys(str(row["region"]) for row in page.summary.rows))
         note = f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}"
         notes = (note, *page.notes)

@@ -5,7 +5,6 @@ the mean of the images, as KITTI 2012 and Middlebury rank. KITTI fills holes of 
 density before. Elsewhere holes fail every threshold and are excluded from means and quantiles.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -330,19 +329,23 @@ def _compute_figures(counters: Counter[str], *, skip_holes: bool = False) -> dic
         "pixels": float(pixels),
         "density": 100 * estimated / pixels,
         "invalid": 100 - 100 * estimated / pixels,
-        # A mean over no pixels is NaN.
-        "epe": float(counters["sum"] / (finite or math.nan)),
-        "rms": float(counters["squares"] / (finite or math.nan)) ** 0.5,
+        "epe": _divide(counters["sum"], finite),
+        "rms": _divide(counters["squares"], finite) ** 0.5,
     }
     for name in _SHARES:
-        figures[name] = 100 * ((counters[name] - holes) / (base or math.nan))
-    figures["d1-estimated"] = 100 * (counters["d1-estimated"] / (estimated or math.nan))
+        figures[name] = 100 * _divide(counters[name] - holes, base)
+    figures["d1-estimated"] = 100 * _divide(counters["d1-estimated"], estimated)
     if "true-visible" in counters:
         for kind in ("visible", "occluded"):
             both = counters[f"both-{kind}"]
-            figures[f"{kind}-precision"] = 100 * (both / (counters[f"predicted-{kind}"] or math.nan))
-            figures[f"{kind}-recall"] = 100 * (both / (counters[f"true-{kind}"] or math.nan))
+            figures[f"{kind}-precision"] = 100 * _divide(both, counters[f"predicted-{kind}"])
+            figures[f"{kind}-recall"] = 100 * _divide(both, counters[f"true-{kind}"])
     return figures
+
+
+def _divide(part: float, whole: float) -> float:
+    """Return a mean or a share, NaN if there are no pixels."""
+    return float(part / whole) if whole else float("nan")
 
 
 def _find_quantiles(errors: NDArray[np.float64], *, floor: bool = False) -> dict[str, float]:

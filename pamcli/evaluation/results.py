@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +90,7 @@ class Meter(ABC):
     @cached_property
     def image_counts(self) -> Counter[str]:
         """Number of pairs that have a region: "all", "noc", "left", ..."""
-        return Counter(chain.from_iterable(map(attrgetter("figures"), self.images)))
+        return Counter(region for image in self.images for region in image.figures)
 
 
 def flatten(figures: Figures) -> dict[str, float]:
@@ -165,7 +163,7 @@ def format_text(table: Table, width: int | None = None) -> str:
         padded[column] = [pad(text, longest) for text in texts]
 
     def lines() -> list[str]:
-        return [*map(str.rstrip, map("  ".join, zip(*padded.values(), strict=True)))]
+        return ["  ".join(cells).rstrip() for cells in zip(*padded.values(), strict=True)]
 
     above = []
     for column in table.columns:
@@ -173,7 +171,7 @@ def format_text(table: Table, width: int | None = None) -> str:
         shared = countable and len({row.get(column.key) for row in table.rows}) == 1
         if width and shared and len(lines()[0]) > width:
             del padded[column]
-            above.append(f"{column.title} {table.texts(column)[1]}")
+            above.append(f"{column.title} {format_value(table.rows[0].get(column.key), column.decimals)}")
     while width and len(padded) > 2 and max(map(len, lines())) > width:
         padded.popitem()
     return "\n".join([", ".join(above)] * bool(above) + lines())
@@ -230,7 +228,7 @@ def to_json_rows(table: Table) -> list[dict[str, Plain]]:
 
 def to_json_row(row: Row) -> dict[str, Plain]:
     """Convert a row for JSON, see `to_json_value`."""
-    return dict(zip(row, map(to_json_value, row.values()), strict=True))
+    return {key: to_json_value(value) for key, value in row.items()}
 
 
 def to_json_value(value: Value) -> Plain:
@@ -309,16 +307,16 @@ def check_files(settings: Any, *weights: Any) -> None:
     """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
     data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
     lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
+    files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
+    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
     places: set[str] = set()
-    for name, files, suffixes in (
-        ("`per_image`", [settings.per_image], [".csv"]),
-        ("`report`", [settings.report], [".html"]),
-        ("`table`", settings.table or (), [".tex", ".md", ".csv"]),
-    ):
-        for path in map(Path, filter(None, files)):
-            check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
-            check_network_files([path], *weights)
-            if os.path.realpath(path) in places:
-                raise UsageError(f"two options write {quote(path)}", "give each file its own name")
-            places.add(os.path.realpath(path))
-            check_extra_output(path, lists)
+    for name, file, suffixes in files:
+        if file is None:
+            continue
+        path = Path(file)
+        check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
+        check_network_files([path], *weights)
+        if os.path.realpath(path) in places:
+            raise UsageError(f"two options write {quote(path)}", "give each file its own name")
+        places.add(os.path.realpath(path))
+        check_extra_output(path, lists)

@@ -164,11 +164,13 @@ def evaluate(
     title = about[0][1]
     cost, numbers = _measure_cost(measured, method, task.timed)
     if len(methods) > 1:
-        about, cost, numbers, title = [], [], {}, f"{', '.join([*named][:-1])} and {name}"
+        about, cost, numbers = [], [], {}
+        title = f"{', '.join([*named][:-1])} and {name}"
         for each in methods:
             facts = [fact for fact in (*each.facts(), *task.describe(each)) if fact[0] != "network"]
             plain = ("method", "weights", "device")
-            about.append((each.name, "; ".join(v if key in plain else f"{key} {v}" for key, v in facts)))
+            texts = [value if key in plain else f"{key} {value}" for key, value in facts]
+            about.append((each.name, "; ".join(texts)))
     images, summary, headline = _make_tables(task, measured, several)
     data, set_notes = _describe_sets(measured)
     about += [("pam", f"{__version__}, Python {platform.python_version()}")]
@@ -235,7 +237,7 @@ def measure(
     if without_truth:
         count = f"{len(without_truth)} of {pluralize(len(source), 'pair')}"
         notes.append(f"{count} without ground truth skipped: {join_names(without_truth)}")
-    draws = tuple([draw for _, draw in bad])
+    draws = tuple(draw for _, draw in bad)
     return MeasuredSet(source, source.label, meters, meter, varied, tuple(notes), tuple(left_out), draws)
 
 
@@ -265,7 +267,7 @@ def _make_tables(
 
 
 def _make_table(task: Task, rows: Sequence[Row], first: Iterable[Column], keys: Iterable[str]) -> Table:
-    present = set[str]().union(*rows)
+    present = {key for row in rows for key in row}
     names = make_text_columns(*filter(rows[0].__contains__, ("data", "name", "method")))
     return Table(
         (*names, *first, *map(task.columns.__getitem__, filter(present.__contains__, keys))), tuple(rows)
@@ -287,8 +289,9 @@ def _describe_sets(sets: Sequence[MeasuredSet]) -> tuple[str, list[str]]:
     """Return the data sets with their numbers of pairs, and notes on them."""
     data, notes = [], []
     for one in sets:
-        spec, count = one.source.spec, pluralize(max(one.meter.image_counts.values(), default=0), "pair")
-        data.append(f"{quote(spec.text if spec else one.label)} ({count})")
+        spec = one.source.spec
+        count = len([image for image in one.meter.images if image.figures])
+        data.append(f"{quote(spec.text if spec else one.label)} ({pluralize(count, 'pair')})")
         notes += [f"{one.label}: {line}" for line in one.notes]
         if spec and spec.info.unverified:
             notes.append(f"{one.label}: unverified layout, {spec.info.unverified}")

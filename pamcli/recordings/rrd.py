@@ -27,6 +27,7 @@ _CAMERA = "focal_length", "focal_length_y", "baseline", "offset"
 
 
 def import_rerun() -> Any:
+    """Import Rerun. Raises UsageError if it is not installed."""
     os.environ.setdefault("RUST_LOG", "off")  # it prints errors, which pam reports itself
     return import_extra("rerun")
 

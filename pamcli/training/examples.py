@@ -66,9 +66,14 @@ class StepBatch(NamedTuple):
         def stack(name: str) -> Tensor:
             return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
 
-        names = ("left", "right", "left_high", "right_high")[: 2 if examples[0].left_high is None else 4]
-        views: list[Any] = [stack(name).permute(0, 3, 1, 2).contiguous() for name in names]
-        return cls(*views)._replace(truth=GroundTruth(*map(stack, GroundTruth._fields)))
+        def stack_views(name: str) -> Tensor:
+            return stack(name).permute(0, 3, 1, 2).contiguous()
+
+        truth = GroundTruth(*map(stack, GroundTruth._fields))
+        batch = cls(stack_views("left"), stack_views("right"), truth=truth)
+        if examples[0].left_high is None:
+            return batch
+        return batch._replace(left_high=stack_views("left_high"), right_high=stack_views("right_high"))
 
     def to(self, device: torch.device | str) -> StepBatch:
         """Move the batch to a device, with images as floats, without waiting for the device."""
