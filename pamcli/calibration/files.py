@@ -172,8 +172,9 @@ def encode_calibration(calibration: Calibration, rotations: Sequence[Floats] = (
     rotations: R1 and R2 (3, 3), from left and right camera to rectified coordinates.
     """
     p1, p2 = calibration.projections()
-    values = {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
-    return _encode_yaml(calibration.size, dict(zip(("R1", "R2"), rotations, strict=False)) | values)
+    values: dict[str, Any] = {f"R{index}": rotation for index, rotation in enumerate(rotations, start=1)}
+    values |= {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
+    return _encode_yaml(calibration.size, values)
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:

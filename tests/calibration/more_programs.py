@@ -142,12 +142,8 @@ def dat(*parts: str) -> tuple[str, ...]:
 FX, FY, X, Y = (float(P1[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
 BF = -float(P2[0, 3])
 _LENS = {"fx": FX, "fy": FY, "cx": X, "cy": Y, "k1": 0.0, "cols": 640, "rows": 480, "focal_x_baseline": BF}
-STELLA = "\n  ".join(
-    [
-        *("Camera:", 'name: "EuRoC stereo"', 'setup: "stereo"', 'model: "perspective"'),
-        *(f"{key}: {value}" for key, value in _LENS.items()),
-    ]
-)
+STELLA = 'Camera:\n  name: "EuRoC stereo"\n  setup: "stereo"\n  model: "perspective"'
+STELLA += "".join(f"\n  {key}: {value}" for key, value in _LENS.items())
 STELLA_RECTIFIER = f"""{STELLA}
 StereoRectifier:
   model: "perspective"

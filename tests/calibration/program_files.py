@@ -251,10 +251,17 @@ def stereo_parameters_json() -> str:
 
 
 TOOLBOX = {
-    **{"fc_left": K1[[0, 1], [0, 1]][:, None], "cc_left": K1[:2, 2:], "kc_left": D1[:, None]},
-    **{"fc_right": K2[[0, 1], [0, 1]][:, None], "cc_right": K2[:2, 2:], "kc_right": D2[:, None]},
-    **{"om": cv2.Rodrigues(R)[0], "R": R, "T": 1000 * T[:, None]},
-    **{"nx": np.array([[640.0]]), "ny": np.array([[480.0]])},
+    "fc_left": K1[[0, 1], [0, 1]][:, None],
+    "cc_left": K1[:2, 2:],
+    "kc_left": D1[:, None],
+    "fc_right": K2[[0, 1], [0, 1]][:, None],
+    "cc_right": K2[:2, 2:],
+    "kc_right": D2[:, None],
+    "om": cv2.Rodrigues(R)[0],
+    "R": R,
+    "T": 1000 * T[:, None],
+    "nx": np.array([[640.0]]),
+    "ny": np.array([[480.0]]),
 }
 """Variables of Calib_Results_stereo.mat."""
 

@@ -60,15 +60,11 @@ EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
     "npz": ("OpenCV", (programs.npz(**OPENCV_ARRAYS, **POSE, imageSize=np.array(files.SIZE)),)),
     "npz and its pose": ("OpenCV", (programs.npz(**OPENCV_ARRAYS), programs.npz(**POSE))),
 }
+STATED_FISHEYE = {**files.RIG, "D1": files.FISHEYE1, "D2": files.FISHEYE2, "fisheye": 1}
 FISHEYE_NAMES = {"D_LEFT_FE": files.FISHEYE1, "D_RIGHT_FE": files.FISHEYE2, "Size": files.SIZE}
 FISHEYES: dict[str, tuple[str, ...]] = {
     "kalibr": (files.kalibr("equidistant"),),
-    "opencv that states it": (
-        files.opencv(
-            **{**files.RIG, "D1": files.FISHEYE1, "D2": files.FISHEYE2},
-            **{"image_width": 640, "image_height": 480, "fisheye": 1},
-        ),
-    ),
+    "opencv that states it": (files.opencv(**STATED_FISHEYE, image_width=640, image_height=480),),
     "opencv by its names": (
         files.opencv(K_LEFT=files.K1, K_RIGHT=files.K2, R=files.R, T=files.T, **FISHEYE_NAMES),
     ),
@@ -81,8 +77,11 @@ FISHEYES: dict[str, tuple[str, ...]] = {
 
 
 WITHOUT_SIZE = (
-    *("colmap's config", "npz and its pose", "opencv's two files"),
-    *("a .dat set", "a .dat set with one pose"),
+    "colmap's config",
+    "npz and its pose",
+    "opencv's two files",
+    "a .dat set",
+    "a .dat set with one pose",
 )
 
 

@@ -135,6 +135,14 @@ def test_what_cannot_be_read_says_what_to_do(name: str, tmp_path: Path) -> None:
     assert "file0" in str(caught.value)
 
 
+def test_a_million_line_ends_cost_no_time(tmp_path: Path) -> None:
+    start = time.perf_counter()
+    assert read(tmp_path, "\n" * 1_000_000 + more.CVKIT).rectified is not None
+    with pytest.raises(InputError, match="not a calibration in a supported format"):
+        read(tmp_path, "\n" * 1_000_000)
+    assert time.perf_counter() - start < 3
+
+
 def test_every_reader_is_in_the_table_and_has_an_example() -> None:
     """Return the readers that the examples use; some only say what a file lacks."""
     examples = [contents for _, contents in EXACT.values()] + [*FISHEYES.values()]

@@ -177,6 +177,15 @@ def test_verify_as_json(sound: Path) -> None:
     }
 
 
+def test_a_name_that_would_command_the_terminal_is_escaped(sound: Path) -> None:
+    for folder, suffix in (("left", ".png"), ("right", ".png"), ("disparity", ".pfm")):
+        os.rename(sound / folder / f"one{suffix}", sound / folder / f"o\x1b[31m\nne{suffix}")
+    Path("set/right/o\x1b[31m\nne.png").write_bytes(b"not an image")
+    run = pam("dataset verify pairs:set")
+    assert (run.code, len(run.lines)) == (3, 2)
+    assert b"\x1b" not in run.stdout
+
+
 # --- preview ------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +211,22 @@ def test_preview_warns_of_unpaired_images_even_when_quiet(here: Path) -> None:
     assert run.complaints == [
         "warning: kitti2015:kitti: kitti/training/image_2/000001_10.png has no right image"
     ]
+
+
+def test_preview_of_some_samples_spread_over_the_set(here: Path) -> None:
+    for number in range(10):
+        source_trees.pair(Path(f"set/left/{number}.png"), Path(f"set/right/{number}.png"))
+        source_trees.picture(Path(f"set/left/{number}.png"), 10 * number)
+    for words, levels in {
+        "pairs:set --count 3": [0, 40, 90],
+        "pairs:set --count 1": [0],
+        "pairs:set?first=4 --count 20": [0, 10, 20, 30],
+    }.items():
+        run = pam(f"dataset preview {words} -o sheet.png --overwrite --quiet")
+        assert (run.code, run.stderr) == (0, "")
+        sheet = np.asarray(Image.open("sheet.png"))
+        rows = range(4 + 14 + 100, sheet.shape[0], 14 + 213 + 4)
+        assert [int(sheet[row, 10, 0]) for row in rows] == levels
 
 
 def test_preview_does_not_replace_unless_told_to(here: Path) -> None:

@@ -293,6 +293,14 @@ def test_options_that_make_no_sense() -> None:
 
 
 @pytest.mark.usefixtures("published")
+def test_stats_beside_the_papers_table() -> None:
+    run = pam("dataset stats flickr1024:Flickr1024 --workers 1")
+    assert run.lines[0].split()[:4] == ["data", "pairs", "pixels", "per"]
+    assert run.lines[1].split()[:3] == ["flickr1024:Flickr1024", "2", "29698"]
+    assert "CNNIQA and SR-metric of the paper's table are not computed" in run.complaints[0]
+
+
+@pytest.mark.usefixtures("published")
 def test_stats_names_copies_and_damage_and_ends_with_3() -> None:
     for side in "LR":
         shutil.copy(f"Flickr1024/Train/0002_{side}.png", f"Flickr1024/Train/0003_{side}.png")

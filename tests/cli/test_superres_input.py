@@ -67,6 +67,8 @@ def test_it_can_be_said() -> None:
     view, said = made(*JPG, "--input", "clean")
     np.testing.assert_array_equal(view, larger(JPG, DEFAULT_UPSCALING[4]))
     assert said == ""
+    view, _ = made(*JPG, "--scale", "2")
+    np.testing.assert_array_equal(view, larger(JPG, CAMERA_UPSCALING[2]))
 
 
 def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.MonkeyPatch) -> None:

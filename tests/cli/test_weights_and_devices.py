@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from pathlib import Path
@@ -114,6 +115,9 @@ def test_half_precision_on_the_cpu(command: list[str]) -> None:
         assert (run.records[0]["device"], run.records[0]["precision"]) == ("cpu", used)
         results[precision] = Path(command[-1]).read_bytes()
     assert results["fp32"] == results["auto"] != results["bf16"]
+    if command[0] == "disparity":
+        maps = [np.load(io.BytesIO(results[precision])) for precision in ("fp32", "bf16")]
+        assert np.median(np.abs(maps[0] - maps[1])) < 0.5
 
 
 def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

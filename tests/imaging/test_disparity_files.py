@@ -122,10 +122,24 @@ class TestPfm:
     @pytest.mark.parametrize(
         "header",
         [
-            *(b"PF\n1 1\n-1\n", b"Pf4\n1 1\n-1\n", b"\x89PNG\r\n\x1a\n", b"Pf\n# hello\n2 1\n-1\n"),
-            *(b"Pf\n0 1\n-1\n", b"Pf\n-2 1\n-1\n", b"Pf\n1.5 1\n-1\n", b"Pf\n2 0\n-1\n", b"Pf\n2 x\n-1\n"),
-            *(b"Pf\n2 1\nnan\n", b"Pf\n2 1\n0.0\n", b"Pf\n2 1\n-inf\n", b"Pf\n2 1\n1e999\n"),
-            *(b"Pf\n2 1\nlittle\n", b"Pf", b"Pf\n2", b"Pf\n2 1\n  ", b"Pf\n" + b"9" * 5000 + b" 1\n-1\n"),
+            b"PF\n1 1\n-1\n",
+            b"Pf4\n1 1\n-1\n",
+            b"\x89PNG\r\n\x1a\n",
+            b"Pf\n# hello\n2 1\n-1\n",
+            b"Pf\n0 1\n-1\n",
+            b"Pf\n-2 1\n-1\n",
+            b"Pf\n1.5 1\n-1\n",
+            b"Pf\n2 0\n-1\n",
+            b"Pf\n2 x\n-1\n",
+            b"Pf\n2 1\nnan\n",
+            b"Pf\n2 1\n0.0\n",
+            b"Pf\n2 1\n-inf\n",
+            b"Pf\n2 1\n1e999\n",
+            b"Pf\n2 1\nlittle\n",
+            b"Pf",
+            b"Pf\n2",
+            b"Pf\n2 1\n  ",
+            b"Pf\n" + b"9" * 5000 + b" 1\n-1\n",
         ],
     )
     def test_malformed_headers(self, tmp_path: Path, header: bytes) -> None:
