@@ -266,7 +266,7 @@ def check_same_size(file: Path, image: np.ndarray, result: Path, disparity: np.n
     """Raise InputError if an image does not have the size of a disparity map."""
     if image.shape[:2] != disparity.shape:
         (height, width), (rows, columns) = image.shape[:2], disparity.shape
-        hint = "give the left image of this disparity map, at the same size"
+        hint = "use the file that belongs to this disparity map, at the same size"
         raise InputError(f"{file} is {width}x{height} but {result} is {columns}x{rows}", hint)
 
 

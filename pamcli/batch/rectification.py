@@ -212,12 +212,13 @@ class _RectifyProcessor(PairProcessor):
             alpha = None if view.alpha is None else warp(view.alpha)
             images[name] = RgbImage(warp(view.pixels), alpha, view.grey, view.icc_profile)
         self.count += 1
-        checked: tuple[int | None, float | None] = None, None  # number of matches, and their offset, px
+        matches: int | None = None
+        offset: float | None = None
         if self.rig is None or self.count <= CHECKED or not self.count % THEN_EVERY:
-            checked = self._check(pair, images["left"].pixels, images["right"].pixels)
+            matches, offset = self._check(pair, images["left"].pixels, images["right"].pixels)
         self._write_calibration(_first_file(job))
-        offset = None if checked[1] is None else round(checked[1], 3)
-        return images, {"vertical_offset": offset}, self._report_rows(*checked)
+        facts = {"vertical_offset": None if offset is None else round(offset, 3)}
+        return images, facts, self._report_rows(matches, offset)
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
         """Return the matches of rectified images, and their median vertical offset, px, or None.

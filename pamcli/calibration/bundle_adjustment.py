@@ -118,7 +118,8 @@ class Problem:
             there = compose_poses(pose, shared[-6:]) if camera else pose
             pixels, by_lens, by_pose = self.project(self.lens(shared, camera), there, corners.ids)
             rows = np.zeros((2 * len(corners), len(normal)))  # pose, shared parameters, residual
-            rows[:, 6 + camera * self.width :][:, : self.width] = by_lens
+            start = 6 + camera * self.width
+            rows[:, start : start + self.width] = by_lens
             if camera:
                 slopes = cv2.composeRT(pose[:3], pose[3:], shared[-6:-3], shared[-3:])[2:]
                 rows[:, -7:-1] = by_pose @ np.block([[slopes[2], slopes[3]], [slopes[6], slopes[7]]])

@@ -18,7 +18,8 @@ from pamcli.files.units import parse_length
 AXES = "metres in left camera coordinates: x to the right, y down, z ahead"
 COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
-_LAS_UNIT, _LAS_FARTHEST = 1e-4, 2e5  # m, of the whole numbers of 32 bits that a LAS file stores
+_LAS_UNIT = 1e-4  # m, of the whole numbers that a LAS file stores
+_LAS_FARTHEST = 2e5  # m, as these numbers have 32 bits
 
 
 def write_point_cloud(

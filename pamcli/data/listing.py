@@ -163,17 +163,18 @@ def resize_sample(
 ) -> Sample:
     """Resize a sample (px) and drop `fine`; ground truth and masks are resampled by the nearest pixel."""
     ratio = width / sample.left.shape[1]
-    picked: dict[str, Any] = {}
+    changes: dict[str, Any] = {"fine": None, "fine_visible": None}
+    for name in ("left", "right"):
+        changes[name] = resize(getattr(sample, name), width, height)
     for name in ("disparity", "right_disparity", "visible", "foreground"):
         if (values := getattr(sample, name)) is not None:
             values = resize_nearest(values, width, height)
-            picked[name] = values * np.float32(ratio) if name.endswith("disparity") else values
+            changes[name] = values * np.float32(ratio) if name.endswith("disparity") else values
     if sample.masks is not None:
-        picked["masks"] = {key: resize_nearest(mask, width, height) for key, mask in sample.masks.items()}
-    left, right = (resize(view, width, height) for view in (sample.left, sample.right))
-    calibration = sample.calibration and sample.calibration.scale_width(ratio)
-    others: dict[str, Any] = {"fine": None, "fine_visible": None, "calibration": calibration}
-    return replace(sample, left=left, right=right, **picked, **others)
+        changes["masks"] = {key: resize_nearest(mask, width, height) for key, mask in sample.masks.items()}
+    if sample.calibration is not None:
+        changes["calibration"] = sample.calibration.scale_width(ratio)
+    return replace(sample, **changes)
 
 
 def downscale_sample(sample: Sample, times: int) -> Sample:

@@ -60,7 +60,7 @@ class MatchResults(Results):
         parse=parsing.parse_color_range,
         show_default="one range per pair or video",
     )
-    grey: bool = flag("Write the colour map in levels of grey: near is white, far and unknown are black.")
+    grey: bool = flag("Write the colour map in greyscale: near is white, far and unknown are black.")
     unknown: Literal["occluded", "none"] = option(
         "Mark these pixels of the left image as unknown in disparity map, colour map, depth map and point "
         "cloud.",
