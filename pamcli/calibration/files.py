@@ -156,14 +156,15 @@ def _describe_unknown(source: Source) -> InputError:
 
 @contextmanager
 def prefix_errors(name: str) -> Iterator[None]:
-    """Prefix the message of an InputError with the name of a file."""
+    """Prefix the message of an InputError with the name of a file, or names separated by commas."""
     try:
         yield
     except InputError as error:
         if name in error.message:
             raise
-        is_predicate = error.message.startswith(("is ", "has ", "holds ", "must ", "does ", "cannot "))
-        raise InputError(f"{name}{' ' if is_predicate else ': '}{error.message}", error.hint) from error
+        predicates = "is ", "has ", "holds ", "must ", "does ", "cannot "
+        space = " " if error.message.startswith(predicates) and ", " not in name else ": "
+        raise InputError(f"{name}{space}{error.message}", error.hint) from error
 
 
 def encode_calibration(calibration: Calibration, rotations: Sequence[Floats] = ()) -> bytes:

@@ -250,6 +250,14 @@ def test_crestereo(tmp_path: Path) -> None:
     assert open_data(f"crestereo:{tmp_path}?part=tree").names == ("tree/0",)
 
 
+@pytest.mark.parametrize("inner", ["disparity-map-half-size/", ""])
+def test_drivingstereo_ground_truth_with_and_without_an_inner_folder(inner: str, tmp_path: Path) -> None:
+    left, right = (f"test-{side}-image/{side}-image-half-size/a.jpg" for side in ("left", "right"))
+    source_trees.pair(tmp_path / left, tmp_path / right)
+    source_trees.levels(tmp_path / f"test-disparity-map/{inner}a.png", [640, 0], 16)
+    assert first_row(open_data(f"drivingstereo/test:{tmp_path}").load(0).disparity, 2) == [2.5, NAN]
+
+
 def test_virtual_kitti2_as_its_archives_are_called(tmp_path: Path) -> None:
     source_trees.virtualkitti2(tmp_path / "vkitti_2.0.3_rgb")
     source_trees.virtualkitti2(tmp_path / "vkitti_2.0.3_depth")
