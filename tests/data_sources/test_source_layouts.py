@@ -250,12 +250,17 @@ def test_crestereo(tmp_path: Path) -> None:
     assert open_data(f"crestereo:{tmp_path}?part=tree").names == ("tree/0",)
 
 
-@pytest.mark.parametrize("inner", ["disparity-map-half-size/", ""])
-def test_drivingstereo_ground_truth_with_and_without_an_inner_folder(inner: str, tmp_path: Path) -> None:
-    left, right = (f"test-{side}-image/{side}-image-half-size/a.jpg" for side in ("left", "right"))
-    source_trees.pair(tmp_path / left, tmp_path / right)
-    source_trees.levels(tmp_path / f"test-disparity-map/{inner}a.png", [640, 0], 16)
-    assert first_row(open_data(f"drivingstereo/test:{tmp_path}").load(0).disparity, 2) == [2.5, NAN]
+@pytest.mark.parametrize("wrapped", ["", "left-image", "right-image", "disparity-map"])
+def test_each_folder_of_drivingstereo_may_lack_its_inner_folder(wrapped: str, tmp_path: Path) -> None:
+    left, right, truth = (
+        tmp_path / f"test-{kind}" / (f"{kind}-half-size" if kind != wrapped else "") / "2018-07-09"
+        for kind in ("left-image", "right-image", "disparity-map")
+    )
+    source_trees.pair(left / "a.jpg", right / "a.jpg")
+    source_trees.levels(truth / "a.png", [640, 0], 16)
+    source = open_data(f"drivingstereo/test:{tmp_path}")
+    assert source.names == ("2018-07-09/a",)
+    assert first_row(source.load(0).disparity, 2) == [2.5, NAN]
 
 
 def test_virtual_kitti2_as_its_archives_are_called(tmp_path: Path) -> None:

@@ -172,8 +172,6 @@ _READERS: dict[str, Any] = {
     "cameras 0 1": partial(read_rectified_calibration, cameras=(0, 1)),
     "cameras 2 3": partial(read_rectified_calibration, cameras=(2, 3)),
     "disparity": read_disparity,
-    "drivingstereo half": partial(read_scaled_disparity, levels_per_pixel=256),
-    "drivingstereo full": partial(read_scaled_disparity, levels_per_pixel=128),
     "fallingthings 0": partial(_read_depth_png, camera=0),
     "fallingthings 1": partial(_read_depth_png, camera=1),
     "focal length": partial(_read_focal_length, camera=0),
@@ -195,11 +193,10 @@ _READERS: dict[str, Any] = {
 
 def _open_source(name: str, root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     """Return the pairs below a folder, for the chosen values of the keys."""
-    layout = DATA_SETS[name]
-    source = _open_layout(name, layout, root, split, keys)
-    while (other := layout.get("otherwise")) and not len(source) and not source.unpaired:
-        layout = DATA_SETS[name] | {"otherwise": None} | other
-        source = _open_layout(name, layout, root, split, keys)
+    source = _open_layout(name, DATA_SETS[name], root, split, keys)
+    other = DATA_SETS[name].get("otherwise")
+    if other and not len(source) and not source.unpaired:
+        return _open_layout(name, DATA_SETS[name] | other, root, split, keys)
     return source
 
 
@@ -224,7 +221,7 @@ def _open_layout(
     for part, reader, file, title in layout.get("parts", ()):
         if part != "calibration" and layout.get("labelled", split) != split:
             continue
-        parts.append(Part(part, title, _READERS[reader.format(**chosen)]))
+        parts.append(Part(part, title, _READERS[reader]))
         for texts, name in names.items():
             files = map(home.joinpath, file.format(*texts, **chosen).split("|"))
             places.setdefault(part, {})[name] = next(filter(Path.is_file, files), home)
