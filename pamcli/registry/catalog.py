@@ -36,14 +36,10 @@ def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
 
 
 CHECKSUMS = "SHA256SUMS"
+_PACKAGE = Path(pamcli.__file__).parent
+SHIPPED = (_PACKAGE if (_PACKAGE / "weights").is_dir() else _PACKAGE.parent) / "weights"
+"""Folder of the shipped weights: inside an installed package, or beside it in a checkout."""
 REMOTE = ("hf:", "http://", "https://")  # beginnings of addresses to download weights from
-
-
-def weights_folder() -> Path:
-    """Return the folder of the shipped weights: inside an installed package, or beside it in a checkout."""
-    package = Path(pamcli.__file__).parent
-    installed = package / "weights"
-    return installed if installed.is_dir() else package.parent / "weights"
 
 
 def locate(weights: str | Path, *, check: bool = True) -> Path:
@@ -57,7 +53,7 @@ def locate(weights: str | Path, *, check: bool = True) -> Path:
 
         return download(weights)
     if weights in REGISTERED:
-        path = weights_folder() / f"{weights}.safetensors"
+        path = SHIPPED / f"{weights}.safetensors"
         if not path.is_file():
             raise ModelError(f"the weights of {weights} are missing: {path}", "reinstall pam")
         if check and sha256(path) != recorded_sha256(weights):
@@ -73,7 +69,7 @@ def locate(weights: str | Path, *, check: bool = True) -> Path:
 
 def recorded_sha256(name: str) -> str:
     """Return the recorded sha256 of a registered name; raise ModelError if it is missing."""
-    record = weights_folder() / CHECKSUMS
+    record = SHIPPED / CHECKSUMS
     try:
         with convert_read_errors(record, "reinstall pam", "the list of checksums"):
             lines = record.read_text(encoding="utf-8").splitlines()

@@ -19,15 +19,11 @@ STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # suppor
 Network = torch.nn.Module  # a network built from one of the rows in `architectures`
 
 
-def build_network(spec: ModelSpec) -> Network:
-    network: Network = spec.row.build(spec.scale, parse_variant(spec.architecture, spec.variant))
+def build_network(spec: ModelSpec, device: str = "cpu") -> Network:
+    """Build the network that a file describes; on the device "meta", without memory for its tensors."""
+    with torch.device(device):
+        network: Network = spec.row.build(spec.scale, parse_variant(spec.architecture, spec.variant))
     return network
-
-
-def empty_network(spec: ModelSpec) -> Network:
-    """Build the network that a file describes on torch's meta device, without memory for its tensors."""
-    with torch.device("meta"):
-        return build_network(spec)
 
 
 def load_network(path: Path) -> tuple[Network, ModelSpec]:
@@ -39,15 +35,15 @@ def load_network(path: Path) -> tuple[Network, ModelSpec]:
         raise ModelError(f"{path} is damaged: {error}", "download or convert it again") from error
     for key, value in state.items():
         state[key] = value.float() if value.is_floating_point() else value
-    check_state(state, spec, str(path))
-    network = empty_network(spec)
+    network = check_state(state, spec, str(path))
     network.load_state_dict(state, assign=True)
     return network.eval().requires_grad_(False), spec
 
 
-def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
-    """Raise ModelError unless `state` has exactly the network's tensors, in their shapes, all finite."""
-    expected = empty_network(spec).state_dict()
+def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> Network:
+    """Return the network without tensors; raise ModelError if `state` does not fit it, or is not finite."""
+    empty = build_network(spec, "meta")
+    expected = empty.state_dict()
     wrong = []
     for key in state:
         if key not in expected:
@@ -68,6 +64,7 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
         low, high = value.aminmax()
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ModelError(f"{name} holds NaN or infinite values", "train again: the training diverged")
+    return empty
 
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:

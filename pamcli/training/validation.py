@@ -25,7 +25,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.registry.load import empty_network, to_half
+from pamcli.registry.load import build_network, to_half
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.unlabelled_pairs import UnlabelledPairs
 
@@ -95,7 +95,7 @@ class Validator:
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
     ) -> ValidationResult:
         """Measure weights of `round_weights`, in float32; call `advance` after each pair."""
-        network = empty_network(spec)
+        network = build_network(spec, "meta")
         exact = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
         network.load_state_dict(exact, assign=True)
         network.eval().requires_grad_(False)

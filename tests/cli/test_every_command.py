@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from pamcli.cli import app
 from pamcli.evaluation import submissions
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.registry.catalog import weights_folder
+from pamcli.registry.catalog import SHIPPED
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
@@ -108,11 +108,11 @@ def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatc
         pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'pamcli[onnx]')")
         foreign_networks.coarse_and_fine(Path("net.onnx"), (64, 96), outputs=("init_disp", "disp"), coarse=1)
     if name == "weights import":
-        torch.save({"state_dict": load_file(weights_folder() / "pasmnet.safetensors")}, "checkpoint.pth.tar")
+        torch.save({"state_dict": load_file(SHIPPED / "pasmnet.safetensors")}, "checkpoint.pth.tar")
     if name == "submit":  # of two images, not 200
         rules = replace(submissions.load_rules("kitti2015"), test=tuple(eval_trees.BOXES))
         monkeypatch.setattr(submissions, "load_rules", lambda kind: rules)
-    words = COMMANDS[name].replace("{weights}", str(weights_folder())).split()
+    words = COMMANDS[name].replace("{weights}", str(SHIPPED)).split()
     run = pam(*name.split(), *words)
     assert run.code == 0, run.stderr
     results = [Path(word) for word in words if word.startswith("out")]

@@ -13,7 +13,7 @@ import torch
 from pam_program import pam, refuse, refuse_all, unchanged
 from safetensors.torch import load_file
 
-from pamcli.registry.catalog import weights_folder
+from pamcli.registry.catalog import SHIPPED
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
 
@@ -27,7 +27,7 @@ both_commands = pytest.mark.parametrize("command", COMMANDS.values(), ids=list(C
 
 
 def shipped(name: str) -> Path:
-    return weights_folder() / f"{name}.safetensors"
+    return SHIPPED / f"{name}.safetensors"
 
 
 # --- weights --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pam_program import Run, names, pam, refuse, refuse_all
 from safetensors.torch import load_file, save_file
 
 from pamcli.registry import catalog
-from pamcli.registry.catalog import recorded_sha256, sha256, weights_folder
+from pamcli.registry.catalog import SHIPPED, recorded_sha256, sha256
 from pamcli.registry.load import load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
@@ -24,7 +24,7 @@ OUTPUT = ["-o", "new.safetensors"]
 
 
 def shipped(name: str) -> Path:
-    return weights_folder() / f"{name}.safetensors"
+    return SHIPPED / f"{name}.safetensors"
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def test_verify_goes_on_past_what_is_damaged(here: Path) -> None:
 
 def test_verify_sees_that_a_shipped_file_was_changed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that leaves a working network: only the checksum tells."""
-    shutil.copytree(weights_folder(), "weights")
-    monkeypatch.setattr(catalog, "weights_folder", lambda: here / "weights")
+    shutil.copytree(SHIPPED, "weights")
+    monkeypatch.setattr(catalog, "SHIPPED", here / "weights")
     file = here / "weights" / "passrnet-x2.safetensors"
     content = bytearray(file.read_bytes())
     content[-2] ^= 1

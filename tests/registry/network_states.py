@@ -8,7 +8,7 @@ from pathlib import Path
 import safetensors.torch
 from torch import Tensor
 
-from pamcli.registry.catalog import weights_folder
+from pamcli.registry.catalog import SHIPPED
 
 NAMES = (
     *("pasmnet2", "pasmnet", "passrnet2-x2", "passrnet2-x4"),
@@ -20,7 +20,7 @@ IMPORTED = ("pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4")
 
 @cache
 def _stored(name: str) -> dict[str, Tensor]:
-    return safetensors.torch.load_file(weights_folder() / f"{name}.safetensors")
+    return safetensors.torch.load_file(SHIPPED / f"{name}.safetensors")
 
 
 def state_of(name: str) -> dict[str, Tensor]:
@@ -29,4 +29,4 @@ def state_of(name: str) -> dict[str, Tensor]:
 
 
 def shipped(name: str) -> Path:
-    return weights_folder() / f"{name}.safetensors"
+    return SHIPPED / f"{name}.safetensors"

@@ -12,15 +12,15 @@ from network_states import NAMES, shipped
 
 from pamcli.errors import ModelError
 from pamcli.registry import catalog
-from pamcli.registry.catalog import CHECKSUMS, REGISTERED, locate, recorded_sha256, sha256, weights_folder
+from pamcli.registry.catalog import CHECKSUMS, REGISTERED, SHIPPED, locate, recorded_sha256, sha256
 
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the weights folder, in place of the shipped one."""
     folder = tmp_path / "weights"
-    shutil.copytree(weights_folder(), folder)
-    monkeypatch.setattr(catalog, "weights_folder", lambda: folder)
+    shutil.copytree(SHIPPED, folder)
+    monkeypatch.setattr(catalog, "SHIPPED", folder)
     return folder
 
 
@@ -114,8 +114,8 @@ def test_the_checksum_of_what_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_record_is_in_the_format_of_sha256sum() -> None:
-    lines = (weights_folder() / CHECKSUMS).read_text().splitlines()
+    lines = (SHIPPED / CHECKSUMS).read_text().splitlines()
     assert [line.split("  ")[1] for line in lines] == sorted(f"{name}.safetensors" for name in NAMES)
-    assert sorted(os.listdir(weights_folder())) == sorted(
+    assert sorted(os.listdir(SHIPPED)) == sorted(
         [CHECKSUMS, *(f"{name}{suffix}" for name in NAMES for suffix in (".md", ".safetensors"))]
     )

@@ -14,7 +14,7 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.load import check_state, empty_network, load_network, save_network, to_half
+from pamcli.registry.load import build_network, check_state, load_network, save_network, to_half
 from pamcli.registry.spec import ModelSpec, read_header
 
 X2 = ModelSpec("passrnet", scale=2)
@@ -95,8 +95,8 @@ def test_any_stored_precision_loads_into_fp32_and_is_written_as_it_is(
 
 
 def test_a_network_without_values_takes_no_memory() -> None:
-    assert all(p.is_meta for p in empty_network(ModelSpec("pasmnet")).parameters())
-    assert isinstance(empty_network(X2), PASSRnet)
+    assert all(p.is_meta for p in build_network(ModelSpec("pasmnet"), "meta").parameters())
+    assert isinstance(build_network(X2, "meta"), PASSRnet)
 
 
 @pytest.mark.parametrize(
