@@ -168,7 +168,7 @@ def prefix_errors(name: str) -> Iterator[None]:
 
 
 def encode_calibration(calibration: Calibration, rotations: Sequence[Floats] = ()) -> bytes:
-    """Encode a calibration with `principal` and `size` as OpenCV's YAML: P1, P2, Q, baseline (m) and size.
+    """Encode a calibration with `principal` and `size` as OpenCV's YAML: size, R1, R2, P1, P2, Q, baseline (m).
 
     rotations: R1 and R2 (3, 3), from left and right camera to rectified coordinates.
     """

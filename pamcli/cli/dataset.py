@@ -54,7 +54,7 @@ def list_sources(
         console.answer({**values, "unverified": row.unverified or None}, *row.describe(_WIDTH), "")
     if not jsonl:
         every = ", ".join(f"{key.name} ({key.meaning})" for key in COMMON_KEYS)
-        console.result(f"Write a data set as {FORM}; the first split is the default.")
+        console.result(f"Specify a data set as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
 
 
