@@ -168,9 +168,9 @@ def prefix_errors(name: str) -> Iterator[None]:
 
 
 def encode_calibration(calibration: Calibration, rotations: Sequence[Floats] = ()) -> bytes:
-    """Encode a calibration with `principal` and `size` as OpenCV's YAML: size, R1, R2, P1, P2, Q, baseline (m).
+    """Encode a calibration with `principal` and `size` as OpenCV's YAML, with the baseline in metres.
 
-    rotations: R1 and R2 (3, 3), from left and right camera to rectified coordinates.
+    rotations: R1 and R2 (3, 3), if known, from left and right camera to rectified coordinates.
     """
     p1, p2 = calibration.projections()
     values: dict[str, Any] = {f"R{index}": rotation for index, rotation in enumerate(rotations, start=1)}
