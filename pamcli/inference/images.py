@@ -26,7 +26,7 @@ MatchSize = float | Literal["auto"]
 
 LEAST, MOST, NARROWEST = 1 / 16, 4.0, 64
 AUTO_MOST = 2.0
-AUTO_PIXELS = 850_000
+AUTO_PIXELS = 950_000
 """Pixels to which `auto` upscales smaller images, at most twice per side. Chosen for the fewest errors on
 KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py measures other sizes."""
 

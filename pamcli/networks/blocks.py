@@ -147,13 +147,15 @@ def upsampling_weights(size: int, factor: int, dtype: torch.dtype) -> Tensor:
 class ResidualBlock(nn.Module):
     """Two convolutions with a residual connection."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, inner: int | None = None) -> None:
+        """Make a block; `inner`: channels between the convolutions, None = as many as outside."""
         super().__init__()
+        inner = inner or width
         self.body = Convolutions(
-            conv(width, width),
-            nn.BatchNorm2d(width),
+            conv(width, inner),
+            nn.BatchNorm2d(inner),
             nn.LeakyReLU(SLOPE),
-            conv(width, width),
+            conv(inner, width),
             nn.BatchNorm2d(width),
         )
 
@@ -168,9 +170,10 @@ class ResidualBlock(nn.Module):
 class Encoder(nn.Module):
     """Convolution unit, halving the size with `down`, and residual block: (B, C, H, W) to (B, C', H, W)."""
 
-    def __init__(self, inputs: int, outputs: int, *, down: bool = False) -> None:
+    def __init__(self, inputs: int, outputs: int, inner: int | None = None, *, down: bool = False) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv_unit(inputs, outputs, stride=2 if down else 1), ResidualBlock(outputs))
+        unit = conv_unit(inputs, outputs, stride=2 if down else 1)
+        self.body = nn.Sequential(unit, ResidualBlock(outputs, inner))
 
     def forward(self, x: Tensor) -> Tensor:
         unit, residual = self.body
@@ -180,9 +183,9 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """1x1 convolution unit over the upsampled deeper features and a skip connection, and a residual block."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, inner: int | None = None) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv_unit(inputs, outputs, 1), ResidualBlock(outputs))
+        self.body = nn.Sequential(conv_unit(inputs, outputs, 1), ResidualBlock(outputs, inner))
 
     def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
         """Compute (B, C, H/2, W/2) and the skip connection (B, C'', H, W) to (B, C', H, W)."""
@@ -194,9 +197,10 @@ class Decoder(nn.Module):
 class ParallaxAttentionBlock(nn.Module):
     """Features, queries and keys of one block (Figure 7b); the weights serve both views."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, inner: int | None = None) -> None:
         super().__init__()
-        self.head = Convolutions(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
+        inner = inner or width
+        self.head = Convolutions(*conv_unit(width, inner, bias=True), *conv_unit(inner, width, bias=True))
         self.query = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
         self.key = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
 

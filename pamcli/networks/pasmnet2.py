@@ -14,7 +14,7 @@ right one k. Disparities are in px of their scale unless stated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
@@ -55,7 +55,14 @@ from pamcli.onednn import add_convolution
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 
-UPDATES = 5, 2, 4  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
+UPDATES = 5, 2, 6  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
+
+INNER = {
+    **{"E1": 32, "E2": 48, "E3": 64, "E4": 80, "D0": 80, "D1": 64, "D2": 64},
+    **{"st1": 64, "st2": 64, "st3": 48},
+}
+"""Channels between the two convolutions of each part's blocks. Before version 17 they were as many as
+outside, but half suffice (scripts/training/prune.py)."""
 
 REACH = 4  # disparities to either side at which an update looks up the attention
 NEAR_COARSER = 1  # the same around the coarser scale's disparity
@@ -113,20 +120,22 @@ class PASMnet2(MatchingNetwork):
 
     HALO = 160
 
-    def __init__(self) -> None:
+    def __init__(self, inner: str = "narrow") -> None:
+        """Make the network; `inner`: "narrow", or "wide" as before version 17 (see `INNER`)."""
         super().__init__()
+        parts: Mapping[str, int] = INNER if inner == "narrow" else {}
         self.E0 = conv_unit(3, 32, stride=2)
-        self.E1 = Encoder(32, 64, down=True)
-        self.E2 = Encoder(64, 96, down=True)
-        self.E3 = Encoder(96, 128, down=True)
-        self.E4 = Encoder(128, 160, down=True)
-        self.D0 = Encoder(160, 160)
-        self.D1 = Decoder(160 + 128, 128)
-        self.D2 = Decoder(128 + 96, 96)
+        self.E1 = Encoder(32, 64, parts.get("E1"), down=True)
+        self.E2 = Encoder(64, 96, parts.get("E2"), down=True)
+        self.E3 = Encoder(96, 128, parts.get("E3"), down=True)
+        self.E4 = Encoder(128, 160, parts.get("E4"), down=True)
+        self.D0 = Encoder(160, 160, parts.get("D0"))
+        self.D1 = Decoder(160 + 128, 128, parts.get("D1"))
+        self.D2 = Decoder(128 + 96, 96, parts.get("D2"))
         self.D3 = conv_unit(96 + 64, 64, 1)
-        self.st1 = Stage(128, blocks=2)
-        self.st2 = Stage(96, blocks=1)
-        self.st3 = Stage(64, blocks=1)
+        self.st1 = Stage(128, parts.get("st1"), blocks=2)
+        self.st2 = Stage(96, parts.get("st2"), blocks=1)
+        self.st3 = Stage(64, parts.get("st3"), blocks=1)
         self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
         self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
         self.s1 = Scale(128 + 128, updates=UPDATES[0], dilations=(1, 2, 4), coarsest=True)
@@ -212,12 +221,12 @@ class Stage(nn.Module):
     blocks, in one product of concatenated queries and keys.
     """
 
-    def __init__(self, width: int, blocks: int) -> None:
+    def __init__(self, width: int, inner: int | None = None, *, blocks: int) -> None:
         super().__init__()
         self.width = width
         self.blocks = cast(
             "Sequence[ParallaxAttentionBlock]",
-            nn.ModuleList(map(ParallaxAttentionBlock, [width] * blocks)),
+            nn.ModuleList(ParallaxAttentionBlock(width, inner) for _ in range(blocks)),
         )
         self.products: Sequence[Tensor] | None = None
         """In inference, weight and bias of each block's merged convolution, see `merge_products`."""

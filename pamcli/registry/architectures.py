@@ -1,6 +1,6 @@
 """Describe the supported networks, one row each; all network-specific properties are here. No torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from typing import Any, Literal, get_args, get_type_hints
@@ -65,6 +65,13 @@ class PASMnetVariant(Variant):
 
 
 @dataclass(frozen=True)
+class PASMnet2Variant(Variant):
+    """The widths of PASMnet 2 (not in the paper)."""
+
+    inner: Literal["narrow", "wide"] = "narrow"  # channels inside of blocks; wide: as before version 17
+
+
+@dataclass(frozen=True)
 class PASSRnetVariant(Variant):
     """The variants of Tables 10 and 11."""
 
@@ -98,7 +105,7 @@ class Architecture:
     task: Task
     network: str
     """Class or factory, "module:attribute", called with the scale for super-resolution and with the fields of
-    the variant, if any. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it
+    the variant. Matching: called with two images, `max_disparity`, `all_stages` and `confidence`, it
     returns `disparity`, `initial`, `maps`, `attention_mass` and `confidence`. Super-resolution: called with
     two images and `both`, it returns a `passrnet.SuperResolution`. `prepare` makes it ready for inference;
     `HALO` is the halo of `inference.model.StereoModel`."""
@@ -109,11 +116,13 @@ class Architecture:
     recipe: str = ""  # default recipe with ground truth
     recipe_from_nothing: str | None = None  # recipe for random weights; None = `recipe`
     signature: tuple[str, ...] = ()  # weight keys that identify its checkpoints, if there are foreign ones
+    variants: type[Variant] = Variant  # class of its variants
+    variant_key: tuple[str, int, str] | None = None
+    """A weight, its rows in a variant that older files do not name, and this variant."""
     scale_key: str | None = None  # super-resolution: weight with 64 rows per upscaled pixel
     changed: str | None = None  # message for weights of an earlier network of the same name
     normalised: bool = False  # expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, else in [0, 1]
     multiple: int = 1  # input sides must be multiples of this
-    variants: type[Variant] | None = None  # class of its variants, if there are any beside the default one
     sixteen_bits: bool = True  # allow `auto` to choose bf16, which changes the results very little
     match_size: float | Literal["auto"] = 1.0  # default matching resolution, as a factor of the image size
     searched_beyond: int = 0
@@ -123,11 +132,19 @@ class Architecture:
     defaults: Mapping[int | None, str] = field(default_factory=dict)  # weights by scale (matching: None)
     camera_defaults: Mapping[int, str] = field(default_factory=dict)  # likewise for camera images
 
-    def build(self, scale: int | None, variant: Variant | None) -> Any:
+    def build(self, scale: int | None, variant: Variant) -> Any:
         module, _, attribute = self.network.partition(":")
         scales = () if scale is None else (scale,)
         build = getattr(import_module(module), attribute)
-        return build(*scales, **({} if variant is None else asdict(variant)))
+        return build(*scales, **asdict(variant))
+
+    def find_variant(self, shapes: Mapping[str, Sequence[int]]) -> str:
+        """Return the variant that the shapes of tensors show; `PAPER` if they show none."""
+        if self.variant_key is not None:
+            key, rows, variant = self.variant_key
+            if key in shapes and shapes[key][:1] == (rows,):
+                return variant
+        return PAPER
 
     def get_part(self, key: str) -> str:
         """Return the part that a weight or module key belongs to; a part's own name is also a key."""
@@ -140,7 +157,7 @@ _ROWS = (
         name="pasmnet2",
         task="disparity",
         network="pamcli.networks.pasmnet2:PASMnet2",
-        memory=(310.0, 0.076),
+        memory=(390.0, 0.065),
         parts=("features", "stages", "head"),
         members={
             **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
@@ -150,6 +167,8 @@ _ROWS = (
         other_terms=("estimate", *UPSCALING_TERMS),
         recipe="pasmnet2",
         signature=("st1.blocks.0.query.0.weight", "s1.upd.enc.0.weight"),
+        variants=PASMnet2Variant,
+        variant_key=("E1.body.1.body.0.weight", 64, "inner=wide"),
         changed="pasmnet2 was another network before pam 0.3: use the shipped weights, or train again",
         normalised=True,
         multiple=32,
@@ -167,10 +186,10 @@ _ROWS = (
         other_terms=("updates", "confidence", *UPSCALING_TERMS),
         recipe="scenes",
         recipe_from_nothing="scratch",
+        variants=PASMnetVariant,
         signature=("hourglass.E0.body.0.0.weight", "cas_pam.b2.0.weight"),
         normalised=True,
         multiple=32,
-        variants=PASMnetVariant,
         shipped={"pasmnet": "disparity of a rectified pair, the published network"},
     ),
     Architecture(
@@ -199,9 +218,9 @@ _ROWS = (
         parts=("init_feature", "pam", "upscale"),
         other_terms=MATCHING_TERMS,
         recipe="superres",
+        variants=PASSRnetVariant,
         signature=("init_feature.0.weight", "pam.fusion.weight"),
         scale_key="upscale.4.weight",
-        variants=PASSRnetVariant,
         sixteen_bits=False,
         shipped={
             "passrnet-x2": "upscales both images by 2, the published network",
@@ -224,15 +243,11 @@ def default_weights(task: Task, scale: int | None = None) -> str:
     return next(row.defaults[scale] for row in _ROWS if row.task == task and scale in row.defaults)
 
 
-def parse_variant(architecture: str, text: str) -> Variant | None:
-    """Return the variant for a text such as "blocks=2,refinement=none" or "paper"; None without variants."""
-    row = ARCHITECTURES.get(architecture)
-    kind = None if row is None else row.variants
+def parse_variant(architecture: str, text: str) -> Variant:
+    """Return the variant for a text such as "blocks=2,refinement=none" or "paper"."""
+    kind = ARCHITECTURES[architecture].variants
     if text == PAPER:
-        return None if kind is None else kind()
-    if kind is None:
-        varied = ", ".join(name for name, one in ARCHITECTURES.items() if one.variants is not None)
-        raise UsageError(f"{architecture} has no variants", f"use {varied}")
+        return kind()
     known = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     values: dict[str, Any] = {}
     for part in text.split(","):

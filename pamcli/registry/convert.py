@@ -59,6 +59,7 @@ def read_checkpoint(
         raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "omit it")
     spec = ModelSpec(
         architecture=architecture,
+        variant=ARCHITECTURES[architecture].find_variant({key: value.shape for key, value in state.items()}),
         scale=scale,
         max_disparity=max_disparity,
         training=training,

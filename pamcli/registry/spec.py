@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,12 +102,13 @@ def read_header(path: Path) -> WeightsFile:
                 raise SafetensorError("it is a directory")
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
-                parameters, stored = 0, set()
+                parameters, stored, shapes = 0, set(), {}
                 for name in file.keys():  # noqa: SIM118 - not a dict
                     part = file.get_slice(name)
+                    shapes[name] = tuple(part.get_shape())
                     if (kind := part.get_dtype()) in PRECISIONS:
                         stored.add(kind)
-                        parameters += 0 if "running_" in name else math.prod(part.get_shape())
+                        parameters += 0 if "running_" in name else math.prod(shapes[name])
     except SafetensorError as error:
         hint = f"download it again; checkpoints of the authors: pam weights import; {OTHERS}"
         if path.parent.name == "checkpoints" and path.suffix == ".pt":
@@ -117,6 +118,8 @@ def read_header(path: Path) -> WeightsFile:
         spec = ModelSpec.from_metadata(metadata)
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.hint) from error
+    if spec.variant == PAPER:
+        spec = replace(spec, variant=spec.row.find_variant(shapes))
     return WeightsFile(spec, parameters, PRECISIONS[stored.pop()] if len(stored) == 1 else "mixed")
 
 

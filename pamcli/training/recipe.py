@@ -211,14 +211,14 @@ class Recipe:
                     f"use a recipe without losses.{name}: pam guide recipes",
                 )
         attention = self.losses.uses_attention or self.losses.likelihood
-        if attention and self.form is not None and not self.form.has_attention:
+        if attention and not self.form.has_attention:
             problem = f"a network with variant {self.variant} has no attention, which the loss needs"
             raise UsageError(problem, "set losses.pam=0 and losses.likelihood=0")
         if not (self.losses.supervised or self.has_unsupervised_terms):
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
     def _check_parts(self) -> None:
-        without = () if self.form is None else self.form.missing_parts
+        without = self.form.missing_parts
         known = [part for part in self.row.parts if part not in without]
         names = [*(self.only.split(",") if self.only else ()), *self.rates]
         wrong = [name for name in names if self.row.get_part(name) not in known]
@@ -236,8 +236,8 @@ class Recipe:
         return table.ARCHITECTURES[self.architecture]
 
     @property
-    def form(self) -> Variant | None:
-        """Parsed `variant`; None for networks without variants. Raises UsageError."""
+    def form(self) -> Variant:
+        """Parsed `variant`. Raises UsageError."""
         return parse_variant(self.architecture, self.variant)
 
     def get_rate(self, key: str) -> float:

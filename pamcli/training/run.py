@@ -23,6 +23,7 @@ from pamcli.inference import device as devices
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
+from pamcli.registry.architectures import PAPER
 from pamcli.registry.catalog import locate, sha256
 from pamcli.settings.training import TrainSettings
 from pamcli.training import unlabelled_pairs as own
@@ -101,6 +102,9 @@ def _run(
         observer.inform(f"{quote(path)} is damaged and skipped")
     if damaged and checkpoint is None:
         raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
+    if checkpoint is not None and recipe.variant == PAPER:  # older recipes do not name every variant
+        shapes = {key: value.shape for key, value in checkpoint.network.items()}
+        recipe = replace(recipe, variant=recipe.row.find_variant(shapes))
     if not resumed and processes.is_main:
         tested = examples.sources if recipe.losses.needs_truth and not recipe.pseudo_labels else []
         texts = [source.spec.text for source in tested if source.spec]
@@ -173,7 +177,7 @@ def _describe(
 ) -> list[str]:
     recipe, compute = trainer.recipe, trainer.compute
     millions = sum(parameter.numel() for parameter in trainer.network.parameters()) / 1e6
-    form = f", variant {recipe.form}" if recipe.form is not None and recipe.form.changes else ""
+    form = f", variant {recipe.form}" if recipe.form.changes else ""
     lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
     lines.append(f"{trainer.about}; on {compute.device} in {compute.precision}")
     if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():

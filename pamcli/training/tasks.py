@@ -9,7 +9,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from pamcli.inference.device import Compute
 from pamcli.losses.total import Terms, matching_terms, superres_terms, total_loss
-from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD, PAPER
+from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
@@ -79,9 +79,12 @@ def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     """Return the description for a run's weights file. `training`: a sentence on data and accuracy."""
-    form, most = PAPER if recipe.form is None else str(recipe.form), recipe.max_disparity
     return ModelSpec(
-        recipe.architecture, variant=form, scale=recipe.scale, max_disparity=most, training=training
+        recipe.architecture,
+        variant=str(recipe.form),
+        scale=recipe.scale,
+        max_disparity=recipe.max_disparity,
+        training=training,
     )
 
 

@@ -56,7 +56,7 @@ def test_a_wrong_option_is_one_line_and_leaves_nothing(here: Path) -> None:
         2 --from pasmnet --set losses.estimate=0.5 | estimate | reinitialise=refine
         2 --variant block=2 | 'block=2' | did you mean blocks | refinement
         2 --variant blocks=5 | '5' | one of 4, 3, 2, 1
-        2 --network pasmnet2 --variant blocks=2 | pasmnet2 has no variants
+        2 --network pasmnet2 --variant blocks=2 | a variant of pasmnet2 must be KEY=VALUE
         2 --variant blocks=2 --from pasmnet | the variant paper | blocks=2
         2 --variant refinement=none --set only=refine | no part 'refine' | parts: hourglass, cas_pam
         2 --set only=nose | no part 'nose' | refine

@@ -93,6 +93,17 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
     assert (run.code, run.lines) == (0, ["d.pfm"])
 
 
+def test_a_run_of_the_wide_pasmnet2_is_resumed_though_its_recipe_does_not_name_it() -> None:
+    tiny = ["--crop", "64x32", "--set", "phases=[]", "--set", "sizes=[]", *COMMON]
+    wide = ["--network", "pasmnet2", "--variant", "inner=wide", "--data", "procedural", *tiny]
+    assert pam("train", "disparity", *wide, "--steps", "1", "-o", "run").code == 0
+    recipe = Path("run/recipe.json")
+    recipe.write_text(recipe.read_text().replace("inner=wide", "paper"))
+    run = pam(*RESUME.split(), "--steps", "2")
+    assert run.code == 0, run.stderr
+    assert read_header(Path("run/last.safetensors")).spec.variant == "inner=wide"
+
+
 @pytest.mark.parametrize(
     ("task", "options", "parameters"),
     [

@@ -27,7 +27,7 @@ def pasmnet() -> PASMnet:
 def pasmnet2() -> PASMnet2:
     g = golden("pasmnet2")
     torch.manual_seed(0)
-    network = PASMnet2()
+    network = PASMnet2("wide")
     state = formula_state("pasmnet2", int(g["seed"]), float(g["query_gain"]))
     # The prototype did not say how far off it may be.
     fresh = {f"error_scale.{key}": value for key, value in network.error_scale.state_dict().items()}

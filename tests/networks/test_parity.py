@@ -62,7 +62,7 @@ def close(ours: Tensor, theirs: np.ndarray, tolerance: float) -> None:
     ("name", "net"),
     [
         ("pasmnet", PASMnet()),
-        ("pasmnet2", PASMnet2()),
+        ("pasmnet2", PASMnet2("wide")),
         ("passrnet_x2", PASSRnet(2)),
         ("passrnet_x4", PASSRnet(4)),
     ],

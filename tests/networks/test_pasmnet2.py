@@ -263,7 +263,7 @@ def test_the_prepared_network_is_the_network(limit: int | None) -> None:
         assert (other.confidence - expected.confidence).abs().max() < 1e-4
     keys = pasmnet2().state_dict().keys()
     assert "st1.blocks.0.query.0.weight" in keys
-    assert keys == PASMnet2().state_dict().keys()
+    assert keys == PASMnet2("wide").state_dict().keys()
 
 
 def test_the_expected_error_is_computed_where_it_is_asked_for() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.registry.architectures import PASMnetVariant, PASSRnetVariant, parse_variant
+from pamcli.registry.architectures import PASMnet2Variant, PASMnetVariant, PASSRnetVariant, parse_variant
+from pamcli.registry.convert import read_checkpoint
 from pamcli.registry.load import build_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
@@ -20,7 +22,7 @@ def test_a_text_is_read_and_written_shortly() -> None:
     assert str(found) == "blocks=2,refinement=none"
     assert str(PASSRnetVariant()) == "paper"
     assert parse_variant("passrnet", "volume=64") == PASSRnetVariant(volume=64)
-    assert parse_variant("pasmnet2", "paper") is None
+    assert parse_variant("pasmnet2", "paper") == PASMnet2Variant("narrow")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_a_text_is_read_and_written_shortly() -> None:
         (
             "pasmnet2",
             "blocks=1",
-            r"pasmnet2 has no variants \(use pasmnet, passrnet2, passrnet",
+            r"a variant of pasmnet2 must be KEY=VALUE,..., got 'blocks=1' \(.*keys: inner",
         ),
     ],
 )
@@ -65,3 +67,16 @@ def test_weights_say_their_variant_and_others_tensors_are_refused(tmp_path: Path
         load_network(tmp_path / "two.safetensors")
     with pytest.raises(ModelError, match=r"unknown variant 'blocks=9' of pasmnet \(update pam"):
         ModelSpec("pasmnet", variant="blocks=9")
+
+
+def test_wide_pasmnet2_is_recognised_in_older_files_and_in_checkpoints(tmp_path: Path) -> None:
+    wide = build_network(ModelSpec("pasmnet2", variant="inner=wide")).state_dict()
+    file, checkpoint = tmp_path / "older.safetensors", tmp_path / "wide.pt"
+    save_network(wide, ModelSpec("pasmnet2", version="16"), file)
+    torch.save(wide, checkpoint)
+    network, found = load_network(file)
+    assert found == ModelSpec("pasmnet2", variant="inner=wide", version="16")
+    assert all(torch.equal(value, wide[key]) for key, value in network.state_dict().items())
+    assert read_checkpoint(checkpoint).spec.variant == "inner=wide"
+    save_network(build_network(ModelSpec("pasmnet2")).state_dict(), ModelSpec("pasmnet2"), file)
+    assert load_network(file)[1].variant == "paper"
