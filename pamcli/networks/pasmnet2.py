@@ -58,8 +58,16 @@ WIDTH = 48  # channels of the context and of the hidden state of every scale
 UPDATES = 5, 2, 6  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
 
 INNER = {
-    **{"E1": 32, "E2": 48, "E3": 64, "E4": 80, "D0": 80, "D1": 64, "D2": 64},
-    **{"st1": 64, "st2": 64, "st3": 48},
+    "E1": 32,
+    "E2": 48,
+    "E3": 64,
+    "E4": 80,
+    "D0": 80,
+    "D1": 64,
+    "D2": 64,
+    "st1": 64,
+    "st2": 64,
+    "st3": 48,
 }
 """Channels between the two convolutions of each part's blocks. Before version 17 they were as many as
 outside, but half suffice (scripts/training/prune.py)."""
