@@ -70,7 +70,7 @@ INNER = {
     "st3": 48,
 }
 """Channels between the two convolutions of each part's blocks. Before version 17 they were as many as
-outside, but half suffice (scripts/training/prune.py)."""
+outside, but half to three quarters suffice (scripts/training/prune.py)."""
 
 REACH = 4  # disparities to either side at which an update looks up the attention
 NEAR_COARSER = 1  # the same around the coarser scale's disparity

@@ -68,7 +68,7 @@ class PASMnetVariant(Variant):
 class PASMnet2Variant(Variant):
     """The widths of PASMnet 2 (not in the paper)."""
 
-    inner: Literal["narrow", "wide"] = "narrow"  # channels inside of blocks; wide: as before version 17
+    inner: Literal["narrow", "wide"] = "narrow"  # channels inside blocks; wide: as in versions 3 to 16
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Architecture:
     signature: tuple[str, ...] = ()  # weight keys that identify its checkpoints, if there are foreign ones
     variants: type[Variant] = Variant  # class of its variants
     variant_key: tuple[str, int, str] | None = None
-    """A weight, its rows in a variant that older files do not name, and this variant."""
+    """A weight, its number of rows, and the variant that this number shows, for files that do not name it."""
     scale_key: str | None = None  # super-resolution: weight with 64 rows per upscaled pixel
     changed: str | None = None  # message for weights of an earlier network of the same name
     normalised: bool = False  # expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, else in [0, 1]
