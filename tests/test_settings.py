@@ -81,6 +81,8 @@ def test_settings_and_keywords_are_the_same_call(tmp_path: Path, monkeypatch: py
         ({"shard": (3, 2)}, r"`shard` must be \(I, N\)"),
         ({"device": "gpu"}, "`device` 'gpu'"),
         ({"output": "d.png", "min_disparity": -9}, "`output` d.png: .* `min_disparity` -9"),
+        ({"max_memory": "lots"}, "`max_memory` must be a number and MB, .* got 'lots'"),
+        ({"stride": "2"}, "`stride` must be a number, got '2'"),
     ],
 )
 def test_wrong_settings_are_named(values: dict[str, Any], said: str) -> None:
@@ -107,3 +109,30 @@ def test_a_new_option_is_one_field() -> None:
     assert settings.to_json() == {"blur": 2.0, "inputs": ["l.png", "r.png"], "output": "d.pfm"}
     with pytest.raises(pamcli.PamError, match="`blur` must be from 0 to 9, got 10"):
         Extended(blur=10.0)
+
+
+def test_texts_are_converted_as_on_the_command_line() -> None:
+    settings = pamcli.EvaluateDisparitySettings(
+        data="pairs:a", method="ours=net.toml", max_memory="4GB", resize="64x32", protocol="kitti"
+    )
+    assert settings.data == ("pairs:a",)
+    assert settings.method == (("ours", "net.toml"),)
+    assert (settings.max_memory, settings.resize, settings.protocol) == (4 * 10**9, (64, 32), ("kitti",))
+    methods = ["opencv", ("b", "pasmnet2")]
+    several = pamcli.EvaluateDisparitySettings(data=["pairs:a"], method=methods)
+    assert several.method == (("opencv", "opencv"), ("b", "pasmnet2"))
+
+
+def test_names_of_options_are_keywords() -> None:
+    from pamcli.settings.options import make_settings
+
+    options = {"val": "pairs:b", "set": "ema=0", "from": "pasmnet2", "output": "run"}
+    settings = make_settings(pamcli.TrainDisparitySettings, ["pairs:a"], options)
+    assert (settings.validation, settings.settings) == (("pairs:b",), (("ema", "0"),))
+    assert settings.start == "pasmnet2"
+
+
+@pytest.mark.parametrize("wrong", [["a.png", "b.png"], bytearray(9)])
+def test_inputs_that_are_no_paths_are_named(wrong: Any) -> None:
+    with pytest.raises(pamcli.PamError, match=f"must be a path or a name, got {type(wrong).__name__}"):
+        pamcli.match_files(wrong, wrong, output="o/")

@@ -41,6 +41,8 @@ from pamcli.reporting import SILENT, Reporter
 
 LOG = logging.getLogger("pamcli")
 
+RESERVED = {"data", "part", "pixels", "pam", "date"}  # other keys beside the names of methods in JSON
+
 
 @dataclass(frozen=True)
 class MeasuredSet:
@@ -133,6 +135,8 @@ def evaluate(
         row = f"{each.name} (files)" if each.name in ("", *task.baseline) else each.name
         if row in named:
             raise UsageError(f"two methods have the name {quote(row)}", "give them different names")
+        if len(methods) > 1 and row in RESERVED:
+            raise UsageError(f"a method cannot have the name {row}", f"give it another name: new={row}")
         named[row] = each
     if not named:
         raise UsageError("a method is required", "give a network or a folder of files")

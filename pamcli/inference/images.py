@@ -49,6 +49,8 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
             hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
             if image.shape[2:] == (4,):
                 hint = "image[..., :3] omits the alpha channel"
+            elif image.ndim == 4:
+                hint = "pass one pair at a time"
             elif image.ndim == 3 and image.shape[0] == 3:
                 hint = "image.transpose(1, 2, 0) moves the channels to the end"
             raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
@@ -95,7 +97,7 @@ def to_plain(image: Pixels) -> NDArray[np.uint8 | np.float32]:
     """Return the image as contiguous uint8, or as float32 in [0, 1], which every device supports."""
     kind = image.dtype.newbyteorder("=")
     if kind == np.uint8:
-        return np.ascontiguousarray(image, np.uint8)  # torch has no negative strides
+        return np.require(image, np.uint8, ("C", "W"))  # as torch requires
     return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32)
 
 

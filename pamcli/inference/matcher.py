@@ -87,14 +87,15 @@ class StereoResult:
         Raises UsageError: a required output was not computed.
         """
         known = np.ones(self.disparity.shape, bool)
-        if visible:
-            if self.visible is None:
-                raise UsageError("visibility was not computed for this result")
-            known &= self.visible
-        if min_confidence is not None:
-            if self.confidence is None:
-                raise UsageError("confidence was not computed for this result")
-            known &= self.confidence >= min_confidence
+        for name, values, least in (
+            ("visible", self.visible, 1 if visible else None),
+            ("confidence", self.confidence, min_confidence),
+        ):
+            if least is None:
+                continue
+            if values is None:
+                raise UsageError(f"`{name}` was not computed", f'match with extras=("{name}",)')
+            known &= values >= least
         return np.where(known, self.disparity, np.float32(np.nan))
 
 

@@ -14,6 +14,8 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
+from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import (
     Any,
@@ -86,14 +88,27 @@ class Settings:
         dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a value out of range, and for contradictory options."""
+        """Convert texts as the command line does. Raises UsageError for wrong or contradictory values."""
         rules = _rules(type(self))  # type: ignore[arg-type]
-        for name, choices, least, most, check in rules.values:
+        for each in fields(self):
+            value, parse = getattr(self, each.name), each.metadata.get("parse")
+            if each.name in rules.repeatable and isinstance(value, str | Path):
+                value = (value,)
+            if parse is not None and value != each.default:
+                label = f"`{get_keyword(each)}`"
+                if each.name in rules.repeatable:
+                    value = tuple(parse(item, label) if isinstance(item, str) else item for item in value)
+                elif isinstance(value, str):
+                    value = parse(value, label)
+            object.__setattr__(self, each.name, value)
+        for name, is_number, choices, least, most, check in rules.values:
             value = getattr(self, name)
             if choices is not None and value is not None and value not in choices:
                 known = ", ".join(map(str, choices))
                 raise UsageError(f"unknown `{name}` {value!r}", f"expected one of {known}")
-            if type(value) in (int, float) and not least <= value <= most:
+            if is_number and value is not None and not isinstance(value, Real):
+                raise UsageError(f"`{name}` must be a number, got {value!r}")
+            if isinstance(value, Real) and not least <= value <= most:
                 bounds = f"{least:g} or more" if most > 1e300 else f"from {least:g} to {most:g}"
                 bounds = "above 0" if 0 < least < 1e-300 else "finite" if least == -math.inf else bounds
                 raise UsageError(f"`{name}` must be {bounds}, got {value:g}")
@@ -155,8 +170,9 @@ class _Rules:
 
     names: Mapping[str, _Option]
     """Rules by the keyword that messages use."""
-    values: Sequence[tuple[str, tuple[Any, ...] | None, float, float, Callable[[Any, str], Any] | None]]
-    """Name, choices, least and largest number, and a function that checks any other value."""
+    values: Sequence[tuple[Any, ...]]
+    """Name, whether it must be a number, choices, least and largest number, and a function that checks it."""
+    repeatable: Collection[str]
     conflicts: Sequence[tuple[str, str]]
     requires: Sequence[tuple[str, tuple[str, ...]]]
 
@@ -164,19 +180,23 @@ class _Rules:
 @cache
 def _rules(cls: type[Any]) -> _Rules:
     """Collect the rules of a class and its bases."""
-    hints, values = get_type_hints(cls), []
+    hints, values, repeatable = get_type_hints(cls), [], set()
     for each in fields(cls):
-        parts = [part for part in get_args(hints[each.name]) if part is not type(None)]
-        if get_origin(hints[each.name]) is Literal:
-            parts = [hints[each.name]]
+        hint = hints[each.name]
+        parts = [part for part in get_args(hint) if part is not type(None)]
+        if get_origin(hint) is Literal or not parts:
+            parts = [hint]
+        is_number = {*parts} <= {int, float}
+        if "Sequence[" in str(hint):
+            repeatable.add(each.name)
         choices, most = None, each.metadata.get("max", math.inf)
         least, check = each.metadata.get("min", -math.inf), each.metadata.get("check")
-        if parts and all(get_origin(part) is Literal for part in parts):
+        if all(get_origin(part) is Literal for part in parts):
             choices = tuple(choice for part in parts for choice in get_args(part))
-        elif (parts or [hints[each.name]]) == [float] and not {"parse", "min"} & each.metadata.keys():
+        elif parts == [float] and not {"parse", "min"} & each.metadata.keys():
             least, most = math.ulp(0.0), 1.7e308
-        if choices or check or (least, most) != (-math.inf, math.inf):
-            values.append((each.name, choices, least, most, check))
+        if choices or check or is_number or (least, most) != (-math.inf, math.inf):
+            values.append((each.name, is_number, choices, least, most, check))
     names = {}
     for each in fields(cls):
         keyword = get_keyword(each)
@@ -185,7 +205,7 @@ def _rules(cls: type[Any]) -> _Rules:
     bases = [base.__dict__ for base in reversed(cls.__mro__)]
     conflicts = [pair for base in bases for pair in base.get("conflicts", ())]
     requires = [each for base in bases for each in base.get("requires", {}).items()]
-    return _Rules(names, values, conflicts, requires)
+    return _Rules(names, values, repeatable, conflicts, requires)
 
 
 def option_names(name: str, field: Field[Any]) -> tuple[str, ...]:
@@ -236,8 +256,16 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
 
 
 def make_settings(cls: type[Kind], arguments: Sequence[Any], options: Mapping[str, Any]) -> Kind:
-    """Return the settings of a call. Raises UsageError for settings and keywords at once."""
-    values = {**options, **({cls.positional: arguments} if arguments else {})}
+    """Return the settings of a call. Raises UsageError for settings and keywords at once, and for arrays."""
+    for each in arguments:
+        if each is not None and not isinstance(each, str | PathLike | Settings):
+            raise UsageError(
+                f"an input must be a path or a name, got {type(each).__name__}",
+                "give each input as an argument of its own; arrays are for StereoMatcher and StereoUpscaler",
+            )
+    names = _rules(cls).names  # type: ignore[arg-type]
+    values = {names[key].name if key in names else key: value for key, value in options.items()}
+    values |= {cls.positional: tuple(arguments)} if arguments else {}
     if not arguments or not isinstance(arguments[-1], Settings):
         return cls(**values)
     *places, settings = arguments

@@ -52,6 +52,7 @@ def test_contradictions_and_bad_values(made: dict[str, np.ndarray], mine: Path) 
         2 --method opencv --study range | --study | --method
         2 --method files:none | no such folder | none
         2 --method opencv --allow-missing | --allow-missing
+        2 --method date=opencv --method opencv | the name date | new=date
         2 --method ours=files:made --method opencv --data pairs:mine | the files of ours | one data set
         2 --method opencv --table t.txt | --table | .tex, .md, .csv
     """

@@ -229,9 +229,9 @@ def test_the_disparity_where_it_is_known() -> None:
 
 def test_what_was_not_computed_cannot_be_asked_about() -> None:
     bare = StereoResult(disparity=np.ones((2, 2), np.float32))
-    with pytest.raises(UsageError, match="visibility was not computed"):
+    with pytest.raises(UsageError, match="`visible` was not computed"):
         bare.disparity_where(visible=True)
-    with pytest.raises(UsageError, match="confidence was not computed"):
+    with pytest.raises(UsageError, match="`confidence` was not computed"):
         bare.disparity_where(min_confidence=0)
 
 

@@ -59,7 +59,7 @@ def test_every_type_becomes_rgb_in_0_to_1(image: NDArray[np.generic], expected: 
         (BYTES[..., :1], r"got \(20, 30, 1\)"),
         (np.dstack((BYTES, BYTES[..., 0])), r"got \(20, 30, 4\).*image\[..., :3\]"),
         (BYTES.transpose(2, 0, 1), r"got \(3, 20, 30\).*transpose\(1, 2, 0\)"),
-        (BYTES[None], r"got \(1, 20, 30, 3\)"),
+        (BYTES[None], r"got \(1, 20, 30, 3\) \(pass one pair at a time"),
         (BYTES[0, 0, 0], r"got \(\)"),
         ("left.png", r"must be a NumPy array, got str.*pamcli.read_image\(path\).pixels"),
         (torch.from_numpy(BYTES), "must be a NumPy array, got Tensor"),
@@ -122,6 +122,10 @@ def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cu
     assert np.array_equal(ours.confidence, by_hand.confidence[3:, :90])
 
 
-def test_a_mirrored_image_can_become_a_tensor() -> None:
+@pytest.mark.filterwarnings("error")
+def test_mirrored_and_read_only_images_can_become_tensors() -> None:
     image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    assert np.shares_memory(to_plain(image), image)
+    image.setflags(write=False)
+    assert torch.from_numpy(to_plain(image)).tolist() == image.tolist()
     assert torch.from_numpy(to_plain(image[:, ::-1])).tolist() == image[:, ::-1].tolist()
