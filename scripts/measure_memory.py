@@ -55,12 +55,11 @@ def model_of(weights: str, precision: str) -> Any:
 def peak(model: Any, width: int, height: int) -> int:
     """Return the bytes that a pair takes beyond what the process had taken before."""
     from pamcli.inference.device import get_used_memory
-    from pamcli.inference.model import MatchRequest
 
     def run(width: int, height: int) -> None:
         left, right = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
         if model.spec.row.task == "disparity":
-            model.match(left, right, MatchRequest(confidence=True, attended=True))
+            model.match(left, right, extras=("confidence", "attended"))
         else:
             model.upscale(left, right)
 
@@ -90,7 +89,6 @@ def fitted(weights: str, precision: str) -> None:
 def halos(weights: str, precision: str, left: str, right: str) -> None:
     """Print the mean difference of bands to the whole image, by their halo."""
     from pamcli import read_image
-    from pamcli.inference.model import MatchRequest
     from pamcli.inference.tiles import compute_parts, make_bands
 
     model = model_of(weights, precision)
@@ -98,9 +96,9 @@ def halos(weights: str, precision: str, left: str, right: str) -> None:
     height, width = images[0].shape[:2]
 
     def compute(rows: slice, columns: slice, progress: Any) -> dict[str, Any]:
-        return {"disparity": model.match(images[0][rows], images[1][rows], MatchRequest()).disparity}
+        return {"disparity": model.match(images[0][rows], images[1][rows])["disparity"]}
 
-    whole = model.match(*images, MatchRequest()).disparity
+    whole = model.match(*images)["disparity"]
     for halo in HALOS:
         cut = make_bands(height, width, 2 * halo + ROWS, halo, model.multiple)
         apart = np.abs(compute_parts(cut, compute)["disparity"] - whole)

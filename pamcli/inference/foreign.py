@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference import Progress
 from pamcli.inference.images import MatchSize, Pixels, to_network, to_pixels, to_plain
-from pamcli.inference.model import Match, MatchRequest, StereoModel
+from pamcli.inference.model import StereoModel
 from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiles import Tile, compute_parts, make_tiles
 from pamcli.registry.description import Description, read_description
@@ -99,28 +99,34 @@ class ForeignModel(StereoModel):
         return f"processed in {count} tiles of {columns}x{rows}"
 
     def match(
-        self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
-    ) -> Match:
+        self,
+        left: Pixels,
+        right: Pixels,
+        progress: Progress | None = None,
+        *,
+        max_disparity: int | None = None,
+        extras: tuple[str, ...] = (),
+    ) -> Maps:
         maps = self._compute(left, right, 1, progress)
         if not self.signed:  # small negative values, which most file formats cannot store
             maps |= {name: np.maximum(each, 0) for name, each in maps.items() if name in DISPARITIES}
-        confidence = maps.get("confidence") if request.confidence else None
-        return Match(
-            maps["disparity"],
-            None if confidence is None else confidence.clip(0, 1),
-            right_disparity=maps.get("right disparity"),
-        )
+        found = {"disparity": maps["disparity"]}
+        if "right disparity" in maps:
+            found["right_disparity"] = maps["right disparity"]
+        if "confidence" in extras and self.has_confidence:
+            found["confidence"] = maps["confidence"].clip(0, 1)
+        return found
 
     def upscale(
-        self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
-    ) -> tuple[Pixels, ...]:
+        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
+    ) -> dict[str, Pixels]:
         assert self.spec.scale is not None
         maps = self._compute(left, right, self.spec.scale, progress)
-        made = []
+        made = {}
         for name, image in (("left", left), ("right", right))[: 2 if both else 1]:
             planes = torch.from_numpy(maps[name]).movedim(-1, 0)
-            made.append(to_pixels(planes, image.dtype).numpy().astype(image.dtype, copy=False))
-        return tuple(made)
+            made[name] = to_pixels(planes, image.dtype).numpy().astype(image.dtype, copy=False)
+        return made
 
     def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress | None) -> Maps:
         """Return the outputs for a pair, (scale H, scale W) or with channels last, tile by tile."""

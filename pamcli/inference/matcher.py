@@ -26,7 +26,7 @@ from pamcli.inference.images import (
     resize_image,
     shift_pair,
 )
-from pamcli.inference.model import MatchRequest, StereoModel
+from pamcli.inference.model import StereoModel
 from pamcli.inference.models import load_model
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.networks.parallax import find_consistent
@@ -306,26 +306,22 @@ class StereoMatcher:
         pixels = views[0][..., 0].size + (originals[0][..., 0].size if originals[0] is not views[0] else 0)
         results = 4 * pixels * (1 + 2 * twice + 2 * with_confidence)
 
-        def run(
-            left: Pixels, right: Pixels, report: Progress, request: MatchRequest
-        ) -> dict[str, NDArray[Any]]:
-            def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, NDArray[Any]]:
-                return vars(self.model.match(left, right, request, progress))
-
+        def run(left: Pixels, right: Pixels, report: Progress, *extras: str) -> dict[str, NDArray[Any]]:
+            match = partial(self.model.match, max_disparity=max_disparity, extras=extras)
             found = self._budget.run(
-                compute, left, right, results=results, originals=originals, progress=report
+                match, left, right, results=results, originals=originals, progress=report
             )
             report(1)
             return found
 
-        found = run(*views, reports[0], MatchRequest(max_disparity, with_confidence, with_visible))
+        found = run(*views, reports[0], *["confidence"] * with_confidence, *["attended"] * with_visible)
         disparity, confidence = found["disparity"], found.get("confidence")
         right_disparity = visible = None
         if twice:
             right_disparity = found.get("right_disparity")
             if right_disparity is None:
                 mirrored = views[1][:, ::-1], views[0][:, ::-1]
-                mirror = run(*mirrored, reports[1], MatchRequest(max_disparity))["disparity"]
+                mirror = run(*mirrored, reports[1])["disparity"]
                 right_disparity = np.ascontiguousarray(mirror[:, ::-1])
             if with_visible:
                 visible = find_visible(disparity, right_disparity, found.get("attended"))

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -41,24 +41,6 @@ MOST_GRAPHS = 8  # cached graphs at most, which share a memory pool; the least r
 WARM_UPS = 2  # runs on a separate stream before recording, in which libraries choose algorithms
 
 
-class MatchRequest(NamedTuple):
-    """Results to compute for a pair besides the left disparity."""
-
-    max_disparity: int | None = None  # search below this disparity, px, a multiple of 16; None = no limit
-    confidence: bool = False
-    attended: bool = False
-
-
-@dataclass(frozen=True)
-class Match:
-    """The result of a model for a pair: arrays of the size of its images (H, W)."""
-
-    disparity: NDArray[np.float32]  # left pixel (y, x) matches right (y, x - disparity), px
-    confidence: NDArray[np.float32] | None = None  # in [0, 1], if requested and available
-    attended: NDArray[np.bool_] | None = None  # True: receives attention from the right image
-    right_disparity: NDArray[np.float32] | None = None  # if computed with the left one
-
-
 class StereoModel(Protocol):
     """A network for stereo matching or super-resolution, ready to run on a device."""
 
@@ -72,14 +54,34 @@ class StereoModel(Protocol):
     runtime_note: str | None = None  # runtime and device of a foreign network, for messages
 
     def match(
-        self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
-    ) -> Match:
-        """Match a pair (H, W, 3) of one size whose disparities are not negative."""
+        self,
+        left: Pixels,
+        right: Pixels,
+        progress: Progress | None = None,
+        *,
+        max_disparity: int | None = None,
+        extras: tuple[str, ...] = (),
+    ) -> dict[str, Array]:
+        """Match a pair (H, W, 3) of one size whose disparities are not negative.
+
+        Args:
+            left: The left image.
+            right: The right image.
+            progress: Called with the completed fraction.
+            max_disparity: Search below this disparity, px, a multiple of 16; None = no limit.
+            extras: Further maps to compute: "confidence" and "attended".
+
+        Returns:
+            Maps (H, W) by name. "disparity", px: left pixel (y, x) matches right (y, x - disparity).
+            "right_disparity", px, if it is computed with the left one. If requested and available,
+            "confidence" in [0, 1], and "attended": True where a pixel receives attention from the right.
+        """
+        ...
 
     def upscale(
-        self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
-    ) -> tuple[Pixels, ...]:
-        """Upscale the left image (H, W, 3), or both, to (scale H, scale W, 3) of the same type."""
+        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
+    ) -> dict[str, Pixels]:
+        """Upscale the image "left" (H, W, 3), or also "right", to (scale H, scale W, 3) of the same type."""
         ...
 
     def memory(self, height: int, width: int) -> int:
@@ -120,24 +122,30 @@ class TorchModel(StereoModel):
         self._std = torch.tensor(std, device=compute.device).view(3, 1, 1)
 
     def match(
-        self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
-    ) -> Match:
+        self,
+        left: Pixels,
+        right: Pixels,
+        progress: Progress | None = None,
+        *,
+        max_disparity: int | None = None,
+        extras: tuple[str, ...] = (),
+    ) -> dict[str, Array]:
         width = left.shape[1]
         above, beside = padding(left.shape[0], width, self.multiple)
 
         def program(left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
             left, right = to_network(left, above, beside), to_network(right, above, beside)
             images = (left - self._mean) / self._std, (right - self._mean) / self._std
-            found = self.network(*images, request.max_disparity, confidence=request.confidence)
-            confidence = found.confidence if request.confidence else None
-            return crop_outputs(request, above, width, found.disparity, found.attention_mass, confidence)
+            found = self.network(*images, max_disparity, confidence="confidence" in extras)
+            confidence = found.confidence if "confidence" in extras else None
+            return crop_outputs(extras, above, width, found.disparity, found.attention_mass, confidence)
 
-        with self._report_blocks(progress):
-            return to_match(request, self.runtime(program, request, to_plain(left), to_plain(right)))
+        found = self.runtime(program, (max_disparity, extras), to_plain(left), to_plain(right))
+        return dict(zip(("disparity", *extras), found, strict=True))
 
     def upscale(
-        self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
-    ) -> tuple[Pixels, ...]:
+        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
+    ) -> dict[str, Pixels]:
         kinds = left.dtype, right.dtype
 
         def program(left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
@@ -147,7 +155,8 @@ class TorchModel(StereoModel):
 
         with self._report_blocks(progress):
             found = self.runtime(program, (both, kinds), to_plain(left), to_plain(right))
-        return tuple(each.astype(kind, copy=False) for each, kind in zip(found, kinds, strict=False))
+        images = [each.astype(kind, copy=False) for each, kind in zip(found, kinds, strict=False)]
+        return dict(zip(("left", "right"), images, strict=False))
 
     def memory(self, height: int, width: int) -> int:
         above, beside = padding(height, width, self.multiple)
@@ -175,30 +184,25 @@ class TorchModel(StereoModel):
 
 
 def crop_outputs(
-    request: MatchRequest,
+    extras: tuple[str, ...],
     above: int,
     width: int,
     disparity: Tensor,
     attention_mass: Tensor,
     confidence: Tensor | None,
 ) -> tuple[Tensor, ...]:
-    """Return the requested outputs of a matching network without `above` rows and columns beyond `width`."""
+    """Return the disparity map and the `extras`, without `above` rows and columns beyond `width`."""
     # disparity (1, 1, H, W), px; attention_mass and confidence (1, H/4, W/4).
     inside = (..., slice(above, None), slice(width))
     outputs = [disparity[0, 0][inside]]
-    if request.confidence:
-        assert confidence is not None
-        outputs.append(upsample(confidence[None], 4)[0, 0][inside])
-    if request.attended:
-        valid = valid_mask(attention_mass)[0]
-        outputs.append(valid.repeat_interleave(4, 0).repeat_interleave(4, 1)[inside])
+    for name in extras:
+        if name == "confidence":
+            assert confidence is not None
+            outputs.append(upsample(confidence[None], 4)[0, 0][inside])
+        else:
+            valid = valid_mask(attention_mass)[0]
+            outputs.append(valid.repeat_interleave(4, 0).repeat_interleave(4, 1)[inside])
     return tuple(outputs)
-
-
-def to_match(request: MatchRequest, arrays: list[NDArray[Any]]) -> Match:
-    return Match(
-        arrays[0], arrays[1] if request.confidence else None, arrays[-1] if request.attended else None
-    )
 
 
 def predict_memory(spec: ModelSpec, height: int, width: int) -> int:

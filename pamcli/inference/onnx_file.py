@@ -19,7 +19,7 @@ from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import HINT, Compute, format_bytes, get_free_memory
 from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
-from pamcli.inference.model import Match, MatchRequest, StereoModel, crop_outputs, predict_memory, to_match
+from pamcli.inference.model import Array, StereoModel, crop_outputs, predict_memory
 from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
 from pamcli.networks.blocks import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
@@ -108,22 +108,30 @@ class OnnxModel(StereoModel):
         return EXPORTED_MEMORY * predict_memory(self.spec, height + above, width + beside)
 
     def match(
-        self, left: Pixels, right: Pixels, request: MatchRequest, progress: Progress | None = None
-    ) -> Match:
+        self,
+        left: Pixels,
+        right: Pixels,
+        progress: Progress | None = None,
+        *,
+        max_disparity: int | None = None,
+        extras: tuple[str, ...] = (),
+    ) -> dict[str, Array]:
         above, outputs = self._run(left, right)
-        cropped = crop_outputs(request, above, left.shape[1], *outputs)
-        return to_match(request, [each.contiguous().numpy() for each in cropped])
+        cropped = crop_outputs(extras, above, left.shape[1], *outputs)
+        maps = [each.contiguous().numpy() for each in cropped]
+        return dict(zip(("disparity", *extras), maps, strict=True))
 
     def upscale(
-        self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
-    ) -> tuple[Pixels, ...]:
+        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
+    ) -> dict[str, Pixels]:
         scale = self.spec.scale or 1
         above, outputs = self._run(left, right)
         inside = (..., slice(scale * above, None), slice(scale * left.shape[1]))
-        return tuple(
-            to_pixels(made[0][inside], image.dtype).numpy().astype(image.dtype, copy=False)
-            for made, image in zip(outputs[: 2 if both else 1], (left, right), strict=False)
-        )
+        views = {"left": left, "right": right} if both else {"left": left}
+        return {
+            name: to_pixels(made[0][inside], image.dtype).numpy().astype(image.dtype, copy=False)
+            for made, (name, image) in zip(outputs, views.items(), strict=False)
+        }
 
     def _run(self, left: Pixels, right: Pixels) -> tuple[int, list[Tensor]]:
         above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)

@@ -119,8 +119,6 @@ def compute_parts(
         place = tuple(slice(scale * side.start, scale * side.stop) for side in (part.rows, part.columns))
         weights = part.weights.repeat(scale, 0).repeat(scale, 1) if scale > 1 else part.weights
         for name, values in compute(part.rows, part.columns, report).items():
-            if values is None:
-                continue
             if name not in joined:
                 joined[name] = np.zeros((scale * height, scale * width, *values.shape[2:]), values.dtype)
             shares = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))

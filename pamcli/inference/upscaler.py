@@ -1,6 +1,7 @@
 """Upscale pairs of arrays by super-resolution."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,11 +167,7 @@ class StereoUpscaler:
         scale = self._network_scale
         factor = scale**2 + (self.scale**2 if self.scale < scale else 0)
         results = held + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
-
-        def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, Pixels]:
-            made = self.model.upscale(left, right, both=both, progress=progress)
-            return dict(zip(("left", "right"), made, strict=False))
-
+        compute = partial(self.model.upscale, both=both)
         found = self._budget.run(compute, left, right, scale=scale, results=results, progress=report)
         report(1)
         return list(found.values())

@@ -1,8 +1,7 @@
 """Describe the supported networks, one row each; all network-specific properties are here. No torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from importlib import import_module
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
@@ -131,12 +130,6 @@ class Architecture:
     shipped: Mapping[str, str] = field(default_factory=dict)  # weights shipped with pam: descriptions
     defaults: Mapping[int | None, str] = field(default_factory=dict)  # weights by scale (matching: None)
     camera_defaults: Mapping[int, str] = field(default_factory=dict)  # likewise for camera images
-
-    def build(self, scale: int | None, variant: Variant) -> Any:
-        module, _, attribute = self.network.partition(":")
-        scales = () if scale is None else (scale,)
-        build = getattr(import_module(module), attribute)
-        return build(*scales, **asdict(variant))
 
     def find_variant(self, shapes: Mapping[str, Sequence[int]]) -> str:
         """Return the variant that the shapes of tensors show; `PAPER` if they show none."""

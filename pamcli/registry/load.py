@@ -2,6 +2,8 @@
 
 import json
 import math
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 import safetensors.torch
@@ -21,8 +23,11 @@ Network = torch.nn.Module  # a network built from one of the rows in `architectu
 
 def build_network(spec: ModelSpec, device: str = "cpu") -> Network:
     """Build the network that a file describes; on the device "meta", without memory for its tensors."""
+    module, _, attribute = spec.row.network.partition(":")
+    build = getattr(import_module(module), attribute)
+    scales = () if spec.scale is None else (spec.scale,)
     with torch.device(device):
-        network: Network = spec.row.build(spec.scale, parse_variant(spec.architecture, spec.variant))
+        network: Network = build(*scales, **asdict(parse_variant(spec.architecture, spec.variant)))
     return network
 
 

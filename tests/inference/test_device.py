@@ -170,7 +170,7 @@ def test_what_a_gpu_computes_in_hardware(machine: Callable[..., None]) -> None:
 def test_auto_lowers_the_precision_where_that_changes_next_to_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device, "is_cpu_faster_in_bf16", lambda: True)
+    monkeypatch.setattr(device, "_has_cpu_feature", lambda name: True)
     assert StereoMatcher.load(device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet2-x2", device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet-x2", device="cpu").compute.precision == "fp32"

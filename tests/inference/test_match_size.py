@@ -205,9 +205,9 @@ def test_weights_that_learned_with_a_maximum_search_what_they_learned_with() -> 
     searched = []
 
     class Seen(TorchModel):
-        def match(self, left, right, request, progress=None):  # type: ignore[no-untyped-def]
-            searched.append(request.max_disparity)
-            return super().match(left, right, request, progress)
+        def match(self, left, right, progress=None, *, max_disparity=None, extras=()):  # type: ignore[no-untyped-def]
+            searched.append(max_disparity)
+            return super().match(left, right, progress, max_disparity=max_disparity, extras=extras)
 
     for stored, asked in ((192, 192), (192, 64), (None, 64), (None, None)):
         model = Seen(network, replace(spec, max_disparity=stored), Compute.choose("cpu"))

@@ -113,11 +113,11 @@ def test_without_enough_memory_bands_become_smaller_and_one_line_says_so(
     upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", precision="fp32")
     run, tried = upscaler.model.upscale, []
 
-    def short(left, right, **more):  # type: ignore[no-untyped-def]
+    def short(left, right, progress, **more):  # type: ignore[no-untyped-def]
         tried.append(len(left))
         if len(left) > 200:
             raise MemoryError
-        return run(left, right, **more)
+        return run(left, right, progress, **more)
 
     monkeypatch.setattr(upscaler.model, "upscale", short)
     image = np.zeros((300, 8, 3), np.uint8)

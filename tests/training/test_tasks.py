@@ -77,7 +77,7 @@ def test_frozen_batch_norm_alone_is_in_evaluation_mode() -> None:
 def test_auto_is_bf16_only_where_the_cpu_gains_by_it(
     monkeypatch: pytest.MonkeyPatch, gains: bool, expected: str
 ) -> None:
-    monkeypatch.setattr(device, "is_cpu_faster_in_bf16", lambda: gains)
+    monkeypatch.setattr(device, "_has_cpu_feature", lambda name: gains)
     assert choose_training_compute("cpu", "auto").precision == expected
     assert choose_training_compute("cpu", "fp32").precision == "fp32"
     assert choose_training_compute("cpu", "bf16").precision == "bf16"
