@@ -196,7 +196,7 @@ class Batch:
 
     def start(self) -> None:
         """Load the network if this process needs one; otherwise the first pair does."""
-        if self._count_processes() == 1:
+        if count_processes(self) == 1:
             self.processor.start()
 
     @property
@@ -210,16 +210,8 @@ class Batch:
             return "to resume, repeat the command with `skip_existing` instead of `overwrite`"
         return "start again: `skip_existing` would keep old results"
 
-    def _count_processes(self) -> int:
-        """Count the processes that do the work; 0 for those of a cluster."""
-        if self.settings.engine == "ray":
-            return 0
-        if self.settings.workers == 1 or not self.many:
-            return 1
-        return count_workers(self)
-
     def __iter__(self) -> Generator[Result, None, None]:
-        processor, processes = self.processor, self._count_processes()
+        processor, processes = self.processor, count_processes(self)
         processor.bar = self.bar if processes == 1 else None
         known: dict[str, Any] = {"device": None, "precision": None} if processor.uses_gpu else {}
         known = {**known, **(processor.start() if processes == 1 else {})}
@@ -296,9 +288,13 @@ def _check_last_input(settings: Any, main: OutputKind, most: int) -> None:
         raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is requested", hint)
 
 
-def count_workers(batch: Batch) -> int:
-    """Return the number of processes for a `Batch`. Raises UsageError if several are not supported."""
+def count_processes(batch: Batch) -> int:
+    """Return the number of processes, 0 for those of a cluster. Raises UsageError for unsupported workers."""
     settings, count = batch.settings, batch.settings.workers
+    if settings.engine == "ray":
+        return 0
+    if count == 1 or not batch.many:
+        return 1
     conflicts = {
         "`pairs` -": batch.pairing is None,
         "`steady`": getattr(settings, "steady", False),

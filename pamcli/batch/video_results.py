@@ -152,7 +152,7 @@ class StoredFrames:
             if not path.exists():
                 continue
             with open_source(path, str(path)) as stream:
-                samples = read_png(stream, str(path), None).samples
+                samples = read_png(stream, str(path), None)[0]
             channels = 1 if samples.shape[2] <= 2 else 3
             transparent |= samples.shape[2] > channels
             yield seconds, samples[..., :channels]

@@ -225,7 +225,7 @@ def _check_data(length: int, expected: int, name: str) -> None:
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    samples = raster.read_png(stream, name, max_pixels).samples
+    samples = raster.read_png(stream, name, max_pixels)[0]
     if samples.shape[2] != 1:
         reason = f"{name} has {samples.shape[2]} channels, but a disparity map has one"
         raise InputError(reason, "pass the disparity map itself, not its colour map")

@@ -9,13 +9,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError, import_extra
-from pamcli.imaging.raster import Raster, check_size, report_damage
+from pamcli.imaging.raster import Decoded, check_size, report_damage
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _LARGEST_HEADER = 1 << 24  # bytes of the boxes that describe the images
 
 
-def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
     """Read the main image of a HEIC photo, upright. Raises InputError for a spatial photo, UsageError."""
     with report_damage(name):
         if _read_boxes(stream.read(_LARGEST_HEADER))[0]:
@@ -27,7 +27,7 @@ def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
 
 def read_spatial(
     stream: BinaryIO, name: str, max_pixels: int | None
-) -> tuple[Raster, Raster, dict[str, Any]] | None:
+) -> tuple[Decoded, Decoded, dict[str, Any]] | None:
     """Return both views of a spatial photo and the fields of the `Calibration` that it states, else None.
 
     The views are the images of an entity group `ster`, their cameras the properties `cmin` and `cmex`
@@ -50,17 +50,17 @@ def read_spatial(
             raise InputError(f"{name} is damaged: a view is missing")
         left, right = (_decode(file[index], name, max_pixels) for index in known[0]["images"])
     one, two = (cameras.get(item, {}) for item in groups[0])
-    return left, right, _calibration(one, two, left.samples.shape[1::-1])
+    return left, right, _calibration(one, two, left[0].shape[1::-1])
 
 
-def _decode(image: Any, name: str, max_pixels: int | None) -> Raster:
+def _decode(image: Any, name: str, max_pixels: int | None) -> Decoded:
     width, height = image.size
     check_size(width, height, name, max_pixels)
     samples = np.array(image)
     samples = samples.reshape(height, samples.shape[1], -1)[:, :width]
-    profile = image.info.get("icc_profile")
+    stated = {"icc_profile": image.info.get("icc_profile"), "exif": image.info.get("exif") or b""}
     # libheif has turned the image already, whatever its EXIF block says.
-    return Raster(np.ascontiguousarray(samples), profile, image.info.get("exif") or b"", orientation=1)
+    return np.ascontiguousarray(samples), {**stated, "orientation": 1}
 
 
 def _calibration(left: dict[str, Any], right: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:

@@ -87,7 +87,8 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     stream.seek(0)
     for pattern, reader in _READERS:
         if re.match(pattern, magic, re.DOTALL):
-            return convert_raster(reader(stream, name, max_pixels))
+            samples, stated = reader(stream, name, max_pixels)
+            return make_upright(samples, **stated)
     if re.match(_VIDEO, magic, re.DOTALL):
         raise video_error(name)
     pfm = re.match(rb"P[fF]\s", magic)
@@ -99,12 +100,19 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     raise InputError(f"{name} is {reason}", _SUPPORTED)
 
 
-def convert_raster(decoded: raster.Raster) -> RgbImage:
-    """Return a decoded image file as an upright RGB image."""
-    orientation, samples = decoded.orientation or 1, decoded.samples
-    if decoded.exif and decoded.orientation is None:
-        found = raster.parse_exif(decoded.exif).get(Base.Orientation)
-        orientation = found if isinstance(found, int) and 1 <= found <= 8 else 1
+def make_upright(
+    samples: np.ndarray,
+    *,
+    icc_profile: bytes | None = None,
+    exif: bytes = b"",
+    orientation: int | None = None,
+    jpeg_quality: int | None = None,
+) -> RgbImage:
+    """Return the samples of `raster.Decoded` as an upright image; `orientation` overrides that in `exif`."""
+    if exif and orientation is None:
+        orientation = raster.parse_exif(exif).get(Base.Orientation)
+    if not isinstance(orientation, int) or not 1 <= orientation <= 8:
+        orientation = 1
     if orientation >= 5:
         samples = samples.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -118,10 +126,10 @@ def convert_raster(decoded: raster.Raster) -> RgbImage:
         pixels=np.ascontiguousarray(color),
         alpha=np.ascontiguousarray(samples[..., -1]) if channels in (2, 4) else None,
         grey=grey,
-        icc_profile=decoded.icc_profile,
+        icc_profile=icc_profile,
         orientation=orientation,
-        exif=decoded.exif,
-        jpeg_quality=decoded.jpeg_quality,
+        exif=exif,
+        jpeg_quality=jpeg_quality,
     )
 
 
@@ -206,7 +214,7 @@ def try_formats() -> tuple[str, ...]:
 
 def _read_with_pillow(
     plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None
-) -> raster.Raster:
+) -> raster.Decoded:
     # Image.open (also used by imageio) would try every format and has a global pixel limit, so the plugin's
     # own class is used.
     with raster.report_damage(name):
@@ -224,9 +232,8 @@ def _read_with_pillow(
             samples = np.array(image.convert(mode))  # copied, as Pillow's memory is read-only
         tables = image.quantization if isinstance(image, JpegImageFile) else {}
         quality = find_nearest_quality(sum(tables[0])) if 0 in tables else None
-    return raster.Raster(
-        np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality
-    )
+    stated = {"icc_profile": icc_profile, "exif": image.info.get("exif", b""), "jpeg_quality": quality}
+    return np.atleast_3d(samples), stated
 
 
 def read_jpeg_header(stream: BinaryIO, name: str) -> JpegImageFile | None:
@@ -312,7 +319,7 @@ def luminance_table(quality: int) -> tuple[int, ...]:
     return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in LUMINANCE)
 
 
-_Reader = Callable[[BinaryIO, str, int | None], raster.Raster]
+_Reader = Callable[[BinaryIO, str, int | None], raster.Decoded]
 _READERS: tuple[tuple[bytes, _Reader], ...] = (
     # first bytes of the file as a regular expression, reader
     (re.escape(raster.PNG_SIGNATURE), raster.read_png),

@@ -12,7 +12,6 @@ import warnings
 import zlib
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -29,16 +28,9 @@ _DEFLATED = 1032  # largest compression ratio of deflate
 _LARGEST_CHUNK = 1 << 30  # bytes; the format allows twice as many
 
 
-@dataclass(frozen=True)
-class Raster:
-    """A decoded image file as stored: no orientation applied, no channel repeated."""
-
-    samples: np.ndarray  # (H, W, C) uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha
-    icc_profile: bytes | None = None
-    exif: bytes = b""  # EXIF block as stored, with or without the leading "Exif"; empty if absent
-    orientation: int | None = None  # EXIF orientation (1..8) if stored outside of `exif`
-    jpeg_quality: int | None = None  # quality of a JPEG file according to its quantisation, 1 to 100
-
+Decoded = tuple[np.ndarray, dict[str, Any]]
+"""Samples (H, W, C) as stored, uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha. The
+dict holds the arguments of `images.make_upright` that the file states."""
 
 _filter_lock = threading.Lock()
 
@@ -125,7 +117,7 @@ def parse_exif(exif: bytes) -> Exif:
 BROKEN_EXIF = (SyntaxError, ValueError, TypeError, KeyError, OSError, OverflowError, struct.error)
 
 
-def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
     """Decode a PNG. Raises InputError if it is too large, animated, damaged or truncated."""
     import imagecodecs
 
@@ -161,11 +153,11 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if bits > 8 * _DEFLATED * sum(map(len, pixels)):
             raise EOFError("the file ends too early")
         samples = imagecodecs.png_decode(b"".join(pixels))
-    return Raster(np.atleast_3d(samples), icc_profile, exif)
+    return np.atleast_3d(samples), {"icc_profile": icc_profile, "exif": exif}
 
 
 def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:
-    """Encode (H, W) or (H, W, C) samples, uint8 or uint16, C as in `Raster`; `exif` has no leading "Exif"."""
+    """Encode (H, W) or (H, W, C), uint8 or uint16, C as in `Decoded`; `exif` has no leading "Exif"."""
     import imagecodecs
 
     # libpng would compress with zlib. libdeflate takes half the time for photographs and a quarter for grey
@@ -195,7 +187,7 @@ def _make_chunk(kind: bytes, data: bytes) -> tuple[bytes, bytes, bytes]:
     return struct.pack(">I4s", len(data), kind), data, checksum.to_bytes(4, "big")
 
 
-def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
     """Decode a WebP. Raises InputError if it is too large, animated, damaged or truncated."""
     import imagecodecs
 
@@ -212,7 +204,8 @@ def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if chunks.get(b"VP8X", b"\0")[0] & 2:
             raise InputError(f"{name} is animated", "save one frame as a separate image")
         samples = imagecodecs.webp_decode(data)
-    return Raster(np.atleast_3d(samples), chunks.get(b"ICCP"), chunks.get(b"EXIF", b""))
+    stated = {"icc_profile": chunks.get(b"ICCP"), "exif": chunks.get(b"EXIF", b"")}
+    return np.atleast_3d(samples), stated
 
 
 def _read_webp_size(header: bytes) -> tuple[int, int]:

@@ -14,8 +14,8 @@ from pamcli.files.suffixes import JPS_SUFFIX, MPO_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.heif import read_spatial
 from pamcli.imaging.images import (
     RgbImage,
-    convert_raster,
     decode_image,
+    make_upright,
     read_image,
     read_jps_layout,
     split_mpo,
@@ -133,8 +133,9 @@ def _read_two_images(stream: BinaryIO, name: str, max_pixels: int | None) -> Ste
     """Read a spatial photo or a VR180 photo; None for other files, with the stream at its start."""
     spatial = read_spatial(stream, name, max_pixels)
     if spatial is not None:
-        left, right, stated = spatial
-        return StereoPair(convert_raster(left), convert_raster(right), name, stated=stated)
+        *decoded, stated = spatial
+        left, right = (make_upright(samples, **metadata) for samples, metadata in decoded)
+        return StereoPair(left, right, name, stated=stated)
     found = find_right_view(stream, name)
     if found is None:
         return None

@@ -36,7 +36,7 @@ _ORIENTATION, _ICC_PROFILE = 274, 34675
 _NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)  # EXIF texts of the camera
 
 
-def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Raster:
+def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Decoded:
     """Read an image of 1 to 8 or 16 bits: grey, palette, RGB, or CMYK (converted, without its profile)."""
     with _open_page(stream, name, max_pixels) as page:
         photometric = int(page.photometric)
@@ -79,7 +79,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Ras
             color = np.concatenate([color, alpha], axis=-1)
         orientation = page.tags.valueof(_ORIENTATION, 1)
         upright = orientation if orientation in range(1, 9) else 1
-        return raster.Raster(color, icc_profile, _read_camera_exif(stream), upright)
+        exif = _read_camera_exif(stream)
+        return color, {"icc_profile": icc_profile, "exif": exif, "orientation": upright}
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:

@@ -61,10 +61,6 @@ class Compute:
         """Return the peak memory of this process, bytes: GPU memory for a CUDA GPU."""
         return peak_memory(self.device)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return PRECISIONS[self.precision]
-
     def full_precision(self) -> AbstractContextManager[object]:
         """Compute float32 in full precision: torch would use TF32 in GPU convolutions."""
         if self.device.type == "cuda":
@@ -75,7 +71,7 @@ class Compute:
         """Run a network with float32 weights in this precision, for training."""
         if self.precision == "fp32":
             return self.full_precision()
-        return torch.autocast(self.device.type, self.dtype)
+        return torch.autocast(self.device.type, PRECISIONS[self.precision])
 
 
 def _has_cpu_feature(name: str) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.inference import Progress
-from pamcli.inference.device import Compute, catch_memory_errors, is_memory_error
+from pamcli.inference.device import PRECISIONS, Compute, catch_memory_errors, is_memory_error
 from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
@@ -114,7 +114,7 @@ class TorchModel(StereoModel):
         with catch_memory_errors(f"the network does not fit into the memory of {compute.device}"):
             if compute.device.type == "mps":  # networks are prepared in float64, which mps lacks
                 network = copy.deepcopy(network).cpu()
-            self.network = network.prepare(compute.dtype).to(compute.device)
+            self.network = network.prepare(PRECISIONS[compute.precision]).to(compute.device)
         self.halo = network.HALO
         self.runtime = Runtime(compute)
         mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)

@@ -13,7 +13,7 @@ from ray_steps import WriteSteps, numbered
 
 from pamcli import MatchSettings
 from pamcli.batch import run as processes
-from pamcli.batch.run import count_workers, run_job
+from pamcli.batch.run import count_processes, run_job
 from pamcli.errors import DeviceError, InputError, ModelError, UsageError
 from pamcli.workers import answer_in_processes
 
@@ -59,7 +59,8 @@ def batch(pairs: int | None, *, whole: bool = False, **given: Any) -> Any:
     names = None if pairs is None else SimpleNamespace(pairs=[SimpleNamespace(frames=None)])
     processor = SimpleNamespace(needs_whole_batch=whole)
     settings = MatchSettings(**{"device": "cpu", **given})
-    return SimpleNamespace(settings=settings, processor=processor, pairing=names, videos={}, total=pairs)
+    given = {"pairing": names, "total": pairs, "many": True, "videos": {}}
+    return SimpleNamespace(settings=settings, processor=processor, **given)
 
 
 def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,22 +70,22 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
         processes, "_count_pixels", lambda batch: processes.LEAST_PIXELS // processes.LEAST_PAIRS
     )
     enough = 4 * processes.LEAST_PAIRS
-    assert count_workers(batch(enough)) == 4
-    assert count_workers(batch(enough - 1)) == 3
-    assert count_workers(batch(processes.LEAST_PAIRS)) == 1
-    assert count_workers(batch(None)) == 1  # a list that is still arriving
-    assert count_workers(batch(enough, max_memory=2 * processes.PROCESS_MEMORY)) == 2
-    assert count_workers(batch(enough, device="cuda")) == 1
-    assert count_workers(batch(enough, weights="net.onnx")) == 1
-    assert count_workers(batch(enough, steady=True)) == 1
-    assert count_workers(batch(enough, whole=True)) == 1
-    assert count_workers(batch(2, workers=3)) == 2
-    assert count_workers(batch(enough, workers=7, device="cuda")) == 7
+    assert count_processes(batch(enough)) == 4
+    assert count_processes(batch(enough - 1)) == 3
+    assert count_processes(batch(processes.LEAST_PAIRS)) == 1
+    assert count_processes(batch(None)) == 1  # a list that is still arriving
+    assert count_processes(batch(enough, max_memory=2 * processes.PROCESS_MEMORY)) == 2
+    assert count_processes(batch(enough, device="cuda")) == 1
+    assert count_processes(batch(enough, weights="net.onnx")) == 1
+    assert count_processes(batch(enough, steady=True)) == 1
+    assert count_processes(batch(enough, whole=True)) == 1
+    assert count_processes(batch(2, workers=3)) == 2
+    assert count_processes(batch(enough, workers=7, device="cuda")) == 7
     with pytest.raises(UsageError, match="`workers` 3 and `steady`"):
-        count_workers(batch(enough, workers=3, steady=True))
+        count_processes(batch(enough, workers=3, steady=True))
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 32 * 24)
-    assert count_workers(batch(enough)) == 1
+    assert count_processes(batch(enough)) == 1
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10**7)
-    assert count_workers(batch(enough)) == 4
+    assert count_processes(batch(enough)) == 4
     monkeypatch.setattr(processes, "get_free_memory", lambda: 0)
-    assert count_workers(batch(enough)) == 1
+    assert count_processes(batch(enough)) == 1

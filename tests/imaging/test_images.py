@@ -394,4 +394,4 @@ def test_pixels_are_spread_over_chunks_that_the_format_has_room_for(monkeypatch:
     assert (whole.count(b"IDAT"), data.count(b"IDAT")) == (1, 3)
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), samples)
     with io.BytesIO(data) as stream:
-        np.testing.assert_array_equal(raster.read_png(stream, "a", None).samples, samples)
+        np.testing.assert_array_equal(raster.read_png(stream, "a", None)[0], samples)
