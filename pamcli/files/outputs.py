@@ -102,7 +102,6 @@ def plan_outputs(
     main_text = options[main]
     main_folder = main_text if main_text and is_folder_name(main_text, batch) else None
     templates, views = {}, []
-    both_views = {"left", "right"} <= {kind.name for kind in options}
     for kind, text in options.items():
         value = main_folder if text is None and kind.joins_main_folder else text
         if value is not None:
@@ -115,7 +114,7 @@ def plan_outputs(
                 if error.hint or not others:
                     raise
                 raise UsageError(error.message, f"{suffix} is a suffix for {others[0]}") from error
-            if both_views and kind.name in ("left", "right") and not batch and is_folder_name(value, batch):
+            if kind.name in ("left", "right") and not batch and is_folder_name(value, batch):
                 views.append(kind.name)
     return OutputPlan(main, templates, format_suffix, views)
 

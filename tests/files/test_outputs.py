@@ -19,7 +19,7 @@ from pamcli.files.outputs import (
 from pamcli.files.pairing import PairPaths
 
 DISPARITY = OutputKind("disparity", "--output", (".pfm", ".png", ".npy", ".tif", ".tiff"))
-RIGHT = OutputKind("right", "--output-right", DISPARITY.suffixes, "_right")
+RIGHT = OutputKind("right_disparity", "--output-right", DISPARITY.suffixes, "_right")
 COLOR = OutputKind("color_map", "--color-map", (".png", ".jpg"), "_color")
 
 
@@ -79,7 +79,7 @@ def test_names_of_results(
 ) -> None:
     Path("there.v2").mkdir()
     found = names(plan(*options, batch=batch), pair(key=key))
-    assert tuple(found.get(kind) for kind in ("disparity", "right", "color_map")) == expected
+    assert tuple(found.get(kind) for kind in ("disparity", "right_disparity", "color_map")) == expected
 
 
 def test_what_counts_as_a_folder() -> None:
@@ -124,9 +124,16 @@ def test_a_file_where_a_folder_should_be() -> None:
 
 
 def test_format_agrees_with_the_suffix() -> None:
-    assert names(plan("d.tiff", "r.npy", format_name="tif")) == {"disparity": "d.tiff", "right": "r.npy"}
+    assert names(plan("d.tiff", "r.npy", format_name="tif")) == {
+        "disparity": "d.tiff",
+        "right_disparity": "r.npy",
+    }
     assert names(plan("d.PFM", format_name=".pfm")) == {"disparity": "d.PFM"}
-    in_folder = {"disparity": "out/a.npy", "right": "out/a_right.npy", "color_map": "out/a_color.png"}
+    in_folder = {
+        "disparity": "out/a.npy",
+        "right_disparity": "out/a_right.npy",
+        "color_map": "out/a_color.png",
+    }
     assert names(plan("out/", "out/", "out/", format_name="NPY")) == in_folder
 
 
