@@ -9,7 +9,7 @@ from typing import Any
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs, pair_frames, pair_messages
 from pamcli.batch.jobs import EMPTY_NAME, PACKED_HINT, are_videos
-from pamcli.batch.processing import PairProcessor, read_views
+from pamcli.batch.processing import PairProcessor
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.files import encode_rig
@@ -25,7 +25,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import resolve_packed, resolve_pairs
 from pamcli.files.paths import are_packed, is_recording, join_names, quote
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.stereo_pair import split_packed
+from pamcli.imaging.stereo_pair import read_packed_pair, read_pair, split_packed
 
 MOST_SHOWN = 8
 """Pairs and tips that `Calibrated.lines` lists; `facts` has all."""
@@ -80,11 +80,15 @@ class BoardImages:
     def find_boards(self, board: Board, advance: Callable[[], None]) -> SightingCollector:
         """Detect the board in each pair; reject images that cannot be read. Raises InputError."""
         found, reader = SightingCollector(board), self.reader
+        limit = reader.settings.max_pixels
         for pair in self.pairs:
             name, following = quote(pair.key or pair.left.name), None
             try:
-                if pair.frames is None:
-                    views = read_views(pair, self.layout, reader.settings.max_pixels, same_size=False)
+                if pair.frames is None and self.layout is not None:
+                    views = read_packed_pair(pair.left, self.layout, max_pixels=limit, name=str(pair.left))
+                elif pair.frames is None:
+                    assert pair.right is not None
+                    views = read_pair(pair.left, pair.right, max_pixels=limit, same_size=False)
                 elif reader.recording is not None:
                     views = reader.read_frames(pair)
                 else:

@@ -33,16 +33,6 @@ Outcome = tuple[Any, Mapping[str, Any], Sequence[str]]
 """The return value of `PairProcessor.apply`: the computed result, facts, and warnings."""
 
 
-def read_views(
-    pair: PairPaths, layout: PackedLayout | None, max_pixels: int | None, *, same_size: bool = True
-) -> StereoPair:
-    """Read both views from two images, or from one that holds both in this layout. Raises InputError."""
-    if layout is not None:
-        return read_packed_pair(pair.left, layout, max_pixels=max_pixels, name=str(pair.left))
-    assert pair.right is not None
-    return read_pair(pair.left, pair.right, max_pixels=max_pixels, same_size=same_size)
-
-
 class PairProcessor:
     """The steps of a command for each pair of a batch. Other processes get a copy without the network."""
 
@@ -159,14 +149,15 @@ class PairProcessor:
         assert paths is not None
         if paths.frames is not None:
             pair = self.read_frames(paths)
-        elif paths.left == STDIN and self.packed is not None:
+        elif self.packed is None:
+            assert paths.right is not None
+            pair = read_pair(paths.left, paths.right, max_pixels=max_pixels)
+        elif paths.left == STDIN:
             with open_stdin() as stdin:
                 image = stdin.read()
             pair = read_packed_pair(image, self.packed, max_pixels=max_pixels, name=STDIN_NAME)
-        elif self.packed is None and paths.right is not None:
-            pair = read_pair(paths.left, paths.right, max_pixels=max_pixels)
         else:
-            pair = read_views(paths, self.packed, max_pixels)
+            pair = read_packed_pair(paths.left, self.packed, max_pixels=max_pixels, name=str(paths.left))
         return pair.make_rectilinear(getattr(self.settings, "vr180", None))
 
     def read_frames(self, pair: PairPaths) -> StereoPair:
@@ -198,13 +189,13 @@ class PairProcessor:
         """List what looks wrong with a rectified pair. Raises InputError for an unusable pair."""
         settings = self.settings
         check = check_pair(self.rotate(pair.left.pixels), self.rotate(pair.right.pixels))
+        problems = check.problems(getattr(settings, "min_disparity", None))
         vertical = getattr(settings, "vertical", False)
         if check.upright:
-            problem = check.problems()[0]
-            hint = "drop `vertical`" if vertical else problem.do
-            raise InputError(f"{pair.title}: {problem.text}", hint)
-        warnings = check.warnings(getattr(settings, "min_disparity", None))
-        return [f"after rotation by 90 degrees, {each}" for each in warnings] if vertical else warnings
+            hint = "drop `vertical`" if vertical else problems[0].do
+            raise InputError(f"{pair.title}: {problems[0].text}", hint)
+        rotated = "after rotation by 90 degrees, " if vertical else ""
+        return [f"{rotated}{each.text}: {each.do}" for each in problems]
 
     def remarks(self, pair: StereoPair, facts: Mapping[str, Any]) -> list[str]:
         """Return notes on the processing of a pair; each is reported once per batch."""

@@ -295,11 +295,12 @@ def count_processes(batch: Batch) -> int:
         return 0
     if count == 1 or not batch.many:
         return 1
+    frames = batch.pairing and next(iter(batch.pairing.pairs)).frames
     conflicts = {
         "`pairs` -": batch.pairing is None,
         "`steady`": getattr(settings, "steady", False),
         "`range` shared": batch.processor.needs_whole_batch,
-        "videos": bool(batch.videos) or (_has_frames(batch) and batch.recording is None),
+        "videos": bool(batch.videos or (frames and batch.recording is None)),
     }
     conflict = next(filter(conflicts.get, conflicts), None)
     if count != "auto":
@@ -316,10 +317,6 @@ def count_processes(batch: Batch) -> int:
     memory = min(settings.max_memory or math.inf, math.inf if free is None else free)
     most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
     return int(max(1, min(most, memory // PROCESS_MEMORY)))
-
-
-def _has_frames(batch: Batch) -> bool:
-    return bool(batch.pairing and next(iter(batch.pairing.pairs)).frames)
 
 
 def _count_pixels(batch: Batch) -> int:

@@ -111,10 +111,6 @@ class PairCheck:
                 found.append(Finding("left and right", "wrong", f"the pair is shifted: {reason}", do))
         return found
 
-    def warnings(self, min_disparity: float | None = None) -> list[str]:
-        """Return a line for each of the `problems`."""
-        return [f"{each.text}: {each.do}" for each in self.problems(min_disparity)]
-
 
 def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:
     """Check two images (H, W, 3) of one size, measuring at most `most` matches at full size."""

@@ -4,10 +4,10 @@
 | --- | --- |
 | match or upscale a pair of arrays | `matcher`, `upscaler` |
 | load the network that settings or weights name | `loading`, `models` |
-| define what every stereo model offers; pam's own networks | `model` |
+| define what every stereo model offers; run pam's own networks, with CUDA graphs | `model` |
 | convert images, and choose the matching resolution | `images` |
-| choose device and precision, and run a PyTorch module there | `device`, `runtime` |
-| measure memory, and cut images that do not fit into it | `memory`, `tiles` |
+| choose device and precision, and measure memory | `device` |
+| cut images that do not fit into memory | `tiles` |
 | run foreign networks | `foreign`, `runners`, `providers` |
 | find the description of a foreign network | `describing` |
 | export pam's networks to ONNX and run the files | `onnx_file` |

@@ -178,7 +178,7 @@ class StereoMatcher:
         views = height, width + abs(self.min_disparity)
         size = wanted = self._matching_size(*views)
         if self.model.reduced_size(*views) is None:
-            wanted = choose_matching_size(self._widen(self._requested_size, views[1]), *views)
+            wanted = self._matching_size(*views, requested=True)
         note = self.model.adaptation_note(*size)
         if not note and size == wanted:
             return None
@@ -240,18 +240,14 @@ class StereoMatcher:
         rows, columns = result.matched_size  # of the widened images
         return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
 
-    def _matching_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return height and width of the matching resolution; for `auto`, foreign networks define it."""
-        reduced = self.model.reduced_size(height, width) if self.match_size == "auto" else None
-        return reduced or choose_matching_size(
-            self._widen(self.match_size, width), height, width, self.model.size
-        )
-
-    def _widen(self, size: MatchSize, width: int) -> MatchSize:
-        """Scale a matching width to images that `min_disparity` has widened."""
-        if size == "auto" or size < NARROWEST:
-            return size
-        return size * width / (width - abs(self.min_disparity))
+    def _matching_size(self, height: int, width: int, *, requested: bool = False) -> tuple[int, int]:
+        """Return height and width of the matching resolution, or of the `requested` one without limits."""
+        size, most = (self._requested_size, None) if requested else (self.match_size, self.model.size)
+        if size == "auto":
+            return self.model.reduced_size(height, width) or choose_matching_size(size, height, width, most)
+        if size >= NARROWEST:  # a width, of images that `min_disparity` has widened
+            size = size * width / (width - abs(self.min_disparity))
+        return choose_matching_size(size, height, width, most)
 
     def _match(
         self,
