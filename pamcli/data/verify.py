@@ -32,6 +32,8 @@ _LEAST_CONTRAST = 2  # 8-bit grey levels (standard deviation); images with less 
 _FITS, _UNRELATED = 0.75, 0.8
 _ASIDE_PIXELS, _ASIDE = 4, 0.005  # distance to that comparison: px, or a part of the width if larger
 _CLEARLY = 0.9  # another reading is reported if its error is below this part of the original's
+# On smooth surfaces, the ground truth of both images is almost equal, and either can fit slightly better.
+_FITS_WELL, _CLEARLY_BETTER = 0.5, 0.75
 _TESTED, _ENOUGH = 5, 3  # pairs of a data set that are tested before training; needed for an error
 _UNKNOWN = "the ground truth does not match the images, whether scaled, negated, mirrored or exchanged"
 
@@ -114,7 +116,8 @@ def judge(sample: Sample) -> str | None:
         return None
     own, *others = fit_readings(sample)
     best, second = sorted(others, key=lambda fit: fit.error)[:2]
-    if best.error < min(_CLEARLY * own.error, _FITS * best.chance):
+    part = _CLEARLY_BETTER if own.error < _FITS_WELL * own.chance else _CLEARLY
+    if best.error < min(part * own.error, _FITS * best.chance):
         # A wrong sign and exchanged images are hard to tell apart on smooth surfaces.
         alike = {best.reading, second.reading} == {_NEGATED, _EXCHANGED} and second.error < 1.1 * best.error
         reading = f"{_NEGATED}, or the {_EXCHANGED}" if alike else best.reading

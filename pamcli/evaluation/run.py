@@ -235,9 +235,10 @@ def measure(
     if without_truth and len(without_truth) == len(source):
         raise InputError(
             f"{source.label or 'the data'}: no pair has ground truth, for example {without_truth[0]}",
-            "measure on a split that has ground truth, or give two `method` to compare them",
+            "`pam dataset list` NAME shows its splits and formats; to compare without it, give two `method`",
         )
-    notes = [*source.absent, *source.unpaired, *meter.notes]
+    absent = [line for line in source.absent if not line.startswith("no ground truth (")]  # see below
+    notes = [*absent, *source.unpaired, *meter.notes]
     if without_truth:
         count = f"{len(without_truth)} of {pluralize(len(source), 'pair')}"
         notes.append(f"{count} without ground truth skipped: {join_names(without_truth)}")

@@ -161,7 +161,7 @@ class Superres(Task):
         facts = [
             ("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()
         ]
-        note = "the parallax-attention paper does not define its SSIM, so that SSIM is not computed"
+        note = "do not compare SSIM with the parallax-attention paper, which does not define its SSIM"
         degraded = {} if self.degradation is None else {"degraded_by": str(self.degradation)}
         numbers: dict[str, Any] = {"scale": self.scale, **degraded, "summary": to_json_rows(page.summary)}
         return replace(

@@ -187,7 +187,7 @@ def _describe(
     if not recipe.validation:
         for _, pairs, held_out in unlabelled:
             lines += own.describe_split(pairs, held_out)
-    if recipe.losses.needs_truth:
+    if recipe.task == "disparity" and recipe.losses.needs_truth:
         for source in examples.sources:
             absent = [line for line in source.absent if line.startswith("no ground truth")]
             lines += [f"{source.label}: {line}" for line in absent]

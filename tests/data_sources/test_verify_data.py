@@ -11,7 +11,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
-from pamcli.data.verify import Finding, check_before_training, judge, verify
+from pamcli.data.verify import Finding, check_before_training, fit_readings, judge, verify
 from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.raster import encode_png
@@ -80,6 +80,15 @@ def test_an_image_that_cannot_be_read_is_damage_of_that_sample(tmp_path: Path) -
     assert f"{path} is damaged or truncated" in finding.message
 
 
+def test_ground_truth_of_unknown_scale_names_the_key(tmp_path: Path) -> None:
+    source = stored(tmp_path, scene())
+    (tmp_path / "disparity/0.pfm").unlink()
+    Image.fromarray(scene().disparity.astype(np.uint8)).save(tmp_path / "disparity/0.png")
+    with pytest.raises(InputError, match=r"of unknown scale .*with the key \?scale=N"):
+        open_data(source.spec.text).load(0)
+    assert open_data(f"{source.spec.text}?scale=1").load(0).disparity[0, 0] == 8
+
+
 def test_sizes_that_differ_are_damage(tmp_path: Path) -> None:
     source = stored(tmp_path, scene(0))
     Image.fromarray(scene().right[:, :-1]).save(tmp_path / "right/0.png")
@@ -131,6 +140,19 @@ def test_the_ground_truth_of_the_right_image_is_tried_too() -> None:
     assert judge(Sample("x", **turned)) is None
     turned["right_disparity"] = turned["right_disparity"] * 2
     assert judge(Sample("x", **turned)) == f"right image: {MISMATCH}: it matches when multiplied by 0.5"
+
+
+def test_a_smooth_scene_is_not_taken_for_the_right_image() -> None:
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH].astype(np.float64)
+    disparity, right = 6 + rows / 10 + columns / 20, scene().right
+    left = [np.interp(columns[0] - disparity[y], columns[0], right[y, :, 0]) for y in range(HEIGHT)]
+    view = np.repeat(np.rint(left)[..., None], 3, axis=2).astype(np.uint8)
+    biased = with_truth(Sample("x", view, right), disparity + 0.8)
+    own, *others = fit_readings(biased)
+    nearest = min(others, key=lambda fit: fit.error)
+    assert nearest.reading == "it is the ground truth of the right image"
+    assert nearest.error < 0.9 * own.error
+    assert judge(biased) is None
 
 
 def disparity_of_another_pair() -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pamcli.data.listing import Listed, Part, list_by_stem, pair_files
 from pamcli.data.source import Files, make_info
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import read_pair_list, resolve_packed
 from pamcli.files.paths import list_entries, list_images_by_stem, match_template, quote, states_layout
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
@@ -73,7 +73,11 @@ def _read_packed(files: Files, layout: Any) -> StereoPair:
 
 
 def _read(name: str, path: Path, scale: float | None) -> dict[str, Any]:
-    found = read_disparity_file(path, scale=scale)
+    try:
+        found = read_disparity_file(path, scale=scale)
+    except InputError as error:  # `scale` as an option is for predictions
+        hint = error.hint and error.hint.replace("with `scale` N", "with the key ?scale=N")
+        raise InputError(error.message, hint) from None
     return {name: found.disparity, "units": found.units}
 
 
