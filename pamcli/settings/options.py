@@ -17,6 +17,7 @@ from functools import cache, wraps
 from numbers import Real
 from os import PathLike
 from pathlib import Path
+from types import UnionType
 from typing import (
     Any,
     ClassVar,
@@ -24,6 +25,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    Union,
     dataclass_transform,
     get_args,
     get_origin,
@@ -183,9 +185,8 @@ def _rules(cls: type[Any]) -> _Rules:
     hints, values, repeatable = get_type_hints(cls), [], set()
     for each in fields(cls):
         hint = hints[each.name]
-        parts = [part for part in get_args(hint) if part is not type(None)]
-        if get_origin(hint) is Literal or not parts:
-            parts = [hint]
+        united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        parts = [part for part in united if part is not type(None)]
         is_number = {*parts} <= {int, float}
         if "Sequence[" in str(hint):
             repeatable.add(each.name)
