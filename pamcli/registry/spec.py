@@ -99,7 +99,8 @@ def read_header(path: Path) -> WeightsFile:
         with convert_read_errors(path, "list the registered names: pam weights list"):
             path.stat()  # raises the error of the system
             if path.is_dir():
-                raise SafetensorError("it is a directory")
+                files = "weights of a training run are best.safetensors and last.safetensors in its folder"
+                raise ModelError(f"{path} is a folder, not a weights file", files)
             with safe_open(path, "numpy") as file:
                 metadata = file.metadata() or {}
                 parameters, stored, shapes = 0, set(), {}

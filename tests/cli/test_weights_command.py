@@ -250,7 +250,7 @@ def test_files_that_are_no_weights(checkpoint: str) -> None:
         4 info pasmnett | unknown network 'pasmnett' | did you mean pasmnet?
         4 info none.safetensors | none.safetensors does not exist | pam weights list
         4 info none.safetensors --json | none.safetensors does not exist
-        4 info . | is not a safetensors file, or is damaged: it is a directory
+        4 info ./run | run is a folder, not a weights file | last.safetensors
         4 info c.pth.tar | c.pth.tar is not a safetensors file | pam weights import | pam guide own-network
         4 info empty.safetensors | empty.safetensors is not a safetensors file
         4 info run/checkpoints/step-00000001.pt | last.safetensors
