@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import pluralize
 from pamcli.imaging.images import RgbImage, check_encodable, encode_image
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
+from pamcli.imaging.raster import update_exif
 from pamcli.imaging.stereo_pair import StereoPair, read_pair
 from pamcli.settings.batches import RectifySettings
 from pamcli.settings.options import takes
@@ -210,7 +212,9 @@ class _RectifyProcessor(PairProcessor):
         for name in ("left", "right"):
             view, warp = getattr(pair, name), getattr(rectification, name)
             alpha = None if view.alpha is None else warp(view.alpha)
-            images[name] = RgbImage(warp(view.pixels), alpha, view.grey, view.icc_profile)
+            pixels = warp(view.pixels)
+            exif = update_exif(view.exif, pixels.shape[1], pixels.shape[0], rectified=True)
+            images[name] = replace(view, pixels=pixels, alpha=alpha, exif=exif)
         self.count += 1
         matches: int | None = None
         offset: float | None = None

@@ -30,6 +30,7 @@ Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 
 IMAGE_SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm"),
+    *(".avif", ".gif"),
     *PACKED_SUFFIXES,
     *HEIF_SUFFIXES,
 )

@@ -9,8 +9,10 @@ from typing import Any, BinaryIO, get_args
 
 import imageio.v3 as iio
 import numpy as np
+from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.ExifTags import Base
+from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.MpoImagePlugin import MpoImageFile
@@ -24,11 +26,12 @@ from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, PackedLayout
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif
 
-_SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"
+_SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, AVIF, HEIC, BMP, PPM and GIF"
 JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file
 _DISPARITY = "Multi-Frame Image: (Disparity)"
 _THUMBNAIL = "Large Thumbnail"
 _HINT = "state the layout with `packed` lr, rl, tb or bt"
+_LARGEST_DPI = 65535  # of a JPEG file
 _LARGEST_JPEG_EXIF = 65527  # bytes; larger EXIF blocks do not fit into a JPEG file and are dropped
 LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}  # px, of the formats that have a quality
 
@@ -52,12 +55,13 @@ class RgbImage:
     orientation: int = 1  # EXIF orientation of the file (1..8), already applied to `pixels` and `alpha`
     exif: bytes = b""  # EXIF block of the file (time, exposure, place), or empty
     jpeg_quality: int | None = None  # quality (1 to 100) of a JPEG file; None for other formats
+    dpi: tuple[float, ...] | None = None  # columns and rows per inch, in upright orientation, if stated
 
 
 def read_image(
     source: str | Path | bytes, *, max_pixels: int | None = raster.DEFAULT_MAX_PIXELS, name: str | None = None
 ) -> RgbImage:
-    """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content.
+    """Read a PNG, JPEG, TIFF, WebP, AVIF, HEIC, BMP, PPM or GIF file, recognised by its content.
 
     >>> left = pamcli.read_image("left.png").pixels
 
@@ -107,6 +111,7 @@ def make_upright(
     exif: bytes = b"",
     orientation: int | None = None,
     jpeg_quality: int | None = None,
+    dpi: tuple[float, ...] | None = None,
 ) -> RgbImage:
     """Return the samples of `raster.Decoded` as an upright image; `orientation` overrides that in `exif`."""
     if exif and orientation is None:
@@ -119,6 +124,7 @@ def make_upright(
         samples = samples[::-1]
     if orientation in (2, 3, 6, 7):
         samples = samples[:, ::-1]
+    dpi = dpi[::-1] if dpi and orientation >= 5 else dpi
     channels = samples.shape[2]
     grey = channels <= 2
     color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
@@ -130,6 +136,7 @@ def make_upright(
         orientation=orientation,
         exif=exif,
         jpeg_quality=jpeg_quality,
+        dpi=dpi if dpi and all(1 <= each <= _LARGEST_DPI for each in dpi) else None,
     )
 
 
@@ -182,9 +189,9 @@ def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None
         samples = samples[..., 0]
     exif = raster.update_exif(image.exif, width, height)
     if suffix == ".png":
-        return raster.encode_png(samples, image.icc_profile, exif)
+        return raster.encode_png(samples, image.icc_profile, exif, image.dpi)
     if suffix in (".tif", ".tiff"):
-        return tiff.encode_tiff(samples, image.icc_profile, exif)
+        return tiff.encode_tiff(samples, image.icc_profile, exif, dpi=image.dpi)
     options: dict[str, Any] = {"icc_profile": image.icc_profile} if image.icc_profile else {}
     if exif and (suffix == ".webp" or len(exif) <= _LARGEST_JPEG_EXIF):
         options["exif"] = b"Exif\0\0" + exif
@@ -193,6 +200,7 @@ def encode_image(image: RgbImage, suffix: str, *, name: str, quality: int | None
         options |= {"lossless": True, "exact": True} if quality is None else {"quality": quality}
     else:
         options |= {"quality": 95 if quality is None else quality, "subsampling": 0}
+        options |= {"dpi": image.dpi} if image.dpi else {}
     encoded: bytes = iio.imwrite("<bytes>", samples, plugin="pillow", extension=suffix, **options)
     return encoded
 
@@ -221,6 +229,8 @@ def _read_with_pillow(
         with raster.ignore_header_warnings():
             image = plugin(stream)
         raster.check_size(*image.size, name, max_pixels)
+        if getattr(image, "is_animated", False):
+            raise InputError(f"{name} is animated", "save one frame as a separate image")
         largest = image.tile[0].args[-1] if isinstance(image.tile[0].args, tuple) else None
         if image.mode == "RGB" and isinstance(largest, int) and largest > 255:
             raise InputError(f"{name} is a PPM with 16 bits per channel", "convert it to PNG or TIFF")
@@ -229,10 +239,12 @@ def _read_with_pillow(
             samples = np.array(image).astype(np.uint16)
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
+            mode = "RGBA" if "transparency" in image.info else mode
             samples = np.array(image.convert(mode))  # copied, as Pillow's memory is read-only
         tables = image.quantization if isinstance(image, JpegImageFile) else {}
         quality = find_nearest_quality(sum(tables[0])) if 0 in tables else None
-    stated = {"icc_profile": icc_profile, "exif": image.info.get("exif", b""), "jpeg_quality": quality}
+        exif, dpi = image.info.get("exif", b""), image.info.get("dpi")
+    stated = {"icc_profile": icc_profile, "exif": exif, "jpeg_quality": quality, "dpi": dpi}
     return np.atleast_3d(samples), stated
 
 
@@ -326,7 +338,9 @@ _READERS: tuple[tuple[bytes, _Reader], ...] = (
     (rb"II[*+]\0|MM\0[*+]", tiff.read_tiff),
     (rb"RIFF....WEBP", raster.read_webp),
     (rb"....ftyp(?:" + b"|".join(HEIF_BRANDS) + rb")", read_heif),
+    (rb"....ftypavi[fs]", partial(_read_with_pillow, AvifImageFile)),
     (JPEG, partial(_read_with_pillow, JpegImageFile)),
+    (rb"GIF8[79]a", partial(_read_with_pillow, GifImageFile)),
     (rb"BM", partial(_read_with_pillow, BmpImageFile)),
     (rb"P[1-6]\s", partial(_read_with_pillow, PpmImageFile)),
 )

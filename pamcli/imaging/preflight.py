@@ -28,7 +28,8 @@ pairs have at least 0.56, images of different scenes at most 0.13 (scripts/measu
 COMMON = 0.55
 """Share of pixels with consistent dense matches in small copies below which images are unrelated: 21 real
 pairs, sharp or strongly blurred, have at least 0.60, images of different scenes at most 0.49."""
-SMALL, PLAIN = 100, 8.0  # smallest side (px) and variation of rows (grey levels) for these copies
+SMALL, SMALL_AREA, PLAIN = 48, 10_000, 8.0
+"""Smallest side (px), area (px) and variation of rows (grey levels) of these copies."""
 BELOW = 0.05  # largest share of matches below the searched disparities
 MAX_VERTICAL_ERROR = 1.0  # px, largest vertical error of a rectified pair
 STEP = 10  # px, suggested values of `min_disparity` are multiples of it
@@ -197,7 +198,8 @@ def _weigh_order(
 def _measure_common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
     """Return the share of consistent matches in small copies, or None if these are too small or plain."""
     factor = matching.choose_downscaling(left.shape, 60_000, 320)
-    if min(left.shape[:2]) < SMALL * factor:
+    height, width = left.shape[:2]
+    if min(height, width) < SMALL * factor or height * width < SMALL_AREA * factor**2:
         return None
     one, two = (matching.to_grey(matching.downscale_to_uint8(view, factor)) for view in (left, right))
     if min(float(view.std(axis=1).mean()) for view in (one, two)) < PLAIN:

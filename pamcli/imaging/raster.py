@@ -6,6 +6,7 @@ canvas before its size is known, so the header is parsed.
 """
 
 import io
+import re
 import struct
 import threading
 import warnings
@@ -23,6 +24,8 @@ from pamcli.errors import InputError, PamError
 DEFAULT_MAX_PIXELS = 400_000_000  # default limit of width times height
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
+_FOCAL_LENGTHS = [tag for tag in ExifTags.Base if tag.name.startswith("Focal")]
+_INCH = 0.0254  # m
 _LARGEST_PROFILE = 1 << 24  # bytes; more than any real profile, to limit what a crafted file unpacks to
 _DEFLATED = 1032  # largest compression ratio of deflate
 _LARGEST_CHUNK = 1 << 30  # bytes; the format allows twice as many
@@ -57,8 +60,9 @@ def report_damage(name: str, what: str = "is damaged or truncated") -> Iterator[
         detail = (
             " ".join(str(getattr(error, "strerror", None) or error).split())[:120] or type(error).__name__
         )
-        # Supported compressions depend on the build of imagecodecs.
-        if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
+        # Supported compressions depend on the builds of imagecodecs and Pillow.
+        is_missing = re.search("not (supported|installed)", detail)
+        if is_missing or isinstance(error, ImportError | NotImplementedError):
             raise InputError(f"{name} has an unsupported format: {detail}") from error
         raise InputError(f"{name} {what}: {detail}") from error
 
@@ -74,8 +78,11 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
         )
 
 
-def update_exif(exif: bytes, width: int, height: int) -> bytes:
-    """Return the EXIF block for an upright image of another size, without thumbnail; empty if unreadable."""
+def update_exif(exif: bytes, width: int, height: int, *, rectified: bool = False) -> bytes:
+    """Return the EXIF block for an upright image of another size, without thumbnail; empty if unreadable.
+
+    rectified: drop the focal lengths of the camera, which do not describe a rectified image.
+    """
     sizes = {
         None: ((ExifTags.Base.ImageWidth, width), (ExifTags.Base.ImageLength, height)),
         ExifTags.IFD.Exif: ((ExifTags.Base.ExifImageWidth, width), (ExifTags.Base.ExifImageHeight, height)),
@@ -87,6 +94,8 @@ def update_exif(exif: bytes, width: int, height: int) -> bytes:
             for directory, sides in sizes.items():
                 entries: MutableMapping[int, Any] = notes if directory is None else notes.get_ifd(directory)
                 entries.update({tag: side for tag, side in sides if tag in entries})
+                for tag in _FOCAL_LENGTHS if rectified else ():
+                    entries.pop(tag, None)
                 entries.update({tag: keep_accents(value) for tag, value in entries.items()})
             if ExifTags.Base.Orientation in notes:
                 notes[ExifTags.Base.Orientation] = 1
@@ -122,7 +131,7 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
     import imagecodecs
 
     pixels = [PNG_SIGNATURE]
-    icc_profile, exif, kind = None, b"", b""
+    icc_profile, exif, kind, dpi = None, b"", b"", None
     with report_damage(name):
         end = stream.seek(0, io.SEEK_END)
         stream.seek(len(PNG_SIGNATURE))
@@ -149,14 +158,22 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
                     icc_profile = profile if unpacker.eof else None
             elif kind == b"eXIf":
                 exif = data
+            elif kind == b"pHYs" and len(data) == 9 and data[8] == 1:  # pixels per metre
+                across, down = struct.unpack_from(">II", data)
+                dpi = across * _INCH, down * _INCH
         bits = width * height * depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colors]
         if bits > 8 * _DEFLATED * sum(map(len, pixels)):
             raise EOFError("the file ends too early")
         samples = imagecodecs.png_decode(b"".join(pixels))
-    return np.atleast_3d(samples), {"icc_profile": icc_profile, "exif": exif}
+    return np.atleast_3d(samples), {"icc_profile": icc_profile, "exif": exif, "dpi": dpi}
 
 
-def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:
+def encode_png(
+    samples: np.ndarray,
+    icc_profile: bytes | None = None,
+    exif: bytes = b"",
+    dpi: tuple[float, ...] | None = None,
+) -> bytes:
     """Encode (H, W) or (H, W, C), uint8 or uint16, C as in `Decoded`; `exif` has no leading "Exif"."""
     import imagecodecs
 
@@ -175,6 +192,8 @@ def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: byte
     parts = [PNG_SIGNATURE]
     parts += _make_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8 * samples.itemsize, kind, 0, 0, 0))
     parts += _make_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(icc_profile)) if icc_profile else ()
+    if dpi:
+        parts += _make_chunk(b"pHYs", struct.pack(">IIB", *(round(each / _INCH) for each in dpi), 1))
     parts += _make_chunk(b"eXIf", exif) if exif else ()
     for start in range(0, len(packed), _LARGEST_CHUNK):
         parts += _make_chunk(b"IDAT", packed[start : start + _LARGEST_CHUNK])

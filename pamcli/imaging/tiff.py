@@ -5,7 +5,7 @@ import logging
 import math
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -79,8 +79,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Dec
             color = np.concatenate([color, alpha], axis=-1)
         orientation = page.tags.valueof(_ORIENTATION, 1)
         upright = orientation if orientation in range(1, 9) else 1
-        exif = _read_camera_exif(stream)
-        return color, {"icc_profile": icc_profile, "exif": exif, "orientation": upright}
+        stated = {"exif": _read_camera_exif(stream), "dpi": _read_dpi(page)}
+        return color, {"icc_profile": icc_profile, "orientation": upright, **stated}
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -105,6 +105,7 @@ def encode_tiff(
     exif: bytes = b"",
     *,
     description: str | None = None,
+    dpi: tuple[float, ...] | None = None,
 ) -> bytes:
     """Encode (H, W) uint8, uint16, float32 or (H, W, C) uint8, uint16; keep EXIF texts, camera and place."""
     notes = raster.parse_exif(exif)
@@ -120,6 +121,8 @@ def encode_tiff(
         compression="zlib",
         predictor=True,
         iccprofile=icc_profile,
+        resolution=dpi,
+        resolutionunit="inch" if dpi else None,
         metadata=None,
         description=description,
         software="pam",
@@ -161,6 +164,15 @@ def _read_directories(notes: Exif) -> dict[int, dict[int, Any]]:
         for tag, entries in found.items()
         if entries
     }
+
+
+def _read_dpi(page: tifffile.TiffPage) -> tuple[float, ...] | None:
+    """Return columns and rows per inch, or None if the tags do not state them."""
+    per_inch = {2: 1, 3: 2.54}.get(page.tags.valueof(Base.ResolutionUnit, 2))
+    with suppress(TypeError, ValueError, ZeroDivisionError):  # a tag is missing or broken
+        (across, one), (down, other) = map(page.tags.valueof, (Base.XResolution, Base.YResolution))
+        return across / one * per_inch, down / other * per_inch
+    return None
 
 
 def _read_camera_exif(stream: BinaryIO) -> bytes:

@@ -189,6 +189,8 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "a.png": (read_image, lambda: encode_png(PIXELS.astype(np.uint16) * 257)),
     "a.jpg": (read_image, lambda: pillow("jpeg")),
     "a.webp": (read_image, lambda: pillow("webp")),
+    "a.avif": (read_image, lambda: pillow("avif")),
+    "a.gif": (read_image, lambda: pillow("gif")),
     "a.bmp": (read_image, lambda: pillow("bmp")),
     "a.ppm": (read_image, lambda: pillow("ppm")),
     "a.tif": (read_image, lambda: encode_tiff(PIXELS)),

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import yaml
 from pam_program import names, pam, refuse, refuse_all, unchanged
+from PIL import Image
+from PIL.ExifTags import IFD, Base
 from unrectified import Photographs, photographs, sample
 from video_files import write_video
 
@@ -210,12 +212,24 @@ P_rect_0{n}: 700 0 370 {p} 0 700 250 0 0 0 1 0
 def test_without_a_calibration(here: Path) -> None:
     taken = photographs(*sample())
     taken.write(here)
+    notes = Image.Exif()
+    notes[Base.Make], notes[Base.Orientation] = "Maker", 1
+    notes.get_ifd(IFD.Exif).update({Base.DateTimeOriginal: "2024:05:06 07:08:09", Base.FocalLength: 35.0})
+    with Image.open("left.png") as image:
+        image.load()
+    image.save("left.png", exif=notes, dpi=(300, 300), icc_profile=b"profile")
     run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
     assert run.code == 0, run.stderr
     assert names("out") == ["left.png", "right.png"]
     assert "distances remain unknown" in run.stderr
     assert "only the left image" not in run.stderr
     assert run.records[0]["vertical_offset"] < 0.5
+    with Image.open("out/left.png") as written:
+        assert written.info["dpi"] == pytest.approx((300, 300), abs=0.02)
+        assert written.info["icc_profile"] == b"profile"
+        assert written.getexif()[Base.Make] == "Maker"
+        assert written.getexif().get_ifd(IFD.Exif) == {Base.DateTimeOriginal: "2024:05:06 07:08:09"}
+    assert not read_image(Path("out/right.png")).exif
     alone = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "alone.png")
     assert "only the left image is written: --output-right writes the right one" in alone.stderr
 

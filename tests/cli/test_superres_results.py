@@ -142,12 +142,15 @@ def test_grey_stays_grey(small_pair: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp"])
-def test_each_image_keeps_its_colour_profile(small_pair: Path, suffix: str) -> None:
+def test_each_image_keeps_its_colour_profile_and_dpi(small_pair: Path, suffix: str) -> None:
     profiles = [ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes() for name in ("sRGB", "LAB")]
-    rewrite(lambda picture, number: RgbImage(picture.pixels, icc_profile=profiles[number]))
+    rewrite(lambda picture, number: RgbImage(picture.pixels, icc_profile=profiles[number], dpi=(300, 300)))
     run = pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}", "--output-right", f"r{suffix}")
     assert run.code == 0
-    assert [read_image(Path(f"{name}{suffix}")).icc_profile for name in "lr"] == profiles
+    written = [read_image(Path(f"{name}{suffix}")) for name in "lr"]
+    assert [image.icc_profile for image in written] == profiles
+    if suffix != ".webp":  # has no field for it
+        assert written[0].dpi == pytest.approx((300, 300), abs=0.02)
 
 
 def test_both_in_one_image(small_pair: Path) -> None:

@@ -84,3 +84,29 @@ def test_notes_that_a_jpeg_has_no_room_for_cost_no_image() -> None:
     assert len(picture.exif) > 70_000
     assert read_image(encode_image(picture, ".jpg", name="x")).exif == b""
     assert len(read_image(encode_image(picture, ".webp", name="x")).exif) > 70_000
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "BMP"])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".tif"])
+def test_the_resolution_for_printing_is_kept(kind: str, suffix: str) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (32, 24)).save(buffer, kind, dpi=(600, 300))
+    picture = read_image(buffer.getvalue())
+    assert picture.dpi == pytest.approx((600, 300), abs=0.02)
+    written = encode_image(picture, suffix, name="x")
+    assert Image.open(io.BytesIO(written)).info["dpi"] == pytest.approx((600, 300), abs=0.02)
+    unstated = read_image(encode_image(RgbImage(picture.pixels), suffix, name="x"))
+    assert unstated.dpi is None
+
+
+def test_a_turned_image_exchanges_its_resolutions() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (32, 24)).save(buffer, "JPEG", dpi=(600, 300), exif=camera_notes().tobytes())
+    assert read_image(buffer.getvalue()).dpi == (300, 600)
+
+
+@pytest.mark.parametrize("dpi", [(0, 0), (0.1, 0.1), (90_000, 90_000)])
+def test_a_resolution_without_sense_is_ignored(dpi: tuple[float, float]) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (32, 24)).save(buffer, "TIFF", dpi=dpi)
+    assert read_image(buffer.getvalue()).dpi is None

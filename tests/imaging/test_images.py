@@ -177,7 +177,7 @@ class TestWriting:
 
 
 class TestKindsOfFiles:
-    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "BMP", "PPM", "WEBP"])
+    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "BMP", "PPM", "WEBP", "GIF"])
     def test_rgb_order(self, format_: str) -> None:
         red = np.zeros((4, 6, 3), np.uint8)
         red[..., 0] = 200
@@ -195,7 +195,7 @@ class TestKindsOfFiles:
         assert read.grey == (mode == "L")
         assert read.icc_profile == (None if mode == "CMYK" else PROFILE)  # it would describe inks
 
-    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "BMP"])
+    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "BMP", "GIF"])
     @pytest.mark.parametrize("colors", [2, 4, 16, 256])
     def test_palette(self, format_: str, colors: int) -> None:
         image = Image.fromarray(noise(16, 20, 3)).quantize(colors)
@@ -211,9 +211,10 @@ class TestKindsOfFiles:
         data = tiff_bytes(indices, photometric="palette", colormap=colors * times)
         np.testing.assert_array_equal(read_image(data).pixels, colors.T[indices])
 
-    def test_palette_with_transparency(self) -> None:
+    @pytest.mark.parametrize(("format_", "transparency"), [("PNG", bytes(range(0, 240, 30))), ("GIF", 3)])
+    def test_palette_with_transparency(self, format_: str, transparency: object) -> None:
         image = Image.fromarray(noise(16, 20, 3)).quantize(8)
-        data = pillow_bytes(image, "PNG", transparency=bytes([0, 30, 60, 90, 120, 150, 180, 210]))
+        data = pillow_bytes(image, format_, transparency=transparency)
         read = read_image(data)
         expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
         np.testing.assert_array_equal(read.pixels, expected[..., :3])

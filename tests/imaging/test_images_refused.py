@@ -34,6 +34,7 @@ GOOD = {
     "lzw.tif": tiff_bytes(NOISE, photometric="rgb", compression="lzw", rowsperstrip=7),
     "jpeg.tif": tiff_bytes(NOISE, photometric="rgb", compression="jpeg"),
     "16.tif": encode_image(RgbImage(NOISE * np.uint16(257), None, False, None, 1), ".tif", name="a"),
+    "avif": pillow_bytes(IMAGE, "AVIF"),
     "bmp": pillow_bytes(IMAGE, "BMP"),
     "ppm": pillow_bytes(IMAGE, "PPM"),
 }
@@ -111,7 +112,6 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         b"hello",
         b"P",
         b"\x89PNG",
-        pillow_bytes(IMAGE, "GIF"),
         pillow_bytes(IMAGE, "EPS"),
         pillow_bytes(IMAGE, "PDF"),
         pillow_bytes(IMAGE, "ICO"),
@@ -123,7 +123,7 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_not_a_image(content: bytes) -> None:
     with pytest.raises(InputError, match=r"^left is not an image") as caught:
         read_image(content, name="left")
-    assert caught.value.hint == "supported formats are PNG, JPEG, TIFF, WebP, BMP and PPM"
+    assert caught.value.hint == "supported formats are PNG, JPEG, TIFF, WebP, AVIF, HEIC, BMP, PPM and GIF"
 
 
 def test_the_bytes_have_a_name_in_messages() -> None:
@@ -136,7 +136,7 @@ def test_the_bytes_have_a_name_in_messages() -> None:
 class TestKindsThatAreRefused:
     def test_animated(self) -> None:
         frames = {"save_all": True, "append_images": [Image.fromarray(NOISE[::-1])], "duration": 100}
-        for format_ in ("PNG", "WEBP"):
+        for format_ in ("PNG", "WEBP", "GIF", "AVIF"):
             with pytest.raises(InputError, match="is animated"):
                 read_image(pillow_bytes(IMAGE, format_, **frames))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import photo_files as made
 import stereo_files
+from image_bytes import pillow_bytes
 
 from pamcli.batch.processing import attempt
 from pamcli.errors import InputError
@@ -176,3 +178,23 @@ def test_an_anaglyph_is_split_by_its_colours(views: tuple[np.ndarray, np.ndarray
     left, right = pair.left.pixels, pair.right.pixels
     assert abs(float(left.mean()) - right.mean()) < 2
     assert np.corrcoef(right[..., 1].ravel(), grey[1].ravel())[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L"])
+def test_avif(mode: str, views: tuple[np.ndarray, np.ndarray]) -> None:
+    image = Image.fromarray(views[0]).convert(mode)
+    if mode == "RGBA":
+        image.putalpha(90)
+    data = pillow_bytes(image, "AVIF", icc_profile=b"profile")
+    read = read_image(data)
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
+    np.testing.assert_array_equal(read.pixels, expected[..., :3])
+    assert (read.alpha is not None) == (mode == "RGBA")
+    assert read.icc_profile == b"profile"
+
+
+def test_avif_without_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pillow_bytes(Image.new("RGB", (20, 30)), "AVIF")
+    monkeypatch.setattr("PIL.AvifImagePlugin.SUPPORTED", False)
+    with pytest.raises(InputError, match=r"x has an unsupported format: .*AVIF support not installed"):
+        read_image(data, name="x")

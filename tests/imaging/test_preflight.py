@@ -231,6 +231,13 @@ def test_views_of_different_scenes(sample: tuple[Picture, Picture]) -> None:
     assert not check_pair(left, right).unrelated
 
 
+@pytest.mark.parametrize("x", [0, 150, 300])
+def test_a_side_by_side_image_split_as_top_and_bottom(sample: tuple[Picture, Picture], x: int) -> None:
+    both = np.concatenate([view[:380, x : x + 434] for view in sample], axis=1)
+    assert check_pair(both[:190], both[190:]).unrelated
+    assert not check_pair(both[:190, :434], both[:190, 434:]).unrelated
+
+
 @pytest.mark.parametrize("blur", [6, 12, 25])
 def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> None:
     rng = np.random.default_rng(blur)
