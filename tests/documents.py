@@ -383,13 +383,13 @@ TRAIN_A_LITTLE = " --steps 1 --batch 1 --workers 0"
 
 
 def shortened(command: str) -> str:
-    """Return the command with shorter training; `pam view` ends after printing its address."""
+    """Return the command with less training or smaller exports; `pam view` ends when its address is known."""
     if command.startswith("pam view"):
         wait = "for _ in $(seq 600); do [ -s address ] && break; sleep 0.1; done"
         program = command.partition(" #")[0].replace("pam", f"{sys.executable} -m pamcli", 1)
         return f"{program} --no-browser > address & {wait}; kill $!; [ -s address ]"
     if not command.startswith("pam train"):
-        return command
+        return command.replace("--size 1248x384", "--size 96x64")  # of the images
     if "--resume" in command:
         return command.replace("--steps 30000", "--steps 2")
     crop = "24x16" if "superres" in command else "64x32 --set sizes=[] --set scenes.sizes=[]"

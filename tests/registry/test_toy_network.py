@@ -30,6 +30,14 @@ class Toy(PASMnet):
         super().__init__(cas_pam=CascadedParallaxAttention(blocks=1))
 '''
 
+RUN = """
+import sys
+from pamcli.cli import app
+
+for command in sys.argv[1:]:
+    app(command.split(), prog_name="pam", standalone_mode=False)
+"""
+
 ROW = """    Architecture(
         name="toy",
         task="disparity",
@@ -61,11 +69,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def toy_pam(house: Path, *words: str) -> str:
-    """Run `pam` of that copy; its standard output."""
+def toy_pam(house: Path, *commands: str) -> str:
+    """Run commands of that copy in one process; their standard output."""
     environment = {**os.environ, "PYTHONPATH": str(house), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "pamcli", *words], cwd=house, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", RUN, *commands], cwd=house, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -80,21 +88,25 @@ def test_a_network_is_added_by_one_file_and_one_row(house: Path) -> None:
         imwrite(house / "mine" / side / "a.png", view)
     truth = read_disparity(PACKAGE.parent / "scripts/sample/disparity.pfm")[:64, :96]
     write_disparity(house / "mine/disparity/a.pfm", truth)
-    small = ["--crop", "64x32", "--batch", "1", "--steps", "1", "--workers", "0"]
-    toy_pam(house, "train", "disparity", "--data", "pairs:mine", "--network", "toy", "-o", "run", *small)
-    weights = ["--weights", "run/last.safetensors"]
-    exact = [*weights, "--precision", "fp32"]
-    toy_pam(house, "disparity", "left.png", "right.png", "-o", "found.pfm", *exact)
+    small = "--crop 64x32 --batch 1 --steps 1 --workers 0"
+    measured = toy_pam(
+        house,
+        f"train disparity --data pairs:mine --network toy -o run {small}",
+        "disparity left.png right.png -o found.pfm --weights run/last.safetensors --precision fp32",
+        "eval disparity --data pairs:mine --weights run/last.safetensors",
+    )
     found = read_disparity(house / "found.pfm")
     assert found.shape == (64, 96)
     assert np.isfinite(found).all()
-    measured = toy_pam(house, "eval", "disparity", "--data", "pairs:mine", *weights)
     assert "last" in measured
 
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
-    toy_pam(house, "weights", "export", "run/last.safetensors", "-o", "toy.onnx", "--size", "96x64")
-    toy_pam(house, "disparity", "left.png", "right.png", "-o", "exported.pfm", "--weights", "toy.onnx")
+    toy_pam(
+        house,
+        "weights export run/last.safetensors -o toy.onnx --size 96x64",
+        "disparity left.png right.png -o exported.pfm --weights toy.onnx",
+    )
     np.testing.assert_allclose(read_disparity(house / "exported.pfm"), found, atol=1e-2)
 
 
