@@ -16,6 +16,8 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any
 
+SIMILAR = 0.7  # least similarity of names, from 0 to 1, for a suggestion
+
 _EXTRAS = {  # optional packages, with the extra that installs each, and the message if it is missing
     "av": ("video", "videos require PyAV"),
     "laspy": ("las", "LAS and LAZ files require laspy"),
@@ -96,19 +98,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def find_closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Return the known names most similar to `name`; "lr" is similar to "train.learning_rate"."""
-    word = name.rpartition(".")[2].lower().replace("-", "_")
+    """Return the known names similar to `name`; "lr" and "batch_size" mean "learning_rate" and "batch"."""
+    words = name.rpartition(".")[2].lower().replace("-", "_").split("_")
 
     def similarity(each: str) -> float:
-        last = each.rpartition(".")[2].lower()
-        letters = iter(last)
-        abbreviated = last[:1] == word[:1] and all(letter in letters for letter in word)
-        ratios = (
-            SequenceMatcher(None, *both).ratio() for both in ((word, last), (name.lower(), each.lower()))
-        )
-        return max(ratios) + 0.5 * abbreviated
+        others = each.rpartition(".")[2].lower().split("_")
+        given, other = "".join(words), "".join(others)
+        is_initials = given == "".join(part[:1] for part in others)
+        is_part = other.startswith(given) or {*words} <= {*others} or {*others} <= {*words}
+        ratio = SequenceMatcher(None, given, other).ratio()
+        whole = SequenceMatcher(None, name.lower(), each.lower()).ratio()  # orders names of equal last parts
+        return max(ratio, 0.9 * is_part, 0.9 * is_initials) + 0.05 * whole
 
-    return sorted(known, key=similarity, reverse=True)[:count]
+    found = sorted(((similarity(each), each) for each in known), reverse=True)
+    return [each for score, each in found[:count] if score >= SIMILAR]
 
 
 def describe_missing_package(error: ImportError) -> str:

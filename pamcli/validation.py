@@ -71,7 +71,8 @@ def _shorten(value: Any) -> str:
 def describe_unknown(name: str, known: Sequence[str], what: str = "value") -> str:
     """Return the error message for an unknown name; long lists show only the closest known names."""
     if len(known) > FEW:
-        return f"unknown {what} {name!r} (did you mean {' or '.join(find_closest(name, known))}?)"
+        near = " or ".join(find_closest(name, known))
+        return f"unknown {what} {name!r}" + (f" (did you mean {near}?)" if near else "")
     guess = did_you_mean(name.rpartition(".")[2], known)
     return f"unknown {what} {name!r} ({guess}known: {', '.join(known)})"
 

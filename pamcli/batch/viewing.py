@@ -30,8 +30,8 @@ def open_server(settings: ViewSettings) -> PageServer:
             raise UsageError(f"cannot use both the page {result} and IMAGE", "drop the image")
         return PageServer(read_folder(result.parent), result.name, settings.port)
     if result.suffix.lower() not in DISPARITY_SUFFIXES:
-        known = ", ".join((".html", *DISPARITY_SUFFIXES))
-        raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"expected one of {known}")
+        known = f"pages (.html) and disparity maps ({', '.join(DISPARITY_SUFFIXES)})"
+        raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"pam view shows {known}")
     page = render_result(settings)
 
     def read(path: str) -> bytes:
@@ -44,10 +44,10 @@ def open_server(settings: ViewSettings) -> PageServer:
 
 def render_result(settings: ViewSettings) -> bytes:
     """Render the page of a disparity map with its left image. Raises UsageError, InputError."""
+    stored = read_disparity_file(settings.result, scale=settings.scale, invalid=settings.invalid)
     if settings.image is None:
         message = f"the left image of the disparity map {settings.result} is required"
         raise UsageError(message, "add it: pam view disp.pfm left.png")
-    stored = read_disparity_file(settings.result, scale=settings.scale, invalid=settings.invalid)
     for warning in stored.warnings:
         LOG.warning("%s: %s", settings.result, warning)
     disparity, left = stored.disparity, read_image(settings.image).pixels

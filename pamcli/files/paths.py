@@ -125,6 +125,10 @@ def list_images(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> lis
         return sorted(found)
     if videos := [name for name, _ in entries if _has_suffix(name, VIDEO_SUFFIXES)]:
         raise video_error(folder / min(videos))
+    if not entries:
+        raise UsageError(
+            f"the folder {quote(folder)} is empty", "check the path, or repeat the command once images arrive"
+        )
     hint = f"the suffix of an image is one of {', '.join(suffixes)}"
     if any(is_folder for _, is_folder in entries):
         hint = "use templates such as 'lefts/{}.png' 'rights/{}.png' for sub-folders: {} may contain /"

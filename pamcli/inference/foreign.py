@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference import Progress
-from pamcli.inference.images import MatchSize, Pixels, to_network, to_pixels, to_plain
+from pamcli.inference.images import Pixels, to_network, to_pixels, to_plain
 from pamcli.inference.model import StereoModel
 from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiles import Tile, compute_parts, make_tiles
+from pamcli.registry.architectures import MatchSize
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
 

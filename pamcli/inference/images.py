@@ -5,8 +5,6 @@ can be lost to the background. Upscaled images lose less, in time proportional t
 larger than those in training give better results when downscaled.
 """
 
-from typing import Literal
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -15,16 +13,12 @@ from torch import Tensor
 
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.resize import resize_area
+from pamcli.registry.architectures import LARGEST_FACTOR, NARROWEST_MATCH, MatchSize
 
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}  # largest values
 
 Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
-MatchSize = float | Literal["auto"]
-"""Matching resolution: up to `MOST` a factor of the image sides; from `NARROWEST` on a width in px; auto: see
-`choose_matching_size`."""
-
-LEAST, MOST, NARROWEST = 1 / 16, 4.0, 64
 AUTO_MOST = 2.0
 AUTO_PIXELS = 950_000
 """Pixels to which `auto` upscales smaller images, at most twice per side. Chosen for the fewest errors on
@@ -125,23 +119,13 @@ def shift_pair(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels
     return np.pad(left, one, mode="edge"), np.pad(right, other, mode="edge")
 
 
-def check_match_size(size: MatchSize) -> MatchSize:
-    """Return a valid matching resolution; raise UsageError unless it is a factor, a width or auto."""
-    if size != "auto" and not (LEAST <= size <= MOST or NARROWEST <= size <= 65535):  # rejects NaN too
-        raise UsageError(
-            f"`match_size` must be auto, a factor from {LEAST:g} to {MOST:g}, or a width of {NARROWEST} px "
-            f"or more, got {size:g}"
-        )
-    return size
-
-
 def choose_matching_size(
     size: MatchSize, height: int, width: int, most: tuple[int, int] | None = None
 ) -> tuple[int, int]:
     """Return height and width at which images of `height` x `width` px are matched.
 
     auto: upscale small images to `AUTO_PIXELS`, within `most` (height, width), and downscale large ones to
-    `AUTO_LARGEST`. Raises UsageError: a width above `MOST` times the image's.
+    `AUTO_LARGEST`. Raises UsageError: a width above `LARGEST_FACTOR` times the image's.
     """
     if size == "auto":
         factor = max(1.0, min(AUTO_MOST, (AUTO_PIXELS / (height * width)) ** 0.5))
@@ -152,10 +136,11 @@ def choose_matching_size(
         if 1 / AUTO_LEAST < factor < AUTO_LEAST:
             return height, width
     else:
-        factor = size if size < NARROWEST else size / width
-        if factor > MOST:
+        factor = size if size < NARROWEST_MATCH else size / width
+        if factor > LARGEST_FACTOR:
             raise UsageError(
-                f"`match_size` {size:g} px is more than {MOST:g} times the width of the images, {width} px"
+                f"`match_size` {size:g} px is more than {LARGEST_FACTOR:g} times the width of the images, "
+                f"{width} px"
             )
     return max(round(factor * height), SMALLEST_SIDE), max(round(factor * width), SMALLEST_SIDE)
 

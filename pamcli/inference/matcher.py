@@ -16,11 +16,8 @@ from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference import Progress
 from pamcli.inference.images import (
-    NARROWEST,
     SMALLEST_SIDE,
-    MatchSize,
     Pixels,
-    check_match_size,
     check_pair,
     choose_matching_size,
     resize_image,
@@ -30,6 +27,7 @@ from pamcli.inference.model import StereoModel
 from pamcli.inference.models import load_model
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.networks.parallax import find_consistent
+from pamcli.registry.architectures import NARROWEST_MATCH, MatchSize, check_match_size
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
@@ -126,7 +124,8 @@ class StereoMatcher:
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self._requested_size = check_match_size(match_size)
+        check_match_size(match_size)
+        self._requested_size = match_size
         self.match_size = model.check_search(self.max_disparity, min_disparity, match_size)
         self._budget = MemoryBudget(model, max_memory)
 
@@ -245,7 +244,7 @@ class StereoMatcher:
         size, most = (self._requested_size, None) if requested else (self.match_size, self.model.size)
         if size == "auto":
             return self.model.reduced_size(height, width) or choose_matching_size(size, height, width, most)
-        if size >= NARROWEST:  # a width, of images that `min_disparity` has widened
+        if size >= NARROWEST_MATCH:  # a width, of images that `min_disparity` has widened
             size = size * width / (width - abs(self.min_disparity))
         return choose_matching_size(size, height, width, most)
 

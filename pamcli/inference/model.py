@@ -24,10 +24,10 @@ from torch import Tensor
 
 from pamcli.inference import Progress
 from pamcli.inference.device import PRECISIONS, Compute, catch_memory_errors, is_memory_error
-from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
+from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_plain
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
-from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD, MatchSize
 from pamcli.registry.description import Description
 from pamcli.registry.spec import ModelSpec
 

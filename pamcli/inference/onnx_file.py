@@ -18,12 +18,12 @@ from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import HINT, Compute, format_bytes, get_free_memory
-from pamcli.inference.images import MatchSize, Pixels, padding, to_network, to_pixels, to_plain
+from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_plain
 from pamcli.inference.model import Array, StereoModel, crop_outputs, predict_memory
 from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
 from pamcli.networks.blocks import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
-from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD, MatchSize
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ModelSpec, convert_read_errors
 

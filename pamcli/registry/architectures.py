@@ -10,6 +10,12 @@ Task = Literal["disparity", "superres"]
 
 SCALES = (2, 3, 4, 8)  # factors of trainable super-resolution networks; shipped ones upscale by 2 and 4
 
+MatchSize = float | Literal["auto"]
+"""Matching resolution: up to `LARGEST_FACTOR` a factor of the image sides; from `NARROWEST_MATCH` on a width
+in px; auto: see `inference.images.choose_matching_size`."""
+
+SMALLEST_FACTOR, LARGEST_FACTOR, NARROWEST_MATCH = 1 / 16, 4.0, 64
+
 UPSCALING_TERMS = "super_resolution", "charbonnier", "psnr"
 MATCHING_TERMS = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
 """Loss terms that only networks of one task have."""
@@ -19,6 +25,18 @@ IMAGE_STD = (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet's channels, which normalise images in [0, 1] for matching."""
 
 PAPER = "paper"  # the published or default network, from which every other variant differs
+
+
+def check_match_size(size: MatchSize, option: str = "`match_size`") -> None:
+    """Raise UsageError unless a matching resolution is a factor, a width or auto."""
+    number = size if isinstance(size, int | float) else 0
+    if size != "auto" and not (
+        SMALLEST_FACTOR <= number <= LARGEST_FACTOR or NARROWEST_MATCH <= number <= 65535
+    ):
+        raise UsageError(
+            f"{option} must be auto, a factor from {SMALLEST_FACTOR:g} to {LARGEST_FACTOR:g}, or a width of "
+            f"{NARROWEST_MATCH} px or more, got {size}"
+        )
 
 
 @dataclass(frozen=True)
@@ -123,7 +141,7 @@ class Architecture:
     normalised: bool = False  # expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, else in [0, 1]
     multiple: int = 1  # input sides must be multiples of this
     sixteen_bits: bool = True  # allow `auto` to choose bf16, which changes the results very little
-    match_size: float | Literal["auto"] = 1.0  # default matching resolution, as a factor of the image size
+    match_size: MatchSize = 1.0  # default matching resolution, as a factor of the image size
     searched_beyond: int = 0
     """Matching: px to search beyond the user's maximum disparity, a multiple of 16; interpolation between
     coarse attention columns needs both neighbours."""

@@ -94,7 +94,7 @@ def _parse_match_size(text: str, option: str) -> float:
 
 
 parse_match_size = _allow_word("auto", _parse_match_size, "auto")
-"""A matching resolution; `StereoMatcher.load` checks its range."""
+"""A matching resolution; `check_match_size` checks its range."""
 
 
 def _parse_count(text: str, option: str) -> int:

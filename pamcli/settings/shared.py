@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pamcli.errors import UsageError
 from pamcli.files.paths import are_packed, is_recording
 from pamcli.files.suffixes import PackedLayout
+from pamcli.registry.architectures import MatchSize, check_match_size
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.settings import parsing
 from pamcli.settings.options import Place, Settings, argument, flag, option, result
@@ -130,9 +131,8 @@ class Pairs(Limit):
     skip_unpaired: bool = flag("Ignore images that have no partner, with a warning.")
 
     def is_stated(self, keyword: str) -> bool:
-        if keyword != "calibration" or getattr(self, "uncalibrated", False):
-            return False
-        return any(is_recording(str(each)) for each in self.inputs or ())
+        recorded = any(is_recording(str(each)) for each in self.inputs or ())
+        return keyword == "calibration" and recorded and not getattr(self, "uncalibrated", False)
 
 
 class RectifiedPairs(Pairs):
@@ -142,9 +142,8 @@ class RectifiedPairs(Pairs):
 
     def is_stated(self, keyword: str) -> bool:
         """Return whether a ROS bag, or a file that holds both views, may state the calibration."""
-        if super().is_stated(keyword) or keyword != "calibration":
-            return super().is_stated(keyword)
-        return self.packed in (None, "auto") and are_packed([str(each) for each in self.inputs or ()])
+        packed = self.packed in (None, "auto") and are_packed([str(each) for each in self.inputs or ()])
+        return super().is_stated(keyword) or (keyword == "calibration" and packed)
 
 
 INVALID = option(
@@ -289,11 +288,12 @@ class Matching(Matcher):
         max=100_000,
         metavar="N",
     )
-    match_size: float | Literal["auto"] | None = option(
+    match_size: MatchSize | None = option(
         "Set the matching resolution: a factor from 1/16 to 4, or a width in px (64 or more); auto: upscale "
         "small and downscale large images. The disparity map keeps the size of the input.",
         metavar="auto|N",
         parse=parsing.parse_match_size,
+        check=check_match_size,
         show_default="auto; 1 for weights pasmnet",
     )
 

@@ -101,7 +101,7 @@ def change_recipe(
         for group in groups:
             place = place[group] if isinstance(place.get(group), dict) else {}
         if name not in place and groups != ["rates"]:
-            raise UsageError(describe_unknown(key, known, "setting"))
+            raise UsageError(describe_unknown(key, known, "setting"), "pam guide recipes lists the settings")
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
     try:
         return parse_record(Recipe, json.dumps(values))

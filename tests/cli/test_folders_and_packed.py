@@ -50,6 +50,8 @@ def test_images_without_a_partner(small_pair: Path) -> None:
         ]
         assert run.complaints == [*lonely, "1 ok"]
     assert names("disparity") == ["a.pfm"]
+    Path("empty").mkdir()
+    refuse(pam("disparity empty R -o out/ --skip-unpaired"), 2, "the folder empty is empty", "check the path")
 
 
 def test_folders_and_templates_that_do_not_fit(small_pair: Path) -> None:

@@ -43,12 +43,14 @@ def test_a_wrong_option_is_one_line_and_leaves_nothing(here: Path) -> None:
         2 --crop 512 | --crop | 512x256
         2 --crop 100x64 | 100x64 | multiples of 32 px
         2 --set losses.refined | refined | KEY=VALUE
-        2 --set losses.refine=1 | refine | did you mean losses.refined or
+        2 --set losses.refine=1 | refine | did you mean losses.refined?
+        2 --set batch_size=1 | unknown setting 'batch_size' (did you mean batch?)
+        2 --set gpu=1 | unknown setting 'gpu' (pam guide recipes lists the settings)
         2 --set losses.refined=much | refined=much
         2 --set losses.refined=-1 | refined must be | equal to 0 | got -1
         2 --set losses.charbonnier=1 | term charbonnier | without losses.
         2 --set noise | noise | KEY=VALUE
-        2 --set augmentation.nois=1 | augmentation.noise or
+        2 --set augmentation.nois=1 | did you mean augmentation.noise?
         2 --set augmentation.noise=-1 | noise must be | got -1
         2 --batch 4 --set accumulate=3 | batch | accumulate (3)
         2 --recipe paper-kitti | paper-sceneflow

@@ -98,6 +98,9 @@ def test_bad_input_is_one_line(pair: Path) -> None:
         "the left image of the disparity map d.npy is required",
         "pam view disp.pfm left.png",
     )
+    refuse(pam("view", "left.png"), 3, "left.png has 3 channels, but a disparity map has one")
+    Path("photo.jpg").write_bytes(Path("left.png").read_bytes())
+    refuse(pam("view", "photo.jpg"), 2, "pam view shows pages (.html) and disparity maps (.pfm,")
     refuse(pam("view", "d.npy", "left.png"), 3, "left.png is 96x64 but d.npy is 20x10")
     refuse(pam("view", "d.html", "left.png"), 2, "cannot use both", "drop the image")
     refuse(pam("view", "empty"), 2, "contains no page", "--page")

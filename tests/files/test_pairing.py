@@ -105,7 +105,7 @@ def test_two_images_of_one_stem() -> None:
 def test_a_folder_without_images() -> None:
     make("l/a.png", "l/b.png")
     Path("r").mkdir()
-    with pytest.raises(UsageError, match="the folder r contains no images"):
+    with pytest.raises(UsageError, match="the folder r is empty"):
         pair_folders(Path("l"), Path("r"))
     make("r/day1/a.png")
     with pytest.raises(UsageError, match=r"templates.*sub-folders"):
@@ -248,7 +248,7 @@ def test_packed_images_that_are_missing() -> None:
     Path("empty").mkdir()
     with pytest.raises(InputError, match=r"no such file: x\.png"):
         resolve_packed(["x.png"])
-    with pytest.raises(UsageError, match="the folder empty contains no images"):
+    with pytest.raises(UsageError, match="the folder empty is empty"):
         resolve_packed(["empty"])
     with pytest.raises(UsageError, match="no packed image"):
         resolve_packed([])
