@@ -54,7 +54,7 @@ def _sample(view: Rgb, columns: NDArray[np.floating]) -> Values:
     x = torch.from_numpy(np.broadcast_to(columns, (height, columns.shape[1])).astype(np.float32))
     y = torch.linspace(-1, 1, height)[:, None].expand_as(x) if height > 1 else torch.zeros_like(x)
     grid = torch.stack((x * (2 / max(width - 1, 1)) - 1, y), -1)
-    pixels = torch.from_numpy(np.ascontiguousarray(view)).permute(2, 0, 1)[None].float()
+    pixels = torch.from_numpy(np.require(view, requirements=("C", "W"))).permute(2, 0, 1)[None].float()
     found = F.grid_sample(pixels, grid[None], "bicubic", "border", align_corners=True)
     return np.asarray(found[0].permute(1, 2, 0).numpy())
 

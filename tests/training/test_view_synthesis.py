@@ -167,3 +167,13 @@ def test_the_same_draw_gives_the_same_view() -> None:
     views = [drawn(pair(), seed).right for seed in (1, 1, 2)]
     same = [np.array_equal(one, other) for one, other in pairwise(views)]
     assert same == [True, False]
+
+
+@pytest.mark.filterwarnings("error")
+def test_read_only_images_are_drawn_without_a_warning() -> None:
+    sample = pair()
+    views = [np.array(view, np.uint8) for view in (sample.left, sample.right)]
+    for view in views:
+        view.setflags(write=False)
+    made = drawn(dataclasses.replace(sample, left=views[0], right=views[1]))
+    assert np.array_equal(made.right, drawn(sample).right)
