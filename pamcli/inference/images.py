@@ -19,10 +19,11 @@ RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}  # largest values
 
 Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
-AUTO_MOST = 2.0
+AUTO_MOST = 2.5
 AUTO_PIXELS = 950_000
-"""Pixels to which `auto` upscales smaller images, at most twice per side. Chosen for the fewest errors on
-KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py measures other sizes."""
+"""Pixels to which `auto` upscales smaller images, by at most `AUTO_MOST` per side. Both were chosen for the
+fewest errors on KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py measures other
+sizes."""
 
 AUTO_LARGEST = 3_000_000  # pixels to which `auto` downscales larger images (scripts/measure_match_size.py)
 

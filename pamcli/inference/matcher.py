@@ -32,7 +32,7 @@ from pamcli.registry.catalog import DEFAULT_MATCHING
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
-pairs it was at least 33 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 32 %
+pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 31 %
 (scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
 

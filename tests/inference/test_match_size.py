@@ -25,8 +25,8 @@ from pamcli.registry.load import load_network
 @pytest.mark.parametrize(
     ("height", "width", "times"),
     [
-        (240, 320, 2),
-        (375, 450, 2),
+        (240, 320, 2.5),
+        (375, 450, (AUTO_PIXELS / (375 * 450)) ** 0.5),
         (497, 741, (AUTO_PIXELS / (497 * 741)) ** 0.5),
         (375, 1242, (AUTO_PIXELS / (375 * 1242)) ** 0.5),
         (1000, 1500, 1),
@@ -160,13 +160,13 @@ def test_progress_rises_band_by_band(
     ("exported", "size", "said"),
     [
         (None, (64, 96), []),
-        ((128, 192), (64, 96), []),
+        ((160, 160), (64, 64), []),
         (
             (64, 96),
             (60, 90),
-            ["matched at 90x60 instead of 180x120", "export the network"],
+            ["matched at 90x60 instead of 225x150", "export the network"],
         ),
-        ((96, 224), (60, 90), ["matched at 144x96 instead of 180x120 and padded to 224x96"]),
+        ((96, 224), (60, 90), ["matched at 144x96 instead of 225x150 and padded to 224x96"]),
         ((832, 992), (780, 980), ["padded to 992x832"]),
     ],
 )
