@@ -198,7 +198,7 @@ def test_metadata_that_are_not_understood_are_refused(
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none.safetensors does not exist .*pam weights list"):
         read_header(tmp_path / "none.safetensors")
-    with pytest.raises(ModelError, match=f"{tmp_path} is not a safetensors file"):
+    with pytest.raises(ModelError, match=f"{tmp_path} is a folder, not a weights file"):
         read_header(tmp_path)
     with pytest.raises(ModelError, match="Not a directory"):
         read_header(shipped("pasmnet") / "w.safetensors")

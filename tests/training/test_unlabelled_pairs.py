@@ -69,10 +69,10 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
     with pytest.raises(InputError, match=found.label_of(1).name):
         found.load(1)
     assert write_labels(found, find, range(3), always)
-    assert given == [(96, 192, 3)] * 3  # small images are matched twice as large, and learned from so
+    assert given == [(120, 240, 3)] * 3  # small images are matched larger, and learned from so
     sample = found.load(2)
     assert sample.name == "002"
-    assert sample.left.shape == sample.right.shape == (96, 192, 3)
+    assert sample.left.shape == sample.right.shape == (120, 240, 3)
     assert np.unique(sample.disparity) == 5.5
 
 
