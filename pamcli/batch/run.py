@@ -289,7 +289,10 @@ def _check_last_input(settings: Any, main: OutputKind, most: int) -> None:
 
 
 def count_processes(batch: Batch) -> int:
-    """Return the number of processes, 0 for those of a cluster. Raises UsageError for unsupported workers."""
+    """Return the number of processes to use, or 0 if a Ray cluster computes.
+
+    Raises UsageError: an option of the batch requires a single process.
+    """
     settings, count = batch.settings, batch.settings.workers
     if settings.engine == "ray":
         return 0

@@ -29,7 +29,7 @@ COMMON = 0.55
 """Share of pixels with consistent dense matches in small copies below which images are unrelated: 21 real
 pairs, sharp or strongly blurred, have at least 0.60, images of different scenes at most 0.49."""
 SMALL, SMALL_AREA, PLAIN = 48, 10_000, 8.0
-"""Smallest side (px), area (px) and variation of rows (grey levels) of these copies."""
+"""Copies with a smaller side (px) or area (px), or less variation of rows (grey levels), are not checked."""
 BELOW = 0.05  # largest share of matches below the searched disparities
 MAX_VERTICAL_ERROR = 1.0  # px, largest vertical error of a rectified pair
 STEP = 10  # px, suggested values of `min_disparity` are multiples of it

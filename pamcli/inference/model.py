@@ -81,7 +81,7 @@ class StereoModel(Protocol):
     def upscale(
         self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
     ) -> dict[str, Pixels]:
-        """Upscale the image "left" (H, W, 3), or also "right", to (scale H, scale W, 3) of the same type."""
+        """Upscale the left image (H, W, 3), or both, to (scale H, scale W, 3) of the same type, by name."""
         ...
 
     def memory(self, height: int, width: int) -> int:

@@ -257,7 +257,10 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
 
 
 def make_settings(cls: type[Kind], arguments: Sequence[Any], options: Mapping[str, Any]) -> Kind:
-    """Return the settings of a call. Raises UsageError for settings and keywords at once, and for arrays."""
+    """Return the settings of a call.
+
+    Raises UsageError: both settings and keywords are given, or an input is neither a path nor a name.
+    """
     for each in arguments:
         if each is not None and not isinstance(each, str | PathLike | Settings):
             raise UsageError(
