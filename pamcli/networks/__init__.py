@@ -18,6 +18,7 @@
 | Section 5.1, Figure 13 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
 | Tables 1, 2, 4, 10, 11 | parts of the ablation studies | `variants` |
 | (not the paper's) | PASSRnet 2: attention between gated blocks | `passrnet2.PASSRnet2`, `subpixel` |
+| (not the paper's) | results consistent with bicubic downscaling | `bicubic.Consistency` |
 
 Other parts of the paper, in `pamcli/`:
 

@@ -2,8 +2,8 @@
 
 Shapes: B batch, C channels (`WIDTH`), H rows, W columns of the low-resolution images; `views` holds the
 features of both images joined in the batch, left first: (2B, C, H, W). Both images are upscaled in one pass,
-with the same weights. Only 3x3 convolutions look at other rows: bands of rows with a halo give the same
-result.
+with the same weights. Only 3x3 convolutions and the last step, which makes the result consistent, look at
+other rows: bands of rows with a halo give the same result.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.networks.bicubic import Consistency, upscale_bicubic
 from pamcli.networks.blocks import (
     conv,
     fold_batch_norms,
@@ -42,14 +43,12 @@ MEAN_SCALE = 2.0**-8  # of a prepared network's mean of channels, so that it har
 MAP_BYTES = 1_500_000  # exponentials of costs to compute at a time on CPUs
 SMALLEST_SUM = 1e-37  # lower bound of a sum of exponentials, which avoids NaN for pixels without a match
 
-CUBIC_REACH = 2  # rows and columns on each side in bicubic upscaling
-
 
 class PASSRnet2(nn.Module):
     """Upscales both images of a rectified pair by `scale`: bicubic plus a learned difference."""
 
-    def __init__(self, scale: int, blocks: int = BLOCKS) -> None:
-        """Make a network of `blocks` blocks, a multiple of `EXCHANGES`."""
+    def __init__(self, scale: int, blocks: int = BLOCKS, consistency: str = "none") -> None:
+        """Make a network of `blocks` blocks, a multiple of `EXCHANGES`; consistency: none or bicubic."""
         super().__init__()
         self.scale = scale
         self.first = conv(3, WIDTH, bias=True)
@@ -63,11 +62,13 @@ class PASSRnet2(nn.Module):
         self.last = conv(WIDTH, 3 * scale**2, bias=True)
         for parameter in self.last.parameters():  # start as bicubic upscaling
             nn.init.zeros_(parameter)
+        self.consistency = Consistency(scale) if consistency == "bicubic" else None
 
     @property
     def HALO(self) -> int:  # noqa: N802
-        """Rows above and below on which the result of a row depends: one for each 3x3 convolution."""
-        return len(self.blocks) + 2
+        """Rows above and below that affect a row: one per 3x3 convolution, and those of `Consistency`."""
+        corrected = 0 if self.consistency is None else self.consistency.HALO
+        return len(self.blocks) + 2 + corrected
 
     def prepare(self, dtype: torch.dtype) -> "PASSRnet2":
         """Return a copy for inference in `dtype` with norms and scales folded (see `Stream`)."""
@@ -99,30 +100,11 @@ class PASSRnet2(nn.Module):
                 if attended is not None:
                     views = views + self.detail(images, attended).to(views.dtype)
         learned = self.last(views).float()  # (2B, 3 scale^2, H, W)
-        left, right = upscale_bicubic(images.float(), self.scale, learned).chunk(2)
+        upscaled = upscale_bicubic(images.float(), self.scale, learned)
+        if self.consistency is not None and not self.training:  # crops do not continue as mirror images
+            upscaled = self.consistency(upscaled, images.float())
+        left, right = upscaled.chunk(2)
         return SuperResolution(left, right if both else None, partial(_parallax_maps, *pair))
-
-
-def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None) -> Tensor:
-    """Upscale (B, 3, H, W) and add a `difference`; on CPUs a convolution takes a sixth of the time."""
-    if images.device.type != "cpu" or not is_inference():
-        size = [scale * side for side in images.shape[2:]]  # not a scale factor, which export rounds
-        upscaled = F.interpolate(images.contiguous(), size, mode="bicubic", align_corners=False)
-        return upscaled if difference is None else upscaled + F.pixel_shuffle(difference, scale)
-    padded = F.pad(images, (CUBIC_REACH,) * 4, mode="replicate")
-    made = F.conv2d(padded.contiguous(memory_format=torch.channels_last), _bicubic_kernel(scale))
-    return F.pixel_shuffle(made if difference is None else made.add_(difference), scale)
-
-
-def _bicubic_kernel(scale: int) -> Tensor:
-    """Compute the upscaling convolution (3 scale^2, 3, 5, 5) from the result for a single pixel."""
-    middle, size = 2 * CUBIC_REACH, 4 * CUBIC_REACH + 1
-    impulse = torch.zeros(1, 1, size, size)
-    impulse[..., middle, middle] = 1
-    made = F.interpolate(impulse, scale_factor=scale, mode="bicubic", align_corners=False)
-    near = made.view(size, scale, size, scale)[CUBIC_REACH:-CUBIC_REACH, :, CUBIC_REACH:-CUBIC_REACH]
-    kernel = near.permute(1, 3, 0, 2).flatten(0, 1).flip(1, 2)  # (scale^2, 5, 5)
-    return torch.einsum("cd,skl->csdkl", torch.eye(3), kernel).flatten(0, 1)
 
 
 class Stream:

@@ -1,7 +1,7 @@
 """Describe the supported networks, one row each; all network-specific properties are here. No torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
@@ -51,6 +51,11 @@ class Variant:
 
     def __str__(self) -> str:
         return ",".join(self.changes) or PAPER
+
+    @property
+    def of_weights(self) -> "Variant":
+        """The variant of the same weights that differs least from the published network."""
+        return self
 
     @property
     def missing_parts(self) -> list[str]:
@@ -112,6 +117,12 @@ class PASSRnet2Variant(Variant):
     """The depths of PASSRnet 2 (not in the paper); the default has 16 blocks."""
 
     blocks: Literal[16, 32] = 16  # 32 take 1.7 times as long as 16, whose weights can start them
+    consistency: Literal["none", "bicubic"] = "none"
+    """bicubic: bicubic downscaling of the result gives the input again, noise and JPEG artefacts included."""
+
+    @property
+    def of_weights(self) -> "PASSRnet2Variant":
+        return replace(self, consistency="none")
 
 
 @dataclass(frozen=True)

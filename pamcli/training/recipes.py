@@ -16,7 +16,7 @@ from pamcli.errors import InputError, ModelError, UsageError, did_you_mean
 from pamcli.files.json_files import Text, check_json
 from pamcli.files.paths import quote
 from pamcli.files.safe_reading import parse_json, read_text
-from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_architectures
+from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_architectures, parse_variant
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.spec import read_header
 from pamcli.settings.training import TrainSettings
@@ -160,7 +160,8 @@ def make_recipe(settings: TrainSettings) -> Recipe:
         elif task == "superres" and stored.scale is not None and not from_file:
             changes.setdefault("scale", stored.scale)
         if network in (None, stored.architecture) and not from_file and stored.variant != recipe.variant:
-            changes.setdefault("variant", stored.variant)
+            form = parse_variant(stored.architecture, stored.variant)
+            changes.setdefault("variant", str(form.of_weights if recipe.augmentation.camera else form))
     # Options and settings apply together: a network may need losses that the settings change.
     recipe = change_recipe(recipe, dict(settings.settings or ()), changes)
     if unsupervised and recipe.losses.needs_truth and not recipe.pseudo_labels:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from random_networks import passrnet2, picture_pair
 
+from pamcli.imaging.resize import imresize
 from pamcli.losses.total import GroundTruth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks import passrnet2 as module
+from pamcli.networks.bicubic import upscale_bicubic
 from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.passrnet2 import (
     GatedBlock,
     PASSRnet2,
     compute_maps,
-    upscale_bicubic,
 )
 from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _gather_detail, find_most_attended
 
@@ -50,17 +51,34 @@ def test_a_fresh_one_is_bicubic_enlargement_and_looks_at_one_view_alone() -> Non
     assert torch.equal(result.left, network(views[:1], torch.rand_like(views[1:])).left)
 
 
-@pytest.mark.parametrize("scale", [2, 3, 4])
-def test_bicubic_by_a_convolution_is_bicubic(scale: int) -> None:
-    images, added = torch.rand(1, 3, 5, 7), torch.rand(1, 3 * scale**2, 5, 7)
-    expected = F.interpolate(images, scale_factor=scale, mode="bicubic", align_corners=False)
+def consistent(scale: int, views: torch.Tensor) -> SuperResolution:
+    network = PASSRnet2(scale, consistency="bicubic").eval()
+    network.load_state_dict(passrnet2(scale).state_dict())
     with torch.inference_mode():
-        found = upscale_bicubic(images, scale, added.clone())
-    torch.testing.assert_close(found, expected + F.pixel_shuffle(added, scale))
-    images.requires_grad_()
-    torch.testing.assert_close(
-        upscale_bicubic(images, scale, added), expected + F.pixel_shuffle(added, scale)
-    )
+        result: SuperResolution = network.prepare(torch.float32)(views[:1], views[1:], both=True)
+    return result
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4, 8])
+def test_a_consistent_result_downscaled_by_imresize_is_the_image_again(scale: int) -> None:
+    views = picture_pair(13, 24)
+    found = consistent(scale, views)
+    for view, image in zip(views, (found.left, found.right), strict=True):
+        low = imresize(image[0].permute(1, 2, 0).numpy().astype(np.float64), 1 / scale)
+        difference = np.abs(low - view.permute(1, 2, 0).numpy())
+        assert difference.max() < 0.02  # of up to 0.5: the correction reaches two pixels only
+        assert np.sqrt(np.mean(difference**2)) < 0.004
+    with torch.inference_mode():
+        free = passrnet2(scale)(views[:1], views[1:]).left
+    low = imresize(free[0].permute(1, 2, 0).numpy().astype(np.float64), 1 / scale)
+    assert np.sqrt(np.mean((low - views[0].permute(1, 2, 0).numpy()) ** 2)) > 0.03
+
+
+def test_crops_in_training_are_not_corrected() -> None:
+    views, network = picture_pair(12, 30), PASSRnet2(2, consistency="bicubic")
+    network.load_state_dict(passrnet2(2).state_dict())
+    assert torch.equal(network.train()(views[:1], views[1:]).left, passrnet2(2)(views[:1], views[1:]).left)
+    assert not torch.equal(network.eval()(views[:1], views[1:]).left, passrnet2(2)(views[:1], views[1:]).left)
 
 
 def plain(network: PASSRnet2, views: torch.Tensor) -> SuperResolution:
@@ -150,9 +168,12 @@ def test_a_pixel_whose_exponentials_vanish_gathers_nothing() -> None:
     assert found[1].flatten().tolist() == [0, 0, 0, 1, 0]
 
 
-def test_a_band_with_its_halo_equals_the_whole_image() -> None:
-    network, halo = passrnet2(2).prepare(torch.float32), passrnet2(2).HALO
-    assert halo == 16 + 2
+@pytest.mark.parametrize(("consistency", "corrected"), [("none", 0), ("bicubic", 4)])
+def test_a_band_with_its_halo_equals_the_whole_image(consistency: str, corrected: int) -> None:
+    network = PASSRnet2(2, consistency=consistency).eval().requires_grad_(False)
+    network.load_state_dict(passrnet2(2).state_dict())
+    network, halo = network.prepare(torch.float32), network.HALO
+    assert halo == 16 + 2 + corrected
     views = picture_pair(2 * halo + 20, 20, shift=3)
     with torch.inference_mode():
         whole = network(views[:1], views[1:]).left

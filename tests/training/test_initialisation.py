@@ -214,6 +214,7 @@ def test_a_deeper_network_begins_as_the_one_it_comes_from(tmp_path: Path) -> Non
     save_network(network.state_dict(), ModelSpec("passrnet2", scale=4), path)
     recipe = replace(RECIPES["passrnet2"], variant="blocks=32", start=str(path))
     left, right = torch.rand(2, 1, 3, 9, 20).unbind()
+    network.to(memory_format=torch.channels_last)  # like the initial network, which else rounds differently
     deeper = initial_network(recipe)
     assert len(deeper.blocks) == 32
     expected, found = network(left, right, both=True), deeper(left, right, both=True)
@@ -224,6 +225,15 @@ def test_a_deeper_network_begins_as_the_one_it_comes_from(tmp_path: Path) -> Non
     halved = initial_network(replace(recipe, scale=2))
     shallow = initial_network(replace(recipe, scale=2, variant="paper"))
     assert torch.equal(halved(left, right).left, shallow(left, right).left)
+
+
+def test_consistency_has_no_weights_so_any_run_begins_with_any(tmp_path: Path) -> None:
+    network, path = PASSRnet2(4), tmp_path / "weights.safetensors"
+    save_network(network.state_dict(), ModelSpec("passrnet2", scale=4, variant="consistency=bicubic"), path)
+    for variant, is_consistent in (("paper", False), ("blocks=32,consistency=bicubic", True)):
+        begun = initial_network(replace(RECIPES["passrnet2"], variant=variant, start=str(path)))
+        assert (begun.consistency is not None) == is_consistent
+        assert torch.equal(begun.first.weight, network.first.weight)
 
 
 def test_no_other_variant_begins_with_weights_of_another_one() -> None:
