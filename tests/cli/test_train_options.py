@@ -206,8 +206,18 @@ def test_weights_of_a_variant_begin_a_run_of_theirs_whatever_is_said_of_the_netw
     network: str | None,
 ) -> None:
     found = recipe("superres", start="passrnet2-x4", network=network, scale=2)
-    assert (found.architecture, found.variant, found.scale) == ("passrnet2", "blocks=32", 2)
+    assert (found.architecture, found.scale) == ("passrnet2", 2)
+    assert found.variant == "blocks=32,consistency=bicubic"
     assert recipe("superres", start="passrnet2-camera-x2").variant == "paper"
+
+
+def test_a_network_for_camera_images_is_not_consistent_with_their_noise() -> None:
+    given: dict[str, Any] = {"start": "passrnet2-x4", "recipe": "passrnet2-camera"}
+    assert recipe("superres", **given).variant == "blocks=32"
+    problem = "a network with consistency=bicubic cannot remove noise and JPEG artefacts"
+    with pytest.raises(UsageError, match=problem) as caught:
+        recipe("superres", **given, variant="blocks=32,consistency=bicubic")
+    assert caught.value.hint == "set `variant` blocks=32, or augmentation.camera=0"
 
 
 def test_a_recipe_s_file_can_be_changed_by_options(here: Path) -> None:
