@@ -38,8 +38,8 @@ def _bicubic_kernel(scale: int) -> Tensor:
 class Consistency(nn.Module):
     """The smallest change after which bicubic downscaling of the upscaled images gives the images again.
 
-    A projection on the consistent images: the range-null space decomposition of DDNM (Wang et al. 2023). No
-    consistent image moves, so it only removes errors if the images are downscaled from what is sought.
+    This is a projection: the range-null space decomposition of DDNM (Wang et al. 2023). If the images
+    were made by bicubic downscaling, the true results are consistent, and the change can only reduce errors.
     """
 
     HALO = CUBIC_REACH + CORRECTION_REACH  # rows of the image above and below that affect a row

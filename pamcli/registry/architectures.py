@@ -53,7 +53,7 @@ class Variant:
         return ",".join(self.changes) or PAPER
 
     @property
-    def of_weights(self) -> "Variant":
+    def weights_variant(self) -> "Variant":
         """The variant of the same weights that differs least from the published network."""
         return self
 
@@ -121,7 +121,7 @@ class PASSRnet2Variant(Variant):
     """bicubic: bicubic downscaling of the result gives the input again, noise and JPEG artefacts included."""
 
     @property
-    def of_weights(self) -> "PASSRnet2Variant":
+    def weights_variant(self) -> "PASSRnet2Variant":
         return replace(self, consistency="none")
 
 

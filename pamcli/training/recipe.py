@@ -216,7 +216,7 @@ class Recipe:
             raise UsageError(problem, "set losses.pam=0 and losses.likelihood=0")
         if self.augmentation.camera and "consistency=bicubic" in self.form.changes:
             problem = "a network with consistency=bicubic cannot remove noise and JPEG artefacts"
-            raise UsageError(problem, f"set `variant` {self.form.of_weights}, or augmentation.camera=0")
+            raise UsageError(problem, f"set `variant` {self.form.weights_variant}, or augmentation.camera=0")
         if not (self.losses.supervised or self.has_unsupervised_terms):
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 

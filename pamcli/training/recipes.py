@@ -161,7 +161,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
             changes.setdefault("scale", stored.scale)
         if network in (None, stored.architecture) and not from_file and stored.variant != recipe.variant:
             form = parse_variant(stored.architecture, stored.variant)
-            changes.setdefault("variant", str(form.of_weights if recipe.augmentation.camera else form))
+            changes.setdefault("variant", str(form.weights_variant if recipe.augmentation.camera else form))
     # Options and settings apply together: a network may need losses that the settings change.
     recipe = change_recipe(recipe, dict(settings.settings or ()), changes)
     if unsupervised and recipe.losses.needs_truth and not recipe.pseudo_labels:
