@@ -12,6 +12,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/scripts/environment.sh"
 prepare_environment test
 cd "$root"
+unset PYTHONDONTWRITEBYTECODE # or else each of hundreds of processes compiles pam again
 
 "$python" -m ruff check
 "$python" -m ruff format --check
