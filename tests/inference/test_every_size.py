@@ -12,8 +12,8 @@ from pamcli.inference.tiles import MemoryBudget
 from pamcli.inference.upscaler import StereoUpscaler
 
 SHIFT = 8
-SIZES = [(width, 16 + width % 23) for width in range(16, 701, 19)]
-SIZES += [(1023, 17), (1537, 31), (2561, 16), (4099, 19), (6000, 16), (16, 16), (33, 401)]
+SIZES = [(width, 16 + width % 23) for width in range(16, 701, 57)]
+SIZES += [(1023, 17), (2561, 16), (6000, 16), (16, 16), (33, 201), (71, 83)]
 """WIDTH, HEIGHT; 2561 px and more need more than one block of rows."""
 
 
@@ -39,7 +39,7 @@ def test_images_of_mixed_sizes_are_matched(matcher: StereoMatcher) -> None:
             assert abs(np.median(found[:, 2 * SHIFT :]) - SHIFT) < 1
 
 
-@pytest.mark.parametrize("size", [(700, 401), (97, 640)])
+@pytest.mark.parametrize("size", [(300, 241), (97, 330)])
 def test_bands_of_any_size_are_matched(
     matcher: StereoMatcher, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +53,7 @@ def test_bands_of_any_size_are_matched(
 
 def test_images_of_mixed_sizes_are_upscaled() -> None:
     upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu")
-    for width, height in [(8, 8), (9, 31), (97, 8), (310, 11), (1601, 8)]:
+    for width, height in [(8, 8), (9, 31), (97, 8), (601, 8)]:
         for image in upscaler(*pair(width, height)):
             assert image.shape == (2 * height, 2 * width, 3)
             assert image.std() > 10

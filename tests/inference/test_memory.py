@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import resource
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from warm_python import WarmPython
 
 from pamcli import limits
 from pamcli.errors import DeviceError
@@ -182,6 +182,8 @@ def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> No
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
-def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed() -> None:
-    counts = subprocess.check_output([sys.executable, "-c", MAPPED], text=True)
+def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed(
+    warm_python: WarmPython,
+) -> None:
+    counts = subprocess.check_output(warm_python.command("-c", MAPPED), text=True)
     assert counts.split() == ["1", "0"]

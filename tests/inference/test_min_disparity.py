@@ -15,7 +15,7 @@ from pamcli.inference.images import shift_pair
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, find_visible, measure_agreement
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
-ROWS, COLUMNS = slice(150, 278), slice(250, 570)
+ROWS, COLUMNS = slice(190, 254), slice(250, 506)
 
 
 @pytest.fixture(scope="module")

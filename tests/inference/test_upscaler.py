@@ -170,15 +170,20 @@ def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
         assert np.abs(found / largest - eight).max() < 1.1 / 255
 
 
-@pytest.mark.parametrize("network", ["passrnet-x2", "passrnet2-x2"])
-def test_progress_rises_band_by_band(network: str, large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *given: 120)
-    for ensemble, both in ((False, False), (False, True), (True, True)):
-        told = [0.0]
-        upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
-        run = upscaler if both else upscaler.upscale_left
-        cut = large[:200, :16]
-        run(cut.left, cut.right, progress=told.append)
-        assert told == sorted(told)
-        assert told[-1] == 1
-        assert max(np.diff(told)) <= 0.5
+@pytest.mark.parametrize(
+    ("network", "ensemble", "both"),
+    [("passrnet-x2", False, True), ("passrnet2-x2", False, False), ("passrnet2-x2", True, True)],
+)
+def test_progress_rises_band_by_band(
+    network: str, ensemble: bool, both: bool, large: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
+    monkeypatch.setattr(upscaler.model, "halo", 8)  # seams make no difference to the progress
+    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 40)
+    told = [0.0]
+    run = upscaler if both else upscaler.upscale_left
+    cut = large[:72, :8]
+    run(cut.left, cut.right, progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert max(np.diff(told)) <= 0.5
