@@ -6,6 +6,7 @@ Rays are traced to the plane, nine per pixel; blur, vignetting, noise and 8-bit 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import cv2
 import numpy as np
@@ -49,6 +50,7 @@ def make_charuco(board: cv2.aruco.CharucoBoard, fine: int = 40) -> Flat:
     return Flat(picture, board.getSquareLength() / fine, (margin - 0.5, margin - 0.5))
 
 
+@cache
 def make_texture(seed: int, metres: float, side: int = 1400) -> Flat:
     """Make random texture of several scales around the origin."""
     random = np.random.default_rng(seed)

@@ -128,7 +128,7 @@ def test_leave_out_equals_a_new_fit(made: BoardCalibration) -> None:
 def test_errors_are_within_twice_the_uncertainty(fisheye: bool) -> None:
     """It does as often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
     within = []
-    for seed in range(20, 28):
+    for seed in range(20, 25):
         rig = make_rig(seed, fisheye=fisheye)
         assert rig.size is not None
         found = calibrate_rig(
@@ -146,7 +146,7 @@ def test_boards_that_moved_are_rejected() -> None:
     rig = make_rig(3)
     assert rig.size is not None
     moves = {3: (0.004, 0, 0), 9: (0, 0.01, 0.01), 14: (0.001, 0, 0)}
-    found = calibrate_rig(sightings(rig, sample_poses(rig, 25, 3), moved=moves), BOARD, rig.size)
+    found = calibrate_rig(sightings(rig, sample_poses(rig, 16, 3), moved=moves), BOARD, rig.size)
     assert [each.name for each in found.rejections] == ["0003", "0009", "0014"]
     assert all("the board moved between the two exposures" in each.reason for each in found.rejections)
     assert found.rig.baseline == pytest.approx(rig.baseline, rel=1e-3)
@@ -156,7 +156,7 @@ def test_boards_that_moved_are_rejected() -> None:
 def test_wrong_corners_are_rejected() -> None:
     rig = make_rig(3)
     assert rig.size is not None
-    given = sightings(rig, sample_poses(rig, 25, 3))
+    given = sightings(rig, sample_poses(rig, 14, 3))
     assert given[4].left is not None
     assert given[7].left is not None
     given[4].left.corners.pixels[[10, 20]] += [[5, 3], [-2, 2]]
@@ -186,7 +186,7 @@ def test_blurred_boards_are_rejected() -> None:
 def test_wrong_lens_model_is_advised_against(fisheye: bool) -> None:
     rig = make_rig(12, fisheye=fisheye)
     assert rig.size is not None
-    given = sightings(rig, sample_poses(rig, 16, 3))
+    given = sightings(rig, sample_poses(rig, 10, 3))
     do = "use `fisheye`" if fisheye else "leave out `fisheye`"
     try:
         tips = list_advice(calibrate_rig(given, BOARD, rig.size, fisheye=not fisheye))
@@ -245,14 +245,14 @@ def test_advice_on_flat_poses_and_bent_boards() -> None:
     assert rig.size is not None
     flat: Poses = [
         (np.eye(3), np.array([x, y, z]))
-        for x in np.linspace(-0.3, 0.1, 5)
-        for y in (-0.2, -0.1, 0)
+        for x in np.linspace(-0.3, 0.1, 3)
+        for y in (-0.2, 0)
         for z in (0.6, 0.7)
     ]
     assert any("tilt" in each for each in list_advice(calibrate_rig(sightings(rig, flat), BOARD, rig.size)))
     bent = BOARD.points.copy()
     bent[:, 2] = 0.003 * ((bent[:, 0] - 0.12) / 0.12) ** 2
-    found = calibrate_rig(sightings(rig, sample_poses(rig, 25, 3), points=bent), BOARD, rig.size)
+    found = calibrate_rig(sightings(rig, sample_poses(rig, 14, 3), points=bent), BOARD, rig.size)
     assert found.error > 0.5
     assert "stiff, flat plate" in list_advice(found)[0]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import cv2
@@ -162,7 +162,10 @@ def test_depth_requires_a_baseline() -> None:
 
 
 def read_back(data: bytes) -> PlyData:
-    return PlyData.read(io.BytesIO(data))
+    with NamedTemporaryFile(suffix=".ply") as file:  # plyfile reads from memory value by value
+        file.write(data)
+        file.flush()
+        return PlyData.read(file.name)
 
 
 def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, truth: np.ndarray) -> None:

@@ -306,11 +306,11 @@ ALL |= {"odometry": (files.KITTI_ODOMETRY,), "middlebury": (files.MIDDLEBURY,), 
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_100_random_damages_are_explained_or_harmless(name: str, tmp_path: Path) -> None:
+def test_random_damages_are_explained_or_harmless(name: str, tmp_path: Path) -> None:
     draw = random.Random(name)
     contents = [c.encode() if isinstance(c, str) else c for c in ALL[name]]
     refused: list[PamError] = []
-    for _ in range(100):
+    for _ in range(30):
         data = bytearray(contents[0])
         for _ in range(draw.randint(1, 3)):
             at, length = draw.randrange(len(data)), draw.randint(0, 40)
@@ -321,7 +321,7 @@ def test_100_random_damages_are_explained_or_harmless(name: str, tmp_path: Path)
             assert stored.rig or stored.rectified
         except PamError as error:
             refused.append(error)
-    assert len(refused) > 5
+    assert len(refused) > 2
     assert {error.exit_code for error in refused} == {3}
     assert all("file0" in str(error) and "\n" not in str(error) for error in refused)
 
