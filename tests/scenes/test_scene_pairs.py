@@ -62,7 +62,7 @@ def test_the_right_view_warped_by_the_disparity_is_the_left_one_where_both_see_i
     library: TextureLibrary,
 ) -> None:
     agree, disagree = [], []
-    for number in range(12):
+    for number in range(6):
         scene = scene_of(library, number)
         views = render(scene.layers, HEIGHT, WIDTH)  # without drift
         difference = (warped(views.right, views.disparity, -1) - views.left).abs().mean(0)
@@ -70,7 +70,7 @@ def test_the_right_view_warped_by_the_disparity_is_the_left_one_where_both_see_i
         agree.append(difference[views.visible])
         disagree.append(difference[~views.visible & inside])
     seen, hidden = torch.cat(agree), torch.cat(disagree)
-    assert len(hidden) > 3000
+    assert len(hidden) > 1500
     assert seen.median() < 0.005
     assert seen.mean() < 0.02
     assert hidden.mean() > 5 * seen.mean()
@@ -78,7 +78,7 @@ def test_the_right_view_warped_by_the_disparity_is_the_left_one_where_both_see_i
 
 def test_the_left_view_warped_by_the_right_disparity_is_the_right_one(library: TextureLibrary) -> None:
     agree, disagree = [], []
-    for number in range(12):
+    for number in range(6):
         views = render(scene_of(library, number).layers, HEIGHT, WIDTH)
         difference = (warped(views.left, views.right_disparity, 1) - views.right).abs().mean(0)
         match = (torch.arange(WIDTH) + views.right_disparity).round().long()
@@ -96,7 +96,7 @@ def test_the_left_view_warped_by_the_right_disparity_is_the_right_one(library: T
 def test_every_pixel_of_both_views_has_a_finite_disparity_from_zero_on(
     library: TextureLibrary, generate_texture: bool
 ) -> None:
-    for number in range(10):
+    for number in range(5):
         views = drawn(scene_of(MADE_UP if generate_texture else library, number))
         for disparity in (views.disparity, views.right_disparity):
             assert disparity.isfinite().all()
@@ -122,7 +122,7 @@ def test_a_number_is_a_scene() -> None:
 def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
     width, height = 1024, 16
     largest = []
-    for number in range(20):
+    for number in range(12):
         scene = make_scene(np.random.default_rng((6, number)), MADE_UP, height, width)
         views = render(scene.layers, height, width)
         largest.append(float(views.disparity.quantile(0.99)))
@@ -147,7 +147,7 @@ def test_half_of_the_scenes_have_the_range_of_cameras_on_cars_and_desks() -> Non
 
 def test_a_scene_is_the_same_within_rounding_however_it_is_computed(library: TextureLibrary) -> None:
     """But for a few pixels where rounding decides which surface is nearer."""
-    for number in range(8):
+    for number in range(4):
         scene = scene_of(library, number)
         single = drawn(scene)
         double = render(scene.layers, HEIGHT, WIDTH, scene.drift, dtype=torch.float64)

@@ -51,14 +51,14 @@ def test_both_views_of_a_block_agree_with_rays_that_are_traced(block: Block) -> 
     views = render([BEHIND, *faces(block)], HEIGHT, WIDTH)
     wrong = hits = 0
     for eye, disparity in ((0.0, views.disparity), (1.0, views.right_disparity)):
-        for y in range(2, HEIGHT, 3):
-            for x in range(2, WIDTH, 3):
+        for y in range(2, HEIGHT, 5):
+            for x in range(2, WIDTH, 5):
                 ray = np.array([(x - 95) / 180, (y - 40) / 180, 1.0])
                 z = depth_along(block, ray, np.array([eye, 0, 0]))
                 expected = 180 / z if np.isfinite(z) else 0.5
                 hits += expected > 0.5
                 wrong += abs(float(disparity[y, x]) - expected) > 1e-3
-    assert hits > 60
+    assert hits > 40
     assert wrong <= 0.01 * hits, "but for corners that a ray just grazes"
 
 
