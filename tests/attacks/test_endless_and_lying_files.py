@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from pam_program import forked, pam, process, refuse, refuse_all
+from pam_program import forked, pam, refuse, refuse_all
 
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import check_writable, lock_folder, write_atomically
@@ -77,7 +77,7 @@ def test_what_is_no_regular_file_is_not_read(command: list[str], name: str) -> N
     if "--recipe" in command and name == "pipe":
         os.rename("pipe", "pipe.json")
         name = "pipe.json"
-    with process(*(word.format(name) for word in command)) as running:
+    with forked(*(word.format(name) for word in command)) as running:
         _, said = running.communicate()
     assert running.returncode in (2, 3)
     assert b"is not a regular file" in said
@@ -94,7 +94,7 @@ def test_weights_that_have_no_end(name: str) -> None:
 
 
 def test_a_checkpoint_that_is_a_pipe() -> None:
-    with process("weights", "import", "pipe", "-o", "net.safetensors") as running:
+    with forked("weights", "import", "pipe", "-o", "net.safetensors") as running:
         _, said = running.communicate()
     assert (running.returncode, said) == (4, b"pam: error: pipe is not a regular file: it is a pipe\n")
 
