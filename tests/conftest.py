@@ -14,10 +14,11 @@ from warm_python import WarmPython
 # more threads would only get in the way of the tests that run beside.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Whoever starts the tests in the background (nohup ... &) has SIGINT ignored, and so would have the
+# Whoever starts the tests in the background (nohup ... &) has SIGINT or SIGHUP ignored, and so would have the
 # programs that they start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 # Where pytest finds one of these it shows differences whole, which of two files takes it hours and gigabytes.
 for name in ("CI", "BUILD_NUMBER"):

@@ -13,14 +13,15 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from pam_without_network import replace_networks
 
 from pamcli.cli import main
 from pamcli.cli.console import TERMINATIONS
@@ -105,8 +106,13 @@ def process(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[by
 
 
 @contextmanager
-def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command as `process` does, with networks: fork this process, which has the libraries loaded."""
+def forked(
+    *arguments: str | Path, prepare: Callable[[], None] | None = None, **more: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command as `process` does, with networks: fork this process, which has the libraries loaded.
+
+    prepare: called in the new process, in the environment of the command.
+    """
     environment = more.pop("env", {})
 
     def be_pam() -> None:
@@ -116,6 +122,9 @@ def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[byt
             tracker = resource_tracker._resource_tracker  # whose pipe, if an earlier test began it, is closed
             tracker._fd = tracker._pid = None
             os.environ.update(environment)
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as at each start of Python
+            if prepare:
+                prepare()
             sys.argv, sys.warnoptions = ["pam", *map(str, arguments)], ["error"]
             sys.stdin, sys.stdout, sys.stderr = (
                 open(number, mode, closefd=False)  # noqa: SIM115
@@ -135,6 +144,11 @@ def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[byt
         warnings.simplefilter("ignore")  # of threads, which libraries have started and wait
         with process(*arguments, preexec_fn=be_pam, **more) as running:
             yield running
+
+
+def forked_quick(*arguments: str | Path, **more: Any) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Start a command as `process` does, with the made-up network, but without the start of a Python."""
+    return forked(*arguments, prepare=replace_networks, **more)
 
 
 @contextmanager

@@ -74,9 +74,15 @@ class StereoUpscaler(Network):
         return left.repeat(2, axis=0).repeat(2, axis=1)
 
 
-shown.EVERY = float(os.environ.get("EVERY", shown.EVERY))
-for name, network in (("matcher", StereoMatcher), ("upscaler", StereoUpscaler)):
-    module = ModuleType(f"pamcli.inference.{name}")
-    setattr(module, network.__name__, network)
-    sys.modules[module.__name__] = module
-main()
+def replace_networks() -> None:
+    """Let commands of this process, which ends with one, load the made-up network."""
+    shown.EVERY = float(os.environ.get("EVERY", shown.EVERY))
+    for name, network in (("matcher", StereoMatcher), ("upscaler", StereoUpscaler)):
+        module = ModuleType(f"pamcli.inference.{name}")
+        setattr(module, network.__name__, network)
+        sys.modules[module.__name__] = module
+
+
+if __name__ == "__main__":
+    replace_networks()
+    main()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pam_program import command_line, names, pam, process
+from pam_program import command_line, forked_quick, names, pam, process
 from PIL import Image
 
 from pamcli.files import atomic
@@ -111,7 +111,8 @@ def test_a_signal_ends_the_process(
     pictures: list[str], number: signal.Signals, code: int, command: list[str]
 ) -> None:
     os.mkfifo("gate")
-    with process(*command, env={**os.environ, "HOLD": "gate"}) as running:
+    start = process if (number, command) == (signal.SIGTERM, SINGLE) else forked_quick
+    with start(*command, env={**os.environ, "HOLD": "gate"}) as running:
         with open("gate", "wb"):  # which waits until the network has begun
             running.send_signal(number)
         output, complaints = running.communicate()
@@ -125,7 +126,7 @@ def test_a_signal_ends_the_process(
 def test_a_signal_while_the_list_is_waited_for(
     pictures: list[str], number: signal.Signals, code: int
 ) -> None:
-    with process(*LIST, stdin=subprocess.PIPE) as running:
+    with forked_quick(*LIST, stdin=subprocess.PIPE) as running:
         match_first(running)
         running.send_signal(number)
         assert running.wait() == code
@@ -139,7 +140,7 @@ def test_a_signal_while_an_image_is_waited_for(
     pictures: list[str], number: signal.Signals, code: int
 ) -> None:
     command = ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]
-    with process(*command, stdin=subprocess.PIPE) as running:
+    with forked_quick(*command, stdin=subprocess.PIPE) as running:
         running.stdin.write(bytes(1_000_000))  # more than fits into a pipe that nobody reads
         running.send_signal(number)
         assert running.wait() == code
@@ -161,14 +162,14 @@ def test_nobody_reads_stdout_any_more(pictures: list[str]) -> None:
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm", "out/1_L.pfm"]
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_nobody_ever_read(pictures: list[str], stream: str) -> None:
+@pytest.mark.parametrize(("start", "stream"), [(process, "stdout"), (forked_quick, "stderr")])
+def test_nobody_ever_read(pictures: list[str], start: Any, stream: str) -> None:
     Image.open("left.png").resize((400, 300)).save("left.png")
     Image.open("right.png").resize((400, 300)).save("right.png")
     ours, theirs = os.pipe()
     os.close(ours)
     command = ["disparity", "left.png", "right.png", "-o", "-", "--verbose"]
-    with process(*command, **{stream: theirs}) as running:
+    with start(*command, **{stream: theirs}) as running:
         os.close(theirs)
         output, complaints = running.communicate()
         assert running.returncode == 141
@@ -181,26 +182,36 @@ def test_nobody_ever_read(pictures: list[str], stream: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-@pytest.mark.parametrize("command", [SINGLE, ["disparity", "left.png", "right.png", "-o", "-"], ["--help"]])
-def test_stdout_is_full(command: list[str]) -> None:
-    with open("/dev/full", "wb") as full, process(*command, stdout=full) as running:
+@pytest.mark.parametrize(
+    ("start", "command"),
+    [
+        (process, SINGLE),
+        (forked_quick, ["disparity", "left.png", "right.png", "-o", "-"]),
+        (forked_quick, ["--help"]),
+    ],
+)
+def test_stdout_is_full(start: Any, command: list[str]) -> None:
+    with open("/dev/full", "wb") as full, start(*command, stdout=full) as running:
         _, complaints = running.communicate()
         assert running.returncode == 7
     assert complaints == b"pam: error: cannot write to standard output: No space left on device\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-@pytest.mark.parametrize(("right", "code"), [("right.png", 0), ("none.png", 3), ("--bogus", 2)])
-def test_stderr_is_full(right: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("start", "right", "code"),
+    [(process, "right.png", 0), (forked_quick, "none.png", 3), (forked_quick, "--bogus", 2)],
+)
+def test_stderr_is_full(start: Any, right: str, code: int) -> None:
     """Words that nobody gets keep nobody from the results, and the exit code says what went wrong."""
     words = ["disparity", "left.png", right, "-o", "d.pfm", "--verbose"]
-    with open("/dev/full", "wb") as full, process(*words, stderr=full) as running:
+    with open("/dev/full", "wb") as full, start(*words, stderr=full) as running:
         said, _ = running.communicate()
     assert (running.returncode, said) == (code, b"" if code else b"d.pfm\n")
     assert Path("d.pfm").exists() == (code == 0)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_the_caller_has_closed(pictures: list[str], closed: str) -> None:
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
     done = subprocess.run(

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pam_program import names, pam, process, refuse_all, unchanged
+from pam_program import forked_quick, names, pam, refuse_all, unchanged
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -142,7 +142,7 @@ def test_lists_that_cannot_be(here: Path) -> None:
 
 def test_a_live_producer_sees_each_result_before_it_asks_for_the_next() -> None:
     command = ["disparity", "--pairs", "-", "-o", "out/", "--jsonl"]
-    with process(*command, stdin=subprocess.PIPE) as running:
+    with forked_quick(*command, stdin=subprocess.PIPE) as running:
         for name, status in (("day/1", "ok"), ("none", "failed"), ("day/sub/2", "ok"), ("day/1", "failed")):
             running.stdin.write(listed(name))
             running.stdin.flush()

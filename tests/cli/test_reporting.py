@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pam_program import pam, process
+from pam_program import forked_quick, pam
 
 pytestmark = pytest.mark.usefixtures("networks", "pair")
 
@@ -157,7 +157,7 @@ def test_progress_is_shown_on_a_terminal_only(options: list[str]) -> None:
     os.link("right.png", "a_R.png")
     command = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/", "--jsonl", *options]
     ours, theirs = pty.openpty()
-    with process(*command, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as running:
+    with forked_quick(*command, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as running:
         os.close(theirs)
         shown = read_all(ours).decode()
         output = running.stdout.read()
@@ -172,7 +172,7 @@ def test_progress_is_shown_on_a_terminal_only(options: list[str]) -> None:
 def test_rows_of_a_slow_pair_are_counted(command: list[str], slow: bool) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", **({"SLOW": "1"} if slow else {})}
-    with process(*command, stderr=theirs, env=environment) as running:
+    with forked_quick(*command, stderr=theirs, env=environment) as running:
         os.close(theirs)
         shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_all(ours).decode())
         assert running.wait() == 0
@@ -185,7 +185,7 @@ def test_rows_of_a_slow_pair_are_counted(command: list[str], slow: bool) -> None
 
 def test_nothing_but_lines_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOW", "1")
-    with process(*DISPARITY, "-o", "d.pfm", "--verbose", stdin=subprocess.DEVNULL) as running:
+    with forked_quick(*DISPARITY, "-o", "d.pfm", "--verbose", stdin=subprocess.DEVNULL) as running:
         output, complaints = running.communicate()
         assert running.returncode == 0
     assert output == b"d.pfm\n"
@@ -199,7 +199,7 @@ def test_a_long_batch_says_in_a_pipe_how_far_it_is(options: list[str]) -> None:
         for name in "ab":
             os.link(f"{side}.png", f"{name}_{letter}.png")
     command = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/", *options]
-    with process(*command, env={**os.environ, "SLOW": "1", "EVERY": "0.05"}) as running:
+    with forked_quick(*command, env={**os.environ, "SLOW": "1", "EVERY": "0.05"}) as running:
         output, complaints = running.communicate()
         assert running.returncode == 0
     assert output.split() == [b"out/a.pfm", b"out/b.pfm"]
@@ -215,7 +215,7 @@ def test_a_long_batch_says_in_a_pipe_how_far_it_is(options: list[str]) -> None:
 
 def test_bytes_are_not_written_to_a_terminal() -> None:
     ours, theirs = pty.openpty()
-    with process(*DISPARITY, "-o", "-", stdout=theirs) as running:
+    with forked_quick(*DISPARITY, "-o", "-", stdout=theirs) as running:
         os.close(theirs)
         assert read_all(ours) == b""
         assert running.wait() == 2
