@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import gc
 import json
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from ports import free_port
 from torch.nn.parallel import DistributedDataParallel
 
 from pamcli.registry.spec import read_header
+from pamcli.scenes import scene
 from pamcli.training.loop import Trainer
 from pamcli.training.recipes import read_recipe
 
@@ -29,6 +33,22 @@ COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
 SMALL = ["--data", "procedural", "--crop", "64x32", "--variant", "scales=1,blocks=1,refinement=none", *COMMON]
 RESUME = "train disparity --resume run --workers 0 --device cpu"
 TINY = [*SMALL, "--steps", str(STEPS), "--set", "checkpoint_every=1"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def render_once() -> Iterator[None]:
+    """Keep the scenes that runs, most of which have the same ones, render."""
+    kept: dict[tuple[Any, ...], Any] = {}
+    render = scene.scene_pair
+
+    def scene_pair(library: Any, *place: Any) -> Any:  # series, number, height, width, hard cases
+        if place not in kept:
+            kept[place] = render(library, *place)
+        return copy.deepcopy(kept[place])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scene, "scene_pair", scene_pair)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +114,7 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
 
 
 def test_a_run_of_the_wide_pasmnet2_is_resumed_though_its_recipe_does_not_name_it() -> None:
-    tiny = ["--crop", "64x32", "--set", "phases=[]", "--set", "sizes=[]", *COMMON]
+    tiny = ["--crop", "64x32", "--set", "phases=[]", "--set", "sizes=[]", *COMMON, "--batch", "1"]
     wide = ["--network", "pasmnet2", "--variant", "inner=wide", "--data", "procedural", *tiny]
     assert pam("train", "disparity", *wide, "--steps", "1", "-o", "run").code == 0
     recipe = Path("run/recipe.json")
@@ -247,6 +267,7 @@ def test_two_processes_train_as_one_and_talk_as_one(here: Path, monkeypatch: pyt
     monkeypatch.setattr(dist, "destroy_process_group", part_when_nothing_holds_the_group)
     common = [*SMALL, "--steps", "1", "--precision", "fp32"]
     common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
+    assert pam("train", "disparity", *common, "-o", "one").code == 0
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     command = ["train", "disparity", *common, "-o", "two"]
     ranks = [group | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
@@ -255,7 +276,6 @@ def test_two_processes_train_as_one_and_talk_as_one(here: Path, monkeypatch: pyt
     assert (first.returncode, second.returncode) == (0, 0), err + more_err
     assert (out.decode().splitlines(), more_out) == ([os.path.join("two", "last.safetensors")], b"")
     assert (err + more_err).count(b"pam: step 1 of 1") == 1
-    assert pam("train", "disparity", *common, "-o", "one").code == 0
     one, other = (json.loads(Path(run, "log.jsonl").read_text()) for run in ("one", "two"))
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-5)
 
