@@ -63,7 +63,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     eval_trees.pairs(folder / "mine")
     eval_trees.kitti2015(folder / "kitti", "testing")
     shutil.copytree(folder / "mine/disparity", folder / "made")
-    views = sample((100, 100, 420, 340))
+    views = sample((100, 100, 340, 280))
     photographs(*views).write(folder / "crooked", "left/0.png", "right/0.png")
     for part in ("large/Train", "crossed"):
         (folder / part).mkdir(parents=True)

@@ -39,7 +39,7 @@ def take(rig: Rig, flat: Flat, poses: list[tuple[np.ndarray, np.ndarray]], left:
 def test_the_depth_of_a_wall_is_true_to_a_percent(fisheye: bool, here: Path) -> None:
     rig = make_rig(4, fisheye=fisheye, size=SIZE)
     distance = AWAY * rig.baseline
-    take(rig, make_chessboard(9, 6, 0.03), sample_poses(rig, 18, 4), "lefts", "rights")
+    take(rig, make_chessboard(9, 6, 0.03), sample_poses(rig, 12, 4), "lefts", "rights")
     take(
         rig,
         make_texture(8, (WIDE + 0.2) * distance),

@@ -119,7 +119,7 @@ def test_any_number_of_workers_gives_the_same_bytes(store: str) -> None:
 def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     here: Path, store: str, number: signal.Signals
 ) -> None:
-    tree(here / "Flickr1024", {f"Train/{index:04d}": LARGE for index in range(1, 31)})
+    tree(here / "Flickr1024", {f"Train/{index:04d}": LARGE for index in range(1, 9)})
     prepare = ["dataset", "prepare-flickr1024", "Flickr1024", "--scale", "2", "--store", store]
     result(pam(*prepare, "-o", "whole", "--workers", "1"))
     name = "x2" if store == "packed" else "patches_x2"
@@ -130,7 +130,7 @@ def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     assert not Path("out", name).exists()
     refuse(pam("dataset", "verify", "flickr1024:out"), 3, "unfinished", "repeat the command that started it")
     run = pam(*prepare, "-o", "out", "--workers", "1")
-    assert result(run)[-1] == f"out/{name}: 30 pairs, 180 patches"
+    assert result(run)[-1] == f"out/{name}: 8 pairs, 48 patches"
     assert any(line.startswith(f"out/{name} is resumed: ") for line in run.complaints)
     assert files(Path("out")) == files(Path("whole"))
 
