@@ -40,5 +40,5 @@ def warm_python() -> Iterator[WarmPython]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seeds", type=int, default=15, help="mutations of each file that a reader is given")
+    parser.addoption("--seeds", type=int, default=8, help="mutations of each file that a reader is given")
     parser.addoption("--kills", type=int, default=2, help="stops at random moments of each command's work")

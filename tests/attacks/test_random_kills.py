@@ -32,7 +32,7 @@ from pamcli.training.checkpoints import read_checkpoint
 SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 ENDS = (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM)  # the last, where a process does not listen yet
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
-PAIRS = 6
+PAIRS = 4
 BATCHES = {"disparity": "--color-map {out}/", "superres": "--scale 2"}
 TRAININGS = {  # the least work: what is killed is the run around it
     "disparity": "--data procedural --crop 32x32 --network pasmnet --steps 3 "
