@@ -139,10 +139,10 @@ def test_disparities_are_not_whole_numbers() -> None:
 
 def test_half_of_the_scenes_have_the_range_of_cameras_on_cars_and_desks() -> None:
     largest = []
-    for number in range(24):
+    for number in range(12):
         scene = make_scene(np.random.default_rng((7, number)), MADE_UP, 24, 640)
         largest.append(float(render(scene.layers, 24, 640).disparity.quantile(0.995)))
-    assert sum(35 < each < 140 for each in largest) >= 9, largest
+    assert sum(35 < each < 140 for each in largest) >= 5, largest
 
 
 def test_a_scene_is_the_same_within_rounding_however_it_is_computed(library: TextureLibrary) -> None:

@@ -32,7 +32,7 @@ ARGUMENTS = {
     "unsupervised.sh": ["pairs", "textures", "run", "100"],
     "adapt.sh": ["pairs", "run", "100"],
 }
-SMALL = (64, 128)
+SMALL = (32, 128)
 SEEDS = (1, 2, 3)
 DROWNED = 30
 """So many times the gradient of all others. The estimate of a dead refinement had 26 to 213 times."""
