@@ -14,8 +14,7 @@ def weighed(first: np.ndarray, second: np.ndarray, low: int, high: int) -> Order
     return weigh_order(first, second, match_densely(to_grey(first), to_grey(second), low, high))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("plane", [0, 17, 40])
+@pytest.mark.parametrize(("seed", "plane"), [(1, 0), (2, 17), (3, 40)])
 def test_half_occlusions_tell_the_left_view_wherever_the_plane_of_focus_lies(seed: int, plane: int) -> None:
     left, right, _ = layered_pair(seed)
     left, right = left[:, plane:], right[:, : right.shape[1] - plane]
