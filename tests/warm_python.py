@@ -15,11 +15,24 @@ import sys
 CLIENT, SERVER = "call", "serve"
 ALL = (
     "pamcli.cli",
+    "pamcli.batch.depth",
+    "pamcli.batch.export",
+    "pamcli.batch.matching",
+    "pamcli.batch.rectification",
+    "pamcli.batch.upscaling",
+    "pamcli.data.preview",
+    "pamcli.evaluation.opencv_methods",
     "pamcli.evaluation.report",
-    "pamcli.inference.matcher",
-    "pamcli.inference.upscaler",
-    "pamcli.training.run",
+    "pamcli.evaluation.submissions",
+    "pamcli.scenes.interiors",
+    "pamcli.scenes.rooms",
+    "pamcli.scenes.streets",
+    "pamcli.training.train",
+    "pamcli.viewing.page",
+    "pillow_heif",
+    "plyfile",
     "torch._dynamo",  # which every optimizer loads
+    "yaml",
 )
 
 
