@@ -40,6 +40,7 @@ from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
+OWN_PAIRS = 2
 CHECKPOINT = "checkpoint.pth.tar"
 """A checkpoint in the authors' layout, in a folder that `prepare` is given."""
 
@@ -161,7 +162,7 @@ def board_images() -> list[tuple[np.ndarray, np.ndarray]]:
     """Render the images of a board in front of two cameras."""
     rig = make_rig(2, size=(400, 250))
     return photograph(
-        rig, make_chessboard(9, 6, 0.025), sample_poses(rig, 24, 2, square=0.025), 2, {5: (9, 4)}
+        rig, make_chessboard(9, 6, 0.025), sample_poses(rig, 14, 2, square=0.025), 2, {5: (9, 4)}
     )
 
 
@@ -261,19 +262,19 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     )
     save(left, "photos/yard.jpg")
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg", "glasses.png")
-    # Data sets: one pair of KITTI 2015 with ground truth; one of KITTI 2012 and five own pairs without.
+    # Data sets: one pair of KITTI 2015 with ground truth; one of KITTI 2012 and own pairs without.
     ground_truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
     save(
         left,
         "kitti/training/image_2/000000_10.png",
         "kitti2012/testing/colored_0/000000_10.png",
-        *(f"mine/left/{number}.png" for number in range(5)),
+        *(f"mine/left/{number}.png" for number in range(OWN_PAIRS)),
     )
     save(
         right,
         "kitti/training/image_3/000000_10.png",
         "kitti2012/testing/colored_1/000000_10.png",
-        *(f"mine/right/{number}.png" for number in range(5)),
+        *(f"mine/right/{number}.png" for number in range(OWN_PAIRS)),
     )
     (folder / "kitti/training/disp_occ_0").mkdir()
     encoded = encode_disparity(ground_truth, ".png").data
@@ -302,7 +303,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     for name, view in (("left.tif", left), ("right.tif", right)):
         tifffile.imwrite(folder / name, np.asarray(view.convert("L"), np.float32))
     # Photographs of cameras that are not rectified, and calibrations.
-    unrectified = photographs(*map(np.asarray, large))
+    unrectified = photographs(*(np.asarray(view.resize((240, 120))) for view in large))
     for side in ("left", "right"):
         (folder / "cameras" / side).mkdir(parents=True)
     unrectified.write(folder, "cameras/left/0001.jpg", "cameras/right/0001.jpg")
@@ -329,8 +330,8 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
         for scene in load_rules("middlebury").training:
             (folder / "MiddEval3/trainingQ" / scene).mkdir(parents=True)
-            left.save(folder / f"MiddEval3/trainingQ/{scene}/im0.png")
-            right.save(folder / f"MiddEval3/trainingQ/{scene}/im1.png")
+            for view, name in ((left, "im0.png"), (right, "im1.png")):
+                view.crop((0, 0, 64, 32)).save(folder / f"MiddEval3/trainingQ/{scene}/{name}")
     if "clip_left" in block.text:
         prepare_videos(folder, left, right)
     if "drive.bag" in block.text:
@@ -389,7 +390,8 @@ def shortened(command: str) -> str:
         program = command.partition(" #")[0].replace("pam", f"{sys.executable} -m pamcli", 1)
         return f"{program} --no-browser > address & {wait}; kill $!; [ -s address ]"
     if not command.startswith("pam train"):
-        return command.replace("--size 1248x384", "--size 96x64")  # of the images
+        command = command.replace("--size 1248x384", "--size 96x64")  # of the images
+        return command.replace("-o scenes.png", "-o scenes.png --count 1")
     if "--resume" in command:
         return command.replace("--steps 30000", "--steps 2")
     crop = "24x16" if "superres" in command else "64x32 --set sizes=[] --set scenes.sizes=[]"

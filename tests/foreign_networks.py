@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 
 AS_MODULE = """import torch
+from torch.nn.functional import avg_pool2d, interpolate
 
 
 class Matching(torch.nn.Module):
-    def forward(self, left, right):
-        costs = [(left - torch.roll(right, shift, 3)).abs().mean(1, keepdim=True) for shift in range(64)]
-        joined = torch.nn.functional.avg_pool2d(torch.cat(costs, 1).clamp(max=0.1), 9, 1, 4)
-        return joined.argmin(1, keepdim=True).float()
+    def forward(self, left, right):  # matches at half the size
+        size = left.shape[2:]
+        left, right = (avg_pool2d(view, 2, ceil_mode=True) for view in (left, right))
+        costs = [(left - torch.roll(right, shift, 3)).abs().mean(1, keepdim=True) for shift in range(32)]
+        joined = avg_pool2d(torch.cat(costs, 1).clamp(max=0.1), 5, 1, 2)
+        return interpolate(2 * joined.argmin(1, keepdim=True).float(), size)
 
 
 def make():
