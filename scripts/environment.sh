@@ -89,10 +89,12 @@ pathlib.Path(sysconfig.get_path("purelib"), "torch-found.pth").write_text(sys.ar
 # Print the folder of PyTorch; fail if it is missing or older than pyproject.toml requires.
 folder_of_torch() {
     "$1" -P - "$root" 2>/dev/null <<'PYTHON'
-import pathlib, re, sys, torch
+import importlib.metadata, importlib.util, pathlib, re, sys
+found = importlib.metadata.version("torch") # without the seconds of an import
 asked = re.search(r'"torch>=([\d.]+)"', pathlib.Path(sys.argv[1], "pyproject.toml").read_text())[1]
-numbers = [[int(n) for n in v.split("+")[0].split(".")[:2]] for v in (torch.__version__, asked)]
-print(pathlib.Path(torch.__file__).parents[1]) if numbers[0] >= numbers[1] else sys.exit(1)
+numbers = [[int(n) for n in v.split("+")[0].split(".")[:2]] for v in (found, asked)]
+folder = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
+print(folder) if numbers[0] >= numbers[1] else sys.exit(1)
 PYTHON
 }
 

@@ -66,17 +66,29 @@ def test_an_extra_is_added_once_and_its_failure_ends_nothing(filled: Path) -> No
     assert run.stderr.splitlines()[-1].endswith("except what the extra las is for.")
 
 
-def test_the_fast_selection_has_every_command_and_not_every_test(filled: Path) -> None:
+def test_the_fast_selection_has_every_command_and_not_every_test(filled: Path, tmp_path: Path) -> None:
+    """Python only prints what it is to check and to test."""
+    printing = tmp_path / "printing"
+    (printing / "bin").mkdir(parents=True)
+    (stamp,) = filled.glob("pam-installed-test")
+    (printing / stamp.name).write_text(stamp.read_text())
+    python = f'#!/bin/sh\nif [ "$1" = -P ]; then exec {filled}/bin/python "$@"; fi\necho "$@"\n'
+    (printing / "bin" / "python").write_text(python)
+    (printing / "bin" / "python").chmod(0o755)
     run = subprocess.run(
-        [ROOT / "scripts/test.sh", "--fast", "--collect-only"],
+        [ROOT / "scripts/test.sh", "--fast", "-k", "pfm"],
         cwd="/",
-        env={**os.environ, "PAM_VENV": str(filled)},
+        env={**os.environ, "PAM_VENV": str(printing)},
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    files = set(re.findall(r"^(tests/\S+?\.py)", run.stdout, re.MULTILINE))
+    *checks, tests = run.stdout.splitlines()
+    assert checks == ["-m ruff check", "-m ruff format --check", ".ci/check_texts.py"]
+    assert tests.endswith(" -k pfm")
+    files = set(re.findall(r"tests/\S+", tests))
     assert files == {"tests/test_floors.py", "tests/test_startup.py", "tests/cli/test_every_command.py"}
+    assert all((ROOT / file).is_file() for file in files)
 
 
 def test_another_pytorch_or_another_checkout_installs_again(filled: Path, tmp_path: Path) -> None:
