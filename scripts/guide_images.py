@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import io
 import sys
+from functools import cache
 from pathlib import Path
 
 import cv2
@@ -104,6 +105,13 @@ def upscale(name: str, pair: SuperresPair) -> Upscaled:
     return Upscaled(left.astype(np.uint8), right.astype(np.uint8))
 
 
+@cache
+def upscaled_sample() -> tuple[SuperresPair, Upscaled]:
+    """Return the sample pair with its downscaled images, and these upscaled with the default weights."""
+    pair = make_superres_pair(*sample_views(), SCALE, name="the sample pair")
+    return pair, upscale(WEIGHTS[1], pair)
+
+
 def crops_with_psnr(
     pair: SuperresPair, results: dict[str, Upscaled], part: tuple[slice, slice]
 ) -> dict[str, Bytes]:
@@ -117,7 +125,7 @@ def crops_with_psnr(
 
 def readme() -> Composed:
     """Show an image, its disparity map, its points, and a part of it upscaled."""
-    pair = make_superres_pair(*sample_views(), SCALE, name="the sample pair")
+    pair, upscaled = upscaled_sample()
     matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(pair.left, pair.right, extras={"confidence"})
     low, high = np.percentile(matched.disparity, (1, 99))
     calibration = read_calibration(SAMPLE / "calib.txt").rectified
@@ -129,7 +137,7 @@ def readme() -> Composed:
             pair.left, matched.disparity_where(min_confidence=SURE), calibration
         ),
     }
-    results = {"bicubic": pair.bicubic(), "pam superres": upscale(WEIGHTS[1], pair)}
+    results = {"bicubic": pair.bicubic(), "pam superres": upscaled}
     titled = {f"upscaled by {SCALE} with {name}": each for name, each in results.items()}
     below = crops_with_psnr(pair, titled, PART)
     return stack(row(above), row(below)), WEIGHTS, [*below]
@@ -137,8 +145,8 @@ def readme() -> Composed:
 
 def superres() -> Composed:
     """Show a part of an image: downscaled, upscaled in two ways, and the original."""
-    pair = make_superres_pair(*sample_views(), SCALE, name="the sample pair")
-    results = {"bicubic": pair.bicubic(), "pam superres": upscale(WEIGHTS[1], pair)}
+    pair, upscaled = upscaled_sample()
+    results = {"bicubic": pair.bicubic(), "pam superres": upscaled}
     small = pair.low_left.repeat(SCALE, axis=0).repeat(SCALE, axis=1)
     parts = {
         "input": small[CROP].astype(np.uint8),
@@ -176,7 +184,10 @@ def confidence() -> Composed:
 
 def attention() -> Composed:
     """Show a row of both images, and the attention of its left columns to its right columns."""
-    pair = [view[:480, :736].copy() for view in sample_views()]  # multiples of 32
+    pair = []
+    for view in sample_views():
+        height, width = (side // 32 * 32 for side in view.shape[:2])
+        pair.append(view[:height, :width].copy())
     network, _ = load_network(locate(WEIGHTS[0]))
     with torch.inference_mode():
         inputs = (torch.from_numpy((view / 255 - IMAGE_MEAN) / IMAGE_STD).float() for view in pair)
