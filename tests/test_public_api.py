@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from warm_python import WarmPython
 
 import pamcli
 
@@ -116,7 +117,9 @@ def test_the_names_are_listed_and_there() -> None:
 
 
 def test_a_star_import_gives_them_all() -> None:
-    assert set(run(f"from pamcli import *; print(*[n for n in {NAMES} if n in globals()])").split()) == NAMES
+    names: dict[str, Any] = {}
+    exec("from pamcli import *", names)
+    assert set(names) - {"__builtins__"} == NAMES
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -260,7 +263,7 @@ def test_metrics_of_arrays() -> None:
 
 
 def test_a_batch_from_python_is_that_of_the_command(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_python: WarmPython
 ) -> None:
     shutil.copytree(folder, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
@@ -282,7 +285,7 @@ def test_a_batch_from_python_is_that_of_the_command(
     (handed,) = pamcli.match_files("left.png", "right.png", output="-", **how)
     assert handed.data == Path("maps/one.pfm").read_bytes()
     command = ["disparity", "lefts/", "rights/", "-o", "said/", "--device", "cpu", "--match-size", "1"]
-    done = subprocess.run([sys.executable, "-P", "-m", "pamcli", *command], capture_output=True, check=False)
+    done = subprocess.run(warm_python.command("-m", "pamcli", *command), capture_output=True, check=False)
     assert done.returncode == 6
     assert Path("said/one.pfm").read_bytes() == handed.data
 
