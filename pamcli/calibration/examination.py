@@ -22,9 +22,9 @@ from pamcli.calibration.geometry import (
 from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.lengths import find_ground, measure_length
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.row_offsets import ENOUGH, MEASURED, RowOffsets, measure_row_offsets
+from pamcli.calibration.row_offsets import ENOUGH, MEASURED, RowOffsets, summarize_row_offsets
 from pamcli.errors import InputError
-from pamcli.imaging.preflight import ORDER_LOG_ODDS, Finding, check_pair
+from pamcli.imaging.preflight import ORDER_LOG_ODDS, Finding, MeasuredMatches, check_pair, measure_pair
 
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0  # px, largest median and 90th percentile of row offsets of a rectified pair
 MUCH_BETTER = 0.4  # largest ratio of row offsets at which swapped images count as the right order
@@ -57,8 +57,12 @@ class _RectifiedPair:
     rig: Rig | None = None  # that rectified the images; None: they were rectified before
 
     @cached_property
+    def matches(self) -> MeasuredMatches:
+        return measure_pair(self.left, self.right, MEASURED)
+
+    @cached_property
     def rows(self) -> RowOffsets | None:
-        return measure_row_offsets(self.left, self.right)
+        return summarize_row_offsets(self.matches[1], self.left.shape[1], self.left.shape[0])
 
     @property
     def median(self) -> float:
@@ -87,7 +91,7 @@ def examine(
     except InputError as error:
         return [*findings, Finding("rectifying", "wrong", error.message, error.hint)]
     findings += more
-    check = check_pair(pair.left, pair.right, MEASURED)
+    check = check_pair(pair.left, pair.right, MEASURED, pair.matches)
     shared = {each.topic: each for each in check.problems(None if pair.rig else 0)}
     if stops := [shared[topic] for topic in ("images", "matches", "cameras") if topic in shared]:
         return [*findings, *stops]
@@ -208,7 +212,8 @@ def _judge_order(
 ) -> Finding:
     """Judge the order by the side of the matches, and by whether rows agree better after swapping."""
     behind, disparity = pair.measure_share_behind(), pair.rows.matches.disparity if pair.rows else np.zeros(1)
-    if left.shape == right.shape and pair.rig is not None and stored and stored.rig is not None:
+    fits = pair.median <= GOOD_ROWS and behind < 1 - WRONG_SIDE  # rules out that swapping is better
+    if left.shape == right.shape and pair.rig is not None and stored and stored.rig and not fits:
         other = _rectify(right, left, stored.rig)
         if other.median < MUCH_BETTER * pair.median and other.measure_share_behind() < WRONG_SIDE:
             text = f"after swapping the images, rows agree to {other.median:.2f} px"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pamcli.calibration.geometry import Floats, Pixels
+from pamcli.calibration.geometry import Floats
 from pamcli.imaging.matching import Matches
-from pamcli.imaging.preflight import ENOUGH_MATCHES, REACH, measure_matches
+from pamcli.imaging.preflight import ENOUGH_MATCHES
 
 MEASURED = 400  # largest number of matches that are measured to a fraction of a pixel
 ENOUGH = 20  # matches that a rotation and a scale require
@@ -45,11 +45,8 @@ class RowOffsets:
         return ", ".join(sorted(parts, key=lambda part: -parts[part]))
 
 
-def measure_row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
-    """Measure two images (H, W, 3) of one size, uint8 or uint16; return None for too few matches."""
-    height, width = left.shape[:2]
-    reach = REACH[0] * width, REACH[1] * max(height, width)
-    _, matches, _ = measure_matches(left, right, reach, MEASURED)
+def summarize_row_offsets(matches: Matches, width: int, height: int) -> RowOffsets | None:
+    """Summarize matches between images of this size (px); return None for too few matches."""
     if len(matches) < ENOUGH_MATCHES:
         return None
     x, y = matches.x - (width - 1) / 2, matches.y - (height - 1) / 2

@@ -37,6 +37,9 @@ UPRIGHT_MATCHES, UPRIGHT_ERROR, UPRIGHT_SPREAD = 12, 1.5, 3.0
 """One camera is above the other if this many matches agree in their columns to this many px, and 90 % of
 their row offsets, after removing a rotation, spread by more than this many px."""
 
+MeasuredMatches = tuple[matching.Matches, matching.Matches, int]
+"""All matches, those measured at full size, and the downscaling factor."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -113,13 +116,19 @@ class PairCheck:
         return found
 
 
-def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int = REFINED) -> PairCheck:
-    """Check two images (H, W, 3) of one size, measuring at most `most` matches at full size."""
+def check_pair(
+    left: NDArray[np.generic],
+    right: NDArray[np.generic],
+    most: int = REFINED,
+    measured_matches: MeasuredMatches | None = None,
+) -> PairCheck:
+    """Check two images (H, W, 3) of one size, measuring at most `most` matches at full size.
+
+    `measured_matches` are the results of `measure_pair` with the same `most`, if known already.
+    """
     if left.dtype == right.dtype and np.array_equal(left[::64], right[::64]) and np.array_equal(left, right):
         return PairCheck(identical=True)
-    height, width = left.shape[:2]
-    across, down = REACH[0] * width, REACH[1] * max(height, width)
-    found, measured, factor = measure_matches(left, right, (across, down), most)
+    found, measured, factor = measured_matches or measure_pair(left, right, most)
     offset = float(np.median(measured.dy)) if len(measured) else 0.0
     alike = int(np.count_nonzero(np.abs(measured.dy - offset) <= ALIKE))
     enough = len(measured) >= ENOUGH_MATCHES or (alike >= ENOUGH_ALIKE and alike > 0.6 * len(measured))
@@ -150,9 +159,15 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int 
     )
 
 
+def measure_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int) -> MeasuredMatches:
+    """Return the matches of two images side by side; see `measure_matches`."""
+    height, width = left.shape[:2]
+    return measure_matches(left, right, (REACH[0] * width, REACH[1] * max(height, width)), most)
+
+
 def measure_matches(
     left: NDArray[np.generic], right: NDArray[np.generic], reach: tuple[float, float], most: int
-) -> tuple[matching.Matches, matching.Matches, int]:
+) -> MeasuredMatches:
     """Return all matches, those measured at full size, and the downscaling factor; see `find_matches`."""
     found, factor = matching.find_matches(left, right, reach)
     measured = matching.refine_matches(left, right, found, factor, most)

@@ -134,12 +134,15 @@ def compute_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
     k1, k2, p1, p2, k3 = np.append(camera.distortion, np.zeros(5))[:5]
     flat = seen
     for _ in range(30):
+        before = flat
         x, y = flat.T
         square = x * x + y * y
         radial = 1 + square * (k1 + square * (k2 + square * k3))
         across = 2 * p1 * x * y + p2 * (square + 2 * x * x)
         down = p1 * (square + 2 * y * y) + 2 * p2 * x * y
         flat = (seen - np.column_stack([across, down])) / radial[:, None]
+        if np.abs(flat - before).max() < 1e-9:
+            break
     return np.column_stack([flat, np.ones(len(flat))])
 
 
