@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import cv2
@@ -87,6 +88,7 @@ def test_rig_is_recovered(rig: Rig, made: BoardCalibration) -> None:
     assert made.rows["rms"] < made.rows["p95"] < made.rows["worst"]
     assert measure_row_errors(rig, made.rig).max() < 0.2
     assert (made.rejections, made.misfits) == ([], 0)
+    assert not any("lens fits" in each for each in list_advice(made))
 
 
 def test_fit_of_clean_corners_equals_opencv() -> None:
@@ -124,11 +126,10 @@ def test_leave_out_equals_a_new_fit(made: BoardCalibration) -> None:
         assert np.linalg.norm(step - moved * weights) < 0.1 * np.linalg.norm(moved * weights) + 1e-7
 
 
-@pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
-def test_errors_are_within_twice_the_uncertainty(fisheye: bool) -> None:
+def test_errors_are_within_twice_the_uncertainty() -> None:
     """It does as often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
     within = []
-    for seed in range(20, 25):
+    for seed, fisheye in itertools.product(range(20, 23), (False, True)):
         rig = make_rig(seed, fisheye=fisheye)
         assert rig.size is not None
         found = calibrate_rig(
@@ -182,21 +183,17 @@ def test_blurred_boards_are_rejected() -> None:
     ]
 
 
-@pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
-def test_wrong_lens_model_is_advised_against(fisheye: bool) -> None:
-    rig = make_rig(12, fisheye=fisheye)
+def test_wrong_lens_model_is_advised_against() -> None:
+    # The other way round, a fisheye's polynomial can be nearly that of a pinhole's weak distortion.
+    rig = make_rig(12, fisheye=True)
     assert rig.size is not None
     given = sightings(rig, sample_poses(rig, 10, 3))
-    do = "use `fisheye`" if fisheye else "leave out `fisheye`"
     try:
-        tips = list_advice(calibrate_rig(given, BOARD, rig.size, fisheye=not fisheye))
+        tips = list_advice(calibrate_rig(given, BOARD, rig.size))
     except InputError as error:
         tips = [str(error.hint)]
-    right = list_advice(calibrate_rig(given, BOARD, rig.size, fisheye=fisheye))
-    assert not any("lens fits" in each for each in right)
-    if fisheye:  # a fisheye's polynomial can be nearly that of a pinhole's weak distortion
-        assert "lens fits to 0.04 px" in tips[0]
-        assert do in tips[0]
+    assert "lens fits to 0.04 px" in tips[0]
+    assert "use `fisheye`" in tips[0]
 
 
 def test_swapped_cameras_and_too_few_boards_raise() -> None:
