@@ -49,7 +49,7 @@ from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import read_image
-from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.matcher import StereoMatcher, StereoResult
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256
@@ -112,6 +112,12 @@ def upscaled_sample() -> tuple[SuperresPair, Upscaled]:
     return pair, upscale(WEIGHTS[1], pair)
 
 
+@cache
+def matched_sample() -> StereoResult:
+    """Return the match of the sample pair, with its confidence, by the default weights."""
+    return StereoMatcher.load(WEIGHTS[0], device="cpu")(*sample_views(), extras={"confidence"})
+
+
 def crops_with_psnr(
     pair: SuperresPair, results: dict[str, Upscaled], part: tuple[slice, slice]
 ) -> dict[str, Bytes]:
@@ -126,15 +132,15 @@ def crops_with_psnr(
 def readme() -> Composed:
     """Show an image, its disparity map, its points, and a part of it upscaled."""
     pair, upscaled = upscaled_sample()
-    matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(pair.left, pair.right, extras={"confidence"})
+    left, matched = sample_views()[0], matched_sample()
     low, high = np.percentile(matched.disparity, (1, 99))
     calibration = read_calibration(SAMPLE / "calib.txt").rectified
     assert calibration is not None
     above = {
-        "left image": pair.left,
+        "left image": left,
         f"disparity map, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
         "points in metres, from the right": from_the_right(
-            pair.left, matched.disparity_where(min_confidence=SURE), calibration
+            left, matched.disparity_where(min_confidence=SURE), calibration
         ),
     }
     results = {"bicubic": pair.bicubic(), "pam superres": upscaled}
@@ -171,8 +177,7 @@ def camera() -> Composed:
 
 def confidence() -> Composed:
     """Show a disparity map, and its pixels above a threshold of confidence."""
-    left, right = sample_views()
-    matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(left, right, extras={"confidence"})
+    left, matched = sample_views()[0], matched_sample()
     low, high = np.percentile(matched.disparity, (1, 99))
     parts = {
         "left image": left,
