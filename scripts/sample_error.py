@@ -1,4 +1,4 @@
-"""Print the error of a disparity file of the sample pair: sample_error.py FILE."""
+"""Print the error of a disparity file of the sample pair; exit with 1 if it is large: sample_error.py FILE."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pamcli
 
 TRUTH = Path(__file__).resolve().parent / "sample" / "disparity.pfm"
+MOST_PX = 3.0  # end-point error of a working installation: 1.2 px with the default weights
 SHOWN = {
     "epe": ("end-point error", "px"),
     "bad-2": ("bad-2", "%   (more than 2 px off)"),
@@ -26,3 +27,5 @@ if __name__ == "__main__":
         sys.exit(str(error))
     for metric, (name, unit) in SHOWN.items():
         print(f"{name:16} {figures[metric]:.2f} {unit}")
+    if not figures["epe"] <= MOST_PX:
+        sys.exit(f"The end-point error must be at most {MOST_PX:g} px.")
