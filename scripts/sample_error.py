@@ -1,4 +1,4 @@
-"""Print the error of a disparity file of the sample pair; exit with 1 if it is large: sample_error.py FILE."""
+"""Print the error of a disparity map of the sample pair; exit with 1 if it is large: sample_error.py FILE."""
 
 from __future__ import annotations
 
