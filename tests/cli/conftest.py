@@ -97,6 +97,42 @@ def networks(
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 
 
+@pytest.fixture(scope="session")
+def match_and_upscale_once() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compute what a network makes of a pair once; later calls return copies, without progress."""
+    from pamcli.inference.model import TorchModel
+
+    results: dict[Any, dict[str, np.ndarray]] = {}
+
+    def remember(run: Callable[..., dict[str, np.ndarray]]) -> Callable[..., dict[str, np.ndarray]]:
+        def call(
+            model: TorchModel, left: np.ndarray, right: np.ndarray, progress: Any = None, **options: Any
+        ) -> dict[str, np.ndarray]:
+            images = [(each.tobytes(), each.shape, each.dtype) for each in (left, right)]
+            key = (run, model.network, *images, *sorted(options.items()))
+            if key not in results:
+                results[key] = run(model, left, right, progress, **options)
+            return {name: values.copy() for name, values in results[key].items()}
+
+        return call
+
+    return remember(TorchModel.match), remember(TorchModel.upscale)
+
+
+@pytest.fixture
+def remembering_networks(
+    networks: None,
+    match_and_upscale_once: tuple[Callable[..., Any], Callable[..., Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Networks as in `networks`, which remember their results, for tests of what commands make of these."""
+    from pamcli.inference.model import TorchModel
+
+    match, upscale = match_and_upscale_once
+    monkeypatch.setattr(TorchModel, "match", match)
+    monkeypatch.setattr(TorchModel, "upscale", upscale)
+
+
 @pytest.fixture
 def kitti(here: Path) -> Path:
     eval_trees.kitti2015(here / "kitti")

@@ -63,8 +63,10 @@ def enlarged(pair: SuperresPair, left_twice: bool = False) -> Upscaled:
     return Upscaled(*upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right))
 
 
-def of_network(scale: int, left_twice: bool = False) -> dict[str, float]:
-    pairs = [pair_of(sample, scale) for sample in eval_trees.crops()]
+def of_network(
+    scale: int, samples: list[Sample] | None = None, *, left_twice: bool = False
+) -> dict[str, float]:
+    pairs = [pair_of(sample, scale) for sample in samples or eval_trees.crops()]
     return row(pairs, [enlarged(pair, left_twice) for pair in pairs])
 
 
@@ -87,15 +89,14 @@ def rows(found: dict[str, Any]) -> dict[str, dict[str, float]]:
     }
 
 
-@pytest.mark.parametrize("scale", [2, 4])
-def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: int) -> None:
-    run = pam("eval", "superres", "--scale", str(scale), "--data", KITTI, "--json")
+def test_figures_are_those_of_the_metrics_beside_bicubic(remembering_networks: None) -> None:
+    run = pam("eval", "superres", "--scale", "4", "--data", KITTI, "--json")
     found = answer(run)
     assert run.stderr == ""
     keys = ("facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes", "second_view")
     assert set(found) == set(keys)
-    assert rows(found) == {"bicubic": bicubic(scale), DEFAULT_UPSCALING[scale]: of_network(scale)}
-    assert found["scale"] == scale
+    assert rows(found) == {"bicubic": bicubic(4), DEFAULT_UPSCALING[4]: of_network(4)}
+    assert found["scale"] == 4
     assert [(each["data"], each["pairs"]) for each in found["summary"]] == [("kitti2015/training", 2)] * 2
     assert found["facts"]["device"] == "cpu, fp32"
     assert found["facts"]["data"] == f"{KITTI} (2 pairs)"
@@ -103,7 +104,7 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: 
     assert any("do not compare SSIM" in note for note in found["notes"])
 
 
-def test_the_table_names_the_protocols(networks: None) -> None:
+def test_the_table_names_the_protocols(remembering_networks: None) -> None:
     run = pam("eval", "superres", "--data", KITTI)
     assert (run.code, run.stderr) == (0, "")
     assert run.lines[0] == "data kitti2015/training, pairs 2"
@@ -126,10 +127,14 @@ def test_several_sets_and_first(here: Path) -> None:
     assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair), pairs:mine (2 pairs)"
 
 
-def test_what_the_second_view_is_worth(networks: None) -> None:
-    command = f"eval superres --data {KITTI} --json --weights {DEFAULT_UPSCALING[2]}"  # which say the scale
+def test_what_the_second_view_is_worth(remembering_networks: None) -> None:
+    weights = DEFAULT_UPSCALING[2]  # which say the scale
+    command = f"eval superres --data {KITTI}?first=1 --json --weights {weights}"
     found = answer(pam(command))
-    both, left_twice = of_network(2), of_network(2, left_twice=True)
+    samples = eval_trees.crops()[:1]
+    both, left_twice = of_network(2, samples), of_network(2, samples, left_twice=True)
+    assert found["scale"] == 2
+    assert rows(found) == {"bicubic": bicubic(2, samples), weights: both}
     gain = both["left psnr"] - left_twice["left psnr"]
     assert found["second_view"] == {"kitti2015/training": pytest.approx(gain, abs=1e-9)}
     assert found["facts"]["second view"] == f"{gain:+.3f} dB on the left image, kitti2015/training"
@@ -137,7 +142,7 @@ def test_what_the_second_view_is_worth(networks: None) -> None:
     assert without["second_view"] == {}
     assert without["summary"] == found["summary"]
     alone = rows(answer(pam(command, "--right-view", "left")))
-    assert alone[f"{DEFAULT_UPSCALING[2]}, left view twice"] == left_twice != both
+    assert alone[f"{weights}, left view twice"] == left_twice != both
 
 
 def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:
@@ -167,7 +172,7 @@ main()
 # --- what is written ----------------------------------------------------------------------------------------
 
 
-def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
+def test_rows_of_the_csv_are_the_pairs_by_method(remembering_networks: None) -> None:
     run = pam("eval", "superres", "--data", KITTI, "--per-image", "rows.csv", "--quiet")
     assert (run.code, run.stderr) == (0, "")
     with Path("rows.csv").open(newline="") as file:
@@ -185,7 +190,7 @@ def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
     assert [each["seconds"] == "" for each in found] == [True, False] * 2
 
 
-def test_the_report_shows_the_worst_pair_first(networks: None) -> None:
+def test_the_report_shows_the_worst_pair_first(remembering_networks: None) -> None:
     run = pam("eval", "superres", "--data", KITTI, "--report", "report.html")
     assert (run.code, run.stderr) == (0, "")
     page = Path("report.html").read_text(encoding="utf-8")
@@ -217,7 +222,7 @@ def test_published_rows_are_marked() -> None:
     assert row["source"]
 
 
-def test_save_writes_both_views_and_they_measure_the_same(networks: None) -> None:
+def test_save_writes_both_views_and_they_measure_the_same(remembering_networks: None) -> None:
     found = answer(pam("eval", "superres", "--data", KITTI, "--save", "out", "--json"))
     assert names("out") == sorted(VIEWS)
     sample = eval_trees.crops()[1]
@@ -229,7 +234,7 @@ def test_save_writes_both_views_and_they_measure_the_same(networks: None) -> Non
     assert again["facts"]["predictions"] == "out"
 
 
-def test_saved_views_that_exist_are_replaced_on_request_alone(networks: None) -> None:
+def test_saved_views_that_exist_are_replaced_on_request_alone(remembering_networks: None) -> None:
     Path("out").mkdir()
     Path("out/000001_10_right.png").write_text("old")
     arguments = ["eval", "superres", "--data", KITTI, "--save", "out"]

@@ -16,7 +16,7 @@ from pamcli.imaging.resize import imresize, imresize_to
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 PAIR = ["left.png", "right.png"]
 
