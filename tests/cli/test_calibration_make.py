@@ -119,7 +119,8 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
     Path("broken.mp4").write_bytes(b"not a video")
     run = pam("calibration make -q -o rig.yaml broken.mp4 --packed lr", *BOARD)
     refuse(run, 3, "broken.mp4 cannot be read as a video")
-    frames = [pair for pair in taken for _ in range(3)]  # three frames at each place, then the next place
+    # Three frames at each place, then the next place.
+    frames = [pair for pair in taken[:10] for _ in range(3)]
     for side, name in ((0, "left.avi"), (1, "right.avi")):
         video(name, [pair[side] for pair in frames])
     video("both.avi", [np.concatenate(pair, axis=1) for pair in frames])
@@ -135,9 +136,10 @@ def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) ->
         reasons = {each["name"]: each["reason"] for each in run.records[0]["left_out"]}
         assert reasons["frame 2 (0.2 s)"].startswith("the board moves by")
         assert "frame 1 (0.1 s)" not in reasons
-    video("short.avi", [pair[1] for pair in frames[:-9]])
-    run = pam("calibration", "make", "left.avi", "short.avi", *BOARD, "-o", "short.yaml")
-    assert "left.avi: 9 frames ignored, because short.avi has none at that time: 33, 34" in run.stderr
+    for name, side, count in (("some.avi", 0, 9), ("fewer.avi", 1, 6)):
+        video(name, [pair[side] for pair in frames[:count]])
+    run = pam("calibration", "make", "some.avi", "fewer.avi", *BOARD, "-o", "some.yaml")
+    assert "some.avi: 3 frames ignored, because fewer.avi has none at that time: 6, 7" in run.stderr
 
 
 def test_refusals_write_nothing(folders: Path) -> None:

@@ -18,7 +18,7 @@ from pamcli.calibration.rig import Rig
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
 from simulated_rigs import Flat, make_chessboard, make_rig, make_texture, photograph, sample_poses
 
-SIZE = (448, 280)
+SIZE = (320, 200)
 AWAY = 20
 """Baselines."""
 WIDE = 2.2
