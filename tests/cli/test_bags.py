@@ -18,7 +18,7 @@ from bag_files import BEGIN, STEP, ideal_infos, picture, write_bag
 
 from pamcli.imaging.disparity_files import read_disparity
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pamcli.data.open import open_data
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.training.labels import CONTRADICTION, LARGEST, combine_networks, combine_with_blocks, find_labels
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 NAN = np.nan
 
 

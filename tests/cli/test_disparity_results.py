@@ -18,13 +18,13 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 SUFFIXES = [".pfm", ".png", ".npy", ".tif"]
 
 
 @pytest.fixture
-def result(networks: None, views: tuple[np.ndarray, np.ndarray]) -> StereoResult:
+def result(remembering_networks: None, views: tuple[np.ndarray, np.ndarray]) -> StereoResult:
     """What the Python interface finds out about the pair."""
     return StereoMatcher.load(device="cpu", precision="fp32")(*views, extras=EXTRAS)
 

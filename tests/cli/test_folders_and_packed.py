@@ -11,7 +11,7 @@ import pytest
 from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 def put(*places: str) -> None:

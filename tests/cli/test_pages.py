@@ -12,7 +12,7 @@ import pytest
 from headless_browser import seen_by_browser
 from pam_program import names, pam, refuse, unchanged
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 def facts_of(page: str) -> dict[str, object]:

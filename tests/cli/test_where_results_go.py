@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pam_program import digest, files, names, pam, process, refuse, refuse_all, unchanged
+from pam_program import digest, files, forked_quick, names, pam, refuse, refuse_all, unchanged
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 @pytest.fixture
@@ -162,6 +162,6 @@ def test_a_name_that_is_no_text(pair: Path) -> None:
 
 def test_a_name_that_the_encoding_of_stdout_does_not_have(pair: Path) -> None:
     command = ["disparity", "left.png", "right.png", "-o", "dü.pfm"]
-    with process(*command, env={**os.environ, "PYTHONIOENCODING": "ascii"}) as running:
+    with forked_quick(*command, env={**os.environ, "PYTHONIOENCODING": "ascii"}) as running:
         assert running.communicate() == (os.fsencode("dü.pfm\n"), b"")
     assert Path("dü.pfm").exists()
