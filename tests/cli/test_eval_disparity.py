@@ -82,7 +82,7 @@ def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:
 # --- of a network -------------------------------------------------------------------------------------------
 
 
-def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
+def test_figures_are_those_of_the_metrics(remembering_networks: None, kitti: Path) -> None:
     run = pam("eval", "disparity", "--data", KITTI, "--json")
     found = answer(run)
     assert run.stderr == ""
@@ -105,7 +105,7 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
     assert any("unverified" in note for note in found["notes"])
 
 
-def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: Path) -> None:
+def test_tables_hold_both_averages_and_what_was_measured(remembering_networks: None, kitti: Path) -> None:
     run = pam("eval", "disparity", "--data", KITTI, "--max-disparity", "64")
     assert (run.code, run.stderr) == (0, "")
     assert run.lines[0] == "data kitti2015/training, images 2"
@@ -124,7 +124,7 @@ def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: 
     assert "nan" not in text.lower()
 
 
-def test_several_sets_keep_their_own_figures(networks: None, kitti: Path, mine: Path) -> None:
+def test_several_sets_keep_their_own_figures(remembering_networks: None, kitti: Path, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", KITTI, "--data", "pairs:mine", "--json"))
     one, two = found["sets"]
     same(one, of_network(eval_trees.crops()))
@@ -135,7 +135,7 @@ def test_several_sets_keep_their_own_figures(networks: None, kitti: Path, mine: 
     assert "visible-precision" not in two["pooled"]["all"]
 
 
-def test_first_takes_the_first(networks: None, kitti: Path) -> None:
+def test_first_takes_the_first(remembering_networks: None, kitti: Path) -> None:
     found = answer(pam("eval disparity --json --data", f"{KITTI}?first=1"))
     same(found["sets"][0], of_network(eval_trees.crops()[:1]))
     faster = answer(pam("eval disparity --json --precision bf16 --data", f"{KITTI}?first=1"))
@@ -150,7 +150,7 @@ def test_a_weight_is_for_training(made: dict[str, np.ndarray]) -> None:
     assert any("weight=3" in note for note in found["notes"])
 
 
-def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
+def test_max_gt_counts_less_and_says_so(remembering_networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--max-gt", "20", "--json"))
     same(found["sets"][0], of_network(without_masks(), kitti=False, max_gt=20))
     assert any("below 20 px" in note for note in found["notes"])
@@ -158,7 +158,7 @@ def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
     assert 0 < found["sets"][0]["pooled"]["all"]["pixels"] < everything
 
 
-def test_resize_changes_images_and_ground_truth_and_says_so(networks: None, mine: Path) -> None:
+def test_resize_changes_images_and_ground_truth_and_says_so(remembering_networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
     small = [resize_sample(sample, 64, 48, imresize_to) for sample in without_masks()]
     same(found["sets"][0], of_network(small, kitti=False))
@@ -219,7 +219,7 @@ def test_rows_of_the_csv_are_the_images(made: dict[str, np.ndarray]) -> None:
                 assert float(row[prefix + metric]) == figures[region][metric]
 
 
-def test_the_report_shows_the_worst_pair_first(networks: None, kitti: Path) -> None:
+def test_the_report_shows_the_worst_pair_first(remembering_networks: None, kitti: Path) -> None:
     run = pam("eval", "disparity", "--data", KITTI, "--report", "report.html", "--quiet")
     assert (run.code, run.stderr) == (0, "")
     page = Path("report.html").read_text(encoding="utf-8")
@@ -237,7 +237,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None, kitti: Path) -> N
     assert not re.search(r"(?:src|href)=\"(?!data:)", page)
 
 
-def test_published_rows_are_marked(networks: None, made: dict[str, np.ndarray]) -> None:
+def test_published_rows_are_marked(remembering_networks: None, made: dict[str, np.ndarray]) -> None:
     arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--compare"]
     run = pam(*arguments, "--report", "report.html")
     assert (run.code, run.stderr) == (0, "")
@@ -279,7 +279,7 @@ def test_files_that_exist_are_replaced_on_request_alone(
 
 @pytest.mark.parametrize("suffix", ["pfm", "png"])
 def test_files_of_pam_disparity_get_the_figures_of_the_network(
-    networks: None, kitti: Path, suffix: str
+    remembering_networks: None, kitti: Path, suffix: str
 ) -> None:
     views = ["kitti/training/image_2", "kitti/training/image_3"]
     assert pam("disparity", *views, "-o", "out/", "--format", suffix, "--quiet").code == 0
@@ -338,7 +338,7 @@ def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: p
 
 
 def test_a_set_without_ground_truth_is_an_error_before_the_network_runs(
-    networks: None, here: Path, monkeypatch: pytest.MonkeyPatch
+    remembering_networks: None, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eval_trees.pairs(here / "mine", truth=False)
     monkeypatch.setattr(StereoMatcher, "__call__", None)

@@ -42,7 +42,7 @@ def test_methods_in_one_run_and_in_every_form(made: dict[str, np.ndarray]) -> No
 
 
 def test_a_network_beside_another_and_both_under_two_rules(
-    networks: None, made: dict[str, np.ndarray]
+    remembering_networks: None, made: dict[str, np.ndarray]
 ) -> None:
     arguments = ["--method", "pasmnet2", "--method", "files:made", "--allow-missing", "--protocol", "kitti"]
     run = pam("eval", "disparity", "--data", KITTI, *arguments, "--protocol", "raft-stereo", "--json")
@@ -58,7 +58,7 @@ def test_a_network_beside_another_and_both_under_two_rules(
 
 
 def test_a_pytorch_network_of_ones_own_beside_another(
-    kitti: Path, networks: None, monkeypatch: pytest.MonkeyPatch
+    kitti: Path, remembering_networks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("evaluated.py").write_text(foreign_networks.AS_MODULE)
     monkeypatch.syspath_prepend(".")

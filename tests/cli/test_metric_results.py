@@ -35,7 +35,7 @@ def depth_of(path: str) -> np.ndarray:
     return read_disparity(Path(path))  # the formats are those of disparities
 
 
-def test_all_results_of_a_pair(calib: Path, networks: None) -> None:
+def test_all_results_of_a_pair(calib: Path, remembering_networks: None) -> None:
     results = "-o d.npy --confidence c.npy --depth z.tif --depth-error e.npy --point-cloud p.ply"
     options = "--calibration calib.txt --disparity-error 0.25"
     run = pam(f"disparity left.png right.png {results} {options}")
@@ -51,7 +51,7 @@ def test_all_results_of_a_pair(calib: Path, networks: None) -> None:
     np.testing.assert_array_equal(vertex["red"], np.asarray(Image.open("left.png"))[..., 0].ravel())
 
 
-def test_unknown_pixels_have_no_depth(calib: Path, networks: None) -> None:
+def test_unknown_pixels_have_no_depth(calib: Path, remembering_networks: None) -> None:
     options = f"{HAND} --unknown occluded --min-confidence 0.5 --max-depth 3 --stride 2"
     run = pam(f"disparity left.png right.png -o d.npy --depth z.png --point-cloud p.ply {options}")
     assert run.code == 0, run.stderr
@@ -111,7 +111,7 @@ def test_beyond_what_a_png_holds(here: Path) -> None:
     assert "1 pixels exceed 65.535 m" in run.stderr
 
 
-def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks: None) -> None:
+def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, remembering_networks: None) -> None:
     Path("calib.txt").write_text(CALIB.replace("96", "192").replace("64", "128"))
     run = pam("disparity left.png right.png -o d.npy --calibration calib.txt --depth z.npy")
     assert run.code == 0, run.stderr
@@ -119,7 +119,7 @@ def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks:
     np.testing.assert_allclose(np.load("z.npy"), 25 / (np.load("d.npy") + 1), rtol=1e-5)
 
 
-def test_refusals_write_nothing(calib: Path, networks: None) -> None:
+def test_refusals_write_nothing(calib: Path, remembering_networks: None) -> None:
     Path("wide.txt").write_text(CALIB.replace("height=64", "height=60"))
     Path("empty.txt").write_text(CALIB.replace("cam0=[100 0 40; 0 100 30; 0 0 1]", "cam0="))
     Path("zero.txt").write_text(CALIB.replace("baseline=500", "baseline=0"))
@@ -187,7 +187,7 @@ def test_show_a_fisheye(here: Path) -> None:
         assert facts["rig"]["model"] == model
 
 
-def test_negative_disparities(pair: Path, networks: None) -> None:
+def test_negative_disparities(pair: Path, remembering_networks: None) -> None:
     command = "disparity left.png right.png --min-disparity -40"
     run = pam(command, "-o", "d.tif", "--color-map", "c.png")
     assert run.code == 0, run.stderr

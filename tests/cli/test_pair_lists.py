@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pam_program import forked_quick, names, pam, refuse_all, unchanged
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 @pytest.fixture(autouse=True)

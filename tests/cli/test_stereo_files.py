@@ -14,7 +14,7 @@ from PIL import Image
 
 from pamcli.imaging.disparity_files import read_disparity
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pamcli.imaging.images import read_image
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_UPSCALING
 
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 PNG, JPG, NOISY = (["left.png", "right.png"], ["left.jpg", "right.jpg"], ["noisy.png", "right.png"])
 SAID = "pam: left.jpg: JPEG quality 60: using the weights for camera images (--input clean disables this)\n"

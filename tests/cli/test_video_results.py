@@ -28,7 +28,7 @@ from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
 
 Views = list[list[np.ndarray]]
-pytestmark = pytest.mark.usefixtures("networks")
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
 def disparities(video: str) -> list[np.ndarray]:
