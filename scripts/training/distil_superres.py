@@ -31,6 +31,7 @@ from pamcli.training.muon import Muon
 CROP = 64, 128  # rows and columns, low-resolution px
 BORDER = 4  # outermost px of a crop that have no loss, low-resolution px
 SMALLEST = 0.5  # lower limit of the random factor that images are reduced by
+WHOLE = 0.1  # share of the images that keep their size
 IMAGE_SHARE = 0.1  # of the image in the target
 BATCH = 2  # crops per step
 POOL, USES = 32, 3  # latest crops, from which each step draws; how often each is drawn on average
@@ -61,10 +62,15 @@ def main() -> None:
     given = parser.parse_args()
     network, spec = load_network(given.weights)
     assert spec.scale is not None
-    shares = {folder: float(share) for folder, _, share in (each.rpartition("=") for each in given.pairs)}
+    shares = parse_shares(given.pairs)
     crops = Crops(network, spec.scale, shares, random.Random(given.seed))
     distil(network, crops.draw_from_pool(), given.steps, given.learning_rate)
     save_network(network.state_dict(), spec, given.output)
+
+
+def parse_shares(pairs: list[str]) -> dict[str, float]:
+    """Parse FOLDER=SHARE words."""
+    return {folder: float(share) for folder, _, share in (each.rpartition("=") for each in pairs)}
 
 
 def distil(network: nn.Module, crops: Iterator[Crop], steps: int, rate: float) -> None:
@@ -110,9 +116,16 @@ class Crops:
     """Random crops of pairs, with the results of a network as it is now."""
 
     def __init__(
-        self, network: nn.Module, scale: int, shares: dict[str, float], chance: random.Random
+        self,
+        network: nn.Module,
+        scale: int,
+        shares: dict[str, float],
+        chance: random.Random,
+        whole: float = WHOLE,
     ) -> None:
+        """`shares` of the crops by folder of pairs; `whole`: share of the images that keep their size."""
         self.teacher, self.scale, self.chance = network.prepare(torch.float32), scale, chance  # type: ignore[operator]
+        self.whole = whole
         self.sources: list[Source] = [open_data(parse_data(f"pairs:{folder}")) for folder in shares]
         self.shares = [*shares.values()]
         self.load = cache(lambda source, index: self.sources[source].load(index))
@@ -132,7 +145,8 @@ class Crops:
         (source,) = self.chance.choices(range(len(self.sources)), self.shares)
         sample: Sample = self.load(source, self.chance.randrange(len(self.sources[source])))
         views = [sample.left, sample.right]
-        factor = min(self.chance.uniform(SMALLEST, 1.05), 1)  # a tenth of the images keep their size
+        is_reduced = self.chance.random() >= self.whole
+        factor = self.chance.uniform(SMALLEST, 1) if is_reduced else 1.0
         rows, columns = (round(factor * side) // self.scale for side in sample.left.shape[:2])
         if rows < CROP[0] or columns < CROP[1]:
             return self.draw()
