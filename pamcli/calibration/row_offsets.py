@@ -56,7 +56,7 @@ def summarize_row_offsets(matches: Matches, width: int, height: int) -> RowOffse
     keep = np.abs(matches.dy - np.median(matches.dy)) < max(3.0, 6 * _measure_spread(matches.dy))
     fit = np.zeros(3)
     for _ in range(4):  # rejects wrong matches
-        fit = np.linalg.lstsq(terms[keep], matches.dy[keep], rcond=None)[0]
+        fit[:] = np.linalg.lstsq(terms[keep], matches.dy[keep], rcond=None)[0]
         off = matches.dy - terms @ fit
         keep = np.abs(off) < max(0.5, 3.5 * _measure_spread(off[keep]))
     good = matches.take(keep)
