@@ -90,7 +90,7 @@ pathlib.Path(sysconfig.get_path("purelib"), "torch-found.pth").write_text(sys.ar
 folder_of_torch() {
     "$1" -P - "$root" 2>/dev/null <<'PYTHON'
 import importlib.metadata, importlib.util, pathlib, re, sys
-found = importlib.metadata.version("torch") # without the seconds of an import
+found = importlib.metadata.version("torch") # importing torch would take seconds
 asked = re.search(r'"torch>=([\d.]+)"', pathlib.Path(sys.argv[1], "pyproject.toml").read_text())[1]
 numbers = [[int(n) for n in v.split("+")[0].split(".")[:2]] for v in (found, asked)]
 folder = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]

@@ -12,7 +12,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/scripts/environment.sh"
 prepare_environment test
 cd "$root"
-unset PYTHONDONTWRITEBYTECODE # or else each of hundreds of processes compiles pam again
+unset PYTHONDONTWRITEBYTECODE # otherwise each of hundreds of processes would compile pam
 
 "$python" -m ruff check
 "$python" -m ruff format --check

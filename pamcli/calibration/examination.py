@@ -22,10 +22,11 @@ from pamcli.calibration.geometry import (
 from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.lengths import find_ground, measure_length
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.row_offsets import ENOUGH, MEASURED, RowOffsets, summarize_row_offsets
+from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, summarize_row_offsets
 from pamcli.errors import InputError
 from pamcli.imaging.preflight import ORDER_LOG_ODDS, Finding, MeasuredMatches, check_pair, measure_pair
 
+MEASURED = 400  # largest number of matches that are measured to a fraction of a pixel
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0  # px, largest median and 90th percentile of row offsets of a rectified pair
 MUCH_BETTER = 0.4  # largest ratio of row offsets at which swapped images count as the right order
 WRONG_SIDE = 0.6  # share of matches behind infinity from which images count as swapped

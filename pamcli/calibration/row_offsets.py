@@ -12,7 +12,6 @@ from pamcli.calibration.geometry import Floats
 from pamcli.imaging.matching import Matches
 from pamcli.imaging.preflight import ENOUGH_MATCHES
 
-MEASURED = 400  # largest number of matches that are measured to a fraction of a pixel
 ENOUGH = 20  # matches that a rotation and a scale require
 FEW = 3  # a ninth of the image needs more matches to be compared with the others
 VISIBLE = 0.3  # px between two edges of the image from which a rotation or scale is reported

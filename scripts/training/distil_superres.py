@@ -17,13 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Sample, Source
 from pamcli.imaging.resize import imresize, imresize_to
+from pamcli.inference.images import Pixels, to_network
 from pamcli.inference.upscaler import FLIPS
 from pamcli.registry.load import load_network, save_network
 from pamcli.training.muon import Muon
@@ -161,9 +161,9 @@ class Crops:
             )
             for times in (1, self.scale)
         )
-        low = np.stack([imresize(view[:height, :width], 1 / self.scale)[low_at] for view in views])
-        high = np.stack([view[high_at] for view in views])
-        return to_network(low), to_network(high)
+        low = [imresize(view[:height, :width], 1 / self.scale)[low_at] for view in views]
+        high = [view[high_at] for view in views]
+        return join_views(low), join_views(high)
 
     def make(self, low: Tensor, high: Tensor) -> Crop:
         """Compute the target of a crop."""
@@ -175,9 +175,9 @@ class Crops:
         return Crop(low, mean.lerp(high, IMAGE_SHARE), mean, mean_square(mean - high) + LEAST_ERROR)
 
 
-def to_network(views: np.ndarray) -> Tensor:
-    """Convert (2, H, W, 3) uint8 to (2, 3, H, W) in [0, 1]."""
-    return torch.from_numpy(views).permute(0, 3, 1, 2).float() / 255
+def join_views(views: list[Pixels]) -> Tensor:
+    """Convert two images (H, W, 3) to (2, 3, H, W) in [0, 1]."""
+    return torch.cat([to_network(torch.from_numpy(view.copy())) for view in views])
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def remembering_networks(
     match_and_upscale_once: tuple[Callable[..., Any], Callable[..., Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Networks as in `networks`, which remember their results, for tests of what commands make of these."""
+    """Made-up networks that compute each result once, for tests of files, tables and reports."""
     from pamcli.inference.model import TorchModel
 
     match, upscale = match_and_upscale_once

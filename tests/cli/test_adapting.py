@@ -20,8 +20,8 @@ ADAPT = ["train", "disparity", "--unsupervised", "--data", "pairs:mine", *LITTLE
 
 
 @pytest.fixture(autouse=True)
-def match_as_large_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the network from upscaling the images first, which takes 4 times as long."""
+def match_at_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Match small images at their own size, not upscaled, in a quarter of the time."""
     monkeypatch.setattr(images, "AUTO_MOST", 1.0)
 
 

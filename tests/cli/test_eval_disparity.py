@@ -26,7 +26,7 @@ KITTI = "kitti2015:kitti"
 NAMES = list(eval_trees.BOXES)
 
 
-def of_network(
+def measure_network(
     samples: list[Sample], *, kitti: bool = True, rounded: bool = False, **protocol: Any
 ) -> DisparityMeter:
     """What the network reaches on the samples, measured without the command; `rounded` as a PNG stores it."""
@@ -90,7 +90,7 @@ def test_figures_are_those_of_the_metrics(remembering_networks: None, kitti: Pat
     (one,) = found["sets"]
     assert set(one) == {"data", "images", "pooled", "image_means", "region_images", "notes"}
     assert one["data"] == "kitti2015/training"
-    same(one, of_network(eval_trees.crops()))
+    same(one, measure_network(eval_trees.crops()))
     assert {"all", "noc", "occluded", "bg", "fg", "noc-bg", "noc-fg", "0-100"} == set(one["pooled"])
     assert set(one["pooled"]["all"]) == set(METRICS)
     assert found["facts"]["network"] == "pasmnet2"
@@ -127,8 +127,8 @@ def test_tables_hold_both_averages_and_what_was_measured(remembering_networks: N
 def test_several_sets_keep_their_own_figures(remembering_networks: None, kitti: Path, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", KITTI, "--data", "pairs:mine", "--json"))
     one, two = found["sets"]
-    same(one, of_network(eval_trees.crops()))
-    same(two, of_network(without_masks(), kitti=False))
+    same(one, measure_network(eval_trees.crops()))
+    same(two, measure_network(without_masks(), kitti=False))
     assert two["data"] == "pairs"
     assert not any("development kit" in note for note in two["notes"])
     assert "noc" not in two["pooled"]
@@ -137,7 +137,7 @@ def test_several_sets_keep_their_own_figures(remembering_networks: None, kitti: 
 
 def test_first_takes_the_first(remembering_networks: None, kitti: Path) -> None:
     found = answer(pam("eval disparity --json --data", f"{KITTI}?first=1"))
-    same(found["sets"][0], of_network(eval_trees.crops()[:1]))
+    same(found["sets"][0], measure_network(eval_trees.crops()[:1]))
     faster = answer(pam("eval disparity --json --precision bf16 --data", f"{KITTI}?first=1"))
     assert faster["facts"]["device"] == "cpu, bf16"
     assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair)"
@@ -152,16 +152,16 @@ def test_a_weight_is_for_training(made: dict[str, np.ndarray]) -> None:
 
 def test_max_gt_counts_less_and_says_so(remembering_networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--max-gt", "20", "--json"))
-    same(found["sets"][0], of_network(without_masks(), kitti=False, max_gt=20))
+    same(found["sets"][0], measure_network(without_masks(), kitti=False, max_gt=20))
     assert any("below 20 px" in note for note in found["notes"])
-    everything = of_network(without_masks(), kitti=False).pooled_metrics["all"]["pixels"]
+    everything = measure_network(without_masks(), kitti=False).pooled_metrics["all"]["pixels"]
     assert 0 < found["sets"][0]["pooled"]["all"]["pixels"] < everything
 
 
 def test_resize_changes_images_and_ground_truth_and_says_so(remembering_networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
     small = [resize_sample(sample, 64, 48, imresize_to) for sample in without_masks()]
-    same(found["sets"][0], of_network(small, kitti=False))
+    same(found["sets"][0], measure_network(small, kitti=False))
     assert any("64x48" in note for note in found["notes"])
 
 
@@ -285,7 +285,7 @@ def test_files_of_pam_disparity_get_the_figures_of_the_network(
     assert pam("disparity", *views, "-o", "out/", "--format", suffix, "--quiet").code == 0
     found = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "out", "--json"))
     (one,) = found["sets"]
-    summary = of_network(eval_trees.crops(), rounded=suffix == "png")
+    summary = measure_network(eval_trees.crops(), rounded=suffix == "png")
     trust = {"ause-epe", "ause-bad-2"} | {name for name in METRICS if "precision" in name or "recall" in name}
     assert set(one["pooled"]) == set(summary.pooled_metrics)
     for region, figures in summary.pooled_metrics.items():

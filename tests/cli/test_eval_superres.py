@@ -63,7 +63,7 @@ def enlarged(pair: SuperresPair, left_twice: bool = False) -> Upscaled:
     return Upscaled(*upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right))
 
 
-def of_network(
+def measure_network(
     scale: int, samples: list[Sample] | None = None, *, left_twice: bool = False
 ) -> dict[str, float]:
     pairs = [pair_of(sample, scale) for sample in samples or eval_trees.crops()]
@@ -95,7 +95,7 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(remembering_networks: N
     assert run.stderr == ""
     keys = ("facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes", "second_view")
     assert set(found) == set(keys)
-    assert rows(found) == {"bicubic": bicubic(4), DEFAULT_UPSCALING[4]: of_network(4)}
+    assert rows(found) == {"bicubic": bicubic(4), DEFAULT_UPSCALING[4]: measure_network(4)}
     assert found["scale"] == 4
     assert [(each["data"], each["pairs"]) for each in found["summary"]] == [("kitti2015/training", 2)] * 2
     assert found["facts"]["device"] == "cpu, fp32"
@@ -132,7 +132,7 @@ def test_what_the_second_view_is_worth(remembering_networks: None) -> None:
     command = f"eval superres --data {KITTI}?first=1 --json --weights {weights}"
     found = answer(pam(command))
     samples = eval_trees.crops()[:1]
-    both, left_twice = of_network(2, samples), of_network(2, samples, left_twice=True)
+    both, left_twice = measure_network(2, samples), measure_network(2, samples, left_twice=True)
     assert found["scale"] == 2
     assert rows(found) == {"bicubic": bicubic(2, samples), weights: both}
     gain = both["left psnr"] - left_twice["left psnr"]

@@ -37,7 +37,7 @@ TINY = [*SMALL, "--steps", str(STEPS), "--set", "checkpoint_every=1"]
 
 @pytest.fixture(scope="module", autouse=True)
 def render_once() -> Iterator[None]:
-    """Keep the scenes that runs, most of which have the same ones, render."""
+    """Render each scene once, because most runs train on the same scenes."""
     kept: dict[tuple[Any, ...], Any] = {}
     render = scene.scene_pair
 
