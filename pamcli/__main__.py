@@ -35,6 +35,9 @@ def asp() -> "NoReturn":
 
 def _run(ames: bool = False) -> "NoReturn":
     """Import a program and run it; print one line if a package is missing."""
+    import gc
+
+    gc.set_threshold(5_000)  # libraries make 200,000 objects, which Python would search 500 times for cycles
     sys.unraisablehook = _handle_unraisable
     try:
         try:
@@ -58,6 +61,7 @@ def _run(ames: bool = False) -> "NoReturn":
             sys.exit(known.exit_code if known else 1)
         program()
     finally:
+        gc.freeze()  # otherwise Python would search them again at its end, for half a second
         if _USUAL:
             _signal.signal(_signal.SIGINT, _end)
 

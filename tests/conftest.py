@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ from warm_python import WarmPython
 # Before anything imports torch, for these tests and the programs that they start: the images are small, and
 # more threads would only get in the way of the tests that run beside.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+gc.set_threshold(5_000)  # as in a program of pam
 
 # Whoever starts the tests in the background (nohup ... &) has SIGINT or SIGHUP ignored, and so would have the
 # programs that they start.

@@ -83,6 +83,7 @@ def call(address: str, words: list[str]) -> int:
 
 
 def serve(address: str, loaded: list[str]) -> None:
+    import gc
     import importlib
     import select
     import signal
@@ -90,6 +91,7 @@ def serve(address: str, loaded: list[str]) -> None:
     for name in loaded:
         importlib.import_module(name)
     assert "huggingface_hub" not in sys.modules, "it would keep this environment instead of its caller's"
+    gc.freeze()  # otherwise every fork would search, and thus copy, the objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
