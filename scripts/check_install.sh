@@ -1,7 +1,7 @@
 #!/bin/sh
-# Install pam as users do, and match the sample pair: builds a wheel without a C compiler, and installs it with pip into
-# a clean environment, then with uvx and pipx if the package index has them. Prints the seconds of pip; fails if they
-# exceed the first argument (default: none).
+# Install pam as users do, and match the sample pair: builds a wheel without a C compiler, and installs it into clean
+# environments: with pip, which pipx runs, then with uvx. If the package index has neither pipx nor uv, only with pip.
+# Prints the seconds of the first; fails if they exceed the first argument (default: none).
 #
 #   PAM_PYTHON   Python that creates the environments (default: the first suitable one)
 #   PAM_TORCH    requirement of PyTorch (default: the version that pam is tested with)
@@ -29,23 +29,31 @@ match() {
     cd "$work"
     rm -f disparity.pfm
     "$@" disparity "$root/scripts/sample/left.png" "$root/scripts/sample/right.png" -o disparity.pfm >/dev/null
-    "$work/env/bin/python" "$root/scripts/sample_error.py" disparity.pfm
+    "$environment/bin/python" "$root/scripts/sample_error.py" disparity.pfm
 }
 
-began=$(date +%s)
-"$candidate" -m venv "$work/env"
-"$work/env/bin/python" -m pip --quiet install --only-binary :all: "$torch" "$wheel"
-installed=$(date +%s)
-match "$work/env/bin/pam"
-ended=$(date +%s)
-say "pip: installed in $((installed - began)) s, first disparity map after $((ended - began)) s"
-if [ -n "$limit" ] && [ $((ended - began)) -gt "$limit" ]; then fail "That is more than $limit s."; fi
-
-tools=$work/build/bin
-if ! "$tools/python" -m pip --quiet install uv pipx; then
-    say "uvx and pipx cannot be installed for the reason above, and are not tested."
-    exit
+tools=$work/build/bin installer=pip environment=$work/env
+if "$tools/python" -m pip --quiet install uv pipx; then
+    installer=pipx environment=$work/pipx/venvs/pamcli
+else
+    say "uv and pipx cannot be installed for the reason above, and are not tested."
 fi
+printf '%s\n' "$torch" >"$work/constraints.txt"
+export PIPX_HOME="$work/pipx" PIPX_BIN_DIR="$work/bin" PIPX_DEFAULT_BACKEND=pip PIP_CONSTRAINT="$work/constraints.txt"
+began=$(date +%s)
+if [ "$installer" = pipx ]; then
+    "$tools/pipx" install --quiet --pip-args=--only-binary=:all: --python "$candidate" "$wheel" >/dev/null
+else
+    "$candidate" -m venv "$environment"
+    "$environment/bin/python" -m pip --quiet install --only-binary :all: "$wheel"
+fi
+installed=$(date +%s)
+match "$environment/bin/pam"
+ended=$(date +%s)
+say "$installer: installed in $((installed - began)) s, first disparity map after $((ended - began)) s"
+if [ -n "$limit" ] && [ $((ended - began)) -gt "$limit" ]; then fail "That is more than $limit s."; fi
+if [ "$installer" = pip ]; then exit; fi
+
 # uv does not read the configuration of pip.
 setting() { "$tools/python" -m pip config get "global.$1" 2>/dev/null || :; }
 index=${PIP_INDEX_URL:-$(setting index_url)} files=${PIP_FIND_LINKS:-$(setting find_links)}
@@ -53,9 +61,3 @@ if [ -n "$index" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"; 
 if [ -n "$files" ]; then export UV_FIND_LINKS="${UV_FIND_LINKS:-$files}"; fi
 match "$tools/uvx" --quiet --python "$candidate" --from "$wheel" --with "$torch" pam
 say "uvx: works"
-
-printf '%s\n' "$torch" >"$work/constraints.txt"
-export PIPX_HOME="$work/pipx" PIPX_BIN_DIR="$work/bin" PIP_CONSTRAINT="$work/constraints.txt"
-"$tools/pipx" install --quiet --python "$candidate" "$wheel" >/dev/null
-match "$work/bin/pam"
-say "pipx: works"
