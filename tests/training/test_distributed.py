@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from two_processes import (
     results,
     run,
 )
+from warm_python import WarmPython
 
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.losses.total import matching_terms
@@ -214,10 +214,10 @@ def test_processes_hear_of_each_other(tmp_path: Path) -> None:
     assert_messages(results("messages", tmp_path))
 
 
-def test_torchrun_starts_them(tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+def test_torchrun_starts_them(tmp_path: Path, warm_python: WarmPython) -> None:
+    torchrun = warm_python.command("-m", "torch.distributed.run", "--nproc_per_node", "2", "--no_python")
     address = ["--master_addr", "127.0.0.1", "--master_port", str(free_port())]
-    program = [two_processes.__file__, "messages", str(tmp_path)]
+    program = [warm_python.executable, two_processes.__file__, "messages", str(tmp_path)]
     ended = subprocess.run([*torchrun, *address, *program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert_messages([torch.load(tmp_path / f"{rank}.pt") for rank in range(2)])

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from pamcli.errors import OutputError, PamError
 from pamcli.losses.total import GroundTruth, matching_terms, total_loss
 from pamcli.losses.weights import LossWeights
-from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
 from pamcli.training.distributed import Processes, join_batch_norms, wrap
 
 WORLD = 2
@@ -80,9 +80,12 @@ def part_of(batch: Batch, rank: int) -> Batch:
 
 
 def pasmnet(dtype: torch.dtype = torch.float32) -> PASMnet:
-    """Random weights; queries four times as long as at the start, so that the masks differ between pairs."""
+    """A shallow network of random weights.
+
+    Queries are four times as long as at the start, so that the masks differ between pairs.
+    """
     torch.manual_seed(1)
-    network = PASMnet().to(dtype).train()
+    network = PASMnet(cas_pam=CascadedParallaxAttention(1)).to(dtype).train()
     with torch.no_grad():
         for name, module in network.named_modules():
             if name.endswith("query.1"):
