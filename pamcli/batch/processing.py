@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import threading
 import time
@@ -262,70 +263,87 @@ def prepare_from_first(processor: PairProcessor, jobs: Iterator[Job]) -> Iterato
 
 
 def run_overlapped(
-    jobs: Iterable[Job], processor: Any
+    jobs: Iterable[Job], processor: Any, threads: int = 1
 ) -> Generator[tuple[Job, Result | PamError], None, None]:
     """Run the steps of a `PairProcessor` for every job; yield each, in order, with its result or error.
 
-    `load` runs in one thread, which also iterates `jobs`, `compute` in the caller's, `save` in a third. At
-    most `PAIRS_AT_ONCE` pairs are in memory. A step that raises ends only its job. What `jobs` itself raises
-    is raised after the jobs before it. If the caller stops early, the current `save` is completed.
+    `load` runs in `threads` threads, which also iterate `jobs`, `compute` in the caller's, `save` in as many
+    others. At most `PAIRS_AT_ONCE` pairs, and two more per further thread, are in memory. A step that raises
+    ends only its job. What `jobs` itself raises is raised after the jobs before it. If the caller stops
+    early, the current `save` is completed.
     """
-    # (priority, order, event, job, value): saved pairs are reported before the next one is computed.
+    # (priority, number, event, job, value): saved pairs are reported before the next one is computed.
     events: queue.PriorityQueue[tuple[int, int, str, Any, Any]] = queue.PriorityQueue()
-    order = itertools.count()
-    computed: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
-    room = threading.Semaphore(PAIRS_AT_ONCE)
-    stopped = threading.Event()
-    loading_one = threading.Lock()
+    iterator, numbers = iter(jobs), itertools.count()
+    computed: queue.SimpleQueue[tuple[int, Any, Any] | None] = queue.SimpleQueue()
+    room, loading = threading.Semaphore(PAIRS_AT_ONCE + 2 * (threads - 1)), threading.Semaphore(threads)
+    taking, stopped = threading.Lock(), threading.Event()
 
     def load_all() -> None:
-        failure = None
-        try:
-            for job in jobs:
+        while True:
+            with taking:
                 room.acquire()
-                with loading_one:
-                    if stopped.is_set():
-                        return
-                    loaded = attempt(processor.load, job)
-                events.put((1, next(order), "loaded", job, loaded))
-        except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
-            failure = error
-        events.put((1, next(order), "all loaded", None, failure))
+                if stopped.is_set():
+                    return
+                number = next(numbers)
+                try:
+                    job = next(iterator)
+                except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
+                    end = None if isinstance(error, StopIteration) else error
+                    events.put((1, number, "all loaded", None, end))
+                    stopped.wait()
+                    return
+            with loading:
+                if stopped.is_set():
+                    return
+                loaded = attempt(processor.load, job)
+            events.put((1, number, "loaded", job, loaded))
 
     def save_all() -> None:
-        for job, value in iter(computed.get, None):
+        for number, job, value in iter(computed.get, None):
             if stopped.is_set():
                 return
-            events.put((0, next(order), "saved", job, attempt(processor.save, job, value)))
+            events.put((0, number, "saved", job, attempt(processor.save, job, value)))
             room.release()
 
     # Daemons: an endless producer, or a pipe without a reader, must not outlive the program.
-    threading.Thread(target=load_all, name="load", daemon=True).start()
-    saver = threading.Thread(target=save_all, name="save", daemon=True)
-    saver.start()
-    failure, loading, unsaved = None, True, 0
+    for _ in range(threads):
+        threading.Thread(target=load_all, name="load", daemon=True).start()
+    savers = [threading.Thread(target=save_all, name="save", daemon=True) for _ in range(threads)]
+    for saver in savers:
+        saver.start()
+    early: dict[tuple[str, int], tuple[Any, Any]] = {}  # events whose turn has not come
+    turns, total, failure = {"loaded": 0, "saved": 0}, math.inf, None  # the numbers of the next events
     try:
-        while loading or unsaved:
+        while turns["saved"] < total:
             try:
-                _, _, event, job, value = events.get(timeout=1)
+                priority, number, event, job, value = events.get(timeout=1)
             except queue.Empty:  # let Python handle a signal that arrived just before the wait
                 continue
+            if event == "all loaded":
+                total, failure = number, value
+                continue
+            if number != turns[event]:
+                early[event, number] = job, value
+                continue
+            turns[event] += 1
+            if (event, number + 1) in early:
+                events.put((priority, number + 1, event, *early.pop((event, number + 1))))
             if event == "loaded":
-                computed.put((job, attempt(processor.compute, job, value)))
-                unsaved += 1
-            elif event == "saved":
-                unsaved -= 1
-                yield job, value
+                computed.put((number, job, attempt(processor.compute, job, value)))
             else:
-                loading, failure = False, value
+                yield job, value
     finally:
         stopped.set()
-        room.release()
-        computed.put(None)
-        saver.join()
-        # The interpreter aborts if it ends while a thread is inside a C++ library, so wait for an image that
-        # is being decoded; but one that is read from stdin may never come.
-        loading_one.acquire(timeout=1)
+        for _ in range(threads):
+            room.release()
+            computed.put(None)
+        for saver in savers:
+            saver.join()
+        # The interpreter aborts if it ends while a thread is inside a C++ library, so wait for images that
+        # are being decoded; but one that is read from stdin may never come.
+        for _ in range(threads):
+            loading.acquire(timeout=1 / threads)
     if failure is not None:
         raise failure
 

@@ -33,6 +33,8 @@ LEAST_PAIRS, LEAST_PIXELS = 8, 5_000_000
 """Smallest number of pairs, and pixels of their left images, for which starting another process pays."""
 PROCESS_MEMORY = 1_000_000_000
 """Free memory that a process needs, bytes."""
+MOST_THREADS, THREAD_PIXELS = 8, 40_000_000
+"""Largest number of threads that read for a GPU, and of pixels of left images that they hold together."""
 
 
 class Batch:
@@ -266,7 +268,7 @@ class Batch:
     def _run(self, processes: int) -> Generator[tuple[Job, Result | PamError], None, None]:
         """Yield each job with its result, from this process, others, or a cluster."""
         if processes == 1:
-            return run_overlapped(self.jobs(), self.processor)
+            return run_overlapped(self.jobs(), self.processor, count_threads(self))
         jobs = prepare_from_first(self.processor, self.jobs())
         settings = self.settings
         if processes:
@@ -298,14 +300,7 @@ def count_processes(batch: Batch) -> int:
         return 0
     if count == 1 or not batch.many:
         return 1
-    frames = batch.pairing and next(iter(batch.pairing.pairs)).frames
-    conflicts = {
-        "`pairs` -": batch.pairing is None,
-        "`steady`": getattr(settings, "steady", False),
-        "`range` shared": batch.processor.needs_whole_batch,
-        "videos": bool(batch.videos or (frames and batch.recording is None)),
-    }
-    conflict = next(filter(conflicts.get, conflicts), None)
+    conflict = _find_sequential(batch)
     if count != "auto":
         if conflict is not None:
             raise UsageError(f"cannot use both `workers` {count} and {conflict}", "drop `workers`")
@@ -320,6 +315,29 @@ def count_processes(batch: Batch) -> int:
     memory = min(settings.max_memory or math.inf, math.inf if free is None else free)
     most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
     return int(max(1, min(most, memory // PROCESS_MEMORY)))
+
+
+def count_threads(batch: Batch) -> int:
+    """Return the number of threads that read pairs for a GPU, and of those that write its results."""
+    network = batch.processor.network if batch.processor.uses_gpu else None
+    if network is None or network.compute.device.type == "cpu":
+        return 1
+    if not batch.many or batch.recording is not None or _find_sequential(batch) is not None:
+        return 1
+    pixels = max(1, _count_pixels(batch))
+    return max(1, min(MOST_THREADS, usable_cores(), THREAD_PIXELS // pixels))
+
+
+def _find_sequential(batch: Batch) -> str | None:
+    """Return what requires that pairs are processed one after the other in one process, if anything."""
+    frames = batch.pairing and next(iter(batch.pairing.pairs)).frames
+    reasons = {
+        "`pairs` -": batch.pairing is None,
+        "`steady`": getattr(batch.settings, "steady", False),
+        "`range` shared": batch.processor.needs_whole_batch,
+        "videos": bool(batch.videos or (frames and batch.recording is None)),
+    }
+    return next(filter(reasons.get, reasons), None)
 
 
 def _count_pixels(batch: Batch) -> int:

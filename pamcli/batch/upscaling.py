@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -20,7 +20,6 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import PairPaths
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
-from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.images import LARGEST_SIDE, check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
@@ -70,15 +69,6 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     return batch.set_processor(processor)
 
 
-def _detect_fault(pair: StereoPair) -> str | None:
-    """Return the first camera fault that one of the views shows, with the name of its file."""
-    files = [file.name for file in pair.files] or [pair.title] * 2
-    for file, view in zip(files, (pair.left, pair.right), strict=True):
-        if fault := detect_camera_fault(view):
-            return f"{file}: {fault}"
-    return None
-
-
 class _UpscaleProcessor(PairProcessor):
     stretches_contrast = True
 
@@ -125,14 +115,21 @@ class _UpscaleProcessor(PairProcessor):
         frames, self.frames = self.frames, ()
         for name in frames:
             with suppress(InputError):  # reported for that frame
-                self.video_fault = (_detect_fault(self.read_frames(name)),)
+                self.video_fault = (self.read_frames(name).camera_fault,)
                 break
         return super().read(job)
 
+    def find_problems(self, pair: StereoPair) -> Sequence[str]:
+        self._find_fault(pair)  # which `apply` needs, while the network is busy with the previous pair
+        return super().find_problems(pair)
+
+    def _find_fault(self, pair: StereoPair) -> str | None:
+        if self.kind != "auto":
+            return None
+        return pair.camera_fault if self.video_fault is None else self.video_fault[0]
+
     def apply(self, job: Job, pair: StereoPair) -> Outcome:
-        fault = None
-        if self.kind == "auto":
-            fault = _detect_fault(pair) if self.video_fault is None else self.video_fault[0]
+        fault = self._find_fault(pair)
         network = self.network if fault is None else self.camera_network
         kind = "camera" if fault is not None or self.kind == "camera" else "clean"
         facts = {} if self.kind is None else {"input": kind, "input_shows": fault}

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +12,7 @@ import numpy as np
 from pamcli.errors import InputError
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import JPS_SUFFIX, MPO_SUFFIX, PackedLayout, Packing
+from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.heif import read_spatial
 from pamcli.imaging.images import (
     RgbImage,
@@ -72,6 +74,15 @@ class StereoPair:
     @property
     def height(self) -> int:
         return int(self.left.pixels.shape[0])
+
+    @cached_property
+    def camera_fault(self) -> str | None:
+        """The first camera fault that one of the views shows, with the name of its file; None if none."""
+        files = [file.name for file in self.files] or [self.title] * 2
+        for file, view in zip(files, (self.left, self.right), strict=True):
+            if fault := detect_camera_fault(view):
+                return f"{file}: {fault}"
+        return None
 
     def make_rectilinear(self, field_of_view: float | None = None) -> "StereoPair":
         """Return rectilinear views `field_of_view` degrees wide, with a calibration without baseline.

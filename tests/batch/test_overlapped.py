@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
@@ -20,9 +21,19 @@ PATIENCE = 300
 """Seconds after which what never comes is a failure."""
 
 
+threads = 1
+
+
+@pytest.fixture(params=[1, 3], autouse=True)
+def set_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load and save with one thread, as for a CPU, and with three, as for a GPU."""
+    monkeypatch.setattr(f"{__name__}.threads", request.param)
+
+
 def run_overlapped(jobs: Iterable[int], *steps: Callable[..., Any]) -> Any:
-    """Run three steps, in place of those of a `Work`."""
-    return run(jobs, SimpleNamespace(**dict(zip(("load", "compute", "save"), steps, strict=True))))
+    """Run three steps, in place of those of a `PairProcessor`."""
+    steps_of = SimpleNamespace(**dict(zip(("load", "compute", "save"), steps, strict=True)))
+    return run(jobs, steps_of, threads)
 
 
 def same(job: int, *value: object) -> int:
@@ -127,6 +138,23 @@ def test_the_steps_overlap() -> None:
     assert not [found for _, found in outcomes if isinstance(found, PamError)]
 
 
+def test_as_many_pairs_are_loaded_and_saved_at_once_as_there_are_threads() -> None:
+    """Each waits for the others, which would be for ever in fewer threads; the outcomes keep their order."""
+    loading, saving = (threading.Barrier(threads, timeout=PATIENCE) for _ in range(2))
+
+    def load(job: int) -> int:
+        loading.wait()
+        time.sleep(0.01 * (threads - job % threads))  # the last is loaded first
+        return job
+
+    def save(job: int, value: int) -> int:
+        saving.wait()
+        return job
+
+    count = 4 * threads
+    assert list(run_overlapped(range(count), load, same, save)) == [(job, job) for job in range(count)]
+
+
 def test_only_a_few_jobs_are_begun_ahead() -> None:
     begun: list[int] = []
 
@@ -135,7 +163,7 @@ def test_only_a_few_jobs_are_begun_ahead() -> None:
         return job
 
     for job, _ in run_overlapped(range(50), load, same, same):
-        assert len(begun) <= job + 1 + 2 * PAIRS_AT_ONCE
+        assert len(begun) <= job + 1 + 2 * (PAIRS_AT_ONCE + 2 * (threads - 1))
 
 
 def test_an_outcome_does_not_wait_for_the_next_job() -> None:
@@ -185,5 +213,7 @@ def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
     assert saving.wait(PATIENCE)
     threading.Timer(0, go_on.set).start()
     outcomes.close()  # which waits until what is being saved is saved
-    assert saved in ([0, 1], [0, 1, 2])  # 2 where the end came after the last of 1
+    # Further ones where the end came after the last of 1, or which other threads saved before the end.
+    ahead = 3 if threads == 1 else 1 + PAIRS_AT_ONCE + 2 * (threads - 1)
+    assert {0, 1} <= {*saved} <= {*range(ahead)}
     assert "save" not in [thread.name for thread in threading.enumerate()]

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from ray_steps import WriteSteps, numbered
 
 from pamcli import MatchSettings
 from pamcli.batch import run as processes
-from pamcli.batch.run import count_processes, run_job
+from pamcli.batch.run import count_processes, count_threads, run_job
 from pamcli.errors import DeviceError, InputError, ModelError, UsageError
 from pamcli.workers import answer_in_processes
 
@@ -89,3 +90,25 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_processes(batch(enough)) == 4
     monkeypatch.setattr(processes, "get_free_memory", lambda: 0)
     assert count_processes(batch(enough)) == 1
+
+
+def test_how_many_threads_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threads(device: str = "cuda", recording: object = None, **given: Any) -> int:
+        made = batch(**{"pairs": 9, "device": device, **given})
+        made.recording, made.processor.uses_gpu = recording, True
+        made.processor.network = SimpleNamespace(compute=SimpleNamespace(device=torch.device(device)))
+        return count_threads(made)
+
+    monkeypatch.setattr(processes, "usable_cores", lambda: 4)
+    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 500_000)
+    assert threads() == 4
+    assert threads(device="cpu") == 1
+    assert [threads(pairs=None), threads(steady=True), threads(whole=True), threads(recording="bag")] == [
+        1
+    ] * 4
+    monkeypatch.setattr(processes, "usable_cores", lambda: 64)
+    assert threads() == processes.MOST_THREADS
+    monkeypatch.setattr(processes, "_count_pixels", lambda batch: processes.THREAD_PIXELS // 2)
+    assert threads() == 2
+    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10 * processes.THREAD_PIXELS)
+    assert threads() == 1

@@ -57,6 +57,17 @@ def test_the_shards_together_are_the_whole(command: str, batch: list[str]) -> No
     assert max(pictures) - min(pictures) <= 1
 
 
+@pytest.mark.parametrize("command", ["superres --scale 2", "disparity --color-map {}/ --page {}/pages/"])
+def test_several_threads_write_what_one_writes(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, threads in (("one", 1), ("three", 3)):
+        monkeypatch.setattr("pamcli.batch.run.count_threads", lambda batch, threads=threads: threads)
+        run = pam(command.replace("{}", folder), *BATCHES[2], "-o", f"{folder}/", "--jsonl")
+        assert run.code == 0, run.stderr
+        lefts = [record["left"] for record in run.records if "left" in record]
+        assert lefts == [f"{name.replace('/', '/a/')}.png" for name in NAMES]
+    assert files(Path("one")) == files(Path("three"))
+
+
 def test_a_list_that_was_split_by_hand_gives_the_names_of_the_whole() -> None:
     lines = Path("list.tsv").read_text().splitlines(keepends=True)
     for name, part in (("s0.tsv", lines[:4]), ("s1.tsv", lines[4:])):
