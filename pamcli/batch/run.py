@@ -319,10 +319,9 @@ def count_processes(batch: Batch) -> int:
 
 def count_threads(batch: Batch) -> int:
     """Return the number of threads that read pairs for a GPU, and of those that write its results."""
-    network = batch.processor.network if batch.processor.uses_gpu else None
-    if network is None or network.compute.device.type == "cpu":
+    if not (batch.many and batch.processor.uses_gpu) or "cpu" in batch.processor.start()["device"].lower():
         return 1
-    if not batch.many or batch.recording is not None or _find_sequential(batch) is not None:
+    if batch.recording is not None or _find_sequential(batch) is not None:
         return 1
     pixels = max(1, _count_pixels(batch))
     return max(1, min(MOST_THREADS, usable_cores(), THREAD_PIXELS // pixels))

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from ray_steps import WriteSteps, numbered
 
 from pamcli import MatchSettings
@@ -96,7 +95,7 @@ def test_how_many_threads_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     def threads(device: str = "cuda", recording: object = None, **given: Any) -> int:
         made = batch(**{"pairs": 9, "device": device, **given})
         made.recording, made.processor.uses_gpu = recording, True
-        made.processor.network = SimpleNamespace(compute=SimpleNamespace(device=torch.device(device)))
+        made.processor.start = lambda: {"device": device}
         return count_threads(made)
 
     monkeypatch.setattr(processes, "usable_cores", lambda: 4)
