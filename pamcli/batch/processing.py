@@ -313,7 +313,8 @@ def run_overlapped(
     for saver in savers:
         saver.start()
     early: dict[tuple[str, int], tuple[Any, Any]] = {}  # events whose turn has not come
-    turns, total, failure = {"loaded": 0, "saved": 0}, math.inf, None  # the numbers of the next events
+    turns = {"loaded": 0, "saved": 0}  # the number of the next event of each kind
+    total, failure = math.inf, None
     try:
         while turns["saved"] < total:
             try:
