@@ -267,10 +267,11 @@ def run_overlapped(
 ) -> Generator[tuple[Job, Result | PamError], None, None]:
     """Run the steps of a `PairProcessor` for every job; yield each, in order, with its result or error.
 
-    `load` runs in `threads` threads, which also iterate `jobs`, `compute` in the caller's, `save` in as many
-    others. At most `PAIRS_AT_ONCE` pairs, and two more per further thread, are in memory. A step that raises
-    ends only its job. What `jobs` itself raises is raised after the jobs before it. If the caller stops
-    early, the current `save` is completed.
+    `load` runs in `threads` threads, which also iterate `jobs`, and `save` in as many others. `compute` runs
+    after `load` if these are several (a GPU does one thing at a time, but most of the step is done on CPUs),
+    else in the caller's thread. At most `PAIRS_AT_ONCE` pairs, and two more per further thread, are in
+    memory. A step that raises ends only its job. What `jobs` itself raises is raised after the jobs before
+    it. If the caller stops early, the current `save` is completed.
     """
     # (priority, number, event, job, value): saved pairs are reported before the next one is computed.
     events: queue.PriorityQueue[tuple[int, int, str, Any, Any]] = queue.PriorityQueue()
@@ -297,6 +298,8 @@ def run_overlapped(
                 if stopped.is_set():
                     return
                 loaded = attempt(processor.load, job)
+                if threads > 1:
+                    loaded = attempt(processor.compute, job, loaded)
             events.put((1, number, "loaded", job, loaded))
 
     def save_all() -> None:
@@ -331,7 +334,8 @@ def run_overlapped(
             if (event, number + 1) in early:
                 events.put((priority, number + 1, event, *early.pop((event, number + 1))))
             if event == "loaded":
-                computed.put((number, job, attempt(processor.compute, job, value)))
+                value = attempt(processor.compute, job, value) if threads == 1 else value
+                computed.put((number, job, value))
             else:
                 yield job, value
     finally:

@@ -268,7 +268,10 @@ class Batch:
     def _run(self, processes: int) -> Generator[tuple[Job, Result | PamError], None, None]:
         """Yield each job with its result, from this process, others, or a cluster."""
         if processes == 1:
-            return run_overlapped(self.jobs(), self.processor, count_threads(self))
+            threads = count_threads(self)
+            if threads > 1:
+                self.processor.bar = None  # it shows the progress of one pair at a time
+            return run_overlapped(self.jobs(), self.processor, threads)
         jobs = prepare_from_first(self.processor, self.jobs())
         settings = self.settings
         if processes:
@@ -318,7 +321,7 @@ def count_processes(batch: Batch) -> int:
 
 
 def count_threads(batch: Batch) -> int:
-    """Return the number of threads that read pairs for a GPU, and of those that write its results."""
+    """Return the number of threads that prepare pairs for a GPU, and of those that write its results."""
     if not (batch.many and batch.processor.uses_gpu) or "cpu" in batch.processor.start()["device"].lower():
         return 1
     if batch.recording is not None or _find_sequential(batch) is not None:

@@ -5,7 +5,9 @@ Foreign networks with a fixed input size get tiles of that size.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -137,6 +139,8 @@ class MemoryBudget:
         """`max_memory`: bytes that the whole program may use; None = a comfortable amount."""
         self.model, self.max_memory = model, max_memory
         self._device = model.compute.device
+        self._turn = nullcontext() if self._device.type == "cpu" else threading.Lock()
+        """Held on a GPU, whose memory is for one pair at a time."""
         keep_freed_memory()
         self._used = get_used_memory(self._device)
 
@@ -153,8 +157,20 @@ class MemoryBudget:
     ) -> dict[str, Array]:
         """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size."""
         # `results`: bytes of all that is in memory meanwhile. `originals`: the images before resizing.
+        with self._turn:
+            return self._run(compute, left, right, scale, results, originals or (left, right), progress)
+
+    def _run(
+        self,
+        compute: Callable[[Pixels, Pixels, Progress], dict[str, Array]],
+        left: Pixels,
+        right: Pixels,
+        scale: int,
+        results: int,
+        originals: tuple[Pixels, Pixels],
+        progress: Progress | None,
+    ) -> dict[str, Array]:
         height, width = left.shape[:2]
-        originals = originals or (left, right)
         size, (given_height, given_width) = self.model.size, originals[0].shape[:2]
         if size is not None and (height > size[0] or width > size[1]):
             is_resized = (height, width) != (given_height, given_width)

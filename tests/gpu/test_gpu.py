@@ -99,12 +99,15 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
 ) -> None:
     left, right = (np.tile(image, (4, 2, 1)) for image in sample())
     matcher = StereoMatcher.load(device="cuda", precision="bf16", match_size=1)
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
     whole = matcher(left, right).disparity
+    needed = torch.cuda.max_memory_allocated() - held
     matcher.model.runtime.forget()  # type: ignore[attr-defined]
     gc.collect()  # graphs of earlier tests
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 1.6e9) / total)
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 0.6 * needed) / total)
     try:
         found = matcher(left, right).disparity
     finally:
