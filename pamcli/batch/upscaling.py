@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -71,6 +72,7 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
 
 class _UpscaleProcessor(PairProcessor):
     stretches_contrast = True
+    _loading = threading.Lock()
 
     def __init__(self, settings: UpscaleSettings) -> None:
         super().__init__(settings)
@@ -89,8 +91,12 @@ class _UpscaleProcessor(PairProcessor):
 
     @cached_property
     def camera_network(self) -> StereoUpscaler:
-        """The network for images with camera faults, loaded for the first of them."""
-        return load_upscaler(self.settings, camera=True, max_memory=self.max_memory)[0]
+        """The network for images with camera faults, loaded once, for the first of them."""
+        with self._loading:
+            if "camera_network" not in self.__dict__:  # another thread may have loaded it meanwhile
+                loaded = load_upscaler(self.settings, camera=True, max_memory=self.max_memory)[0]
+                self.__dict__["camera_network"] = loaded
+            return self.__dict__["camera_network"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "camera_network"}

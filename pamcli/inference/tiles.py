@@ -6,12 +6,14 @@ Foreign networks with a fixed input size get tiles of that size.
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError, InputError
@@ -36,6 +38,8 @@ RAMP = 0.25  # share of an overlap in which the weight passes from one part to t
 FREE_MEMORY_SHARE = 0.7  # share of the free memory to use by default
 FEWEST = 64  # rows of a band without its halo at least; fewer would double the work
 LARGE = 4_000_000  # pixels of an image above which freed memory is returned to the system after each band
+GPU_TURNS: defaultdict[torch.device, threading.Lock] = defaultdict(threading.Lock)
+"""Locks of GPUs, whose memory is for one pair at a time."""
 FRAGMENTATION = 1.15  # factor on the predicted memory, as free memory may be fragmented
 
 
@@ -139,8 +143,7 @@ class MemoryBudget:
         """`max_memory`: bytes that the whole program may use; None = a comfortable amount."""
         self.model, self.max_memory = model, max_memory
         self._device = model.compute.device
-        self._turn = nullcontext() if self._device.type == "cpu" else threading.Lock()
-        """Held on a GPU, whose memory is for one pair at a time."""
+        self._turn = nullcontext() if self._device.type == "cpu" else GPU_TURNS[self._device]
         keep_freed_memory()
         self._used = get_used_memory(self._device)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -71,12 +72,17 @@ def test_it_can_be_said() -> None:
     np.testing.assert_array_equal(view, larger(JPG, CAMERA_UPSCALING[2]))
 
 
-def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_batch_of_both_says_it_once_and_jsonl_of_each(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pamcli.batch.run.count_threads", lambda batch: threads)
     loaded = []
     load = StereoUpscaler.load.__func__  # type: ignore[attr-defined]
 
     def counted(cls: type[StereoUpscaler], weights: object, **settings: object) -> object:
         loaded.append(Path(str(weights)).stem)
+        time.sleep(0.2)  # in which another thread would load it, too
         return load(cls, weights, **settings)
 
     monkeypatch.setattr(StereoUpscaler, "load", classmethod(counted))
