@@ -44,9 +44,9 @@ pack)
     fi
     there=(--python-version "${PYTHON_THERE:-3.12}" --implementation cp)
     for platform in manylinux_2_28 manylinux_2_17 manylinux2014; do there+=(--platform "${platform}_x86_64"); done
-    "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels "${there[@]}" typer rich \
-        pydantic pydantic-core annotated-types annotated-doc typing-inspection typing-extensions shellingham \
-        markdown-it-py mdurl pygments imageio tensorboardX
+    there=("$python" -m pip download --quiet --only-binary :all: --dest gpu/wheels "${there[@]}")
+    "${there[@]}" 'typer<0.30' pydantic
+    "${there[@]}" --no-deps imageio imagecodecs tensorboardX
     du -sh gpu
     exit ;;
 unpack)
