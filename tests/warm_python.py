@@ -95,6 +95,8 @@ def serve(address: str, loaded: list[str]) -> None:
 
     for name in loaded:
         importlib.import_module(name)
+    if "pamcli.inference.matcher" in loaded:
+        keep_networks()
     assert "huggingface_hub" not in sys.modules, "it would keep this environment instead of its caller's"
     gc.freeze()  # otherwise every fork would search, and thus copy, the objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -111,6 +113,21 @@ def serve(address: str, loaded: list[str]) -> None:
                     code = answer(connection)
                     connection.sendall(str(code).encode())
                     os._exit(code)
+
+
+def keep_networks() -> None:
+    """Load and prepare the networks that commands use by default, and match small images as they are."""
+    from pamcli.inference import device, images, models
+    from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, locate
+
+    images.AUTO_MOST = 1.0
+    load, precision = models.load_network, device.Compute.choose("cpu", "auto", reduce=True).precision
+    kept = {path: load(path) for path in map(locate, (DEFAULT_MATCHING, *DEFAULT_UPSCALING.values()))}
+    for network, _ in kept.values():
+        prepare, given = network.prepare, device.PRECISIONS[precision]
+        prepared = {given: prepare(given)}
+        network.prepare = lambda dtype, real=prepare, made=prepared: made.get(dtype) or real(dtype)
+    models.load_network = lambda path: kept.get(path) or load(path)
 
 
 def answer(connection: socket.socket) -> int:
