@@ -11,8 +11,8 @@
 #       There, in a checkout with its gpu/: PASMnet 2 for MINUTES; all cores render scenes. Goes on with the
 #       machine's last call, else from gpu/start-disparity.safetensors, else from the shipped weights. Leaves
 #       weights in half precision, log and recipe in $OUT (gpu/out where it is not set), also when stopped.
-#   scripts/training/gpu.sh MINUTES superres-x2 | superres-x4 PICTURES...
-#       The same for PASSRnet 2 by train_superres_on_gpu.py, which describes PICTURES (runs/pairs/streets=0.3:1,0.8);
+#   scripts/training/gpu.sh MINUTES superres-x2 | superres-x4 IMAGES...
+#       The same for PASSRnet 2 by train_superres_on_gpu.py, which describes IMAGES (runs/pairs/streets=0.3:1,0.8);
 #       always from gpu/start-superres-*.safetensors or the shipped weights.
 #   scripts/training/gpu.sh keep FOLDER [superres-x2 | superres-x4]
 #       After, here: the weights that came back become gpu/start-*.safetensors, and the log joins gpu/log-*.jsonl.

@@ -1,11 +1,11 @@
-"""Train PASSRnet 2 for minutes with all pictures in the memory of a GPU, which also makes the crops.
+"""Train PASSRnet 2 for minutes with all images in the memory of a GPU, which also makes the crops.
 
-    python scripts/training/train_superres_on_gpu.py WEIGHTS PICTURES... --minutes M -o RESULT.safetensors
+    python scripts/training/train_superres_on_gpu.py WEIGHTS IMAGES... --minutes M -o RESULT.safetensors
 
-PICTURES are FOLDER=SHARE or FOLDER=SHARE:FACTORS. FOLDER has pairs in `left` and `right`, or photographs,
+IMAGES are FOLDER=SHARE or FOLDER=SHARE:FACTORS. FOLDER has pairs in `left` and `right`, or photographs,
 which are paired with themselves, shifted. SHARE is the share of the crops that come from it. FACTORS are
-those by which the pictures are reduced, for example 1,0.8,0.6: lossy pictures at their own size teach blur.
-Errors count relative to the mean error of their picture, as in the mean PSNR of whole images.
+those by which the images are reduced, for example 1,0.8,0.6: lossy images at their own size teach blur.
+Errors count relative to the mean error of their image, as in the mean PSNR of whole images.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ FARTHEST = 64  # largest shift of a photograph, px
 PERMUTED = 0.25  # share of the crops with permuted colours
 BETAS = 0.9, 0.99
 WARM_UP = 50  # steps
-LEAST_ERROR = 1e-5  # added to mean squared errors, for pictures without texture
-SLOWEST = 0.05  # least weight of a crop's error in the mean error of its picture
+LEAST_ERROR = 1e-5  # added to mean squared errors, for images without texture
+SLOWEST = 0.05  # least weight of a crop's error in the mean error of its image
 EVERY = 20  # steps per printed line
 SUFFIXES = {".webp", ".png", ".jpg", ".ppm"}
 
 
-class Picture(NamedTuple):
+class Views(NamedTuple):
     """A pair, or a photograph."""
 
     views: Tensor  # (2, 3, H, W) or (1, 3, H, W), uint8
@@ -54,7 +54,7 @@ def main() -> None:
     """Load, train, and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("weights", type=Path)
-    parser.add_argument("pictures", nargs="+")
+    parser.add_argument("images", nargs="+")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=5, help="from the start to the last step")
     parser.add_argument("--steps", type=int, help="instead of the end by --minutes")
@@ -76,7 +76,7 @@ def main() -> None:
     assert isinstance(network, PASSRnet2)
     network.to(device).requires_grad_()
     columns, rows = map(int, given.crop.split("x"))
-    crops = Crops(network, (rows, columns), given.pictures, random.Random(given.seed), device)
+    crops = Crops(network, (rows, columns), given.images, random.Random(given.seed), device)
     if device.type == "cuda":
         compile_blocks(network, device)
     steps = train(network, crops, given.batch, given.learning_rate, progress)
@@ -92,14 +92,14 @@ def train(network: PASSRnet2, crops: Crops, batch: int, rate: float, progress: C
     while (done := progress(step)) < 1:
         for group in optimiser.param_groups:
             group["lr"] = rate * min(1, (step + 1) / WARM_UP) * (1 + math.cos(math.pi * done)) / 2
-        low, high, pictures = crops.draw(batch)
+        low, high, images = crops.draw(batch)
         optimiser.zero_grad()
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             made = network(low[0], low[1], both=True)
         difference = torch.stack((made.left, made.right)) - high
         errors = difference[..., border:-border, border:-border].square().mean((2, 3, 4)) + LEAST_ERROR
-        crops.update_errors(pictures, errors.detach().mean(0))
-        torch.autograd.backward((errors / crops.errors[pictures]).mean())
+        crops.update_errors(images, errors.detach().mean(0))
+        torch.autograd.backward((errors / crops.errors[images]).mean())
         optimiser.step()
         psnr -= 10 * errors.detach().log10().mean() / EVERY
         step += 1
@@ -111,7 +111,7 @@ def train(network: PASSRnet2, crops: Crops, batch: int, rate: float, progress: C
 
 
 class Crops:
-    """Random crops of all pictures, and the mean squared error of each picture."""
+    """Random crops of all images, and the mean squared error of each image."""
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class Crops:
         chance: random.Random,
         device: torch.device,
     ) -> None:
-        """Load the pictures of FOLDER=SHARE:FACTORS words; `crop`: rows and columns, low-resolution px."""
+        """Load the images of FOLDER=SHARE:FACTORS words; `crop`: rows and columns, low-resolution px."""
         assert network.consistency is not None
         self.scale, self.crop, self.chance = network.scale, crop, chance
         self.down = network.consistency.down
         self.reach = (self.down.shape[-1] - self.scale) // 2  # px around a crop that its reduction needs
         self.size = [self.scale * side + 2 * self.reach for side in crop]
-        self.groups: list[list[Picture]] = []
+        self.groups: list[list[Views]] = []
         self.shares: list[float] = []
         count = 0
         for folder in folders:
@@ -139,20 +139,20 @@ class Crops:
                     reduced = reduce(views, factor)
                     room = [side - least for side, least in zip(reduced.shape[2:], self.size, strict=True)]
                     if min(room) >= 0 and (len(views) == 2 or room[1] >= FARTHEST // 4):
-                        group.append(Picture(reduced, count))
+                        group.append(Views(reduced, count))
                         count += 1
-            print(f"{path}: {len(group)} pictures of all sizes", flush=True)
+            print(f"{path}: {len(group)} images of all sizes", flush=True)
             self.groups.append(group)
             self.shares.append(float(share))
         self.errors = torch.zeros(count, device=device)
         self.seen = torch.zeros(count, device=device)
 
     def draw(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw low- and high-resolution crops (2, B, 3, H, W), and the numbers of their pictures."""
-        pictures = [
+        """Draw low- and high-resolution crops (2, B, 3, H, W), and the numbers of their images."""
+        images = [
             self.chance.choice(group) for group in self.chance.choices(self.groups, self.shares, k=count)
         ]
-        sides = zip(*(self.cut(picture.views) for picture in pictures), strict=True)
+        sides = zip(*(self.cut(image.views) for image in images), strict=True)
         crops = torch.stack([torch.stack(side) for side in sides]).float() / 255
         parts = []
         for part, (across, down) in zip(crops.chunk(len(FLIPS), 1), FLIPS, strict=True):
@@ -165,7 +165,7 @@ class Crops:
         low = F.conv2d(crops.flatten(0, 2)[:, None], self.down, stride=self.scale)
         low = ((255 * low).round() / 255).clamp(0, 1).view(2, count, 3, *self.crop)
         inside = slice(self.reach, -self.reach)
-        numbers = torch.tensor([each.number for each in pictures])
+        numbers = torch.tensor([each.number for each in images])
         return low, crops[..., inside, inside], numbers.to(self.errors.device)
 
     def cut(self, views: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,11 +179,11 @@ class Crops:
             views[-1, :, rows, left + shift : left + shift + self.size[1]],
         )
 
-    def update_errors(self, pictures: Tensor, errors: Tensor) -> None:
-        """Let mean errors follow those of the crops of some pictures."""
-        self.seen[pictures] += 1
-        weight = (1 / self.seen[pictures]).clamp(min=SLOWEST)
-        self.errors[pictures] = self.errors[pictures].lerp(errors, weight)
+    def update_errors(self, images: Tensor, errors: Tensor) -> None:
+        """Let mean errors follow those of the crops of some images."""
+        self.seen[images] += 1
+        weight = (1 / self.seen[images]).clamp(min=SLOWEST)
+        self.errors[images] = self.errors[images].lerp(errors, weight)
 
 
 def load_views(folder: Path, device: torch.device) -> Iterator[Tensor]:
@@ -203,7 +203,7 @@ def load_views(folder: Path, device: torch.device) -> Iterator[Tensor]:
 
 
 def reduce(views: Tensor, factor: float) -> Tensor:
-    """Reduce pictures by bicubic interpolation."""
+    """Reduce images by bicubic interpolation."""
     if factor == 1:
         return views
     size = [round(factor * side) for side in views.shape[2:]]

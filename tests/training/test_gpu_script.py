@@ -113,13 +113,13 @@ def test_super_resolution_learns_from_pairs_and_photographs(machine: Path) -> No
     with zipfile.ZipFile(machine / "gpu/pairs.zip", "w") as archive:
         for path in (machine.parent / "pairs").rglob("*.png"):
             archive.write(path, path.relative_to(machine.parent / "pairs"))
-    pictures = ["runs/pairs/rooms=0.7:1", "runs/textures/a=0.3:1,0.9"]
+    images = ["runs/pairs/rooms=0.7:1", "runs/textures/a=0.3:1,0.9"]
     small = ["--batch", "4", "--crop", "32x12", "--steps", "2", "--device", "cpu"]
-    call(machine, "10", "superres-x2", *pictures, *small)
+    call(machine, "10", "superres-x2", *images, *small)
     back = machine / "back"
     said = (back / "log.txt").read_text()
-    assert "runs/pairs/rooms: 1 pictures" in said
-    assert "runs/textures/a: 2 pictures" in said
+    assert "runs/pairs/rooms: 1 images" in said
+    assert "runs/textures/a: 2 images" in said
     assert "2 steps, 8 pairs" in said
     first, second = (
         safetensors.torch.load_file(path)["blocks.0.widen.weight"].float()
