@@ -117,9 +117,13 @@ def serve(address: str, loaded: list[str]) -> None:
 
 def keep_networks() -> None:
     """Load and prepare the networks that commands use by default, and match small images as they are."""
+    import torch
+
     from pamcli.inference import device, images, models
     from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, locate
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # forks of a process that has started OpenMP's threads would wait for them
     images.AUTO_MOST = 1.0
     load, precision = models.load_network, device.Compute.choose("cpu", "auto", reduce=True).precision
     kept = {path: load(path) for path in map(locate, (DEFAULT_MATCHING, *DEFAULT_UPSCALING.values()))}
@@ -128,6 +132,7 @@ def keep_networks() -> None:
         prepared = {given: prepare(given)}
         network.prepare = lambda dtype, real=prepare, made=prepared: made.get(dtype) or real(dtype)
     models.load_network = lambda path: kept.get(path) or load(path)
+    torch.set_num_threads(threads)
 
 
 def answer(connection: socket.socket) -> int:

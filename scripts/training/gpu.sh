@@ -15,7 +15,7 @@
 #       The same for PASSRnet 2 by train_superres_on_gpu.py, which describes IMAGES (runs/pairs/streets=0.3:1,0.8);
 #       always from gpu/start-superres-*.safetensors or the shipped weights.
 #   scripts/training/gpu.sh keep FOLDER [superres-x2 | superres-x4]
-#       After, here: the weights that came back become gpu/start-*.safetensors, and the log joins gpu/log-*.jsonl.
+#       After, here: the weights that came back become gpu/start-*.safetensors, and the log joins gpu/log-*.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}

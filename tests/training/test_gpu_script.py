@@ -17,6 +17,8 @@ import torch
 from PIL import Image
 from warm_python import WarmPython
 
+from pamcli.registry.load import load_network, save_network
+
 ROOT = Path(__file__).parents[2]
 SMALL = [
     "--crop",
@@ -130,6 +132,24 @@ def test_super_resolution_learns_from_pairs_and_photographs(machine: Path) -> No
     start = machine / "gpu/start-superres-x2.safetensors"
     assert start.read_bytes() == (back / "last.safetensors").read_bytes()
     assert "2 steps" in (machine / "gpu/log-superres-x2.txt").read_text()
+
+
+def test_mixed_weights_are_between_both_and_the_largest_differences_count_apart(tmp_path: Path) -> None:
+    first, second, mixed = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "mixed"))
+    torch.manual_seed(0)
+    old, spec = load_network(ROOT / "weights/passrnet2-x2.safetensors")
+    new = {name: weights + 0.1 * torch.randn_like(weights) for name, weights in old.state_dict().items()}
+    save_network(old.state_dict(), spec, first)
+    save_network(new, spec, second)
+    script = [sys.executable, ROOT / "scripts/training/mix_weights.py", first, second, "-o", mixed]
+    name, bias = "blocks.3.widen.weight", "blocks.3.widen.bias"
+    before = old.state_dict()
+    subprocess.run([*script, "--share", "0.3", "--matrices", "0.5", "--largest", "0.25=1"], check=True)
+    made = safetensors.torch.load_file(mixed)
+    torch.testing.assert_close(made[bias], before[bias].lerp(new[bias], 0.3))
+    moved, whole = (torch.linalg.svdvals((each[name] - before[name]).flatten(1)) for each in (made, new))
+    expected = (whole * torch.tensor([1.0] * 16 + [0.5] * 48)).sort(descending=True).values
+    torch.testing.assert_close(moved, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Path) -> None:
