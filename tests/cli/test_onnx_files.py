@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
@@ -25,25 +27,31 @@ DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite"]
 SUPERRES = ["superres", "left.png", "right.png", "-o", "x.png", "--output-right", "y.png", "--overwrite"]
 
 
+def export_once(factory: pytest.TempPathFactory, difference: str, *words: str) -> Path:
+    """Export a network once for all processes of the tests, which takes up to a minute."""
+    folder = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    path = folder / f"{words[0]}.onnx"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            run = pam("weights", "export", *words, "-o", path)
+            assert (run.code, run.lines) == (0, [str(path)]), run.stderr
+            assert difference in run.stderr
+    return path
+
+
 @pytest.fixture(scope="session")
 def matching(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """PASMnet 2, for images of any size."""
-    path = tmp_path_factory.mktemp("onnx") / "net.onnx"
-    run = pam("weights", "export", "pasmnet2", "-o", path)
-    assert (run.code, run.lines) == (0, [str(path)]), run.stderr
-    assert "px on average" in run.stderr
-    return path
+    return export_once(tmp_path_factory, "px on average", "pasmnet2")
 
 
 @pytest.fixture(scope="session")
 def halved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """PASSRnet x2 in half precision, for images of 48 x 32."""
-    path = tmp_path_factory.mktemp("onnx") / "larger.onnx"
-    run = pam("weights", "export", "passrnet-x2", "-o", path, "--size", "48x32", "--half")
-    assert (run.code, run.lines) == (0, [str(path)]), run.stderr
-    assert "difference from PyTorch at 48x32: " in run.stderr
-    assert "grey levels on average" in run.stderr
-    return path
+    words = "passrnet-x2", "--size", "48x32", "--half"
+    return export_once(tmp_path_factory, "difference from PyTorch at 48x32: ", *words)
 
 
 def test_the_file_says_what_is_needed_to_run_it(matching: Path, halved: Path) -> None:
