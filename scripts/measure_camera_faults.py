@@ -24,7 +24,7 @@ from pamcli.imaging.images import read_image, to_uint8
 
 QUALITIES = 60, 75, 85, 90
 AGAIN = 95
-NOISE = 3, 5, 10  # levels of 255
+NOISE = 3, 4, 5, 10  # levels of 255
 SIDE = 200  # px, of the crops
 TOLERANCE = 2  # largest error of a detected JPEG quality
 

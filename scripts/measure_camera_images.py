@@ -32,6 +32,7 @@ FAULTS = {
     "JPEG, quality 90": Degradation(jpeg=90),
     "JPEG, quality 95": Degradation(jpeg=95),
     "noise of 3 levels": Degradation(noise=3),
+    "noise of 4 levels": Degradation(noise=4),
     "noise of 5 levels": Degradation(noise=5),
     "noise of 10 levels": Degradation(noise=10),
     "clean": Degradation(),

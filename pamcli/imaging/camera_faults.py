@@ -11,9 +11,9 @@ from pamcli.imaging.images import find_nearest_quality
 if TYPE_CHECKING:
     from pamcli.imaging.images import RgbImage
 
-LEAST_QUALITY = 92  # below this JPEG quality, the weights for cameras are better: at 90, but not at 95
+LEAST_QUALITY = 93  # below this JPEG quality, the weights for cameras are better
 
-LEAST_NOISE = 4.5  # levels of 255: those weights are better at 5, but not at 3; KITTI 2012 has at most 2.7
+LEAST_NOISE = 3.7  # levels of 255: those weights are better at 4, but not at 3; KITTI 2012 has at most 2.7
 
 _SQUARE = 8  # px, side of JPEG's transform and of the squares for deviations
 _MOST_SQUARES = 64  # in each direction, evenly spaced

@@ -208,7 +208,7 @@ def test_weights_of_a_variant_begin_a_run_of_theirs_whatever_is_said_of_the_netw
     found = recipe("superres", start="passrnet2-x4", network=network, scale=2)
     assert (found.architecture, found.scale) == ("passrnet2", 2)
     assert found.variant == "blocks=32,consistency=bicubic"
-    assert recipe("superres", start="passrnet2-camera-x2").variant == "paper"
+    assert recipe("superres", start="passrnet2-camera-x2").variant == "blocks=32"
 
 
 def test_a_network_for_camera_images_is_not_consistent_with_their_noise() -> None:
