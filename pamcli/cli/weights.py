@@ -170,7 +170,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
 
     network, spec = load_network(path)
     source = {"name": weights, "weights_sha256": sha256(path)}
-    console.inform(f"exporting {weights} and comparing it with PyTorch, which takes about half a minute")
+    console.inform(f"exporting {weights} and comparing it with PyTorch, which takes up to a minute")
     made = export(network, spec, given.size and given.size[::-1], half=given.half, source=source)
     write_atomically(given.output, made.data)
     quick, slow = made.seconds
