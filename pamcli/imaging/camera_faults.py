@@ -11,7 +11,7 @@ from pamcli.imaging.images import find_nearest_quality
 if TYPE_CHECKING:
     from pamcli.imaging.images import RgbImage
 
-LEAST_QUALITY = 93  # below this JPEG quality, the weights for cameras are better
+LEAST_QUALITY = 93  # below this JPEG quality, the weights for cameras are better: at 92, but not at 95
 
 LEAST_NOISE = 3.7  # levels of 255: those weights are better at 4, but not at 3; KITTI 2012 has at most 2.7
 

@@ -164,3 +164,29 @@ def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Pat
     refused = pack(machine, 0.001)
     assert refused.returncode != 0
     assert "does not fit" in refused.stderr
+
+
+def test_pairs_are_reduced_and_photographs_become_pairs_of_whole_disparities(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (80, 240, 3), np.uint8) for _ in range(3)]
+    for number, name in enumerate(("mine/left/a.png", "mine/right/a.png", "photos/b.png")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images[number]).save(tmp_path / name)
+    for folder, factor in (("mine", "0.5"), ("photos", "1")):
+        script = [sys.executable, ROOT / "scripts/training/reduce_pairs.py", tmp_path / folder, factor]
+        command = [*script, "-o", tmp_path / f"made_{folder}", "--smallest", "100x40"]
+        assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.endswith(
+            ": 1 pairs\n"
+        )
+    for name, image in zip(("left", "right"), images, strict=False):
+        made = np.asarray(Image.open(tmp_path / f"made_mine/{name}/0000.png"))
+        channels = [Image.fromarray(image[..., each].astype(np.float32)) for each in range(3)]
+        reduced = [np.asarray(each.resize((120, 40), Image.Resampling.BICUBIC)) for each in channels]
+        assert np.abs(made - np.stack(reduced, 2).clip(0, 255)).max() < 0.51
+    left, right = (
+        np.asarray(Image.open(tmp_path / f"made_photos/{name}/0000.png")) for name in ("left", "right")
+    )
+    shift = 240 - left.shape[1]
+    assert 1 <= shift <= 64
+    np.testing.assert_array_equal(left, images[2][:, shift:])
+    np.testing.assert_array_equal(right, images[2][:, :-shift])
