@@ -7,6 +7,7 @@ computes everything as usual.
 """
 
 import platform
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -118,12 +119,27 @@ def _multiply(a: Tensor, b: Tensor) -> Tensor:
         return torch.matmul(a, b)
 
 
+class _Enabled:
+    """Number of threads that multiply by oneDNN now: all threads of the program share its setting."""
+
+    def __init__(self) -> None:
+        self.lock, self.threads, self.before = threading.Lock(), 0, ""
+
+
+_ENABLED = _Enabled()
+
+
 @contextmanager
 def _enable_onednn() -> Iterator[None]:
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = settings.fp32_precision
-    settings.fp32_precision = "bf16"
+    with _ENABLED.lock:
+        if not _ENABLED.threads:
+            _ENABLED.before, settings.fp32_precision = settings.fp32_precision, "bf16"
+        _ENABLED.threads += 1
     try:
         yield
     finally:
-        settings.fp32_precision = before
+        with _ENABLED.lock:
+            _ENABLED.threads -= 1
+            if not _ENABLED.threads:
+                settings.fp32_precision = _ENABLED.before

@@ -56,6 +56,19 @@ def test_what_multiplies_elsewhere_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @has_choice
+def test_threads_that_overlap_restore_the_setting() -> None:
+    settings = torch.backends.mkldnn.matmul
+    before = settings.fp32_precision
+    first, second = onednn._enable_onednn(), onednn._enable_onednn()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert settings.fp32_precision == "bf16"
+    second.__exit__(None, None, None)
+    assert settings.fp32_precision == before
+
+
+@has_choice
 @pytest.mark.parametrize(("vendor", "error", "pays"), [
     ("AuthenticAMD", 0, True), ("AuthenticAMD", 1e-3, False), ("GenuineIntel", 0, False),
 ])  # fmt: skip
