@@ -1,17 +1,21 @@
-"""Define frozen records that validate their values by their field types, with one-line errors."""
+"""Validate fields of frozen records and arguments of functions by their types, with one-line errors."""
 
 import dataclasses
+import inspect
 import re
 import typing
-from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from typing import Annotated, Any, ParamSpec, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, validate_call
 from pydantic.dataclasses import dataclass
 
 from pamcli.errors import UsageError, did_you_mean, find_closest
 
 Record = TypeVar("Record")
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
@@ -35,6 +39,28 @@ def validate_fields(kind: type[Record]) -> type[Record]:
 
     made.__init__ = init  # type: ignore[method-assign]
     return typing.cast("type[Record]", made)
+
+
+def check_arguments(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Make a function raise UsageError for arguments that its annotations do not allow."""
+    signature = inspect.signature(function)
+
+    @cache
+    def make_checked() -> Callable[..., Returned]:
+        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
+
+    @wraps(function)
+    def call(*values: Arguments.args, **named: Arguments.kwargs) -> Returned:
+        given = signature.bind(*values, **named).arguments
+        try:
+            return make_checked()(**given)
+        except ValidationError as error:
+            one = error.errors(include_url=False)[0]
+            name = str(one["loc"][0])
+            expected = inspect.formatannotation(typing.get_type_hints(function)[name])
+            raise UsageError(f"`{name}` must be {expected}, got {_shorten(given[name])}") from None
+
+    return call
 
 
 def parse_record(kind: type[Record], text: str | bytes) -> Record:

@@ -22,7 +22,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "limits": ({"errors"}, set()),
     "workers": ({"errors", "limits"}, set()),
     "files": ({"errors", "validation"}, {"pydantic", "numpy", "yaml"}),
-    "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
+    "imaging": (
+        {"errors", "validation", "files"},
+        {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"},
+    ),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "recordings": ({"errors", "files", "imaging", "calibration"}, {"numpy", "cv2"}),
     "onednn": (set(), {"torch"}),

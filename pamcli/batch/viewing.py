@@ -12,14 +12,14 @@ from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.settings.batches import ViewSettings
 from pamcli.viewing.page import render_page
-from pamcli.viewing.server import INDEX, PageServer, read_folder
+from pamcli.viewing.server import INDEX, PageServer, read_folder, serve_one
 
 
 def open_server(settings: ViewSettings) -> PageServer:
     """Return the server of a result. Raises UsageError, InputError."""
     result = settings.result
     if result.is_dir():
-        pages = sorted(page.name for page in result.glob("*.html"))
+        pages = sorted(page.name for page in result.glob("*.html") if page.is_file())
         if not pages:
             hint = "write pages with `pam disparity ... --page FOLDER`"
             raise UsageError(f"{result} contains no page", hint)
@@ -32,14 +32,7 @@ def open_server(settings: ViewSettings) -> PageServer:
     if result.suffix.lower() not in DISPARITY_SUFFIXES:
         known = f"pages (.html) and disparity maps ({', '.join(DISPARITY_SUFFIXES)})"
         raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"pam view shows {known}")
-    page = render_result(settings)
-
-    def read(path: str) -> bytes:
-        if path != INDEX:
-            raise FileNotFoundError(path)
-        return page
-
-    return PageServer(read, INDEX, settings.port)
+    return PageServer(serve_one(render_result(settings)), INDEX, settings.port)
 
 
 def render_result(settings: ViewSettings) -> bytes:

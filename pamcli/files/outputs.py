@@ -278,6 +278,8 @@ def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "`
     """Check that a file has an allowed suffix, can be written, and does not exist unless `overwrite`."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise UsageError(f"{option} {quote(path)} must end in {', '.join(suffixes)}".lstrip())
+    if "\0" in str(path):
+        raise UsageError(f"{quote(path)} contains the character NUL", "choose another file name")
     if os.path.isdir(path):
         raise UsageError(f"{quote(path)} is a folder", "choose a file name")
     if os.path.lexists(path) and not overwrite:  # unlike Path.exists, accepts impossible names

@@ -13,6 +13,8 @@ from functools import cache
 import numpy as np
 
 from pamcli.errors import UsageError
+from pamcli.imaging.raster import check_map
+from pamcli.validation import check_arguments
 
 _TABLE = (
     "QRFyQRJzQRR0QRV1QBd2QBh4QBl5QBp6QBx7Px18Px5+Px9/PyGAPiKBPiOCPiSDPSWEPSeFPSiHPCmIPCqJOyuKOyyLOy6MOi+NOjCO"
@@ -29,6 +31,7 @@ _TABLE = (
 """256 times red, green and blue, from far to near."""
 
 
+@check_arguments
 def colorize(disparity: np.ndarray, low: float, high: float, *, grey: bool = False) -> np.ndarray:
     """Return the colours (H, W, 3), uint8, of a disparity map (H, W) in a range (px); unknown is black.
 
@@ -36,6 +39,7 @@ def colorize(disparity: np.ndarray, low: float, high: float, *, grey: bool = Fal
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise UsageError(f"the range {low:g}:{high:g} is empty", "put the smaller number first")
+    check_map(disparity)
     known = np.isfinite(disparity)
     # No NaN may reach the conversion to integers.
     values = np.where(known, disparity, np.float32(low))

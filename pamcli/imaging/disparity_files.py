@@ -25,6 +25,7 @@ from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.safe_reading import open_source, read_npy_header
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import raster, tiff
+from pamcli.validation import check_arguments
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16  # units of the signed integers of OpenCV's StereoSGBM and StereoBM
@@ -72,6 +73,7 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
     return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES, "confidence, 0 to 1")
 
 
+@check_arguments
 def read_disparity(
     path: str | Path, *, scale: float | None = None, max_pixels: int | None = raster.DEFAULT_MAX_PIXELS
 ) -> np.ndarray:
@@ -139,6 +141,7 @@ def get_default_scale(dtype: np.dtype[Any], path: Path) -> float:
     )
 
 
+@check_arguments
 def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool = False) -> None:
     """Write a disparity file atomically, in the format of its suffix; missing folders are created.
 
@@ -158,9 +161,7 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
         OutputError: If the file cannot be written.
     """
     path = Path(path)
-    if disparity.ndim != 2 or disparity.dtype.kind != "f":
-        found = f"{disparity.shape} {disparity.dtype}"
-        raise InputError(f"a disparity map must have shape (H, W) and floating-point numbers, got {found}")
+    raster.check_map(disparity)
     check_new_file(path, overwrite=overwrite)
     file = encode_disparity(disparity, path.suffix)
     for warning in file.warnings:

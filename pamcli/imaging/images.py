@@ -25,6 +25,7 @@ from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, PackedLayout
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif
+from pamcli.validation import check_arguments
 
 _SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, AVIF, HEIC, BMP, PPM and GIF"
 JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file
@@ -57,7 +58,15 @@ class RgbImage:
     jpeg_quality: int | None = None  # quality (1 to 100) of a JPEG file; None for other formats
     dpi: tuple[float, ...] | None = None  # columns and rows per inch, in upright orientation, if stated
 
+    def __post_init__(self) -> None:
+        pixels: Any = self.pixels
+        dtype: Any = getattr(pixels, "dtype", type(pixels).__name__)
+        shape: tuple[int, ...] = getattr(pixels, "shape", ())
+        if dtype not in (np.uint8, np.uint16) or len(shape) != 3 or shape[2] != 3 or not pixels.size:
+            raise InputError(f"an image must be (H, W, 3) of uint8 or uint16, got {shape} of {dtype}")
 
+
+@check_arguments
 def read_image(
     source: str | Path | bytes, *, max_pixels: int | None = raster.DEFAULT_MAX_PIXELS, name: str | None = None
 ) -> RgbImage:

@@ -78,6 +78,13 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
         )
 
 
+def check_map(values: np.ndarray, what: str = "a disparity map") -> None:
+    """Raise InputError unless an array is a map (H, W) of floating-point numbers with at least one pixel."""
+    if values.ndim != 2 or values.dtype.kind != "f" or not values.size:
+        reason = f"{what} must have shape (H, W) and floating-point numbers"
+        raise InputError(f"{reason}, got {values.shape} {values.dtype}")
+
+
 def update_exif(exif: bytes, width: int, height: int, *, rectified: bool = False) -> bytes:
     """Return the EXIF block for an upright image of another size, without thumbnail; empty if unreadable.
 
