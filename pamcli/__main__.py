@@ -25,45 +25,62 @@ if TYPE_CHECKING:
 
 
 def main() -> "NoReturn":
-    _run()
+    _leave(_run())
 
 
 def asp() -> "NoReturn":
     """Run the tile matcher for the Ames Stereo Pipeline."""
-    _run(ames=True)
+    _leave(_run(ames=True))
 
 
-def _run(ames: bool = False) -> "NoReturn":
-    """Import a program and run it; print one line if a package is missing."""
+def _run(ames: bool = False) -> int:
+    """Import a program, run it, and return its exit code; print one line if a package is missing."""
     import gc
 
     gc.set_threshold(5_000)  # libraries make 200,000 objects, which Python would search 500 times for cycles
     sys.unraisablehook = _handle_unraisable
     try:
-        try:
-            from pamcli.limits import ImportWatch
+        from pamcli.limits import ImportWatch
 
-            sys.meta_path.insert(0, ImportWatch())
-            if ames:
-                from pamcli.cli.ames import main as program
-            else:
-                from pamcli.cli import main as program
-        except MemoryError:  # importing more would fail
-            sys.stderr.write("pam: error: not enough memory\n")
-            sys.exit(5)
-        except ImportError as error:
-            if os.environ.get("PAM_TRACEBACK"):
-                raise
-            from pamcli.errors import convert_system_error, describe_missing_package
+        sys.meta_path.insert(0, ImportWatch())
+        if ames:
+            from pamcli.cli.ames import main as program
+        else:
+            from pamcli.cli import main as program
+    except MemoryError:  # importing more would fail
+        sys.stderr.write("pam: error: not enough memory\n")
+        return 5
+    except ImportError as error:
+        if os.environ.get("PAM_TRACEBACK"):
+            raise
+        from pamcli.errors import convert_system_error, describe_missing_package
 
-            known = convert_system_error(error)
-            sys.stderr.write(f"pam: error: {known or describe_missing_package(error)}\n")
-            sys.exit(known.exit_code if known else 1)
+        known = convert_system_error(error)
+        sys.stderr.write(f"pam: error: {known or describe_missing_package(error)}\n")
+        return known.exit_code if known else 1
+    try:
         program()
-    finally:
-        gc.freeze()  # otherwise Python would search them again at its end, for half a second
-        if _USUAL:
-            _signal.signal(_signal.SIGINT, _end)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+def _leave(code: int) -> "NoReturn":
+    """End the process without finalising Python.
+
+    A thread that waits for a pipe, or one of a library, may wake up while Python is finalised. If it then
+    drops a tensor, PyTorch aborts the process although its results are complete.
+    """
+    import atexit
+
+    if _USUAL:
+        _signal.signal(_signal.SIGINT, _end)
+    atexit._run_exitfuncs()  # libraries end their processes and remove their temporary files
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001 - the program has reported its own errors
+            code = code or 7
+    os._exit(code)
 
 
 def _handle_unraisable(problem: "sys.UnraisableHookArgs") -> None:

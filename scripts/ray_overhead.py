@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any
 
 from pamcli.batch.jobs import Job
-from pamcli.batch.processing import run_overlapped
+from pamcli.batch.overlapping import run_overlapped
 from pamcli.batch.ray_cluster import run_on_ray
 
 MOST = 20
@@ -29,7 +29,7 @@ class NoWork:
     def compute(self, job: Job, loaded: Job) -> Job:
         return loaded
 
-    def save(self, job: Job, computed: Job) -> float:
+    def save(self, job: Job, computed: Job) -> Any:
         return time.process_time()
 
 

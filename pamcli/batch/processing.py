@@ -1,15 +1,11 @@
-"""Read, compute and write a pair with a `PairProcessor`, and overlap these steps for many pairs."""
+"""Read, compute and write a pair with a `PairProcessor`."""
 
 from __future__ import annotations
 
 import itertools
-import math
-import queue
-import threading
 import time
-import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -20,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.batch.jobs import Job, Result
-from pamcli.errors import DeviceError, InputError, PamError, convert_system_error
+from pamcli.errors import DeviceError, InputError, PamError
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, PairPaths, open_stdin
@@ -28,7 +24,6 @@ from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
-from pamcli.inference import PAIRS_AT_ONCE
 
 Outcome = tuple[Any, Mapping[str, Any], Sequence[str]]
 """The return value of `PairProcessor.apply`: the computed result, facts, and warnings."""
@@ -260,126 +255,3 @@ def prepare_from_first(processor: PairProcessor, jobs: Iterator[Job]) -> Iterato
                 processor.prepare_batch(job, loaded[0])
                 break
     return itertools.chain(read, jobs)
-
-
-def run_overlapped(
-    jobs: Iterable[Job], processor: Any, threads: int = 1
-) -> Generator[tuple[Job, Result | PamError], None, None]:
-    """Run the steps of a `PairProcessor` for every job; yield each, in order, with its result or error.
-
-    `load` runs in `threads` threads, which also iterate `jobs`, and `save` in as many others. `compute` runs
-    after `load` if these are several (a GPU does one thing at a time, but most of the step is done on CPUs),
-    else in the caller's thread. At most `PAIRS_AT_ONCE` pairs, and two more per further thread, are in
-    memory. A step that raises ends only its job. What `jobs` itself raises is raised after the jobs before
-    it. If the caller stops early, the current `save` is completed.
-    """
-    # (priority, number, event, job, value): saved pairs are reported before the next one is computed.
-    events: queue.PriorityQueue[tuple[int, int, str, Any, Any]] = queue.PriorityQueue()
-    iterator, numbers = iter(jobs), itertools.count()
-    computed: queue.SimpleQueue[tuple[int, Any, Any] | None] = queue.SimpleQueue()
-    room, loading = threading.Semaphore(PAIRS_AT_ONCE + 2 * (threads - 1)), threading.Semaphore(threads)
-    taking, stopped = threading.Lock(), threading.Event()
-
-    def load_all() -> None:
-        while True:
-            with taking:
-                room.acquire()
-                if stopped.is_set():
-                    return
-                number = next(numbers)
-                try:
-                    job = next(iterator)
-                except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
-                    end = None if isinstance(error, StopIteration) else error
-                    events.put((1, number, "all loaded", None, end))
-                    stopped.wait()
-                    return
-            with loading:
-                if stopped.is_set():
-                    return
-                loaded = attempt(processor.load, job)
-                if threads > 1:
-                    loaded = attempt(processor.compute, job, loaded)
-            events.put((1, number, "loaded", job, loaded))
-
-    def save_all() -> None:
-        for number, job, value in iter(computed.get, None):
-            if stopped.is_set():
-                return
-            events.put((0, number, "saved", job, attempt(processor.save, job, value)))
-            room.release()
-
-    # Daemons: an endless producer, or a pipe without a reader, must not outlive the program.
-    for _ in range(threads):
-        threading.Thread(target=load_all, name="load", daemon=True).start()
-    savers = [threading.Thread(target=save_all, name="save", daemon=True) for _ in range(threads)]
-    for saver in savers:
-        saver.start()
-    early: dict[tuple[str, int], tuple[Any, Any]] = {}  # events whose turn has not come
-    turns = {"loaded": 0, "saved": 0}  # the number of the next event of each kind
-    total, failure = math.inf, None
-    try:
-        while turns["saved"] < total:
-            try:
-                priority, number, event, job, value = events.get(timeout=1)
-            except queue.Empty:  # let Python handle a signal that arrived just before the wait
-                continue
-            if event == "all loaded":
-                total, failure = number, value
-                continue
-            if number != turns[event]:
-                early[event, number] = job, value
-                continue
-            turns[event] += 1
-            if (event, number + 1) in early:
-                events.put((priority, number + 1, event, *early.pop((event, number + 1))))
-            if event == "loaded":
-                value = attempt(processor.compute, job, value) if threads == 1 else value
-                computed.put((number, job, value))
-            else:
-                yield job, value
-    finally:
-        stopped.set()
-        for _ in range(threads):
-            room.release()
-            computed.put(None)
-        for saver in savers:
-            saver.join()
-        # The interpreter aborts if it ends while a thread is inside a C++ library, so wait for images that
-        # are being decoded; but one that is read from stdin may never come.
-        for _ in range(threads):
-            loading.acquire(timeout=1 / threads)
-    if failure is not None:
-        raise failure
-
-
-def run_one(processor: Any, job: Job, computing: AbstractContextManager[Any] | None = None) -> Any:
-    """Run all steps of a job; return its result or error. computing: a lock of jobs that run at once."""
-    loaded = attempt(processor.load, job)
-    with computing or nullcontext():
-        computed = attempt(processor.compute, job, loaded)
-    del loaded
-    return attempt(processor.save, job, computed)
-
-
-def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a step and return its result or its error; if the last argument is an error, return that one."""
-    if arguments and isinstance(arguments[-1], PamError):
-        return arguments[-1]
-    try:
-        return step(*arguments)
-    except PamError as error:
-        part: BaseException | None = error
-        while part is not None:  # its frames would keep the pair in memory
-            # They are not cleared: the error of a job also refers to the frame of the jobs' generator.
-            part.__traceback__ = None
-            part = part.__cause__ or part.__context__
-        return error
-    except MemoryError:
-        return DeviceError("not enough memory for this pair", "use smaller images, or `max_memory`")
-    except Exception as error:  # noqa: BLE001 - a batch continues after any failed pair
-        message = f"unexpected {type(error).__name__}: {error}"
-        unexpected = convert_system_error(error) or PamError(message, "PAM_TRACEBACK=1 shows where")
-        unexpected.__cause__ = error
-        traceback.clear_frames(error.__traceback__)  # they would keep the pair in memory
-        return unexpected

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from pamcli.batch.jobs import Result
-from pamcli.batch.processing import run_one
+from pamcli.batch.overlapping import run_one
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
 CONCURRENT_JOBS = 2

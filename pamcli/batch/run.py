@@ -16,7 +16,8 @@ from typing import Any, Self
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result, find_pairs
-from pamcli.batch.processing import PairProcessor, attempt, prepare_from_first, run_one, run_overlapped
+from pamcli.batch.overlapping import attempt, run_one, run_overlapped
+from pamcli.batch.processing import PairProcessor, prepare_from_first
 from pamcli.errors import DiskFullError, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
 from pamcli.files.outputs import OutputKind, PathRegistry, check_existing, check_extra_output, plan_outputs

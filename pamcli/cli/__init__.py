@@ -262,7 +262,9 @@ def run_guarded(program: typer.Typer, name: str) -> NoReturn:
 
 
 def _run(program: typer.Typer, name: str) -> int:
-    return program(prog_name=name, standalone_mode=False) or 0
+    code = program(prog_name=name, standalone_mode=False) or 0
+    sys.stdout.flush()
+    return code
 
 
 class _Interrupts:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pamcli.batch.processing import run_overlapped as run
+from pamcli.batch.overlapping import run_overlapped as run
 from pamcli.errors import DeviceError, InputError, PamError
 from pamcli.inference import PAIRS_AT_ONCE
 
-PATIENCE = 300
+PATIENCE = 20
 """Seconds after which what never comes is a failure."""
 
 
@@ -199,22 +199,69 @@ def test_what_the_jobs_raise_is_raised_after_those_before_it() -> None:
     assert done == [0, 1]
 
 
+@pytest.mark.parametrize("stops_early", [False, True])
+def test_no_thread_outlives_the_batch(stops_early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch aborts the process if a thread drops a tensor while Python ends, so each must be joined."""
+
+    class SlowThread(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            time.sleep(0.3)
+
+    monkeypatch.setattr(threading, "Thread", SlowThread)
+    outcomes = run_overlapped(range(5), same, same, same)
+    assert next(outcomes)[0] == 0
+    outcomes.close() if stops_early else list(outcomes)
+    assert threading.enumerate() == [threading.main_thread()]
+
+
+def test_a_reader_that_waits_for_ever_owns_no_network() -> None:
+    class Network:
+        def load(self, job: int) -> int:
+            return job
+
+        compute = save = same
+
+    def jobs() -> Iterator[int]:
+        yield 0
+        waiting.set()
+        assert more.wait(PATIENCE)
+
+    waiting, more = threading.Event(), threading.Event()
+    network = Network()
+    outcomes, alive = run(jobs(), network, threads), weakref.ref(network)
+    del network
+    next(outcomes)
+    assert waiting.wait(PATIENCE)
+    outcomes.close()
+    gc.collect()
+    assert alive() is None
+    more.set()
+
+
 def test_no_jobs() -> None:
     assert list(run_overlapped([], same, same, same)) == []
 
 
 def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
-    saving, go_on = threading.Event(), threading.Event()
+    computed, saving, go_on = threading.Event(), threading.Event(), threading.Event()
     saved: list[int] = []
 
+    def compute(job: int, value: int) -> int:
+        if job == 1:
+            computed.set()
+        return job
+
     def save(job: int, value: int) -> int:
+        if job == 0:  # not before the next one is on its way
+            assert (computed if threads == 1 else saving).wait(PATIENCE)
         if job == 1:
             saving.set()
             assert go_on.wait(PATIENCE)
         saved.append(job)
         return job
 
-    outcomes = run_overlapped(range(9), same, same, save)
+    outcomes = run_overlapped(range(9), same, compute, save)
     assert next(outcomes)[0] == 0
     assert saving.wait(PATIENCE)
     threading.Timer(0, go_on.set).start()
@@ -222,4 +269,4 @@ def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
     # Further ones where the end came after the last of 1, or which other threads saved before the end.
     ahead = 3 if threads == 1 else 1 + PAIRS_AT_ONCE + 2 * (threads - 1)
     assert {0, 1} <= {*saved} <= {*range(ahead)}
-    assert "save" not in [thread.name for thread in threading.enumerate()]
+    assert threading.enumerate() == [threading.main_thread()]
