@@ -42,7 +42,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "reporting": (set(), set()),
     "settings": ({"errors", "files", "registry"}, set()),
     "scenes": ({"errors", "validation", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
-    "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
+    "flickr1024": ({"errors", "workers", "files", "imaging", "reporting"}, {"numpy", "cv2", "pydantic"}),
     "batch": (
         {"errors", "limits", "files", "imaging", "calibration", "recordings", "registry", "inference"}
         | {"viewing", "settings", "workers"},

@@ -277,7 +277,8 @@ def prepare_flickr1024(settings: PrepareSettings, messages: Quiet, jsonl: bool =
     $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no
     """
     console = messages.console(jsonl=jsonl)
-    from pamcli.data.preparing import DamagedError, prepare_patches
+    from pamcli.data.preparing import prepare_patches
+    from pamcli.flickr1024.resumable import DamagedError
 
     try:
         for facts, lines in prepare_patches(settings, console):

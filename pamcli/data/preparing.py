@@ -11,25 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.data.open import is_data_spec, open_data, parse_data
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import UsageError
 from pamcli.files.atomic import lock_folder
 from pamcli.files.paths import pluralize, quote
 from pamcli.files.safe_reading import read_text
 from pamcli.flickr1024.archives import ImageLocation
 from pamcli.flickr1024.pairs import Pair, Pairs, find_published_pairs, select_pairs
-from pamcli.flickr1024.prepare import carry_out, plan_preparation
+from pamcli.flickr1024.prepare import make_store
+from pamcli.flickr1024.resumable import DamagedError
 from pamcli.reporting import SILENT, Progress, Reporter
 from pamcli.settings.data import PrepareSettings
 from pamcli.settings.options import takes
 from pamcli.workers import default_workers
 
 Output = tuple[dict[str, Any], Sequence[str]]  # a result as JSON values and as lines for people
-
-
-class DamagedError(InputError):
-    """Some pairs cannot be read, and `skip_damaged` is not set."""
-
-    exit_code = 6
 
 
 @takes(PrepareSettings)
@@ -75,26 +70,21 @@ def prepare_patches(settings: PrepareSettings, listener: Reporter) -> Iterator[O
         if settings.scale is not None:
             found += [list_pairs(text, settings.split, source) for text in places]
             yield _cut(reduce(operator.add, found), settings, workers, bar)
-    if damaged and not settings.skip_damaged:
+    if damaged and not settings.skip_damaged:  # pairs of an earlier run that skipped damaged images
         raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
 
 
-def _cut(pairs_found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Output:
-    """Cut the patches. Raises DamagedError if pairs cannot be read."""
-    skip = settings.skip_damaged
-    pairs = select_pairs(pairs_found, settings.list_file, skip_unpaired=settings.skip_unpaired)
-    scale, output = int(settings.scale or 0), Path(settings.output)
-    plan = plan_preparation(pairs, output, scale, settings.store, settings.split, skip_damaged=skip)
-    bar.expect(0 if plan.is_complete else len(plan.items))
-    index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.target
-    if index is None:
-        raise DamagedError("some pairs cannot be read", "skip them with `skip_damaged`")
-    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.layout, "split": index.split}
+def _cut(found: Pairs, settings: PrepareSettings, workers: int, bar: Progress) -> Output:
+    pairs = select_pairs(found, settings.list_file, skip_unpaired=settings.skip_unpaired)
+    scale, output, skip = int(settings.scale or 0), Path(settings.output), settings.skip_damaged
+    store = pairs, output, scale, settings.store, settings.split
+    path, index = make_store(*store, workers, bar, skip_damaged=skip)
+    facts = {"kind": "patches", "path": path, "scale": scale, "store": settings.store, "split": index.split}
     counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
     missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
-    lines = [f"{name}: {source}: {_format_amount(**each)}" for source, each in index.sources().items()]
+    lines = [f"{path}: {source}: {_format_amount(**each)}" for source, each in index.sources().items()]
     left_out = f", {pluralize(len(missing), 'pair')} left out" if missing else ""
-    lines.append(f"{name}: {_format_amount(len(index.pictures), index.patches)}{left_out}")
+    lines.append(f"{path}: {_format_amount(len(index.pictures), index.patches)}{left_out}")
     return {**facts, **counts, "left_out": missing}, lines
 
 
@@ -103,23 +93,19 @@ def _format_amount(pairs: int, patches: int) -> str:
 
 
 def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Output, bool]:
-    """Make pairs from stereograms, and return True if some are damaged. Raises DamagedError if unfinished."""
-    from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
+    """Make pairs from stereograms; return the result, and True if some are damaged."""
+    from pamcli.flickr1024.stereogram_pairs import make_pairs
 
     options = {"layout": settings.layout or "auto", "infinity": settings.infinity}
-    inputs = [Path(os.path.expanduser(text)) for text in map(str, settings.inputs)]
-    plan = plan_stereograms(inputs, Path(settings.output), options)
-    bar.expect(0 if plan.is_complete else len(plan.items))
-    outcomes = carry_out_stereograms(plan, workers, bar.advance, skip_damaged=settings.skip_damaged)
-    if outcomes is None:
-        raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
-    counts = Counter(each.outcome for each in outcomes)
-    place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": counts.total()}
-    found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
-    others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
-    reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
-    line = f"{plan.target}: {pluralize(counts['pair'], 'pair')}, {others}; {reasons}"
-    return (place | found, [line]), bool(counts["damaged"])
+    places = [Path(os.path.expanduser(place)) for place in map(str, settings.inputs)]
+    output = Path(settings.output)
+    reports = make_pairs(places, output, options, workers, bar, skip_damaged=settings.skip_damaged)
+    counts = Counter(each.outcome for each in reports)
+    pairs, aside, damaged = (counts[outcome] for outcome in ("pair", "set aside", "damaged"))
+    place = {"kind": "pairs", "path": output / "pairs", "report": output / "stereograms.json"}
+    found = {"pictures": counts.total(), "pairs": pairs, "set_aside": aside, "damaged": damaged}
+    line = f"{output / 'pairs'}: {pluralize(pairs, 'pair')}, {aside} set aside, {damaged} damaged"
+    return (place | found, [f"{line}; the reasons are in {output / 'stereograms.csv'}"]), bool(damaged)
 
 
 def list_pairs(place: str, split: str = "train", source: str = "flickr1024") -> Pairs:

@@ -1,8 +1,7 @@
-"""Make a store of patches from pairs: plan it, check it before writing, carry it out, publish it."""
+"""Make a store of patches from pairs: plan and check it before writing, cut the patches, publish it."""
 
-import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +11,11 @@ from pydantic import Field
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
-from pamcli.flickr1024 import resumable, stores
+from pamcli.flickr1024 import stores
 from pamcli.flickr1024.pairs import Pair
+from pamcli.flickr1024.resumable import LOG, DamagedError, Request, Work, check_space, format_size, write_json
 from pamcli.flickr1024.stores import Index, StoredPair, StoreName, StorePaths
+from pamcli.reporting import SILENT, Progress
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
@@ -24,78 +25,86 @@ _SLACK = 12_000  # ... and bytes lost to partly filled disk blocks, including th
 
 
 @dataclass(frozen=True)
-class PairItem(resumable.Item):
-    """A pair whose patches are written as one resumable item."""
+class PairTask:
+    """A pair whose patches are to be cut."""
 
     pair: Pair
     stored: StoredPair
     scale: int
     layout: StoreName
 
-    def result(self) -> list[str]:
-        """Return the checksums of the pair's patches."""
-        found, stored = self.read_record(list[Sha256]), self.stored
-        if len(found) != stored.patches:
-            reason = f"{quote(self.record)} is damaged: it lists {len(found)} of {stored.patches} patches"
-            raise InputError(reason, "remove this file to process the image again")
-        if self.layout == "packed":
-            end = stored.offset + stores.count_bytes(stored.width, stored.height, self.scale)
-            self.require(self.store / "pixels.npy", stores.HEADER + end)
-        elif stored.patches:
-            self.require(self.store / f"{stored.first + stored.patches - 1:06d}")
-        return found
-
-
-@dataclass(frozen=True)
-class Plan(resumable.ResumableWork[PairItem]):
-    """A store to make: its location, its pairs and the finished part."""
-
-    scale: int
-    split: str
-    layout: StoreName
-    unreadable: tuple[tuple[str, str], ...] = ()  # excluded pairs whose size cannot be read, with the reason
-
     @property
-    def pixels(self) -> int:
-        """Bytes of all images."""
-        last = self.items[-1].stored
-        return last.offset + stores.count_bytes(last.width, last.height, self.scale)
-
-    def check_disk(self) -> None:
-        """Log the work, and raise OutputError if the disk is too small for it."""
-        patches = sum(item.stored.patches for item in self.items)
-        remaining = sum(item.stored.patches for item in self.items if item.number not in self.done)
-        needed, files = 300 * patches, 10  # the manifest first
-        if self.layout == "folders":
-            patch = stores.count_bytes(stores.WIDTH * self.scale, stores.HEIGHT * self.scale, self.scale)
-            needed += int(remaining * (_PNG_SHARE * patch + _SLACK))
-            files = remaining * _PATCH_FILES
-        elif not (self.store / "pixels.npy").exists():
-            needed += self.pixels
-        resumable.check_space(self.target, needed, files)
-        made = f"{pluralize(patches, 'patch')} of {pluralize(len(self.items), 'pair')}"
-        resumable.LOG.info(f"{made}, about {resumable.format_size(needed)} to write")
-        if small := sum(item.stored.patches == 0 for item in self.items):
-            resumable.LOG.info(f"too small for a patch: {pluralize(small, 'pair')}")
+    def end(self) -> int:
+        """Offset after its last pixel in the packed file."""
+        return self.stored.offset + stores.count_bytes(self.stored.width, self.stored.height, self.scale)
 
 
-def plan_preparation(
-    pairs: Sequence[Pair], out: Path, scale: int, store: StoreName, split: str, *, skip_damaged: bool = False
-) -> Plan:
-    """Plan a store from the sizes of the images and the output folder, without writing anything."""
-    by_title: dict[str, Pair] = {}
-    for pair in pairs:
-        if other := by_title.get(str(pair)):
-            reason = f"two pairs have the same name {quote(str(pair))}: {other.left} and {pair.left}"
-            raise UsageError(reason, "pass one of the two inputs")
-        by_title[str(pair)] = pair
-    paths = StorePaths.of(out, scale, store)
-    folder = paths.store.with_name(f"{paths.store.name}.unfinished")
-    items: list[PairItem] = []
-    unreadable: list[tuple[str, str]] = []
-    images: list[list[Any]] = []
+def make_store(
+    pairs: Sequence[Pair],
+    out: Path,
+    scale: int,
+    layout: StoreName,
+    split: str,
+    workers: int = 1,
+    bar: Progress = SILENT,
+    *,
+    skip_damaged: bool = False,
+) -> tuple[Path, Index]:
+    """Cut the patches of pairs into a store below `out`, and return its path and its contents.
+
+    Nothing is written before everything is checked. An interrupted or unfinished store is resumed.
+
+    Raises:
+        UsageError: If two pairs have one name, or the folder belongs to other options or holds other files.
+        InputError: If an image cannot be read, or no patch remains.
+        DamagedError: If images are damaged and `skip_damaged` is not set; all others are done.
+        OutputError: If the store cannot be written.
+    """
+    paths = StorePaths.of(out, scale, layout)
+    tasks, images, unreadable = _list_tasks(pairs, scale, layout, skip_damaged=skip_damaged)
+    check_folder(out)
+    request = Request({"store": layout, "scale": scale, "split": split}, images)
+    work = Work(paths.store, paths.index, request, tasks, list[Sha256], _list_files)
+    if work.is_complete:
+        return paths.store, stores.read_index(paths.index)
+    _check_disk(work, scale, layout)
+    bar.expect(len(tasks))
+    work.begin()
+    if layout == "packed":
+        stores.allocate(work.store / "pixels.npy", [*tasks.values()][-1].end)
+    for title, reason in unreadable.items():
+        LOG.warning("%s: %s", title, reason)
+    unreadable |= (failed := work.process(_cut_patches, workers, bar, skip_damaged=skip_damaged))
+    if failed and not skip_damaged:
+        raise DamagedError("some pairs cannot be read", "skip them with `skip_damaged`")
+    checksums = work.read_results()
+    stored = tuple(task.stored for title, task in tasks.items() if title in checksums)
+    index = Index(scale, split, stored, request, tuple(unreadable.items()))
+    if not index.patches:
+        raise InputError("no pair can be read, so there are no patches")
+    home = work.store if layout == "packed" else out  # files beside patch folders are written in place
+    manifest = stores.encode_manifest(index, [*checksums.values()])
+    write_atomically(home / paths.manifest.name, manifest)
+    write_json(home / paths.index.name, index.as_json())
+    work.publish()
+    return paths.store, index
+
+
+def _list_tasks(
+    pairs: Sequence[Pair], scale: int, layout: StoreName, *, skip_damaged: bool
+) -> tuple[dict[str, PairTask], list[list[Any]], dict[str, str]]:
+    """Return the tasks by title, the names and sizes of all images, and why images are unreadable."""
+    tasks: dict[str, PairTask] = {}
+    images: dict[str, list[Any]] = {}
+    unreadable: dict[str, str] = {}
+    seen: dict[str, Pair] = {}
     first, offset = 1, 0
-    for title, pair in by_title.items():
+    for pair in pairs:
+        title = str(pair)
+        if other := seen.get(title):
+            reason = f"two pairs have the same name {quote(title)}: {other.left} and {pair.left}"
+            raise UsageError(reason, "pass one of the two inputs")
+        seen[title], images[title] = pair, [title, 0, 0]
         try:
             size = pair.left.size()
             if max(size) > stores.LARGEST_SIDE:
@@ -103,78 +112,67 @@ def plan_preparation(
         except InputError as error:
             if not skip_damaged:
                 raise InputError(error.message, "repair it, or skip it with `skip_damaged`") from None
-            unreadable.append((title, error.message))
-            images.append([title, 0, 0])
+            unreadable[title] = error.message
             continue
-        images.append([title, *size])
+        images[title] = [title, *size]
         width, height = stores.compute_crop(*size, scale, pair.halved)
         if not (width and height):
-            resumable.LOG.warning(f"{quote(title)} is too small for a patch: {size[0]}x{size[1]}")
+            LOG.warning(f"{quote(title)} is too small for a patch: {size[0]}x{size[1]}")
             continue
         count = len(stores.list_corners(height // scale, width // scale))
         stored = StoredPair(pair.source, pair.name, width, height, first, count, offset)
-        items.append(PairItem(len(items) + 1, title, folder, pair, stored, scale, store))
-        first, offset = first + count, offset + stores.count_bytes(width, height, scale)
+        tasks[title] = task = PairTask(pair, stored, scale, layout)
+        first, offset = first + count, task.end
     if first == 1:
         least = f"{(stores.WIDTH + 6) * scale}x{(stores.HEIGHT + 6) * scale}"
         raise InputError(f"all images are too small for a patch, which needs at least {least}")
-    check_folder(out)
-    request = resumable.Request({"store": store, "scale": scale, "split": split}, images)
-    work = (folder, paths.store, paths.index, request, tuple(items))
-    plan = Plan(*work, scale, split, store, tuple(unreadable))
-    if not plan.is_complete:
-        plan.check_disk()
-    return plan
+    return tasks, [*images.values()], unreadable
 
 
-def carry_out(
-    plan: Plan, workers: int, advance: Callable[[], None] = lambda: None, *, skip_damaged: bool = False
-) -> Index | None:
-    """Make the missing patches and publish the store; log the progress.
-
-    Returns None if pairs cannot be read and `skip_damaged` is not set: a later run then finishes the store.
-    """
-    plan.log_progress()
-    if plan.is_complete:
-        return stores.read_index(plan.record)
-    plan.begin()
-    if plan.layout == "packed":
-        stores.allocate(plan.store / "pixels.npy", plan.pixels)
-    for title, reason in plan.unreadable:
-        resumable.LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", title, reason)
-    failed = plan.process(prepare_pair, workers, advance, skip_damaged=skip_damaged)
-    if failed is None:
-        return None
-    checksums = plan.results()
-    items = [item for item in plan.items if item.number in checksums]
-    left_out = (*plan.unreadable, *((plan.items[number - 1].title, why) for number, why in failed.items()))
-    index = Index(plan.scale, plan.split, tuple(item.stored for item in items), plan.request, left_out)
-    if not index.patches:
-        raise InputError("no pair can be read, so there are no patches")
-    manifest = stores.encode_manifest(index, [checksums[item.number] for item in items])
-    beside = plan.layout == "folders"
-    write_atomically(plan.record.with_suffix(".csv") if beside else plan.store / "manifest.csv", manifest)
-    resumable.write_json(plan.record if beside else plan.store / "index.json", index.as_json())
-    plan.publish()
-    return index
+def _list_files(store: Path, task: PairTask, checksums: list[str]) -> Iterable[tuple[Path, int]]:
+    stored = task.stored
+    if len(checksums) != stored.patches:
+        raise ValueError(f"it lists {len(checksums)} of {stored.patches} patches")
+    if task.layout == "packed":
+        return [(store / "pixels.npy", stores.HEADER + task.end)]
+    return [(store / f"{stored.first + stored.patches - 1:06d}", 0)] if stored.patches else []
 
 
-def prepare_pair(item: PairItem) -> None:
-    """Make all patches of one pair. Raises InputError if it cannot be read, and OutputError."""
-    views, stored = stores.read_views(item.pair, item.scale), item.stored
+def _check_disk(work: Work[PairTask, list[str]], scale: int, layout: StoreName) -> None:
+    """Log the amount of work, and raise OutputError if the disk is too small for it."""
+    counts = {title: task.stored.patches for title, task in work.tasks.items()}
+    patches = sum(counts.values())
+    needed, files = 300 * patches, 10  # the manifest first
+    if layout == "folders":
+        remaining = sum(counts[title] for title in counts.keys() - work.read_results().keys())
+        patch = stores.count_bytes(stores.WIDTH * scale, stores.HEIGHT * scale, scale)
+        needed += int(remaining * (_PNG_SHARE * patch + _SLACK))
+        files = remaining * _PATCH_FILES
+    elif not (work.store / "pixels.npy").exists():
+        needed += [*work.tasks.values()][-1].end
+    check_space(work.target, needed, files)
+    made = f"{pluralize(patches, 'patch')} of {pluralize(len(counts), 'pair')}"
+    LOG.info(f"{made}, about {format_size(needed)} to write")
+    if small := [*counts.values()].count(0):
+        LOG.info(f"too small for a patch: {pluralize(small, 'pair')}")
+
+
+def _cut_patches(store: Path, task: PairTask) -> list[str]:
+    """Write all patches of one pair; return their checksums. Raises InputError, OutputError."""
+    views, stored = stores.read_views(task.pair, task.scale), task.stored
     if views.high.shape[:3] != (stored.height, 2, stored.width):
         raise InputError(
-            f"the size of {item.pair.left} differs from the one in its header", "save it upright"
+            f"the size of {task.pair.left} differs from the one in its header", "save it upright"
         )
-    if item.layout == "packed":
-        stores.write_pixels(item.store / "pixels.npy", stored.offset, views)
+    if task.layout == "packed":
+        stores.write_pixels(store / "pixels.npy", stored.offset, views)
     checksums = []
-    for number, (row, column) in enumerate(stored.list_corners(item.scale), start=stored.first):
+    for number, (row, column) in enumerate(stored.list_corners(task.scale), start=stored.first):
         patch = stores.cut_patch(views, row, column)
         checksums.append(patch.checksum())
-        if item.layout == "folders":
-            stores.write_patch_folder(item.store / f"{number:06d}", patch)
-    item.mark_done(checksums)
+        if task.layout == "folders":
+            stores.write_patch_folder(store / f"{number:06d}", patch)
+    return checksums
 
 
 def check_folder(out: Path) -> None:

@@ -1,10 +1,10 @@
-"""Resume interrupted work: a folder with the request, the finished items and the growing result.
+"""Resume interrupted work: a folder with the request, the finished images and the growing result.
 
     OUT/x4.unfinished/job.json          options and images; a run with the same ones resumes here
     OUT/x4.unfinished/done/000012.json  result for the twelfth image, written last
     OUT/x4.unfinished/store/            renamed to the final name when everything is done
 
-A run may thus be interrupted at any moment without losing finished items.
+A run may thus be interrupted at any moment without losing finished images.
 """
 
 import csv
@@ -13,10 +13,9 @@ import json
 import logging
 import os
 import shutil
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,9 +25,19 @@ from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, report_write_errors, require_folder, write_atomically
 from pamcli.files.json_files import Text, load_json
 from pamcli.files.paths import escape_csv, quote
+from pamcli.reporting import SILENT, Progress
 from pamcli.workers import run_in_processes
 
 LOG = logging.getLogger("pamcli")
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class DamagedError(InputError):
+    """Some images cannot be read, and `skip_damaged` is not set; each was logged."""
+
+    exit_code = 6
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -40,73 +49,32 @@ class Request:
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
-class Record:
+class _Record:
     """The part of a result's record that contains its request."""
 
     job: Request
 
 
-Kind = TypeVar("Kind")
-
-
 @dataclass(frozen=True)
-class Item:
-    """The work on one image or pair, in any process."""
+class Work(Generic[Task, Result]):
+    """Work on images that can be resumed; nothing is written before `begin`."""
 
-    number: int
-    title: str
-    folder: Path  # the folder of the whole work
-
-    @property
-    def record(self) -> Path:
-        """Path of the result file; it exists if the item is done."""
-        return self.folder / "done" / f"{self.number:06d}.json"
-
-    @property
-    def store(self) -> Path:
-        return self.folder / "store"
-
-    def mark_done(self, result: Any) -> None:
-        """Record the result, once all of it is on disk. Raises OutputError."""
-        require_folder(self.folder, "job.json")
-        write_json(self.record, result, indent=None)
-
-    @abstractmethod
-    def result(self) -> Any:
-        """Return the recorded result. Raises InputError if it is damaged or its files are missing."""
-
-    def read_record(self, kind: type[Kind]) -> Kind:
-        """Return the recorded result as type `kind`. Raises InputError."""
-        return load_json(kind, self.record, "remove this file to process the image again")
-
-    def require(self, path: Path, size: int = 0) -> None:
-        """Raise InputError if a file of the result is missing or smaller than `size` bytes."""
-        if not os.path.exists(path) or path.stat().st_size < size:
-            reason = f"{quote(path)}, which {quote(self.record)} lists as done, is missing or incomplete"
-            raise InputError(reason, f"remove {quote(self.folder)} and start again")
-
-
-AnItem = TypeVar("AnItem", bound=Item)
-
-
-@dataclass(frozen=True)
-class ResumableWork(Generic[AnItem]):
-    """The work for a request, and its folder; nothing is written before `process`."""
-
-    folder: Path
     target: Path  # path of the finished result
     record: Path  # file that records the request of the target
     request: Request
-    items: tuple[AnItem, ...]
+    tasks: Mapping[str, Task]  # work by title of the image or pair; numbered in this order
+    kind: type[Result]  # result of a task in JSON
+    list_files: Callable[[Path, Task, Result], Iterable[tuple[Path, int]]]
+    """Return the files of a result in the store, with their least sizes (bytes). Raises ValueError if the
+    result does not fit the task."""
+
+    @property
+    def folder(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.unfinished")
 
     @property
     def store(self) -> Path:
         return self.folder / "store"
-
-    @cached_property
-    def done(self) -> frozenset[int]:
-        """Numbers of the items that an earlier run finished."""
-        return frozenset(self.results())
 
     @cached_property
     def is_complete(self) -> bool:
@@ -116,10 +84,11 @@ class ResumableWork(Generic[AnItem]):
             if not self.record.exists():
                 reason = f"{target} already exists and was not made by this command"
                 raise UsageError(reason, "choose another folder")
-            earlier = load_json(Record, self.record, f"remove {target} and prepare it again").job
+            earlier = load_json(_Record, self.record, f"remove {target} and prepare it again").job
             if change := describe_difference(earlier, self.request):
                 hint = "choose another folder, or remove this one"
                 raise UsageError(f"{target} was made with {change}", hint)
+            LOG.info(f"{target} is already complete")
             return True
         hint = f"remove {quote(self.folder)} and start again"
         if (self.folder / "done").exists() and not started.exists():
@@ -132,52 +101,63 @@ class ResumableWork(Generic[AnItem]):
         check_writable(self.target)
         return False
 
-    def log_progress(self) -> None:
-        """Log the work that is already done."""
-        if self.is_complete:
-            LOG.info(f"{quote(self.target)} is already complete")
-        elif self.done:
-            LOG.info(
-                f"{quote(self.target)} is resumed: {len(self.done)} of {len(self.items)} images are done"
-            )
-
     def begin(self) -> None:
         """Create the folder and record the request. Raises OutputError."""
+        if done := len(self.read_results()):
+            LOG.info(f"{quote(self.target)} is resumed: {done} of {len(self.tasks)} images are done")
         with report_write_errors(self.store):
             self.store.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "job.json").exists():
             write_json(self.folder / "job.json", asdict(self.request))
 
     def process(
-        self, do: Callable[[AnItem], None], workers: int, advance: Callable[[], None], *, skip_damaged: bool
-    ) -> dict[int, str] | None:
-        """Call `do` for each remaining item; return the errors by number, or None if they end the work."""
-        self.begin()
-        done = self.results()
+        self, do: Callable[[Path, Task], Any], workers: int, bar: Progress = SILENT, *, skip_damaged: bool
+    ) -> dict[str, str]:
+        """Do the remaining tasks, in any process; return and log the reasons of damaged images by title.
+
+        `do` gets the store and a task and returns the result.
+        """
+        done, failed = self.read_results(), {}
         for _ in done:
-            advance()
-        failed = {}
-        remaining = [item for item in self.items if item.number not in done]
-        for item, result in run_in_processes(do, remaining, workers):
-            if isinstance(result, InputError):
-                failed[item.number] = result.message
-            advance()
-        for number, reason in sorted(failed.items()):
-            level = logging.WARNING if skip_damaged else logging.ERROR
-            LOG.log(level, "%s: %s", self.items[number - 1].title, reason)
+            bar.advance()
+        numbered = enumerate(self.tasks.items(), start=1)
+        remaining = [(number, title, task) for number, (title, task) in numbered if title not in done]
+        for (_, title, _), error in run_in_processes(partial(_process, do, self.folder), remaining, workers):
+            if isinstance(error, InputError):
+                failed[title] = error.message
+            bar.advance()
+        for title, reason in failed.items():
+            LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", title, reason)
         if failed and not skip_damaged:
             LOG.info(
-                f"{len(self.items) - len(failed)} of {len(self.items)} images are done: repair the others "
+                f"{len(self.tasks) - len(failed)} of {len(self.tasks)} images are done: repair the others "
                 "and repeat the command, or add `skip_damaged` to finish without them"
             )
-            return None
         return failed
 
-    def results(self) -> dict[int, Any]:
-        """Return the results so far by item number. Raises InputError if a record is damaged."""
+    def read_results(self) -> dict[str, Result]:
+        """Return the results so far by title. Raises InputError if a record is damaged."""
         done = self.folder / "done"
         names = set(os.listdir(done)) if done.is_dir() else set()
-        return {item.number: item.result() for item in self.items if item.record.name in names}
+        records = {title: _get_record(self.folder, i) for i, title in enumerate(self.tasks, start=1)}
+        return {
+            title: self._read_result(record, self.tasks[title])
+            for title, record in records.items()
+            if record.name in names
+        }
+
+    def _read_result(self, record: Path, task: Task) -> Result:
+        hint = "remove this file to process the image again"
+        result = load_json(self.kind, record, hint)
+        try:
+            files = [*self.list_files(self.store, task, result)]
+        except ValueError as error:
+            raise InputError(f"{quote(record)} is damaged: {error}", hint) from None
+        for path, size in files:
+            if not os.path.exists(path) or path.stat().st_size < size:
+                reason = f"{quote(path)}, which {quote(record)} lists as done, is missing or incomplete"
+                raise InputError(reason, f"remove {quote(self.folder)} and start again")
+        return result
 
     def publish(self) -> None:
         """Rename the store to its final name and delete the rest. Raises OutputError."""
@@ -187,6 +167,17 @@ class ResumableWork(Generic[AnItem]):
             if self.store.exists():  # missing if the last run was killed after renaming it
                 os.rename(self.store, self.target)
             shutil.rmtree(self.folder)
+
+
+def _get_record(folder: Path, number: int) -> Path:
+    return folder / "done" / f"{number:06d}.json"
+
+
+def _process(do: Callable[[Path, Task], Any], folder: Path, numbered: tuple[int, str, Task]) -> None:
+    number, _, task = numbered
+    result = do(folder / "store", task)
+    require_folder(folder, "job.json")
+    write_json(_get_record(folder, number), result, indent=None)
 
 
 def describe_difference(old: Request, new: Request) -> str:
@@ -216,9 +207,7 @@ def encode_csv(rows: Iterable[Iterable[Any]]) -> bytes:
 
 def check_space(path: Path, needed: int, files: int) -> None:
     """Raise OutputError if a disk has too few free bytes or files."""
-    folder = path.absolute()
-    while not folder.exists():
-        folder = folder.parent
+    folder = next(each for each in path.absolute().parents if each.exists())
     free = shutil.disk_usage(folder).free
     if needed > free:
         reason = f"{quote(path)} needs about {format_size(needed)}, but only {format_size(free)} are free"

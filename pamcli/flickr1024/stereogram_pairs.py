@@ -6,7 +6,7 @@ OUT/stereograms.csv, .json            a line per image: a pair with its measured
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -21,12 +21,14 @@ from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.flickr1024.archives import ImageLocation, find_images
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
-from pamcli.flickr1024.resumable import LOG, Item, Request, ResumableWork, check_space, encode_csv, write_json
+from pamcli.flickr1024.resumable import LOG, DamagedError, Request, Work, check_space, encode_csv, write_json
 from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.raster import encode_png
+from pamcli.reporting import Progress
 
 SUFFIXES = (*(each for each in IMAGE_SUFFIXES if each != ".mpo"), ".jps", ".pns")  # JPEG and PNG stereograms
 
+_LOSSLESS = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
 _PNG_GROWTH = 6  # estimated, from JPEG, WebP or an archive to PNG
 
 
@@ -67,91 +69,91 @@ class Reports:
 
 
 @dataclass(frozen=True)
-class StereogramItem(Item):
-    """The work on one stereogram; the title is its path below the input."""
+class Stereogram:
+    """A stereogram to rectify."""
 
+    title: str  # path below the input
     name: str  # name of the pair
     location: ImageLocation
     options: Mapping[str, Any]  # options of `rectify_stereogram`
 
-    def result(self) -> Report:
-        """Return the stored report of this stereogram."""
-        found = self.read_record(Report)
-        if found.outcome == "pair":
-            for side in "LR":
-                self.require(self.store / f"{self.name}_{side}.png")
-        return found
 
+def make_pairs(
+    places: Sequence[Path],
+    out: Path,
+    options: Mapping[str, Any],
+    workers: int,
+    bar: Progress,
+    *,
+    skip_damaged: bool,
+) -> tuple[Report, ...]:
+    """Rectify the stereograms below `places` into `out`, and return the report of every image.
 
-def plan_stereograms(
-    places: Sequence[Path], out: Path, options: Mapping[str, Any]
-) -> ResumableWork[StereogramItem]:
-    """Find the images and check the output folder, without writing anything."""
-    folder = out / "pairs.unfinished"
-    items: dict[str, StereogramItem] = {}
-    for image in (found for place in places for found in find_images(place, SUFFIXES)):
-        path = "/".join((*image.folders, image.name))
-        folders = [name.removesuffix(".zip") for name in image.folders]
-        name = "_".join((*folders, os.path.splitext(image.name)[0]))
-        if name in items:
-            both = f"{quote(items[name].title)} and {quote(path)}"
-            raise UsageError(f"{both} would both become {quote(name)}_L.png", "rename one of them")
-        items[name] = StereogramItem(len(items) + 1, path, folder, name, image, options)
-    if not items:
-        raise InputError(f"{quote(places[0])} contains no image", "pass the folder with the stereograms")
-    request = Request(dict(options), [item.title for item in items.values()])
-    check_folder(out)
-    plan = ResumableWork(folder, out / "pairs", out / "stereograms.json", request, tuple(items.values()))
-    if not plan.is_complete:
-        files = {item.location.path for item in plan.items if item.number not in plan.done}
-        lossless = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
-        needed = sum(
-            file.stat().st_size * (1 if file.suffix.lower() in lossless else _PNG_GROWTH) for file in files
-        )
-        check_space(out / "pairs", needed, 2 * (len(items) - len(plan.done)))
-    return plan
-
-
-def carry_out_stereograms(
-    plan: ResumableWork[StereogramItem], workers: int, advance: Callable[[], None], *, skip_damaged: bool
-) -> tuple[Report, ...] | None:
-    """Rectify the remaining stereograms, write the report and return it.
-
-    Returns None if images cannot be read and `skip_damaged` is not set: a later run then finishes the folder.
+    Raises:
+        UsageError: If two images would have one name, or the folder belongs to other options.
+        DamagedError: If images cannot be read and `skip_damaged` is not set; all others are done.
+        OutputError: If the pairs cannot be written.
     """
-    plan.log_progress()
-    if plan.is_complete:
-        return load_json(Reports, plan.record, f"remove {quote(plan.target)} and start again").pictures
-    failed = plan.process(rectify, workers, advance, skip_damaged=skip_damaged)
-    reports = plan.results()
+    target, record = out / "pairs", out / "stereograms.json"
+    tasks = _list_stereograms(places, options)
+    check_folder(out)
+    work = Work(target, record, Request(dict(options), [*tasks]), tasks, Report, _list_files)
+    if work.is_complete:
+        return load_json(Reports, record, f"remove {quote(target)} and start again").pictures
+    remaining = [tasks[title] for title in tasks.keys() - work.read_results().keys()]
+    files = {task.location.path for task in remaining}
+    growth = {file: 1 if file.suffix.lower() in _LOSSLESS else _PNG_GROWTH for file in files}
+    needed = sum(file.stat().st_size * times for file, times in growth.items())
+    check_space(target, needed, 2 * len(remaining))
+    bar.expect(len(tasks))
+    work.begin()
+    failed = work.process(_rectify, workers, bar, skip_damaged=skip_damaged)
+    reports = work.read_results()
     for report in reports.values():
         if report.outcome == "set aside":
             LOG.info("%s is set aside: %s", report.picture, report.reason)
-    if failed is None:
-        return None
-    reports |= {
-        number: Report(plan.items[number - 1].title, "damaged", reason) for number, reason in failed.items()
-    }
-    outcomes = tuple(reports[item.number] for item in plan.items)
+    if failed and not skip_damaged:
+        raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
+    reports |= {title: Report(title, "damaged", reason) for title, reason in failed.items()}
+    outcomes = tuple(reports[title] for title in tasks)
     table = encode_csv([_COLUMNS, *(vars(outcome).values() for outcome in outcomes)])
-    write_atomically(plan.record.with_suffix(".csv"), table)
+    write_atomically(record.with_suffix(".csv"), table)
     records = [outcome.as_json() for outcome in outcomes]
-    write_json(plan.record, {"pictures": records, "job": vars(plan.request)})
-    plan.publish()
+    write_json(record, {"pictures": records, "job": vars(work.request)})
+    work.publish()
     return outcomes
 
 
-def rectify(item: StereogramItem) -> None:
-    """Rectify one stereogram and record the pair or the reason. Raises InputError if it cannot be read."""
+def _list_stereograms(places: Sequence[Path], options: Mapping[str, Any]) -> dict[str, Stereogram]:
+    tasks: dict[str, Stereogram] = {}
+    titles: dict[str, str] = {}
+    for image in (found for place in places for found in find_images(place, SUFFIXES)):
+        title = "/".join((*image.folders, image.name))
+        folders = [name.removesuffix(".zip") for name in image.folders]
+        name = "_".join((*folders, os.path.splitext(image.name)[0]))
+        if name in titles:
+            both = f"{quote(titles[name])} and {quote(title)}"
+            raise UsageError(f"{both} would both become {quote(name)}_L.png", "rename one of them")
+        titles[name] = title
+        tasks[title] = Stereogram(title, name, image, options)
+    if not tasks:
+        raise InputError(f"{quote(places[0])} contains no image", "pass the folder with the stereograms")
+    return tasks
+
+
+def _list_files(store: Path, task: Stereogram, report: Report) -> list[tuple[Path, int]]:
+    return [(store / f"{task.name}_{side}.png", 0) for side in "LR"] if report.outcome == "pair" else []
+
+
+def _rectify(store: Path, task: Stereogram) -> dict[str, Any]:
+    """Rectify one stereogram and return its report. Raises InputError if it cannot be read."""
     try:
-        result = rectify_stereogram(item.location.read().pixels, **item.options)
+        result = rectify_stereogram(task.location.read().pixels, **task.options)
     except StereogramError as why:
-        item.mark_done(Report(item.title, "set aside", str(why)).as_json())
-        return
+        return Report(task.title, "set aside", str(why)).as_json()
     height, width = result.left.shape[:2]
     measured: dict[str, Any] = {key: getattr(result, key) for key in _MEASURED}
     measured |= {key: round(value, 4) for key, value in measured.items() if isinstance(value, float)}
     for side, pixels in (("L", result.left), ("R", result.right)):
-        write_atomically(item.store / f"{item.name}_{side}.png", encode_png(pixels))
-    report = Report(item.title, "pair", name=item.name, width=width, height=height, **measured)
-    item.mark_done(report.as_json())
+        write_atomically(store / f"{task.name}_{side}.png", encode_png(pixels))
+    return Report(task.title, "pair", name=task.name, width=width, height=height, **measured).as_json()

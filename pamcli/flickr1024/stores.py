@@ -17,7 +17,6 @@ import csv
 import errno
 import hashlib
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,11 +223,11 @@ def count_bytes(width: int, height: int, scale: int) -> int:
 
 def write_patch_folder(folder: Path, patch: Patch) -> None:
     """Write one patch as a folder in the authors' layout. Raises OutputError."""
-    if folder.exists():  # possibly left incomplete by a killed run
-        with report_write_errors(folder):
-            shutil.rmtree(folder)
     for name, pixels in zip(VIEW_FILES, patch, strict=True):
         write_atomically(folder / name, encode_png(pixels))
+    with report_write_errors(folder):
+        for leftover in folder.glob(".pam-*.tmp"):  # of a killed run, one of whose processes may still run
+            leftover.unlink(missing_ok=True)
 
 
 def allocate(path: Path, count: int) -> None:

@@ -10,7 +10,7 @@ from published import SMALL, archive, files, tree
 from pamcli.data.preparing import list_data_pairs
 from pamcli.errors import InputError, UsageError
 from pamcli.flickr1024.pairs import filter_by_name, find_published_pairs
-from pamcli.flickr1024.prepare import plan_preparation
+from pamcli.flickr1024.prepare import make_store
 
 
 def found(place: Path, split: str = "train") -> list[str]:
@@ -127,10 +127,10 @@ def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
 def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
     pairs = find_published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
     with pytest.raises(UsageError, match="two pairs have the same name flickr1024/0001"):
-        plan_preparation(pairs + pairs, tmp_path / "out", 2, "packed", "train")
+        make_store(pairs + pairs, tmp_path / "out", 2, "packed", "train")
 
 
 def test_images_smaller_than_a_pixel_of_low_resolution_hold_up_nothing(tmp_path: Path) -> None:
     pairs = find_published_pairs(tree(tmp_path, {"0001": (800, 600), "0002": (3, 3)}), "train").pairs
-    plan = plan_preparation(pairs, tmp_path / "out", 4, "packed", "train")
-    assert [item.pair.name for item in plan.items] == ["0001"]
+    _, index = make_store(pairs, tmp_path / "out", 4, "packed", "train")
+    assert [picture.name for picture in index.pictures] == ["0001"]

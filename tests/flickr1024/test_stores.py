@@ -17,7 +17,7 @@ from pamcli.data.source import Source
 from pamcli.data.verify import verify
 from pamcli.errors import InputError, UsageError
 from pamcli.flickr1024.pairs import find_published_pairs
-from pamcli.flickr1024.prepare import carry_out, plan_preparation
+from pamcli.flickr1024.prepare import make_store
 from pamcli.flickr1024.stores import Index, StoreName
 
 STORES: tuple[StoreName, ...] = ("packed", "folders")
@@ -33,10 +33,7 @@ def published(tmp_path: Path) -> Path:
 
 def prepare_store(published: Path, store: StoreName = "packed", split: str = "train") -> Index:
     pairs = find_published_pairs(published, split).pairs
-    plan = plan_preparation(pairs, published.parent / "out", 2, store, split)
-    index = carry_out(plan, workers=1)
-    assert index is not None
-    return index
+    return make_store(pairs, published.parent / "out", 2, store, split)[1]
 
 
 def pixels_of(source: Source) -> list[tuple[np.ndarray, ...]]:
