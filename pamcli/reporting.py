@@ -30,7 +30,7 @@ class Reporter(Protocol):
 class SilentReporter:
     """A `Reporter` and `Progress` that ignores all reports."""
 
-    watch = None
+    watch: Callable[[int], Callable[[float], None]] | None = None
 
     def _ignore(self, *values: Any, **named: Any) -> None:
         pass
