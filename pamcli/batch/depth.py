@@ -64,7 +64,7 @@ def read_description(
         raise UsageError("`calibration` is empty", EMPTY_NAME)
     how = (extrinsics, fisheye, settings.unit, settings.baseline)
     if recording is None or settings.calibration_files:
-        return describe_calibration(*map(Path, settings.calibration_files), cameras=settings.cameras, how=how)
+        return describe_calibration(*settings.calibration_files, cameras=settings.cameras, how=how)
     if recording.camera_description is None:
         message = f"{recording.place} has no calibrated camera_info for both cameras"
         raise InputError(message, "give a `calibration`")

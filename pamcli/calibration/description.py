@@ -38,6 +38,9 @@ class Interpretation:
     baseline: Any = None  # ("120mm" or metres) instead of the file's
 
     def __post_init__(self) -> None:
+        if self.extrinsics not in EXTRINSICS:
+            message = f"`extrinsics` must be one of {', '.join(EXTRINSICS)}, got {str(self.extrinsics)[:40]}"
+            raise UsageError(message)
         for name in ("unit", "baseline"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, parse_length(value, f"`{name}`"))

@@ -120,6 +120,11 @@ def describe_calibration(
     """Return the cameras of files, and their interpretation; `how`: its fields after `swapped`."""
     if not 1 <= len(paths) <= MOST_FILES:
         raise UsageError(f"a calibration has 1 to {MOST_FILES} files, got {len(paths)}")
+    if not all(isinstance(path, str | Path) for path in paths):
+        kinds = ", ".join(type(path).__name__ for path in paths)
+        raise UsageError(f"a calibration file must be a path, got {kinds}")
+    if cameras is not None and not (len(cameras) == 2 and all(isinstance(each, int) for each in cameras)):
+        raise UsageError(f"`cameras` must be two numbers, got {cameras}", "`cameras` counts them from 0")
 
     with prefix_errors(", ".join(map(str, paths))):
         contents = [(str(path), read_bytes(Path(path))) for path in paths]

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +59,15 @@ class Calibration:
     by_hand: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        given: object = self.baseline
-        if isinstance(given, str):
+        if isinstance(given := cast(object, self.baseline), str):
             object.__setattr__(self, "baseline", parse_length(given, "baseline"))
+        for name in ("focal_length", "baseline", "offset", "focal_length_y", "ndisp"):
+            if (value := getattr(self, name)) is not None or name in ("focal_length", "baseline", "offset"):
+                object.__setattr__(self, name, _read_number(value, name))
+        if self.principal is not None:
+            object.__setattr__(self, "principal", _read_pair(self.principal, "principal", "(x, y)"))
+        if self.size is not None:
+            object.__setattr__(self, "size", _read_size(self.size))
         if self.baseline < 0:
             message = f"the baseline is {self.baseline:g} m: the right camera is left of the left camera"
             raise InputError(message, SWAP_CAMERAS)
@@ -125,7 +132,7 @@ class Calibration:
         values = dict(self.by_hand)
         if "focal_length" in values:
             values["focal_length_y"] = None
-        return replace(self._scale_to(width, height), by_hand=(), **values)
+        return replace(self._scale_to(*_read_size((width, height))), by_hand=(), **values)
 
     def _scale_to(self, width: int, height: int) -> "Calibration":
         centre = (width - 1) / 2, (height - 1) / 2
@@ -157,6 +164,7 @@ class Calibration:
         Raises:
             InputError: If the baseline is unknown, or a map (H, W) has another size than `size`.
         """
+        disparity = read_map(disparity)
         if self.size is not None and disparity.ndim == 2 and disparity.shape[::-1] != self.size:
             height, width = disparity.shape
             sizes = f"{self.size[0]}x{self.size[1]} px, but the disparity map is {width}x{height} px"
@@ -173,6 +181,7 @@ class Calibration:
 
         To first order: |dZ / dd| = Z^2 / (focal_length * baseline). NaN where the depth is unknown.
         """
+        deviation = _read_number(deviation, "deviation")
         per_pixel = np.float32(deviation / (self.focal_length * self._require_baseline()))
         return self.depth(disparity) ** 2 * per_pixel
 
@@ -197,6 +206,46 @@ class Calibration:
         if self.baseline == 0:
             raise InputError("depth requires a baseline, and the calibration states none", "state `baseline`")
         return self.baseline
+
+
+def read_map(disparity: Any, *, ndim: int | None = None) -> NDArray[Any]:
+    """Return disparities as an array of numbers, of `ndim` dimensions and not empty if it is stated.
+
+    Raises:
+        InputError: If they are not numbers, or an array of another shape.
+    """
+    try:
+        found = np.asarray(disparity)
+    except (TypeError, ValueError, RuntimeError) as error:  # lists of unequal lengths, tensors of a GPU
+        raise InputError(f"the disparity map must be an array of numbers: {error}") from error
+    if found.dtype.kind not in "biuf":
+        raise InputError(f"the disparity map must be an array of numbers, got {type(disparity).__name__}")
+    if ndim is not None and not (found.ndim == ndim and found.size):
+        raise InputError(f"the disparity map must have the shape (height, width), got {found.shape}")
+    return found
+
+
+def _read_number(value: Any, name: str) -> float:
+    """Return a number as float, infinite if it is too large. Raises InputError with the name."""
+    with suppress(TypeError, ValueError, RuntimeError):
+        if not isinstance(value, str | bytes | bool):
+            return math.inf if isinstance(value, int) and abs(value) > 1e300 else float(value)
+    raise InputError(f"`{name}` must be a number, got {str(value)[:40]!r}")
+
+
+def _read_pair(value: Any, name: str, form: str) -> tuple[float, float]:
+    try:
+        one, two = value
+    except (TypeError, ValueError):
+        raise InputError(f"`{name}` must be {form} in px, got {str(value)[:40]!r}") from None
+    return _read_number(one, name), _read_number(two, name)
+
+
+def _read_size(value: Any) -> Size:
+    width, height = _read_pair(value, "size", "(width, height)")
+    if not all(1 <= side < 1e9 and side.is_integer() for side in (width, height)):
+        raise InputError(f"`size` must be (width, height) in px, each at least 1, got {width:g}x{height:g}")
+    return int(width), int(height)
 
 
 def check_baseline(baseline: float) -> list[str]:

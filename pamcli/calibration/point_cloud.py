@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.geometry import Calibration
-from pamcli.errors import InputError, import_extra
+from pamcli.calibration.geometry import Calibration, read_map
+from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
@@ -46,13 +46,22 @@ def write_point_cloud(
         overwrite: Replace an existing file.
 
     Raises:
-        UsageError: If the suffix is unknown, the file exists, or laspy is missing for .las and .laz.
-        InputError: If the calibration has another aspect ratio or no baseline, or the image another size.
+        UsageError: If an argument is invalid, the file exists, or laspy is missing for .las and .laz.
+        InputError: If the disparity map is not (H, W), the calibration has another aspect ratio or no
+            baseline, or the image another size.
         OutputError: If the file cannot be written.
     """
+    if not isinstance(path, str | Path):
+        raise UsageError(f"`path` must be the name of a file, got {type(path).__name__}")
+    if not isinstance(calibration, Calibration):
+        raise UsageError(f"`calibration` must be a Calibration, got {type(calibration).__name__}")
     path = Path(path)
     check_new_file(path, *POINT_CLOUD_SUFFIXES, overwrite=overwrite, option="")
     far = None if max_depth is None else parse_length(max_depth, "`max_depth`")
+    if far is not None and far <= 0:
+        raise UsageError(f"`max_depth` must be above 0 m, got {max_depth}")
+    if not isinstance(stride, int) or stride < 1:
+        raise UsageError(f"`stride` must be a whole number from 1, got {stride}")
     options = {"image": image, "max_depth": far, "stride": stride}
     data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
     write_atomically(path, data)
@@ -79,7 +88,9 @@ def compute_points(
     stride: int = 1,
 ) -> NDArray[Any]:
     """Return points (N,) with fields x, y, z (m), red, green, blue; for arguments see `write_point_cloud`."""
+    disparity = read_map(disparity, ndim=2)
     height, width = disparity.shape
+    image = None if image is None else np.asarray(image)
     if image is not None and (image.shape != (height, width, 3) or image.dtype not in (np.uint8, np.uint16)):
         reason = f"the image must be ({height}, {width}, 3) of uint8 or uint16, as the disparity map is"
         hint = f"resize it to {width}x{height}" if image.shape[:2] != (height, width) else None

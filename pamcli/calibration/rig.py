@@ -197,7 +197,7 @@ class Rig:
                 p[:2, 2:3] += (1 - zoom) * middle
         if not (np.isfinite([p1, p2]).all() and p1[0, 0] > 0):
             message = f"the cameras are rotated by {self.angle:.0f} degrees to each other"
-            hint = "check R and T, or choose another view with `alpha` 1 or `fov`"
+            hint = f"check R and T, or choose another view with {'`fov`' if alpha else '`alpha` 1 or `fov`'}"
             raise InputError(f"the rectified images would be empty: {message}", hint)
         return turns, (p1, p2), size
 

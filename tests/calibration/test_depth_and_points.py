@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -14,8 +15,8 @@ from plyfile import PlyData
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.geometry import Calibration
-from pamcli.calibration.point_cloud import encode_point_cloud
-from pamcli.errors import InputError
+from pamcli.calibration.point_cloud import encode_point_cloud, write_point_cloud
+from pamcli.errors import InputError, PamError
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 
@@ -125,20 +126,59 @@ def test_a_principal_point_that_nobody_states_is_in_the_middle() -> None:
     assert (points_of(Calibration(100, 0.1), np.ones((3, 5)))[1, 2, :2] == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ((0, 1), "focal length is 0 px"),
-        ((float("nan"), 1), "focal length is nan"),
-        ((100, float("inf")), "baseline is inf"),
-        ((100, -0.1), "left of the left camera"),
-        ((100, 0.1, float("nan")), "offset is nan"),
-        ((100, 0.1, 0, (float("nan"), 1)), "principal point is nan"),
-    ],
-)
-def test_numbers_that_describe_no_cameras(values: tuple[float, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Calibration(*values)  # type: ignore[arg-type]
+MAP = np.ones((4, 6), np.float32)
+CLOUD_CALIBRATION = Calibration(100, 1)
+NONSENSE: list[tuple[Callable[[], object], str]] = [
+    (lambda: Calibration(0, 1), "focal length is 0 px"),
+    (lambda: Calibration(float("nan"), 1), "focal length is nan"),
+    (lambda: Calibration(100, float("inf")), "baseline is inf"),
+    (lambda: Calibration(100, -0.1), "left of the left camera"),
+    (lambda: Calibration(100, 0.1, float("nan")), "offset is nan"),
+    (lambda: Calibration(100, 0.1, 0, (float("nan"), 1)), "principal point is nan"),
+    (lambda: Calibration("x", 1), "`focal_length` must be a number, got 'x'"),  # type: ignore[arg-type]
+    (lambda: Calibration(None, 1), "`focal_length` must be a number, got 'None'"),  # type: ignore[arg-type]
+    (lambda: Calibration(10**5000, 1), "focal length is inf px"),
+    (lambda: Calibration(100, [1]), r"`baseline` must be a number, got '\[1\]'"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1, size=(0, 0)), r"`size` must be \(width, height\) in px, .*got 0x0"),
+    (lambda: Calibration(100, 1, size=(4.5, 4)), "`size` must be .*got 4.5x4"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1, principal=(1,)), r"`principal` must be \(x, y\)"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1, size=5), "`size` must be"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1).for_size(0, 0), "`size` must be .*got 0x0"),
+    (lambda: Calibration(100, 1).depth("x"), "array of numbers, got str"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1).depth([[1], [1, 2]]), "array of numbers: "),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1).depth_error(MAP, "x"), "`deviation` must"),  # type: ignore[arg-type]
+    (lambda: cloud(np.zeros((0, 0))), r"shape \(height, width\), got \(0, 0\)"),
+    (lambda: cloud(np.zeros((1, 2, 3))), r"shape \(height, width\), got \(1, 2, 3\)"),
+    (lambda: cloud(MAP, stride=0), "`stride` must be a whole number from 1, got 0"),
+    (lambda: cloud(MAP, max_depth=-1), "`max_depth` must be above 0 m, got -1"),
+    (lambda: cloud(MAP, image="x"), r"image must be \(4, 6, 3\)"),
+    (lambda: cloud(MAP, None), "`calibration` must be a Calibration, got NoneType"),
+    (lambda: write_point_cloud(None, MAP, Calibration(100, 1)), "`path` must be"),  # type: ignore[arg-type]
+    (lambda: read_calibration(None), "file must be a path, got NoneType"),  # type: ignore[arg-type]
+    (lambda: read_calibration(SAMPLE / "calib.txt", cameras="x"), "`cameras` must"),  # type: ignore[arg-type]
+    (lambda: read_calibration(SAMPLE / "calib.txt", extrinsics="x"), "one of tr"),  # type: ignore[arg-type]
+]
+
+
+def cloud(disparity: np.ndarray, calibration: Any = CLOUD_CALIBRATION, **options: Any) -> int:
+    return write_point_cloud("never.ply", disparity, calibration, **options)
+
+
+@pytest.mark.parametrize("number", range(len(NONSENSE)))
+def test_nonsense_is_refused_in_one_line(number: int, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    call, message = NONSENSE[number]
+    with pytest.raises(PamError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_lists_are_maps_too(tmp_path: Path) -> None:
+    assert Calibration(100, 1).depth(MAP.tolist())[0, 0] == 100  # type: ignore[arg-type]
+    path = tmp_path / "a.ply"
+    assert write_point_cloud(path, MAP.tolist(), Calibration(100, 1)) == 24  # type: ignore[arg-type]
+    assert Calibration(np.float32(100), 1, size=np.array([6, 4])) == Calibration(100, 1, size=(6, 4))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

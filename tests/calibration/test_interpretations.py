@@ -178,8 +178,10 @@ def test_cameras_that_converge_strongly_are_refused_with_the_reason(degrees: flo
     turn = cv2.Rodrigues(np.radians([0, degrees, 0]))[0]
     for one in (turn, turn.T):
         center = cv2.Rodrigues(np.radians([0, degrees / 2, 0]))[0] @ [0.2, 0, 0]
-        with pytest.raises(InputError, match=f"rotated by {degrees} degrees|not beside the left camera"):
-            replace(rig, rotation=one, translation=-one @ center).compute_rectification()
+        for alpha in (None, 1.0):
+            with pytest.raises(InputError, match=f"rotated by {degrees} d|not beside the left") as caught:
+                replace(rig, rotation=one, translation=-one @ center).compute_rectification(alpha=alpha)
+            assert not (alpha and "`alpha` 1" in str(caught.value))
 
 
 def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
