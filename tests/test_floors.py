@@ -55,7 +55,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "evaluation": (
         {"errors", "files", "imaging", "data", "inference", "registry", "settings", "reporting"},
-        {"numpy", "jinja2", "markupsafe", "PIL", "cv2"},
+        {"numpy", "jinja2", "markupsafe", "PIL", "cv2", "torch"},
     ),
     "losses": ({"validation", "networks"}, {"torch"}),
     "training": (
@@ -87,6 +87,7 @@ TORCH_AT_THE_TOP = {
     "inference",
     "losses",
     "training",
+    "pamcli.evaluation.image_quality",
     "pamcli.registry.load",
     "pamcli.registry.convert",
     "scenes",  # for sampling textures nothing else is as fast

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,6 +147,7 @@ def stats(
     data: list[str] = argument(f"{FORM}, or a folder made by prepare-flickr1024.", default=..., **DATA),
     count: int | None = option("Measure N pairs, spread evenly over the set.", min=1, show_default="all"),
     workers: int | None = WORKERS,
+    cnniqa: Path | None = option("Compute CNNIQA with the weights in FILE.", metavar="FILE"),
     jsonl: bool = JSONL,
 ) -> None:
     """Measure the images of data sets.
@@ -153,6 +155,9 @@ def stats(
     Shows pairs and pixels per image, with the paper's table of data sets for comparison; the range of
     disparities (px), estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
     images; and duplicate pairs.
+
+    With --cnniqa, shows the image quality CNNIQA of both views (lower is better). `pam guide patches` says
+    where its weights are published. Where pyiqa is installed, shows SR-metric too (higher is better).
 
     $ pam dataset stats data/flickr1024
     $ pam dataset stats kitti2015:kitti --count 100 --jsonl
@@ -170,6 +175,11 @@ def stats(
         if images is not opened and opened.spec and opened.spec.first is not None:
             images = images.first(opened.spec.first)
         sets.append((label, images))
+    scores = {}
+    if cnniqa is not None or find_spec("pyiqa") is not None:
+        from pamcli.evaluation.image_quality import load_scores, measure_quality
+
+        scores = load_scores(cnniqa)
     from pamcli.data.statistics import measure_data_set
     from pamcli.evaluation.published import make_data_set_table
     from pamcli.evaluation.results import format_text, to_json_row
@@ -184,17 +194,21 @@ def stats(
             figures = measure_data_set(source, chosen, workers or default_workers(), bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
+        quality = {}
+        if scores:
+            with console.progress(f"quality of {label}", len(chosen)) as bar:
+                quality = measure_quality(source, chosen, scores, bar.advance)
         values = {"data": label, **to_json_row(figures.row()), "cnniqa": None, "sr_metric": None}
+        values |= to_json_row(quality)
         values |= {each: getattr(figures, each) for each in LISTS}
         console.answer(values, *(f"{label}: {line}" for line in figures.describe_copies()))
-        rows.append((label, figures))
+        rows.append((label, figures, quality))
     if not jsonl:
         console.block(format_text(make_data_set_table(rows)))
-        console.inform(
-            "CNNIQA and SR-metric of the paper's table are not computed: they need trained models of their "
-            "authors that are not part of pam"
-        )
-    if any(figures.damaged for _, figures in rows):
+        missing = {"cnniqa": "CNNIQA requires --cnniqa FILE", "sr_metric": "SR-metric requires pyiqa"}
+        if lines := [line for name, line in missing.items() if name not in scores]:
+            console.inform(f"not computed: {'; '.join(lines)} (pam guide patches)")
+    if any(figures.damaged for _, figures, _ in rows):
         raise typer.Exit(InputError.exit_code)
 
 

@@ -3,7 +3,7 @@
 import functools
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
@@ -21,12 +21,12 @@ from pamcli.evaluation.results import (
 )
 
 SETS = (
-    ("Middlebury", 65, 3511605),
-    ("KITTI 2012", 194, 462564),
-    ("KITTI 2015", 200, 465573),
-    ("Flickr1024", 1024, 800486),
+    ("Middlebury", 65, 3511605, 20.18, 6.01),
+    ("KITTI 2012", 194, 462564, 20.32, 7.15),
+    ("KITTI 2015", 200, 465573, 22.86, 7.06),
+    ("Flickr1024", 1024, 800486, 19.75, 7.12),
 )
-"""The paper's table of data sets: name, pairs, pixels per image."""
+"""The paper's table of data sets: name, pairs, pixels per image, CNNIQA, SR-metric."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,15 @@ def make_published_table(rows: Sequence[PublishedRow], data: str, own: Figures, 
     return Table(columns, tuple(lines))
 
 
-def make_data_set_table(sets: Sequence[tuple[str, SetFigures]]) -> Table:
-    """Return a table of data set contents by name, with the paper's rows below."""
+def make_data_set_table(sets: Sequence[tuple[str, SetFigures, Mapping[str, float]]]) -> Table:
+    """Return a table of data set contents by name and their image quality, with the paper's rows below."""
+    measured = {name for _, _, quality in sets for name in quality}
+    columns_of_quality = {
+        "cnniqa": "CNNIQA",
+        "cnniqa_left": "left",
+        "cnniqa_right": "right",
+        "sr_metric": "SR-metric",
+    }
     columns = (
         *make_text_columns("data"),
         Column("pairs", "pairs", decimals=0),
@@ -114,10 +121,12 @@ def make_data_set_table(sets: Sequence[tuple[str, SetFigures]]) -> Table:
         Column("sharpness", "sharpness"),
         Column("entropy", "entropy", "bits"),
         Column("copies", "copies", decimals=0),
+        *(Column(name, title) for name, title in columns_of_quality.items() if name in measured),
     )
     rows: list[dict[str, Value]] = [
-        {"data": name, **figures.row(), "copies": len(figures.copies) + len(figures.near_copies)}
-        for name, figures in sets
+        {"data": name, **figures.row(), "copies": len(figures.copies) + len(figures.near_copies), **quality}
+        for name, figures, quality in sets
     ]
-    rows += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in SETS]
+    keys = "data", "pairs", "pixels", "cnniqa", "sr_metric"
+    rows += [dict(zip(keys, (f"{name} in the paper", *values), strict=True)) for name, *values in SETS]
     return Table(columns, tuple(rows))

@@ -53,7 +53,7 @@ def read_checkpoint(
     with suppress(ModelError):
         read_header(path)
         raise UsageError(f"{path} is already a weights file of pam", "use it directly")
-    state = _find_state_dict(_load(path), path)
+    state = read_state_dict(path)
     architecture, scale = _recognise(state, path)
     if max_disparity is not None and ARCHITECTURES[architecture].task != "disparity":
         raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "omit it")
@@ -69,6 +69,11 @@ def read_checkpoint(
     )
     check_state(state, spec, str(path))
     return Checkpoint(state, spec)
+
+
+def read_state_dict(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a PyTorch or safetensors file, without the prefix `module.`; raise ModelError."""
+    return _find_state_dict(_load(path), path)
 
 
 def _load(path: Path) -> Any:

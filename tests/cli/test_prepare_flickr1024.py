@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_all, unchanged
 
 from pamcli.cli.progress import Progress
+from pamcli.evaluation.image_quality import CNNIQA
 from pamcli.files import atomic
 from pamcli.flickr1024 import resumable
 
@@ -297,7 +299,22 @@ def test_stats_beside_the_papers_table() -> None:
     run = pam("dataset stats flickr1024:Flickr1024 --workers 1")
     assert run.lines[0].split()[:4] == ["data", "pairs", "pixels", "per"]
     assert run.lines[1].split()[:3] == ["flickr1024:Flickr1024", "2", "29698"]
-    assert "CNNIQA and SR-metric of the paper's table are not computed" in run.complaints[0]
+    assert "not computed: CNNIQA requires --cnniqa FILE; SR-metric requires pyiqa" in run.complaints[0]
+
+
+@pytest.mark.usefixtures("published")
+def test_stats_with_the_image_quality_of_both_views() -> None:
+    torch.manual_seed(0)
+    torch.save(CNNIQA().state_dict(), "weights")
+    stats = ["dataset", "stats", "flickr1024:Flickr1024", "--workers", "1", "--cnniqa", "weights"]
+    (record,) = pam(*stats, "--jsonl").records
+    assert record["cnniqa"] == pytest.approx((record["cnniqa_left"] + record["cnniqa_right"]) / 2)
+    run = pam(*stats)
+    assert run.lines[0].split()[-3:] == ["CNNIQA", "left", "right"]
+    assert run.lines[1].split()[-3] == f"{record['cnniqa']:.2f}"
+    words = run.lines[3].split()
+    assert (words[:7], words[-3]) == (["KITTI", "2012", "in", "the", "paper", "194", "462564"], "20.32")
+    refuse(pam(*stats[:-1], "none"), 4, "checkpoint none does not exist")
 
 
 @pytest.mark.usefixtures("published")
