@@ -195,7 +195,7 @@ class PairProcessor:
 
     def remarks(self, pair: StereoPair, facts: Mapping[str, Any]) -> list[str]:
         """Return notes on the processing of a pair; each is reported once per batch."""
-        remarks: list[str | None] = []
+        remarks = [pair.note]
         if self.network is not None:
             size = (pair.width, pair.height) if getattr(self.settings, "vertical", False) else None
             remarks.append(self.network.adaptation_note(*(size or (pair.height, pair.width))))

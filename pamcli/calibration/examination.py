@@ -24,7 +24,15 @@ from pamcli.calibration.lengths import find_ground, measure_length
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, summarize_row_offsets
 from pamcli.errors import InputError
-from pamcli.imaging.preflight import ORDER_LOG_ODDS, Finding, MeasuredMatches, check_pair, measure_pair
+from pamcli.imaging.preflight import (
+    ENOUGH_MATCHES,
+    ORDER_LOG_ODDS,
+    Finding,
+    MeasuredMatches,
+    Verdict,
+    check_pair,
+    measure_pair,
+)
 
 MEASURED = 400  # largest number of matches that are measured to a fraction of a pixel
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0  # px, largest median and 90th percentile of row offsets of a rectified pair
@@ -97,7 +105,8 @@ def examine(
     if stops := [shared[topic] for topic in ("images", "matches", "cameras") if topic in shared]:
         return [*findings, *stops]
     if pair.rows is None:
-        few = Finding("matches", "wrong", "too few features match in both images", "use images with texture")
+        verdict: Verdict = "look" if check.matches >= ENOUGH_MATCHES else "wrong"
+        few = Finding("matches", verdict, "too few features match in both images", "use images with texture")
         return [*findings, *(shared.values() or [few])]
     # With a calibration, only occlusions can contradict the position of infinity.
     doubtful = pair.calibration is None or abs(check.order) > ORDER_LOG_ODDS
@@ -221,7 +230,8 @@ def _judge_order(
             return Finding("left and right", "wrong", text, SWAP)
         is_swapped = behind > WRONG_SIDE and other.measure_share_behind() < behind
     else:
-        is_swapped = behind > WRONG_SIDE and float(np.mean(disparity < 0)) > WRONG_SIDE
+        # Without a calibration, a pair may be shifted, and only occlusions show the order.
+        is_swapped = pair.calibration is not None and min(behind, float(np.mean(disparity < 0))) > WRONG_SIDE
     if is_swapped:
         text = f"{100 * behind:.0f} % of the matches are on the wrong side, as if the images were swapped"
         return Finding("left and right", "wrong", text, SWAP)

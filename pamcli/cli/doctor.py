@@ -120,6 +120,8 @@ def _examine(options: Pair, console: Console) -> None:
         same_size = reading is None or not reading[0].has_two_sizes
         images = read_pair(*map(Path, inputs), max_pixels=options.max_pixels, same_size=same_size)
     images = images.stretch_contrast()
+    if images.note:
+        console.inform(images.note)
     views = images.left.pixels, images.right.pixels
     check = partial(examine, *views, stored)
     if reading is not None:

@@ -135,7 +135,7 @@ def resolve_packed(
         inside = list_images(path, suffixes)
         packed = [file for file in inside if not by_suffix or states_layout(file)]
         if not packed:
-            reason = f"no image in {quote(path)} states that it holds both views, as .mpo and .jps do"
+            reason = f"no image in {quote(path)} states that it holds both views, as .mpo, .jps and .pns do"
             hint = "give a left and a right folder, or `packed` lr, rl, tb or bt"
             raise UsageError(reason, suggest_templates(inside) or hint)
         found += packed

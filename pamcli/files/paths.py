@@ -236,7 +236,7 @@ def are_packed(paths: Sequence[str]) -> bool:
 
 
 def states_layout(path: str | Path) -> bool:
-    """Return True if a file states that it holds both views: MPO and JPS by suffix, others by metadata."""
+    """Return True if a file states that it holds both views, by its suffix or its metadata."""
     suffix = os.path.splitext(path)[1].lower()
     mark = _MARKS.get(suffix)
     if mark is None or not os.path.isfile(path):

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-MPO_SUFFIX, JPS_SUFFIX = ".mpo", ".jps"
-PACKED_SUFFIXES = (MPO_SUFFIX, JPS_SUFFIX)  # files that hold both views and state how
+MPO_SUFFIX = ".mpo"
+STEREOGRAM_SUFFIXES = (".jps", ".pns")  # JPEG and PNG with both views, cross-eyed unless stated
+PACKED_SUFFIXES = (MPO_SUFFIX, *STEREOGRAM_SUFFIXES)  # files that hold both views and state how
 HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 
 PackedLayout = Literal[
@@ -23,7 +24,7 @@ PackedLayout = Literal[
 """Layout of a file with both views. lr: left view on the left; rl: on the right (cross-eyed); tb: left view
 on top; bt: below; -half: squeezed to half the width or height, so that both fit into the frame of one view;
 rows-lr: left view in the first, third ... row; rows-rl: in the others; red-cyan: an anaglyph, whose red is
-the left view. auto: as stated in the file (MPO, JPS, spatial photos, VR180 photos)."""
+the left view. auto: as stated in the file (MPO, JPS, PNS, spatial photos, VR180 photos)."""
 
 Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 """Layout of an output image with both views; red-cyan: an anaglyph."""

@@ -17,7 +17,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.json_files import Number, Text, Whole, load_json
 from pamcli.files.paths import quote
-from pamcli.files.suffixes import IMAGE_SUFFIXES
+from pamcli.files.suffixes import IMAGE_SUFFIXES, MPO_SUFFIX
 from pamcli.flickr1024.archives import ImageLocation, find_images
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
@@ -26,7 +26,7 @@ from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.raster import encode_png
 from pamcli.reporting import Progress
 
-SUFFIXES = (*(each for each in IMAGE_SUFFIXES if each != ".mpo"), ".jps", ".pns")  # JPEG and PNG stereograms
+SUFFIXES = tuple(each for each in IMAGE_SUFFIXES if each != MPO_SUFFIX)
 
 _LOSSLESS = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
 _PNG_GROWTH = 6  # estimated, from JPEG, WebP or an archive to PNG

@@ -13,6 +13,10 @@ from pamcli.imaging.raster import Decoded, check_size, report_damage
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _LARGEST_HEADER = 1 << 24  # bytes of the boxes that describe the images
+_USER_TYPES = {  # of `uuid` boxes in which headsets store these properties
+    bytes.fromhex("22cc04c7d6d94e079d904eb6ecbaf3a3"): b"cmin",
+    bytes.fromhex("4363e9145b7d4aab97aebea69803b434"): b"cmex",
+}
 
 
 def read_heif(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
@@ -31,7 +35,7 @@ def read_spatial(
     """Return both views of a spatial photo and the fields of the `Calibration` that it states, else None.
 
     The views are the images of an entity group `ster`, their cameras the properties `cmin` and `cmex`
-    (ISO/IEC 23008-12); the calibration is empty if one is missing.
+    (ISO/IEC 23008-12), also in `uuid` boxes; the calibration is empty if one is missing.
     """
     magic = stream.read(12)
     stream.seek(0)
@@ -87,6 +91,8 @@ def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         end = at + size if size else len(data)
         if size and size < head:
             raise ValueError("a box is too small")
+        if kind == b"uuid":
+            kind, head = _USER_TYPES.get(data[at + head : at + head + 16], kind), head + 16
         yield kind, data[at + head : end]
         at = end
 

@@ -22,7 +22,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import video_error
 from pamcli.files.safe_reading import open_source
-from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, PackedLayout
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, STEREOGRAM_SUFFIXES, PackedLayout
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif
 from pamcli.validation import check_arguments
@@ -306,12 +306,12 @@ def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
     return views
 
 
-def read_jps_layout(stream: BinaryIO, name: str, *, is_jps: bool) -> PackedLayout:
-    """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997)."""
+def read_stated_layout(stream: BinaryIO, name: str) -> PackedLayout:
+    """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997), by default cross-eyed."""
     image = read_jpeg_header(stream, name)
     segment = dict(image.applist).get("APP3", b"") if image else b""
     if not segment.startswith(b"_JPSJPS_") or len(segment) < 14:
-        if is_jps:
+        if name.lower().endswith(STEREOGRAM_SUFFIXES):
             return "rl"
         raise InputError(f"{name} does not state how it holds two views", _HINT)
     _separation, flags, arrangement, kind = segment[10:14]

@@ -25,6 +25,9 @@ SMALLEST, SLACK = 16, 8  # px: smallest side of images whose order is examined, 
 CONFIRMED = 0.3
 """Images count as unrelated if less than this share of the matches is confirmed at full size: 73 real
 pairs have at least 0.56, images of different scenes at most 0.13 (scripts/measure_confidence.py)."""
+ONE_ROW = 0.5
+"""Images count as a pair if this share of at least `ENOUGH_MATCHES` matches, of any disparity, has one row
+offset to a downscaled pixel. Of the matches between different scenes, these are a few percent."""
 COMMON = 0.55
 """Share of pixels with consistent dense matches in small copies below which images are unrelated: 21 real
 pairs, sharp or strongly blurred, have at least 0.60, images of different scenes at most 0.49."""
@@ -41,12 +44,15 @@ MeasuredMatches = tuple[matching.Matches, matching.Matches, int]
 """All matches, those measured at full size, and the downscaling factor."""
 
 
+Verdict = Literal["ok", "look", "wrong"]
+
+
 @dataclass(frozen=True)
 class Finding:
     """One result of an examination; the verdict "look" leaves the judgement to the user."""
 
     topic: str
-    verdict: Literal["ok", "look", "wrong"]
+    verdict: Verdict
     text: str
     do: str | None = None  # remedy
 
@@ -104,11 +110,13 @@ class PairCheck:
             reason += f" (more than {MAX_VERTICAL_ERROR:g} px)"
             do = "rectify it first: pam rectify with `calibration`, or `uncalibrated`"
             found.append(Finding("rows", "wrong", reason, do))
-        elif not found and min_disparity is not None and self.matches >= ENOUGH_MATCHES:
+        if not self.is_exchanged and min_disparity is not None and self.matches >= ENOUGH_MATCHES:
             share = float(np.mean(self.disparity < min_disparity - 2)) if len(self.disparity) else 0.0
-            if share > BELOW:
+            if share > (WRONG_SIDE if found else BELOW):  # more matches are wrong in rows that disagree
                 lowest = STEP * math.floor((float(np.quantile(self.disparity, 0.02)) - 2) / STEP)
                 do = f"use `min_disparity` {lowest} to search them"
+                if found:
+                    do = f"rectify with `uncalibrated`, or {do}"
                 if self.behind and self.order < ORDER_LOG_ODDS:
                     do += "; if near objects come out as far ones, swap the two arguments instead"
                 reason = f"{100 * share:.0f} % of the matches have disparities below {min_disparity:g} px"
@@ -134,13 +142,12 @@ def check_pair(
     enough = len(measured) >= ENOUGH_MATCHES or (alike >= ENOUGH_ALIKE and alike > 0.6 * len(measured))
     error = float(np.median(np.abs(measured.dy))) if enough else 0.0
     looked_at = min(len(found), most)
-    few = looked_at < ENOUGH_MATCHES
     doubtful = not enough or len(measured) < CONFIRMED * looked_at
     if (doubtful or error > UPRIGHT_SPREAD) and _is_upright(left, right, most):
         return PairCheck(len(found), upright=True)
-    if doubtful and alike < max(ENOUGH_ALIKE, 0.6 * len(measured)):
+    if doubtful and alike < max(ENOUGH_ALIKE, 0.6 * len(measured)) and not _take_one_row(found, factor):
         common = _measure_common(left, right, offset)
-        if (not few) if common is None else common < COMMON:
+        if (looked_at >= ENOUGH_MATCHES) if common is None else common < COMMON:
             return PairCheck(len(found), unrelated=True)
     if not len(found):
         return PairCheck()
@@ -160,9 +167,26 @@ def check_pair(
 
 
 def measure_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int) -> MeasuredMatches:
-    """Return the matches of two images side by side; see `measure_matches`."""
+    """Return the matches of two images side by side; see `measure_matches`.
+
+    If few are confirmed, matches of any disparity in one row replace them: the objects may be very near.
+    """
     height, width = left.shape[:2]
-    return measure_matches(left, right, (REACH[0] * width, REACH[1] * max(height, width)), most)
+    across, down = REACH[0] * width, REACH[1] * max(height, width)
+    found, measured, factor = measure_matches(left, right, (across, down), most)
+    if len(measured) < max(ENOUGH_MATCHES, CONFIRMED * min(len(found), most)):
+        wide, factor = matching.find_matches(left, right, (width, down))
+        if near := _take_one_row(wide, factor):
+            return near, matching.refine_matches(left, right, near, factor, most), factor
+    return found, measured, factor
+
+
+def _take_one_row(found: matching.Matches, factor: int) -> matching.Matches | None:
+    """Return the matches with the usual row offset, to a downscaled pixel, or None if these are too few."""
+    if len(found) < ENOUGH_MATCHES:
+        return None
+    near = found.take(np.abs(found.dy - np.median(found.dy)) <= factor)
+    return near if len(near) >= max(ENOUGH_MATCHES, ONE_ROW * len(found)) else None
 
 
 def measure_matches(

@@ -11,7 +11,7 @@ import numpy as np
 
 from pamcli.errors import InputError
 from pamcli.files.safe_reading import open_source
-from pamcli.files.suffixes import JPS_SUFFIX, MPO_SUFFIX, PackedLayout, Packing
+from pamcli.files.suffixes import MPO_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.heif import read_spatial
 from pamcli.imaging.images import (
@@ -19,7 +19,7 @@ from pamcli.imaging.images import (
     decode_image,
     make_upright,
     read_image,
-    read_jps_layout,
+    read_stated_layout,
     split_mpo,
 )
 from pamcli.imaging.resize import imresize_to
@@ -46,6 +46,7 @@ class StereoPair:
     """Pixels of both views before `stretch_contrast`, if it changed them."""
     stated: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the `Calibration` that the source states for these views; empty if it states none."""
+    note: str | None = None  # on how the views were read, for the user
     span: Sequence[float] | None = None  # degrees that the views of a VR180 photo span, as `HALF_SPHERE`
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ def read_packed_pair(
     """Read both views from one file; squeezed views are resized to full size (bicubic).
 
     An MPO holds two images in their order, which `rl` exchanges. `auto` takes the layout from the file; a JPS
-    that states none is cross-eyed by convention.
+    or PNS that states none is cross-eyed by convention.
     """
     with open_source(source, name) as stream:
         pair = _read_two_images(stream, name, max_pixels)
@@ -135,7 +136,7 @@ def read_packed_pair(
             )
             return StereoPair(*((right, left) if layout == "rl" else (left, right)), name)
         if layout == "auto":
-            layout = read_jps_layout(stream, name, is_jps=Path(name).suffix.lower() == JPS_SUFFIX)
+            layout = read_stated_layout(stream, name)
         image = decode_image(stream, name, max_pixels)
     return split_packed(image, layout, name)
 
@@ -155,28 +156,36 @@ def _read_two_images(stream: BinaryIO, name: str, max_pixels: int | None) -> Ste
 
 
 def split_packed(image: RgbImage, layout: PackedLayout, name: str) -> StereoPair:
-    """Split an image into its two views; `layout` is not `auto`. Raises InputError if it cannot be split."""
+    """Split an image into its two views; `layout` is not `auto`. Raises InputError if it is too small.
+
+    The last column or row of an odd number is dropped, as in scans.
+    """
     if layout == RED_CYAN:
         return StereoPair(*_split_anaglyph(image), name)
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     height, width = image.pixels.shape[:2]
-    if (height, width)[axis] % 2:
-        side = ("height", "width")[axis]
-        reason = f"{name} is {width}x{height}: its {side} must be even to hold two views"
-        raise InputError(reason, f"check `packed` {layout}, or crop the image")
+    side, note = (height, width)[axis], None
+    if side < 2:
+        raise InputError(
+            f"{name} is {width}x{height}, which cannot hold two views", f"check `packed` {layout}"
+        )
+    if side % 2:
+        kind, line = (("height", "row"), ("width", "column"))[axis]
+        note = f"the {kind} of {side} px is odd: the last {line} is dropped"
+        width, height = (width - 1, height) if axis else (width, height - 1)
 
     def split(samples: np.ndarray) -> list[np.ndarray]:
         if order == "rows":
-            return [_deinterlace(samples, first) for first in (0, 1)]
-        halves = np.split(samples, 2, axis)
+            return [_deinterlace(samples[:height], first) for first in (0, 1)]
+        halves = np.split(samples[:height, :width], 2, axis)
         return [imresize_to(each, width, height) for each in halves] if half else halves
 
     alphas = [None, None] if image.alpha is None else split(image.alpha)
     both = zip(split(image.pixels), alphas, strict=True)
     first, second = (replace(image, pixels=pixels, alpha=alpha) for pixels, alpha in both)
     left_first = order in ("lr", "tb") or layout == "rows-lr"
-    return StereoPair(*((first, second) if left_first else (second, first)), name)
+    return StereoPair(*((first, second) if left_first else (second, first)), name, note=note)
 
 
 def _deinterlace(samples: np.ndarray, first: int) -> np.ndarray:

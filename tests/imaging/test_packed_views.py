@@ -90,7 +90,7 @@ def test_a_photograph_with_a_gain_map_is_one_image() -> None:
         (pillow_bytes(Image.fromarray(LEFT), "PNG"), "does not state how"),
         (made.jps(made.jpeg(LEFT), arrangement=9), "unknown layout 9"),
         (made.jps(made.jpeg(LEFT), kind=0), "holds one view"),
-        (made.jps(made.jpeg(LEFT[:, :31])), "31x24: its width must be even"),
+        (made.jps(made.jpeg(LEFT[:, :1])), "1x24, which cannot hold two views"),
     ],
 )
 def test_what_holds_no_two_views_is_refused(data: bytes, said: str) -> None:
@@ -134,8 +134,20 @@ def test_packed_images_and_what_a_jps_says_of_itself(layout: PackedLayout) -> No
     assert_views(read(made.jps(encoded, flags=4 - flags % 4), layout), near=24)  # what is asked for counts
 
 
-def test_a_jps_without_a_word_is_cross_eyed() -> None:
-    assert_views(read(made.jpeg(np.concatenate([RIGHT, LEFT], axis=1)), name="a.JPS"), near=24)
+@pytest.mark.parametrize(("name", "format_"), [("a.JPS", "JPEG"), ("a.jps", "PNG"), ("a.pns", "PNG")])
+def test_a_jps_or_pns_without_a_word_is_cross_eyed(name: str, format_: str) -> None:
+    data = pillow_bytes(Image.fromarray(np.concatenate([RIGHT, LEFT], axis=1)), format_)
+    assert_views(read(data, name=name), near=60 if format_ == "JPEG" else 0)
+
+
+@pytest.mark.parametrize(("layout", "kept"), [("lr", (24, 15)), ("tb", (11, 31)), ("rows-lr", (22, 31))])
+def test_the_last_line_of_an_odd_number_is_dropped(layout: PackedLayout, kept: tuple[int, int]) -> None:
+    odd = LEFT[: 24 if layout == "lr" else 23, :31]
+    pair = read(pillow_bytes(Image.fromarray(odd), "PNG"), layout)
+    assert pair.left.pixels.shape == pair.right.pixels.shape == (*kept, 3)
+    assert np.array_equal(pair.left.pixels[0, :15], odd[0, :15])
+    assert "px is odd: the last" in (pair.note or "")
+    assert read(pillow_bytes(Image.fromarray(LEFT), "PNG"), layout).note is None
 
 
 RNG = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import sys
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import photo_files as made
 import stereo_files
 from image_bytes import pillow_bytes
 
-from pamcli.batch.processing import attempt
 from pamcli.errors import InputError
 from pamcli.files.paths import are_packed, states_layout
 from pamcli.imaging.images import read_image
@@ -79,6 +79,22 @@ def test_a_spatial_photo_without_cameras_states_no_calibration(views: tuple[np.n
 
 
 @pytest.mark.usefixtures("heif")
+def test_headsets_state_the_calibration_in_uuid_boxes(views: tuple[np.ndarray, np.ndarray]) -> None:
+    def user_box(kind: str, flags: int, *numbers: int) -> bytes:
+        content = struct.pack(f">I{len(numbers)}i", flags, *numbers)
+        return made.box(b"uuid", bytes.fromhex(kind) + content)
+
+    intrinsics = user_box(
+        "22cc04c7d6d94e079d904eb6ecbaf3a3", 24 << 8, *(round(n * 2**24) for n in (0.6, 0.5, 0.5))
+    )
+    positions = [user_box("4363e9145b7d4aab97aebea69803b434", *numbers) for numbers in ((0,), (1, 64000))]
+    other = user_box("de22508536cb436587432f8705e7c78a", 293)
+    stated = read(made.spatial(made.heic(*views), [[each, intrinsics, other] for each in positions])).stated
+    assert stated["focal_length"] == pytest.approx(0.6 * 128, rel=1e-6)
+    assert stated["baseline"] == pytest.approx(0.064)
+
+
+@pytest.mark.usefixtures("heif")
 def test_other_heic_files_are_images(views: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[274] = 6  # to be turned by 90 degrees, which libheif does
@@ -98,9 +114,8 @@ def test_other_heic_files_are_images(views: tuple[np.ndarray, np.ndarray], tmp_p
 def test_a_damaged_heic_file_is_one_line(views: tuple[np.ndarray, np.ndarray]) -> None:
     data = made.spatial(made.heic(*views), CAMERAS)
     for length in (13, 100, 400, len(data) // 2, len(data) - 100):
-        found = attempt(read, data[:length])
-        assert isinstance(found, InputError), length
-        assert str(found).count("\n") == 0
+        with pytest.raises(InputError, match=r"\A.*\Z"):
+            read(data[:length])
     three = made.spatial(made.heic(*views, views[0]), [*CAMERAS, []], (0, 1, 2))
     with pytest.raises(InputError, match="3 views"):
         read(three)
@@ -163,8 +178,6 @@ def test_views_in_alternating_rows_are_aligned() -> None:
         assert difference(pair.right.pixels[3:-3], right[3:-3]) <= 4
     exchanged = read(encoded, "rows-rl")
     assert difference(exchanged.right.pixels[3:-3], left[3:-3]) <= 4
-    with pytest.raises(InputError, match="height must be even"):
-        read(stereo_files.jpeg(both[:-1]), "rows-lr")
 
 
 def test_an_anaglyph_is_split_by_its_colours(views: tuple[np.ndarray, np.ndarray]) -> None:

@@ -251,3 +251,31 @@ def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> 
     assert check_pair(left, other).unrelated
     dim = [np.clip(view * 0.02 + 0.5, 0, 255).astype(np.uint8) for view in (left, other)]
     assert not check_pair(*dim).unrelated  # there is nothing to see
+
+
+@pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.48, 0.09, 0), (0.5, 0.1, 0), (0.55, 0.42, 2)])
+def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int) -> None:
+    """Disparities may exceed the reach of the usual search; the rows show that the images are a pair."""
+    width, height = 480, 240
+    wide = texture(height, 3 * width)
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    disparity = (farthest + (nearest - farthest) * y / height) * width
+    views = [
+        cv2.remap(wide, width + x + move, np.abs(y - down), cv2.INTER_CUBIC)
+        for move, down in ((0, 0), (disparity, lower))
+    ]
+    left, right = (np.repeat((view.clip(0, 1) * 255).astype(np.uint8)[..., None], 3, 2) for view in views)
+    check = check_pair(left, right)
+    assert not check.unrelated
+    assert check.matches >= ENOUGH_MATCHES
+    assert np.quantile(check.disparity, 0.1) > 0.8 * farthest * width
+    assert [f"matches lie {lower}.0 px lower" in line for line in advise(check, 0)] == [True] * bool(lower)
+    assert check_pair(left, np.ascontiguousarray(right[::-1, ::-1])).unrelated
+
+
+def test_one_problem_does_not_hide_another() -> None:
+    rows, shift = advise(check_pair(*scene(far=-30, near=14, vertical=3)), 0)
+    assert "3.0 px lower" in rows
+    assert "the pair is shifted" in shift
+    assert "rectify with `uncalibrated`, or use `min_disparity` -40 to search them" in shift
+    assert "swap" not in shift
