@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,20 +71,31 @@ def open_data(data: str | DataSpec) -> Source:
         chosen = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
         message = f"{quote(spec.path)} contains no pair of the data set {spec.label}{chosen}{unpaired}"
-        raise InputError(message, _suggest_split(spec) or f"expected {spec.info.expected(spec.split)}")
+        raise InputError(message, _suggest_other(spec) or f"expected {spec.info.expected(spec.split)}")
     if spec.first is not None:
         source = source.first(spec.first)
     source.spec = spec
     return source
 
 
-def _suggest_split(spec: DataSpec) -> str | None:
-    """Name another split that a folder contains, if any."""
+def _suggest_other(spec: DataSpec) -> str | None:
+    """Name another split or value of a key that a folder contains, if any."""
     for split in spec.info.splits:
-        with suppress(PamError):
-            if split != spec.split and len(spec.info.open(spec.path, split, spec.keys)):
-                return f"the folder contains another split: {spec.info.name}/{split}:{spec.path}"
+        if split != spec.split and _has_pairs(spec, split, spec.keys):
+            return f"the folder contains another split: {spec.info.name}/{split}:{spec.path}"
+    for key in spec.info.keys:
+        for value in key.choices:
+            if value != spec.keys.get(key.name) and _has_pairs(
+                spec, spec.split, {**spec.keys, key.name: value}
+            ):
+                return f"the folder contains ?{key.name}={value}"
     return None
+
+
+def _has_pairs(spec: DataSpec, split: str, keys: Mapping[str, str]) -> bool:
+    with suppress(PamError):
+        return len(spec.info.open(spec.path, split, keys)) > 0
+    return False
 
 
 def open_data_sets(data: str | Iterable[str | Source]) -> list[Source]:

@@ -73,7 +73,7 @@ def load_cnniqa(path: Path) -> CNNIQA:
 
 def load_scores(cnniqa: Path | None) -> dict[str, Score]:
     """Return CNNIQA, if its weights are given, and SR-metric, if pyiqa is installed. Raises ModelError."""
-    scores = {} if cnniqa is None else {"cnniqa": load_cnniqa(cnniqa).score}
+    scores: dict[str, Score] = {} if cnniqa is None else {"cnniqa": load_cnniqa(cnniqa).score}
     if find_spec("pyiqa") is not None:
         try:
             metric: Any = import_module("pyiqa").create_metric("nrqm")

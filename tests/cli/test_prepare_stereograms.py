@@ -109,16 +109,6 @@ def test_the_pairs_are_a_data_set() -> None:
     assert run.lines[-1].startswith("flickr1024:mine: 2 pairs, 0 damage, 0 incomplete")
 
 
-def test_the_preview_shows_left_right_and_the_red_of_one_with_the_rest_of_the_other() -> None:
-    pam(*PREPARE, "--skip-damaged")
-    assert pam("dataset", "preview", "flickr1024:mine", "-o", "sheet.png").code == 0
-    sheet = np.asarray(Image.open("sheet.png")).astype(int)
-    height = round(320 * SIZE[1] / SIZE[0])
-    left, right, overlay = (sheet[18 : 18 + height, 4 + 324 * cell : 324 + 324 * cell] for cell in range(3))
-    np.testing.assert_array_equal(overlay, np.dstack([left[..., :1], right[..., 1:]]))
-    assert np.abs(left - right).mean() > 12
-
-
 def test_it_must_be_said_whether_the_farthest_thing_is_infinitely_far() -> None:
     with unchanged():
         refuse(pam(*PREPARE[:-2]), 2, "--from-stereograms requires --infinity")

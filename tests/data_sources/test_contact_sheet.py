@@ -46,19 +46,6 @@ def test_without_ground_truth_both_views_lie_in_one_image(tmp_path: Path) -> Non
     assert (cell(sheet, 0, 3) == 24).all()
 
 
-def test_as_many_samples_as_are_asked_for(tmp_path: Path) -> None:
-    for number in range(20):
-        level = 10 * number
-        source_trees.picture(tmp_path / f"left/{number}.png", level)
-        source_trees.picture(tmp_path / f"right/{number}.png", level)
-    source = open_data(f"pairs:{tmp_path}")
-    few = render_contact_sheet(source, 2, cell_width=CELL)
-    assert few.shape[0] == GAP + 2 * (LINE + HIGH + GAP)
-    assert [int(cell(few, row, 0)[0, 0, 0]) for row in (0, 1)] == [0, 190]
-    spread = render_contact_sheet(source, 8, cell_width=CELL)
-    assert [int(cell(spread, row, 0)[0, 0, 0]) for row in range(8)] == [0, 30, 50, 80, 110, 140, 160, 190]
-
-
 def test_names_beyond_ascii_and_images_of_16_bits(tmp_path: Path) -> None:
     source_trees.levels(tmp_path / "left/räum.png", [65535] * 6, 16)
     source_trees.levels(tmp_path / "right/räum.png", [65535] * 6, 16)

@@ -28,23 +28,12 @@ def test_two_samples_of_one_name_are_errors() -> None:
         Listed([files("x"), files("y"), files("x")])
 
 
-def test_an_index_beyond_the_end() -> None:
-    with pytest.raises(IndexError):
-        Listed([files("x")]).load(1)
-
-
 def test_first_keeps_the_first_samples_without_ground_truth() -> None:
     source = Listed([files("b"), files("a"), files("c")]).first(2)
     assert source.names == source.without_truth().names == ("a", "b")
     assert [each.name for each in source.without_truth().files] == ["a", "b"]
     with pytest.raises(IndexError):
         source.load(2)
-
-
-def test_files_are_read_on_demand() -> None:
-    source = Listed([files("gone")])
-    with pytest.raises(InputError, match=r"left/gone\.png"):
-        source.load(0)
 
 
 def test_files_by_stem(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from PIL import Image
 
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.preview import render_contact_sheet
 from pamcli.data.sources.procedural import CHECK_SERIES, LENGTH, Scenes
 from pamcli.data.verify import verify
 from pamcli.errors import InputError, UsageError
@@ -60,15 +58,6 @@ def test_invalid_specifications_without_a_folder(text: str, message: str) -> Non
     with pytest.raises(UsageError) as caught:
         parse_data(text)
     assert message in str(caught.value)
-
-
-def test_scenes_are_listed_without_torch() -> None:
-    code = (
-        "import sys; from pamcli.data.open import parse_data; import pamcli.data.sources.procedural as p;"
-        "parse_data('procedural?first=2'); print('torch' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
 
 
 def test_a_scene_is_always_the_same_whoever_draws_it() -> None:
@@ -159,9 +148,3 @@ def test_verify_reads_every_texture_once(tmp_path: Path) -> None:
     assert finding.severity == "damage"
     assert "broken.png is damaged" in finding.message
     assert verify(opened("procedural")) == []
-
-
-def test_it_has_a_contact_sheet(tmp_path: Path) -> None:
-    sheet = render_contact_sheet(opened(f"procedural:{photos(tmp_path)}"), 2, cell_width=40)
-    assert sheet.shape[1] > 4 * 40
-    assert sheet.std() > 10

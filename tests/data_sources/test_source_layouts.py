@@ -127,7 +127,7 @@ def test_sceneflow_by_part_split_and_pass(tmp_path: Path) -> None:
     assert open_data(f"sceneflow:{tmp_path}?part=monkaa").names == ("Monkaa/a_rain_of_stones_x2/0000",)
     alone = open_data(f"sceneflow:{tmp_path / 'FlyingThings3D'}")
     assert alone.names == ("TRAIN/A/0000/0006",)
-    with pytest.raises(InputError, match="frames_cleanpass") as caught:
+    with pytest.raises(InputError, match="no pair of the data set sceneflow/train, pass=clean") as caught:
         open_data(f"sceneflow:{tmp_path / 'Monkaa'}?pass=clean")
     assert "pass=final" in str(caught.value)
 

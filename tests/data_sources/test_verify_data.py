@@ -11,7 +11,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
-from pamcli.data.verify import Finding, check_before_training, fit_readings, judge, verify
+from pamcli.data.verify import check_before_training, fit_readings, judge, verify
 from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.raster import encode_png
@@ -57,29 +57,6 @@ def test_a_sound_set_has_no_findings(tmp_path: Path) -> None:
     assert done == [1, 2]
 
 
-def test_missing_parts_are_incomplete_but_not_damaged(tmp_path: Path) -> None:
-    stored(tmp_path, scene(0), scene(1))
-    (tmp_path / "disparity/0.pfm").unlink()
-    findings = verify(open_data(f"pairs:{tmp_path}"))
-    assert findings == [Finding("", "incomplete", "no ground truth (disparity) for 1 of 2 pairs: 0")]
-
-
-def test_an_unpaired_image_is_damage(tmp_path: Path) -> None:
-    stored(tmp_path, scene(0), scene(1))
-    (tmp_path / "left/1.png").unlink()
-    (finding,) = verify(open_data(f"pairs:{tmp_path}"))
-    assert finding == Finding("", "damage", f"{tmp_path}/right/1.png has no left image")
-
-
-def test_an_image_that_cannot_be_read_is_damage_of_that_sample(tmp_path: Path) -> None:
-    source = stored(tmp_path, scene(0), scene(1))
-    path = tmp_path / "right/1.png"
-    path.write_bytes(path.read_bytes()[:500])
-    (finding,) = verify(source)
-    assert (finding.sample, finding.severity) == ("1", "damage")
-    assert f"{path} is damaged or truncated" in finding.message
-
-
 def test_ground_truth_of_unknown_scale_names_the_key(tmp_path: Path) -> None:
     source = stored(tmp_path, scene())
     (tmp_path / "disparity/0.pfm").unlink()
@@ -87,14 +64,6 @@ def test_ground_truth_of_unknown_scale_names_the_key(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"of unknown scale .*with the key \?scale=N"):
         open_data(source.spec.text).load(0)
     assert open_data(f"{source.spec.text}?scale=1").load(0).disparity[0, 0] == 8
-
-
-def test_sizes_that_differ_are_damage(tmp_path: Path) -> None:
-    source = stored(tmp_path, scene(0))
-    Image.fromarray(scene().right[:, :-1]).save(tmp_path / "right/0.png")
-    (finding,) = verify(source)
-    assert finding.severity == "damage"
-    assert "is 159x60" in finding.message
 
 
 @pytest.mark.parametrize(

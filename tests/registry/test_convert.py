@@ -75,16 +75,6 @@ def test_another_pickle_protocol_is_read_without_a_word(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "c.pth").spec.scale == 2
 
 
-@pytest.mark.parametrize("record", [False, True])
-@pytest.mark.parametrize("prefixed", [False, True])
-@pytest.mark.parametrize("legacy", [False, True])
-def test_every_wrapping_is_taken_off(record: bool, prefixed: bool, legacy: bool, tmp_path: Path) -> None:
-    state = state_of(X2)
-    content: dict[str, Any] = parallel(state) if prefixed else state
-    file = write(tmp_path / "c", {"state_dict": content} if record else content, legacy=legacy)
-    assert read_checkpoint(file).state.keys() == state.keys()
-
-
 @pytest.mark.parametrize("kind", [torch.float16, torch.float32])
 def test_importing_keeps_the_precision_and_loading_gives_the_same_tensors(
     kind: torch.dtype, tmp_path: Path

@@ -69,10 +69,6 @@ def silent_server() -> Iterator[str]:
         each.close()
 
 
-def test_the_limit_of_silence_ends_within_30_seconds() -> None:
-    assert downloads.SILENCE == 20
-
-
 @pytest.mark.parametrize("kind", ["hub", "url"])
 def test_a_silent_server_is_one_line(
     kind: str, caches: Path, silent_server: str, monkeypatch: pytest.MonkeyPatch

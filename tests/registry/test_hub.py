@@ -234,10 +234,6 @@ def test_an_address_of_another_form_is_a_usage_error(address: str, monkeypatch: 
     assert caught.value.exit_code == 2
 
 
-def test_a_malformed_address_is_one_line_and_exit_2(environment: dict[str, str], pam: Pam) -> None:
-    assert "is not a Hub address" in refused(pam(environment, "weights", "info", "hf:owner/net.pth"), 2)
-
-
 # --- what the Hub's library raises --------------------------------------------------------------------------
 
 http = importlib.import_module(hub.HfHubHTTPError.__mro__[1].__module__.partition(".")[0])  # httpx, httpx2

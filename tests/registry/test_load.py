@@ -14,7 +14,7 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.load import build_network, check_state, load_network, save_network, to_half
+from pamcli.registry.load import build_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
 X2 = ModelSpec("passrnet", scale=2)
@@ -57,17 +57,11 @@ def test_the_same_network_is_always_the_same_file(tmp_path: Path) -> None:
 def test_half_precision_leaves_what_is_beyond_its_range(tmp_path: Path) -> None:
     state = state_of("pasmnet2")
     name = next(key for key in state if key.endswith("running_var"))
-    state[name] = torch.full_like(state[name].float(), 1e6)
+    state[name] = state[name].float()
+    state[name][0] = 1e6
     save_network(state, ModelSpec("pasmnet2"), tmp_path / "half", half=True)
     stored = load_network(tmp_path / "half")[0].state_dict()
     assert torch.equal(stored[name], state[name])
-
-
-def test_half_precision_leaves_a_tensor_of_which_one_value_is_beyond_its_range() -> None:
-    value = torch.ones(3, 3)
-    value[1, 1] = 1e6
-    assert torch.equal(to_half(value), value)
-    assert to_half(value / 1e6).dtype == torch.float16
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
@@ -106,8 +100,6 @@ def test_a_network_without_values_takes_no_memory() -> None:
         (torch.zeros(1, 3, 3, 3), r"upscale.7.weight is \[1, 3, 3, 3\]"),
         (torch.zeros(3, 3, 3, 3, dtype=torch.int64), "upscale.7.weight is torch.int64"),
         (torch.zeros(3, 3, 3, 3, dtype=torch.bool), "upscale.7.weight is torch.bool"),
-        (torch.full((3, 3, 3, 3), torch.nan), "holds NaN or infinite values .train again"),
-        (torch.full((3, 3, 3, 3), torch.inf), "holds NaN or infinite values"),
         (torch.full((3, 3, 3, 3), 1e300, dtype=torch.float64), "holds NaN or infinite values"),
     ],
 )
@@ -133,18 +125,6 @@ def test_a_matcher_of_an_earlier_pam_is_told_from_a_damaged_one(tmp_path: Path) 
     save_network(state_of("pasmnet"), ModelSpec("pasmnet2"), file)
     with pytest.raises(ModelError, match=r"does not fit pasmnet2: .*before pam 0.3"):
         load_network(file)
-
-
-def test_missing_and_extra_tensors_are_named() -> None:
-    state = state_of("passrnet-x2")
-    check_state(state, X2, "it")
-    value = state.pop(LAST)
-    with pytest.raises(ModelError, match=f"^it does not fit passrnet: {LAST} is missing$"):
-        check_state(state, X2, "it")
-    with pytest.raises(ModelError, match=f"^it does not fit passrnet: more is unknown, {LAST} is missing$"):
-        check_state({**state, "more": value}, X2, "it")
-    with pytest.raises(ModelError, match=r"it does not fit passrnet: .* is missing, .* and [0-9]+ more"):
-        check_state({}, X2, "it")
 
 
 @pytest.mark.parametrize("cut", [1, 1000, 2_000_000])

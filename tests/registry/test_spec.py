@@ -64,11 +64,6 @@ def test_contradictions_are_refused(fields: dict[str, Any], words: str) -> None:
     assert caught.value.exit_code == 4
 
 
-@pytest.mark.parametrize("max_disparity", [16, 192, 1600, None])
-def test_a_prior_is_a_multiple_of_16(max_disparity: int | None) -> None:
-    assert ModelSpec("pasmnet", max_disparity=max_disparity).max_disparity == max_disparity
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_header_of_a_shipped_file(name: str) -> None:
     header = read_header(shipped(name))

@@ -6,18 +6,9 @@ To add a data set, add a table to `data_sets.toml`, and a reader to `patterned` 
 from collections.abc import Mapping
 
 from pamcli.data.source import Key, SourceInfo
-from pamcli.data.sources import (
-    bag,
-    drivingstereo,
-    flickr1024,
-    middlebury,
-    pairs,
-    patterned,
-    procedural,
-    sceneflow,
-)
+from pamcli.data.sources import bag, flickr1024, middlebury, pairs, patterned, procedural
 
-_MODULES = bag, drivingstereo, flickr1024, middlebury, pairs, procedural, sceneflow
+_MODULES = bag, flickr1024, middlebury, pairs, procedural
 _ROWS = [*patterned.ROWS.values(), *(module.INFO for module in _MODULES)]
 
 SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_ROWS, key=lambda row: row.name)}

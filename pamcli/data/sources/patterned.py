@@ -172,6 +172,8 @@ _READERS: dict[str, Any] = {
     "cameras 0 1": partial(read_rectified_calibration, cameras=(0, 1)),
     "cameras 2 3": partial(read_rectified_calibration, cameras=(2, 3)),
     "disparity": read_disparity,
+    "drivingstereo full": partial(read_scaled_disparity, levels_per_pixel=128),
+    "drivingstereo half": partial(read_scaled_disparity, levels_per_pixel=256),
     "fallingthings 0": partial(_read_depth_png, camera=0),
     "fallingthings 1": partial(_read_depth_png, camera=1),
     "focal length": partial(_read_focal_length, camera=0),
@@ -210,6 +212,8 @@ def _open_layout(
         if key.choices[0] == "all":
             sets[key.name] = key.choices[1:] if value == "all" else (value,)
     filled = chosen | {name: f"({'|'.join(values)})" for name, values in sets.items()}
+    for key, patterns in layout.get("values", {}).get(split, {}).items():
+        filled[key] = patterns[chosen[key]]
     left, right = (layout[view].format(**filled) for view in ("left", "right"))
     tops = (root, *map(root.joinpath, layout["tops"]))
     home = next((top for top in tops if any(_match_entries({(): top}, left.partition("/")[0]))), root)
@@ -221,7 +225,7 @@ def _open_layout(
     for part, reader, file, title in layout.get("parts", ()):
         if part != "calibration" and layout.get("labelled", split) != split:
             continue
-        parts.append(Part(part, title, _READERS[reader]))
+        parts.append(Part(part, title, _READERS[reader.format(**chosen)]))
         for texts, name in names.items():
             files = map(home.joinpath, file.format(*texts, **chosen).split("|"))
             places.setdefault(part, {})[name] = next(filter(Path.is_file, files), home)
@@ -249,6 +253,11 @@ def _match_entries(
     folders: Mapping[tuple[str, ...], Path], part: str
 ) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the entries of some folders that match one part of a pattern, sorted by name."""
+    if part.startswith("["):  # a folder that may be absent
+        for texts, folder in folders.items():
+            inner = folder / part[1:-1]
+            yield texts, inner if inner.is_dir() else folder
+        return
     rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
     for texts, folder in folders.items():
         if part == "**":
