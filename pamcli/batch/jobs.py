@@ -33,6 +33,8 @@ class Job:
     """Line of the list."""
     videos: Mapping[str, Path] = field(default_factory=dict)
     """The videos that results become frames of, by their kinds."""
+    is_repeated: bool = False
+    """True if another process may have written a part of the results before it died."""
 
     @property
     def names(self) -> list[str]:

@@ -123,6 +123,8 @@ class PairProcessor:
     def write(self, result: Result, encode: Callable[[str, Path], Encoded | None]) -> Result:
         """Encode and write each file of a result. Raises PamError."""
         warnings, data = [*result.warnings], result.data
+        # With `skip_existing`, a pair of which one result is missing is processed again as a whole.
+        overwrites = self.settings.overwrite or self.settings.skip_existing or result.job.is_repeated
         for name, path in result.job.places.items():
             encoded = encode(name, path)
             if encoded is None:
@@ -133,7 +135,7 @@ class PairProcessor:
                 continue
             if path.parent in self.folders:
                 require_folder(path.parent)
-            write_atomically(path, encoded.data)
+            write_atomically(path, encoded.data, overwrite=overwrites)
             self.folders.add(path.parent)
         return replace(result, warnings=warnings, data=data)
 

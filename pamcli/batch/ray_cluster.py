@@ -7,6 +7,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 from typing import Any
 
 from pamcli.batch.jobs import Result
@@ -172,7 +173,7 @@ def _spread(ray: Any, jobs: Any, new_worker: Any, count: int) -> Generator[tuple
             if load.pop(number, None) is not None:  # its first job to report the loss
                 start()
             if tries < TRIES:
-                again.append((job, tries + 1))
+                again.append((replace(job, is_repeated=True), tries + 1))
             else:
                 lost = DeviceError(
                     f"the worker of this pair died {TRIES} times", "its node may be short of memory"

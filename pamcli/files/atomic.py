@@ -2,11 +2,13 @@
 
 import errno
 import os
+import platform
+import re
 import secrets
 import stat
 import sys
-import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,8 +28,16 @@ _OPEN_PIPES: dict[Path, int] = {}
 """Pipes with a reader. They stay open until they are written, as closing one would end its reader."""
 
 
+_CLEANED: set[Path] = set()
+"""Folders from which this process has removed the temporary files of processes that were killed."""
+
+
 class FolderGoneError(OutputError):
     """A folder with results of this run was removed."""
+
+
+class FileInTheWayError(UsageError):
+    """A result of another process appeared while this one was computed."""
 
 
 def check_writable(path: Path) -> None:
@@ -48,9 +58,37 @@ def check_writable(path: Path) -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         # os.access does not know folders such as /proc, in which no file can be created.
-        descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
-        os.close(descriptor)
+        trial = folder / _temporary_name()
+        os.close(os.open(trial, os.O_CREAT | os.O_EXCL))
         os.unlink(trial)
+    if folder not in _CLEANED:
+        _CLEANED.add(folder)
+        remove_abandoned_files(folder)
+
+
+def remove_abandoned_files(folder: Path) -> None:
+    """Remove temporary files of processes that were killed on this machine; ignore files that cannot be."""
+    if sys.platform == "win32":  # where os.kill would end the process
+        return
+    mine, _, _ = _temporary_name().rpartition(f"{os.getpid()}-")
+    with suppress(OSError):
+        for path in folder.glob(f"{mine}*.tmp"):
+            owner = re.fullmatch(r"(\d+)-[0-9a-f]+\.tmp", path.name.removeprefix(mine))
+            try:
+                os.kill(int(owner[1]) if owner else os.getpid(), 0)
+            except ProcessLookupError:
+                path.unlink()
+
+
+def _temporary_name() -> str:
+    """Return a new name for a temporary file, with a checksum of the machine and the number of the process.
+
+    Its length does not depend on the name of the result, which may be the longest possible.
+    """
+    machine = platform.node()
+    with suppress(OSError):  # containers may share a host name, and number their own processes
+        machine += os.readlink("/proc/self/ns/pid")
+    return f".pam-{zlib.crc32(machine.encode()):x}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
 
 
 def _open_pipe(path: Path) -> None:
@@ -65,10 +103,11 @@ def _open_pipe(path: Path) -> None:
     _OPEN_PIPES[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to a temporary file beside `path`, then rename it. Raises OutputError.
+def write_atomically(path: Path, data: bytes, *, overwrite: bool = True) -> None:
+    """Write `data` to a temporary file beside `path`, then rename it.
 
-    Missing folders are created, symbolic links followed; devices and pipes are not replaced.
+    Missing folders are created, symbolic links followed; devices and pipes are not replaced. Raises
+    OutputError, and FileInTheWayError if the file exists and `overwrite` is false.
     """
     try:
         with report_write_errors(path):
@@ -82,7 +121,7 @@ def write_atomically(path: Path, data: bytes) -> None:
                 if (pipe := _OPEN_PIPES.pop(path, None)) is not None:
                     os.close(pipe)
                 return
-            with replace_atomically(path) as temporary:
+            with replace_atomically(path, overwrite=overwrite) as temporary:
                 # tempfile.mkstemp would set the mode 0600, which outlives the rename; here the umask decides.
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
                 with open(os.open(temporary, flags, 0o666), "wb") as stream:
@@ -92,20 +131,45 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def replace_atomically(path: Path) -> Iterator[Path]:
-    """Yield a temporary file name beside `path`, renamed to it on success and removed on failure."""
+def replace_atomically(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
+    """Yield a temporary file name beside `path`, renamed to it on success and removed on failure.
+
+    Raises OutputError, and FileInTheWayError if the file exists and `overwrite` is false.
+    """
     target = Path(os.path.realpath(path))
-    # The length does not depend on the target's name, which may already be the longest possible.
-    temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(_temporary_name())
     with report_write_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
-            os.replace(temporary, target)
+            if overwrite:
+                os.replace(temporary, target)
+            else:
+                _rename_to_new(temporary, target, path)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def _rename_to_new(temporary: Path, target: Path, path: Path) -> None:
+    """Rename a file by an operation that fails if the new name exists, even since a moment ago."""
+    try:
+        if sys.platform == "win32":
+            os.rename(temporary, target)
+            return
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL))
+            os.replace(temporary, target)
+        else:
+            temporary.unlink()
+    except FileExistsError:
+        message = f"{quote(path)} already exists: another process has written it meanwhile"
+        raise FileInTheWayError(message, "use `overwrite` to replace it") from None
 
 
 def require_folder(folder: Path, holds: str = ".") -> None:

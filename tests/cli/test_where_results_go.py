@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from pam_program import digest, files, forked_quick, names, pam, refuse, refuse_all, unchanged
 
+from pamcli.files.atomic import write_atomically
+
 pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 
@@ -107,6 +109,28 @@ def test_skipping_what_exists(batch: Path) -> None:
     assert (again.code, again.lines) == (0, [])
     assert "l/3.png: skipped, because all results exist" in again.complaints
     assert again.complaints[-1] == "10 skipped"
+
+
+@pytest.mark.parametrize(("options", "code", "kept"), [("", 6, True), ("--overwrite", 0, False)])
+def test_results_of_another_run_are_kept(
+    options: str, code: int, kept: bool, batch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that another process writes while this one computes is not replaced without --overwrite."""
+
+    def write_first(path: Path, data: bytes, **options: bool) -> None:
+        if path.name == "3.pfm":
+            path.write_bytes(b"another run")
+        write_atomically(path, data, **options)
+
+    Path("out").mkdir()
+    monkeypatch.setattr("pamcli.batch.processing.write_atomically", write_first)
+    run = pam(f"disparity l r -o out/ {options}")
+    assert run.code == code
+    assert (Path("out/3.pfm").read_bytes() == b"another run") == kept
+    if code:
+        assert "out/3.pfm" not in run.lines
+        hint = "already exists: another process has written it meanwhile (use --overwrite to replace it)"
+        assert any(f"out/3.pfm {hint}" in line for line in run.complaints)
 
 
 def test_skipping_one_pair(pair: Path) -> None:

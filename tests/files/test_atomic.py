@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from pamcli.errors import OutputError
 from pamcli.files import atomic
-from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.atomic import FileInTheWayError, check_writable, write_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -198,3 +199,32 @@ class TestOnPosix:
         write_atomically(pipes[1], b"second")
         readers[1].join()
         assert received == {pipes[0]: b"first", pipes[1]: b"second"}
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_is_not_replaced_without_overwrite(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not has_links:  # as on exFAT
+        monkeypatch.setattr(atomic.os, "link", fail)
+    path = tmp_path / "disp.pfm"
+    write_atomically(path, b"first", overwrite=False)
+    with pytest.raises(FileInTheWayError, match=r"disp.pfm already exists: another process .* `overwrite`"):
+        write_atomically(path, b"second", overwrite=False)
+    assert (names(tmp_path), path.read_bytes()) == (["disp.pfm"], b"first")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no test for a living process")
+def test_files_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = atomic._temporary_name()
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    abandoned = mine.replace(f"-{os.getpid()}-", f"-{killed.pid}-")
+    elsewhere = ".pam-0-" + abandoned.split("-", 2)[2]
+    for name in (mine, abandoned, elsewhere, ".pam-other.tmp"):
+        (tmp_path / name).touch()
+    check_writable(tmp_path / "disp.pfm")
+    assert names(tmp_path) == sorted((mine, elsewhere, ".pam-other.tmp"))
