@@ -1,4 +1,4 @@
-"""Readers for factory calibrations of stereo cameras: ZED, RealSense and OAK.
+"""Readers for stereo cameras (ZED, RealSense, OAK) and benchmarks (KITTI, Middlebury, cvkit, Cityscapes).
 
 Files of ZED and RealSense hold a calibration for each resolution, because smaller images may be crops.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import invert_transform, make_rotation, make_transform
+from pamcli.calibration.camera import StatedRectification, invert_transform, make_rotation, make_transform
 from pamcli.calibration.description import (
     CameraDescription,
     CameraPair,
@@ -19,10 +19,14 @@ from pamcli.calibration.description import (
 )
 from pamcli.calibration.geometry import Floats
 from pamcli.calibration.parsing import (
+    KB4,
+    PINHOLE,
+    RADTAN,
+    RATIONAL,
     Section,
     Source,
     is_fisheye,
-    make_camera,
+    prefix_names,
     read_integer,
     read_numbers,
     unsupported_lens,
@@ -62,12 +66,9 @@ def read_zed(source: Source) -> CameraDescription:
         for side in ("LEFT", "RIGHT"):
             lens = f"{side}_DISTO." if f"{side}_DISTO.k1" in values else f"{side}_CAM_{mode}."
             fisheye = f"{lens}p1" not in values and f"{lens}k4" in values
-            keys = "k1 k2 k3 k4" if fisheye else "k1 k2 p1 p2 k3"
-            if not fisheye and f"{lens}k6" in values:
-                keys += " k4 k5 k6"
-            found = np.array([values.number(lens + key, "0") for key in keys.split()])
-            matrix = values.camera("", f"{side}_CAM_{mode}.").matrix
-            cameras.append(make_camera(matrix, f"{lens}fx", found, f"{lens}k1", fisheye))
+            coefficients = KB4 if fisheye else RATIONAL if f"{lens}k6" in values else f"{RADTAN} k3"
+            keys = prefix_names(f"{side}_CAM_{mode}.", PINHOLE), prefix_names(lens, coefficients)
+            cameras.append(values.camera(*keys, fisheye))
         rx, cv, rz, ty, tz = (
             values.number(f"STEREO.{key}_{mode.lower()}", values.get(f"STEREO.{key}", "0"))
             for key in ("rx", "cv", "rz", "ty", "tz")
@@ -87,7 +88,7 @@ def read_viewer(source: Source) -> CameraDescription:
     for prefix in (f"rectified.{index}." for index in range(32)):
         if tree.number(f"{prefix}width", 0) and tree.number(f"{prefix}height", 0):
             size = tree.size(f"{prefix}width", f"{prefix}height")
-            left = tree.camera("", prefix, names="fx fy ppx ppy").matrix
+            left = tree.camera(prefix_names(prefix, "fx fy ppx ppy")).matrix
             found += describe_rectified("RealSense", left, baseline, size=size).projections
     if not found:
         raise InputError("rectified.0.width and rectified.0.height are missing")
@@ -129,15 +130,13 @@ def read_realsense(source: Source) -> CameraDescription:
 def _pair_realsense(sections: Sequence[Section], transform: Floats) -> CameraPair:
     cameras, sizes = [], []
     for each in sections:
-        coefficients = each.numbers("coeffs", default=[])
         model = str(each.get("model", "")).lower().removeprefix("distortion.")
         unlike = any(word in model for word in ("inverse", "modified", "ftheta"))
         fisheye = is_fisheye("none" if unlike else model, f"{each.prefix}model")
-        if coefficients.any() and unlike:
+        if unlike and each.numbers("coeffs", default=[]).any():
             raise unsupported_lens(f"{each.prefix}model", model, "pam calibration make calibrates them")
-        matrix = each.camera("", names="fx fy ppx ppy").matrix
-        lens = matrix, f"{each.prefix}fx", coefficients[: 4 if fisheye else None]
-        cameras.append(make_camera(*lens, f"{each.prefix}coeffs", fisheye))
+        each["coeffs"] = each.numbers("coeffs", default=[])[: 4 if fisheye else None]
+        cameras.append(each.camera("fx fy ppx ppy", "coeffs", fisheye))
         sizes.append(each.size("width", "height"))
     return CameraPair(cameras, transform, sizes)
 
@@ -203,9 +202,8 @@ def read_oak(source: Source) -> CameraDescription:
             raise InputError(f"has no camera in socket {socket}", f"choose `cameras` from sockets {others}")
         each = sockets[socket]
         fisheye = each.number("cameraType", 0) == 1
-        coefficients = each.numbers("distortionCoeff", default=[])[: 4 if fisheye else None]
-        lens = each.matrix("intrinsicMatrix", 3, 3), f"{each.prefix}intrinsicMatrix"
-        camera = make_camera(*lens, coefficients, f"{each.prefix}distortionCoeff", fisheye)
+        each["distortionCoeff"] = each.numbers("distortionCoeff", default=[])[: 4 if fisheye else None]
+        camera = each.camera("intrinsicMatrix", "distortionCoeff", fisheye)
         root, pose = _follow_extrinsics(sockets, socket)
         placed.append((camera, pose, each.size("width", "height")))
         roots.add(root)
@@ -231,3 +229,78 @@ def _follow_extrinsics(sockets: Mapping[int, Section], socket: int) -> tuple[int
         pose = make_transform(there.matrix("rotationMatrix", 3, 3), move) @ pose
         socket = target
     return socket, pose
+
+
+_PROJECTION = re.compile(r"P(_rect_)?(\d{1,3})")
+
+
+def has_kitti(source: Source) -> bool:
+    lines = source.read_lines(":").items()
+    return any(_PROJECTION.fullmatch(name) and value[:1] in "+-.0123456789" for name, value in lines)
+
+
+def read_kitti(source: Source) -> CameraDescription:
+    """Read P0 ... P3, or P_rect_00 ... with K, D, R and T before rectification (raw data, DrivingStereo)."""
+    lines = source.read_lines(":", once=True)
+    found = {int(match[2]): name for name in lines if (match := _PROJECTION.fullmatch(name))}
+    raw = any("rect" in name for name in found.values())
+    width = max(len(name.removeprefix("P_rect_")) for name in found.values())
+    pair, notes = source.pair, []
+    if pair is None:
+        if len(found) < 2:
+            raise InputError(f"holds one camera ({', '.join(found.values())}), a pair needs 2")
+        first, second = (2, 3) if {2, 3} <= found.keys() else sorted(found)[:2]
+        pair = first, second
+        notes = [f"cameras {first} and {second}{', in colour,' if pair == (2, 3) else ''} are used"]
+    left, right = sides = [f"{index:0{width}}" if raw else str(index) for index in pair]
+    keys = (f"P_rect_{left}", f"P_rect_{right}") if raw else (f"P{left}", f"P{right}")
+    p1, p2 = (lines.matrix(key, 3, 4) for key in keys)
+    size = lines.size(f"S_rect_{left}") if f"S_rect_{left}" in lines else None
+    projections = [Projections(p1, p2, size, keys)]
+    if not raw or not all(f"{name}_{side}" in lines for name in "KRT" for side in sides):
+        return CameraDescription("KITTI", projections=projections, notes=notes)
+    cameras = [lines.camera(f"K_{side}", f"D_{side}") for side in sides]
+    r1, r2 = (lines.matrix(f"R_{side}", 3, 3) for side in sides)
+    t1, t2 = (lines.numbers(f"T_{side}", 3) for side in sides)
+    rotation, stated = r2 @ r1.T, None
+    if size is not None and all(f"R_rect_{side}" in lines for side in sides):
+        turns = [lines.matrix(f"R_rect_{side}", 3, 3) for side in sides]
+        stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
+    sizes = [lines.size(f"S_{side}") if f"S_{side}" in lines else None for side in sides]
+    pairs = [CameraPair(cameras, make_transform(rotation, t2 - rotation @ t1), sizes, stated)]
+    return CameraDescription("KITTI", pairs, projections, notes=notes)
+
+
+def read_middlebury(source: Source) -> CameraDescription:
+    """Read cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
+    lines = source.read_lines("=", once=True)
+    left = lines.matrix("cam0", 3, 3)
+    right = lines.matrix("cam1", 3, 3) if "cam1" in lines else left
+    offset, notes = float(right[0, 2] - left[0, 2]), []
+    if "doffs" in lines:
+        stated = lines.number("doffs")
+        if right is not left and abs(stated - offset) > 0.5:
+            notes = [f"doffs is {stated:g} px and is used, but the principal points differ by {offset:g} px"]
+        offset = stated
+    size = lines.size("width", "height") if "width" in lines else None
+    ndisp = (lines.number("ndisp") if lines.get("ndisp") else 0) or None
+    values: Any = {"offset": offset, "size": size, "ndisp": ndisp, "metres": 1e-3, "notes": notes}
+    return describe_rectified("Middlebury", left, lines.number("baseline"), **values)
+
+
+def read_cvkit(source: Source) -> CameraDescription:
+    """Read camera.A, camera.width, camera.height, and t (m) or rho (t times the focal length)."""
+    lines = source.read_lines("=", once=True)
+    left = lines.matrix("camera.A", 3, 3)
+    if not left[0, 0] > 0:
+        raise InputError("the focal length of camera.A must be above 0")
+    baseline = lines.number("t") if "t" in lines else lines.number("rho") / float(left[0, 0])
+    has_size = "camera.width" in lines or "camera.height" in lines
+    size = lines.size("camera.width", "camera.height") if has_size else None
+    return describe_rectified("cvkit", left, baseline, size=size)
+
+
+def read_cityscapes(source: Source) -> CameraDescription:
+    """Read extrinsic.baseline and intrinsic.fx, fy, u0, v0 of rectified images."""
+    left = source.flat.camera(prefix_names("intrinsic.", "fx fy u0 v0")).matrix
+    return describe_rectified("Cityscapes", left, source.flat.number("extrinsic.baseline"))

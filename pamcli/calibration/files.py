@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pamcli.calibration import benchmark_files as bench
-from pamcli.calibration import colmap_files as colmap
 from pamcli.calibration import device_files as device
-from pamcli.calibration import matlab_files as matlab
 from pamcli.calibration import opencv_files as opencv
-from pamcli.calibration import ros_files as ros
 from pamcli.calibration import slam_files as slam
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.geometry import Calibration, Floats, Size
@@ -44,39 +40,49 @@ class Reader:
         return bool(self.detect(source))
 
 
-VINS = "body_T_cam0 body_T_cam1 cam0_calib cam1_calib"
-TOPIC = "K D R P width height distortion_model"
-CAMERA_INFO = "camera_matrix projection_matrix rectification_matrix"
-ORB_PATTERN = r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left"
-ORB_SLAM = "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf"
-CITYSCAPES = "extrinsic.baseline intrinsic.fx"
 READERS = (
-    Reader("COLMAP", colmap.has_colmap, colmap.read_colmap, "", True),
-    Reader("KITTI, DrivingStereo", bench.has_kitti, bench.read_kitti, "P0 P1", True),
-    Reader("ROS ost", ros.has_ost, ros.read_ost),
+    Reader("COLMAP", slam.has_colmap, slam.read_colmap, numbered=True),
+    Reader("KITTI, DrivingStereo", device.has_kitti, device.read_kitti, "P0 P1", True),
+    Reader("ROS ost", opencv.has_ost, opencv.read_ost),
     Reader("ZED", device.has_zed, device.read_zed),
-    Reader("Middlebury, ETH3D", "cam0=", bench.read_middlebury, "cam0 baseline"),
-    Reader("cvkit", r"camera\.A=", bench.read_cvkit, "camera.A t"),
-    Reader("K.txt, two lines of KITTI", opencv.has_plain_numbers, opencv.read_plain_numbers, "", True),
+    Reader("Middlebury, ETH3D", "cam0=", device.read_middlebury, "cam0 baseline"),
+    Reader("cvkit", r"camera\.A=", device.read_cvkit, "camera.A t"),
+    Reader("K.txt, two lines of KITTI", opencv.has_plain_numbers, opencv.read_plain_numbers, numbered=True),
     Reader("RealSense listing", device.has_listing, device.read_listing),
     Reader(".dat set", opencv.has_dat, opencv.read_dat),
-    Reader("VINS-Fusion", "projection_parameters|body_T_cam0|cam0_calib", slam.read_vins, VINS, True),
+    Reader(
+        "VINS-Fusion",
+        "projection_parameters|body_T_cam0|cam0_calib",
+        slam.read_vins,
+        "body_T_cam0 body_T_cam1 cam0_calib cam1_calib",
+        True,
+    ),
     Reader("Kalibr, OpenVINS", r"cam\d+\.[^.]+", slam.read_kalibr, "cam0 cam1", True),
     Reader("Basalt", r"value0\.T_imu_cam", slam.read_basalt, "value0.T_imu_cam value0.intrinsics", True),
     Reader("OAK (DepthAI)", "cameraData", device.read_oak, "cameraData", True),
     Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
     Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
-    Reader("ROS topic", ros.find_topics, lambda source: ros.describe_ros(ros.find_topics(source)), TOPIC),
+    Reader("ROS topic", opencv.find_topics, opencv.read_topics, "K D R P width height distortion_model"),
     Reader("a file per camera", opencv.has_camera_files, opencv.read_camera_files, "camera_matrix R T"),
-    Reader("ROS camera_info", ros.has_camera_info, lambda files: ros.describe_ros(files.trees), CAMERA_INFO),
-    Reader("ORB-SLAM, stella_vslam", ORB_PATTERN, slam.read_orb_slam, ORB_SLAM),
-    Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
+    Reader(
+        "ROS camera_info",
+        opencv.has_camera_info,
+        opencv.read_camera_info,
+        "camera_matrix projection_matrix rectification_matrix",
+    ),
+    Reader(
+        "ORB-SLAM, stella_vslam",
+        r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left",
+        slam.read_orb_slam,
+        "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf",
+    ),
+    Reader("MATLAB", opencv.has_matlab, opencv.read_matlab, "CameraParameters1 CameraParameters2"),
     Reader("RealSense Viewer", r"rectified\.0\.fx", device.read_viewer, "baseline rectified.0.fx"),
     Reader("RealSense preset", r"(parameters\.)?param-.*", device.refuse_preset),
     Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
-    Reader("Cityscapes", r"extrinsic\.baseline", bench.read_cityscapes, CITYSCAPES),
+    Reader("Cityscapes", r"extrinsic\.baseline", device.read_cityscapes, "extrinsic.baseline intrinsic.fx"),
     Reader("rectification maps", opencv.find_maps, opencv.refuse_maps),
-    Reader("OpenCV", opencv.has_opencv, opencv.read_opencv, "K1 D1 K2 D2 R T"),
+    Reader("OpenCV", opencv.has_opencv, opencv.read_opencv),
 )
 """Formats in the order of the attempts: the first one that accepts the files reads them."""
 

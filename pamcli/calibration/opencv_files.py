@@ -1,4 +1,4 @@
-"""Readers for OpenCV: FileStorage in YAML, XML or JSON, arrays in .npz, variables in .mat, .dat sets, K.txt.
+"""Readers for OpenCV, ROS and MATLAB.
 
 OpenCV fixes no names, so those of its samples and of related programs are accepted: a stem (K, mtx,
 cameraMatrix ...) with a side (1, left, L, or 0 where the other one is 1), in any case and order, with or
@@ -6,11 +6,13 @@ without underscores.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from pamcli.calibration.camera import (
+    Camera,
     StatedRectification,
     invert_transform,
     make_rotation,
@@ -25,8 +27,10 @@ from pamcli.calibration.description import (
     pair_cameras,
 )
 from pamcli.calibration.geometry import Floats, Size
-from pamcli.calibration.parsing import Section, Source, is_fisheye, make_camera, read_numbers
+from pamcli.calibration.mat_files import Unread
+from pamcli.calibration.parsing import Section, Source, is_fisheye, read_numbers, read_size, walk
 from pamcli.errors import InputError
+from pamcli.files.paths import pluralize
 from pamcli.files.units import parse_length
 
 _STEMS = {
@@ -104,7 +108,7 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
         found = describe_rectified(kind, left, 1 / float(q[3, 2]), offset=offset, size=size)
         projections = list(found.projections)
     if {"M1", "M2"} & names.keys() and (_EXTRINSICS & names.keys() or not projections):
-        cameras = [tree.matrix_camera(key[f"M{side}"], key[f"D{side}"], fisheye) for side in "12"]
+        cameras = [tree.camera(key[f"M{side}"], key[f"D{side}"], fisheye) for side in "12"]
         if not _EXTRINSICS & names.keys():
             raise InputError("R and T are missing", "if the extrinsics are in another file, give both files")
         if "R" in names:
@@ -150,7 +154,7 @@ def has_dat(source: Source) -> bool:
 def read_dat(source: Source) -> CameraDescription:
     """Read intrinsics and rot_trans files; poses lead from world (by default the first camera) to camera."""
     parts = _parse_dat(source)
-    cameras = [each.matrix_camera("intrinsic", "distortion") for each in parts if each.get("intrinsic")]
+    cameras = [each.camera("intrinsic", "distortion") for each in parts if each.get("intrinsic")]
     poses = [each.transform("R", "T") for each in parts if each.get("R")]
     if not (cameras and poses) or max(len(cameras), len(poses)) > 2:
         hint = "give intrinsics and rot_trans of both cameras, the left one first"
@@ -199,7 +203,7 @@ def read_plain_numbers(source: Source) -> CameraDescription:
             raise InputError(f"holds {len(rows)} projections", "`cameras` counts them from 0")
         keys = (f"line {one + 1}", f"line {other + 1}")
         return CameraDescription("KITTI", projections=[Projections(rows[one], rows[other], None, keys)])
-    camera = make_camera(found[:9].reshape(3, 3), "K", np.zeros(0), "K").matrix
+    camera = Section({"K": found[:9]}).camera("K").matrix
     return describe_rectified("K.txt", camera, float(found[9]) if len(found) > 9 else 0.0)
 
 
@@ -213,3 +217,156 @@ def refuse_maps(source: Source) -> CameraDescription:
         "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap and "
         "state `focal` and `baseline`",
     )
+
+
+TOPIC = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
+TOPIC |= {"P": "projection_matrix", "width": "image_width", "height": "image_height"}
+_OST_SECTIONS = {
+    **{"width": "image_width", "height": "image_height", "camera matrix": TOPIC["K"]},
+    **{"distortion": TOPIC["D"], "rectification": TOPIC["R"], "projection": TOPIC["P"]},
+}
+
+
+def find_topics(source: Source) -> list[dict[str, Any]]:
+    """Return sensor_msgs/CameraInfo as `rostopic echo` and `ros2 topic echo` print it, K D R P or k d r p.
+
+    The messages have the keys of camera_info files.
+    """
+    found: list[dict[str, Any]] = []
+    for tree in source.trees:
+        for names in (TOPIC, {key.lower(): name for key, name in TOPIC.items()}):
+            if {"distortion_model", *names} <= tree.keys():
+                message = {name: tree[key] for key, name in names.items()}
+                message["distortion_model"] = tree["distortion_model"]
+                if message not in found:  # a recorded topic repeats its message
+                    found.append(message)
+    return found
+
+
+def has_camera_info(source: Source) -> bool:
+    names = {"camera_matrix", "projection_matrix"}
+    return bool(source.trees) and all(names & tree.keys() for tree in source.trees)
+
+
+def read_topics(source: Source) -> CameraDescription:
+    return describe_ros(find_topics(source))
+
+
+def read_camera_info(source: Source) -> CameraDescription:
+    return describe_ros(source.trees)
+
+
+def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_info") -> CameraDescription:
+    """Describe two cameras, and their rectification, from the keys of camera_info files."""
+    if len(trees) != 2:
+        hint = "give two files: of the left camera and of the right camera"
+        raise InputError(f"holds {pluralize(len(trees), 'camera')}, a pair needs 2", hint)
+    cameras, rotations, projections, sizes = [], [], [], []
+    for tree in map(Section, trees):
+        sizes.append(tree.size("image_width", "image_height"))
+        fisheye = is_fisheye(tree.get("distortion_model") or "", "distortion_model")
+        cameras.append(tree.camera("camera_matrix", "distortion_coefficients", fisheye))
+        rotations.append(tree.matrix("rectification_matrix", 3, 3))
+        projections.append(tree.matrix("projection_matrix", 3, 4))
+    p1, p2 = projections
+    rectified = Projections(p1, p2, sizes[0], ("the left projection_matrix", "the right projection_matrix"))
+    across = (p1[0, 3] - p2[0, 3]) / p1[0, 0] if p1[0, 0] > 0 else 0.0
+    if across == 0:  # no baseline: only the geometry of the rectified images is known
+        return CameraDescription(kind, projections=[rectified])
+    stated = StatedRectification((rotations[0], rotations[1]), (p1, p2))
+    back = rotations[1].T
+    transform = make_transform(back @ rotations[0], back @ np.array([-across, 0, 0]))
+    return CameraDescription(kind, [CameraPair(cameras, transform, sizes, stated)], [rectified])
+
+
+def has_ost(source: Source) -> bool:
+    marks = (r"^\[image\]", "^camera matrix")
+    return all(re.search(mark, text, re.MULTILINE) for text in source.texts for mark in marks)
+
+
+def read_ost(source: Source) -> CameraDescription:
+    found: list[dict[str, Any]] = []
+    key = None
+    for line in (line.strip() for text in source.texts for line in text.splitlines()):
+        if line == "[image]":
+            found.append({})
+        elif line in _OST_SECTIONS:
+            key = _OST_SECTIONS[line]
+        elif found and key is not None and line and line[0] not in "#[":
+            found[-1].setdefault(key, []).extend(line.split())
+    return describe_ros(found, "ROS ost")
+
+
+EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')"
+
+
+def has_matlab(source: Source) -> bool:
+    is_mat = source.contents[0][1].startswith((b"MATLAB", b"\x89HDF"))
+    return is_mat or _find_parameters(source.tree) is not None
+
+
+def read_matlab(source: Source) -> CameraDescription:
+    """Read the variables of a .mat file, or the text that jsonencode makes of such a struct."""
+    tree = source.tree
+    if (found := _find_parameters(tree)) is not None:
+        return _read_parameters(found)
+    if {"fc_left", "cc_left", "fc_right", "cc_right"} <= tree.keys():
+        return _read_toolbox(tree)
+    if {"M1", "M2", "P1", "P2", "Q"} & canonical_names(tree).keys():
+        return describe_opencv(tree, "OpenCV (.mat)")
+    objects = [each.kind for each in tree.values() if isinstance(each, Unread)]
+    if objects:
+        raise InputError(f"holds an object ({objects[0][:40]}) that only MATLAB can read", EXPORT)
+    raise InputError("does not hold stereoParameters", EXPORT)
+
+
+def _find_parameters(tree: Section) -> Section | None:
+    below = (each for _, each in walk(tree) if isinstance(each, Mapping))
+    return next((Section(each) for each in (tree, *below) if "CameraParameters1" in each), None)
+
+
+def _read_parameters(tree: Section) -> CameraDescription:
+    cameras, sizes = [], []
+    for name in ("CameraParameters1", "CameraParameters2"):
+        if isinstance(tree.get(name), Unread):
+            raise InputError(f"{name} is an object that only MATLAB can read", EXPORT)
+        each = tree.section(name)
+        cameras.append(_read_camera(each))
+        sides = each.numbers("ImageSize")
+        sizes.append(read_size(sides[::-1], f"{name}: ImageSize") if sides.size else None)
+    if "PoseCamera2" in tree:
+        transform = tree.section("PoseCamera2").transform("R", "Translation")
+    else:  # for row vectors
+        rotation = tree.matrix("RotationOfCamera2", 3, 3).T
+        transform = make_transform(rotation, tree.numbers("TranslationOfCamera2", 3))
+    unit = tree.section("CameraParameters1").get("WorldUnits")
+    scale = parse_length(unit if isinstance(unit, str) and unit else "millimeters", "WorldUnits")
+    return CameraDescription("MATLAB", [CameraPair(cameras, transform, sizes)], metres=scale)
+
+
+def _read_camera(tree: Section) -> Camera:
+    key = "K" if tree.get("K") is not None else "IntrinsicMatrix"
+    found = tree.matrix(key, 3, 3)
+    if found[2, 0] > 0:  # for row vectors
+        found = found.T
+    found = found - [[0, 0, 1], [0, 0, 1], [0, 0, 0]]  # MATLAB counts pixels from 1
+    if abs(found[0, 1]) > 1e-9 * found[0, 0]:
+        message = f"{tree.prefix}{key} has skew, which OpenCV does not support"
+        raise InputError(message, "calibrate without EstimateSkew")
+    found[0, 1] = 0
+    radial = tree.numbers("RadialDistortion", 2, 3, default=[0, 0])
+    tangential = tree.numbers("TangentialDistortion", 2, default=[0, 0])
+    distortion = np.concatenate([radial[:2], tangential, radial[2:]])
+    return tree.make_camera(found, key, distortion, "RadialDistortion")
+
+
+def _read_toolbox(tree: Section) -> CameraDescription:
+    """Read Calib_Results_stereo.mat, where pixels count from 0 and boards are measured in millimetres."""
+    cameras = []
+    for side in ("left", "right"):
+        tree[f"fc_{side}"] = [*tree.numbers(f"fc_{side}", 2), *tree.numbers(f"cc_{side}", 2)]
+        cameras.append(tree.camera(f"fc_{side}", f"kc_{side}"))
+    size = tree.size("nx", "ny") if {"nx", "ny"} <= tree.keys() else None
+    notes = ["lengths are assumed to be in millimetres, because the Calibration Toolbox states no unit"]
+    pair = CameraPair(cameras, tree.transform("R", "T"), (size, size))
+    return CameraDescription("MATLAB Calibration Toolbox", [pair], metres=1e-3, notes=notes)

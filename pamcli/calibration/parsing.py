@@ -22,6 +22,7 @@ MOST_VALUES = 10_000  # in one matrix, or names examined in one file: YAML alias
 MOST_DOCUMENTS = 50  # of a YAML file, for example a recorded topic
 LONGEST_NUMBER = 400  # characters
 LARGEST_NUMBER = 1e12
+PINHOLE, RADTAN, RATIONAL, KB4 = "fx fy cx cy", "k1 k2 p1 p2", "k1 k2 p1 p2 k3 k4 k5 k6", "k1 k2 k3 k4"
 SAVE_ARRAYS = (
     "write all arrays into one file: numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
 )
@@ -249,19 +250,40 @@ class Section(dict[str, Any]):
     def transform(self, rotation: str, translation: str) -> Floats:
         return make_transform(self.matrix(rotation, 3, 3), self.numbers(translation, 3))
 
-    def camera(
-        self, coefficients: str, start: str = "", fisheye: bool = False, names: str = "fx fy cx cy"
-    ) -> Camera:
-        """Read keys such as Camera1.fx after `start`, and the coefficients, of which missing ones are 0."""
-        values = [self.number(start + key) for key in names.split()]
-        found = np.array([self.number(start + key, 0) for key in coefficients.split()])
-        key = self.prefix + start
-        return make_camera(pinhole_matrix(*values), f"{key}fx", found, f"{key}k1", fisheye)
+    def camera(self, intrinsics: str, distortion: str = "", fisheye: bool = False) -> Camera:
+        """Read a camera.
 
-    def matrix_camera(self, key: str, distortion: str, fisheye: bool = False) -> Camera:
-        """Read a camera matrix (3, 3) and the coefficients, which may be missing."""
-        matrix, found = self.matrix(key, 3, 3), self.numbers(distortion, default=[])
-        return make_camera(matrix, self.prefix + key, found, self.prefix + distortion, fisheye)
+        Args:
+            intrinsics: Key of a matrix (3, 3) or of fx fy cx cy, or the keys of these four.
+            distortion: Key of all coefficients, which may be missing, or a key of each one, 0 if missing.
+            fisheye: True for OpenCV's fisheye model.
+        """
+        keys, names = intrinsics.split(), distortion.split()
+        if len(keys) == 4:
+            matrix = pinhole_matrix(*(self.number(key) for key in keys))
+        elif isinstance(self.get(keys[0]), Mapping) or len(values := self.numbers(keys[0], 4, 9)) == 9:
+            matrix = self.matrix(keys[0], 3, 3)
+        else:
+            matrix = pinhole_matrix(*values)
+        if len(names) == 1:
+            found = self.numbers(names[0], default=[])
+        else:
+            found = np.array([self.number(name, 0) for name in names])
+        return self.make_camera(matrix, keys[0], found, names[0] if names else "", fisheye)
+
+    def make_camera(
+        self, matrix: Floats, key: str, found: Floats, distortion: str, fisheye: bool = False
+    ) -> Camera:
+        """Build a camera; its InputError names the key of the wrong numbers."""
+        try:
+            return Camera(matrix, found, fisheye)
+        except InputError as error:
+            wrong = distortion if "coefficients" in error.message else key
+            raise InputError(f"{self.prefix}{wrong} {error.message}", error.hint) from None
+
+
+def prefix_names(prefix: str, names: str) -> str:
+    return " ".join(f"{prefix}{name}" for name in names.split())
 
 
 def read_integer(value: Any, key: str) -> int:
@@ -278,17 +300,6 @@ def read_size(value: Any, key: str) -> Size:
     if not all(1 <= side < 1e6 and side.is_integer() for side in (width, height)):
         raise InputError(f"{key} must be an image size in px, got {width:g}x{height:g}")
     return int(width), int(height)
-
-
-def make_camera(
-    intrinsics: Floats, key: str, distortion: Floats, distortion_key: str, fisheye: bool = False
-) -> Camera:
-    """Build a camera; its InputError names the key of the wrong numbers."""
-    try:
-        return Camera(intrinsics, distortion, fisheye)
-    except InputError as error:
-        wrong = distortion_key if "coefficients" in error.message else key
-        raise InputError(f"{wrong} {error.message}", error.hint) from None
 
 
 def is_fisheye(model: Any, key: str) -> bool:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pamcli.calibration.description import CameraDescription
 from pamcli.calibration.files import prefix_errors
 from pamcli.calibration.geometry import Calibration
+from pamcli.calibration.opencv_files import TOPIC, describe_ros
 from pamcli.calibration.rig import Rectification
-from pamcli.calibration.ros_files import TOPIC, describe_ros
 from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.files.suffixes import BAG_PREFIX
