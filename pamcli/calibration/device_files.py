@@ -259,6 +259,9 @@ def read_kitti(source: Source) -> CameraDescription:
     projections = [Projections(p1, p2, size, keys)]
     if not raw or not all(f"{name}_{side}" in lines for name in "KRT" for side in sides):
         return CameraDescription("KITTI", projections=projections, notes=notes)
+    if any(lines.matrix(f"K_{side}", 3, 3)[0, 1] for side in sides):
+        notes.append("K has skew, which OpenCV does not support, so only the rectified images are described")
+        return CameraDescription("KITTI", projections=projections, notes=notes)
     cameras = [lines.camera(f"K_{side}", f"D_{side}") for side in sides]
     r1, r2 = (lines.matrix(f"R_{side}", 3, 3) for side in sides)
     t1, t2 = (lines.numbers(f"T_{side}", 3) for side in sides)
@@ -269,6 +272,41 @@ def read_kitti(source: Source) -> CameraDescription:
     sizes = [lines.size(f"S_{side}") if f"S_{side}" in lines else None for side in sides]
     pairs = [CameraPair(cameras, make_transform(rotation, t2 - rotation @ t1), sizes, stated)]
     return CameraDescription("KITTI", pairs, projections, notes=notes)
+
+
+NAMES = {  # of values of rectified images in JSON and YAML of no fixed format, by their meaning
+    "focal": ("fx", "focal", "focal_length", "focal_length_px", "focal_px"),
+    "focal_y": ("fy", "focal_length_y"),
+    "x": ("cx", "cx0", "ppx", "u0"),
+    "y": ("cy", "ppy", "v0"),
+    "right_x": ("cx1",),
+    "baseline": ("baseline", "baseline_meters", "baseline_m", "baseline_mm", "baseline_cm"),
+}
+
+
+def find_values(source: Source) -> dict[str, str]:
+    """Return the keys of a focal length, a principal point and a baseline, or {} if one is missing."""
+    found = {}
+    for meaning, names in NAMES.items():
+        if key := next((name for name in names if source.tree.get(name) is not None), None):
+            found[meaning] = key
+    return found if {"focal", "x", "y", "baseline"} <= found.keys() else {}
+
+
+def read_values(source: Source) -> CameraDescription:
+    """Read rectified images; a baseline without a unit above 1 is in millimetres."""
+    keys, tree = find_values(source), source.tree
+    values = {meaning: tree.number(key) for meaning, key in keys.items()}
+    size = tree.size("width", "height") if {"width", "height"} <= tree.keys() else None
+    unit = keys["baseline"].rpartition("_")[2]
+    scale = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "meters": 1.0}.get(unit)
+    notes = []
+    if scale is None and values["baseline"] > 1:
+        scale = 1e-3
+        notes = [f"the baseline of {values['baseline']:g} is assumed to be in millimetres"]
+    left = tree.camera(" ".join(keys.get(name, keys["focal"]) for name in ("focal", "focal_y", "x", "y")))
+    more: Any = {"offset": values.get("right_x", values["x"]) - values["x"], "size": size, "notes": notes}
+    return describe_rectified("JSON", left.matrix, values["baseline"], metres=scale, **more)
 
 
 def read_middlebury(source: Source) -> CameraDescription:

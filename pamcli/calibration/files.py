@@ -63,6 +63,7 @@ READERS = (
     Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
     Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
     Reader("ROS topic", opencv.find_topics, opencv.read_topics, "K D R P width height distortion_model"),
+    Reader("a file with pose per camera", opencv.has_posed_cameras, opencv.read_posed_cameras),
     Reader("a file per camera", opencv.has_camera_files, opencv.read_camera_files, "camera_matrix R T"),
     Reader(
         "ROS camera_info",
@@ -81,6 +82,10 @@ READERS = (
     Reader("RealSense preset", r"(parameters\.)?param-.*", device.refuse_preset),
     Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
     Reader("Cityscapes", r"extrinsic\.baseline", device.read_cityscapes, "extrinsic.baseline intrinsic.fx"),
+    Reader(
+        "focal length, centre and baseline", device.find_values, device.read_values, "fx fy cx cy baseline"
+    ),
+    Reader("OCamCalib", slam.has_ocam, slam.refuse_ocam),
     Reader("rectification maps", opencv.find_maps, opencv.refuse_maps),
     Reader("OpenCV", opencv.has_opencv, opencv.read_opencv),
 )
@@ -161,7 +166,7 @@ def _describe_unknown(source: Source) -> InputError:
     missing = [key for key in keys if key not in known]
     if len(missing) < len(keys):
         message += f"; {best} is closest, but lacks {', '.join(missing)}"
-    tried = [each.name for each in READERS if "maps" not in each.name and "preset" not in each.name]
+    tried = [each.name for each in READERS if not each.read.__name__.startswith("refuse")]
     return InputError(f"{message}. Supported: {', '.join(tried)}", MINIMAL)
 
 

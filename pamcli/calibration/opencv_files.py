@@ -34,9 +34,9 @@ from pamcli.files.paths import pluralize
 from pamcli.files.units import parse_length
 
 _STEMS = {
-    "M": "m k mtx matrix cameramatrix cammatrix cameramtx intrinsic intrinsics intrinsicmatrix",
+    "M": "m k mtx kmatrix matrix cameramatrix cammatrix cameramtx intrinsic intrinsics intrinsicmatrix",
     "D": "d dist distcoeff distcoeffs distcoef distcoefs distortion distortions distortioncoefficients "
-    "distortioncoeffs dfe",
+    "distortioncoeffs lenscoefficients dfe",
     "P": "p proj projection projectionmatrix projmat",
 }
 _ALONE = {
@@ -128,7 +128,10 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
 
 
 def _read_size(tree: Section) -> Size | None:
-    keys = [(name,) for name in ("size", "Size", "imageSize", "image_size", "img_size", "img_shape")]
+    keys = [
+        (name,)
+        for name in ("size", "Size", "imageSize", "image_size", "img_size", "img_shape", "image-resolution")
+    ]
     for prefix in ("image_", "image", ""):
         keys += [(f"{prefix}width", f"{prefix}height"), (f"{prefix}Width", f"{prefix}Height")]  # type: ignore[list-item]
     return next((tree.size(*each) for each in keys if tree.get(each[0]) is not None), None)
@@ -177,6 +180,30 @@ def read_camera_files(source: Source) -> CameraDescription:
     for index, each in enumerate((each for each in source.trees if "camera_matrix" in each), 1):
         tree |= {f"K{index}": each["camera_matrix"], f"D{index}": each.get("distortion_coefficients") or []}
     return describe_opencv(tree)
+
+
+def _find_posed_cameras(source: Source) -> list[dict[str, str]]:
+    """Return OpenCV's names (M D R T) and the keys of each file that has one camera and its pose."""
+    found = []
+    for tree in source.trees:
+        names = {_KNOWN.get(re.sub(r"[\W_]", "", name).lower(), ""): name for name in reversed(tree)}
+        if {"M", "R", "T"} <= names.keys():
+            found.append(names)
+    return found
+
+
+def has_posed_cameras(source: Source) -> bool:
+    return len(source.trees) == len(_find_posed_cameras(source)) == 2
+
+
+def read_posed_cameras(source: Source) -> CameraDescription:
+    """Read a file for each camera with its lens and its pose from world to camera coordinates."""
+    placed = []
+    for tree, names in zip(source.trees, _find_posed_cameras(source), strict=True):
+        camera = tree.camera(names["M"], names.get("D", ""))
+        pose = invert_transform(tree.transform(names["R"], names["T"]))
+        placed.append((camera, pose, _read_size(tree)))
+    return CameraDescription("OpenCV", [pair_cameras(placed)], metres=None)
 
 
 def _parse_plain_numbers(source: Source) -> Floats | None:
@@ -302,13 +329,13 @@ EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')
 
 def has_matlab(source: Source) -> bool:
     is_mat = source.contents[0][1].startswith((b"MATLAB", b"\x89HDF"))
-    return is_mat or _find_parameters(source.tree) is not None
+    return is_mat or _find_parameters(source) is not None
 
 
 def read_matlab(source: Source) -> CameraDescription:
     """Read the variables of a .mat file, or the text that jsonencode makes of such a struct."""
     tree = source.tree
-    if (found := _find_parameters(tree)) is not None:
+    if (found := _find_parameters(source)) is not None:
         return _read_parameters(found)
     if {"fc_left", "cc_left", "fc_right", "cc_right"} <= tree.keys():
         return _read_toolbox(tree)
@@ -320,7 +347,12 @@ def read_matlab(source: Source) -> CameraDescription:
     raise InputError("does not hold stereoParameters", EXPORT)
 
 
-def _find_parameters(tree: Section) -> Section | None:
+def _find_parameters(source: Source) -> Section | None:
+    """Return the fields of stereoParameters, in one tree or in files of both cameras and their pose."""
+    tree = source.tree
+    cameras = [each for each in source.trees if {"FocalLength", "PrincipalPoint"} <= each.keys()]
+    if len(cameras) == 2 and tree.keys() & {"RotationOfCamera2", "PoseCamera2"}:
+        return Section({**tree, "CameraParameters1": cameras[0], "CameraParameters2": cameras[1]})
     below = (each for _, each in walk(tree) if isinstance(each, Mapping))
     return next((Section(each) for each in (tree, *below) if "CameraParameters1" in each), None)
 
@@ -346,7 +378,12 @@ def _read_parameters(tree: Section) -> CameraDescription:
 
 def _read_camera(tree: Section) -> Camera:
     key = "K" if tree.get("K") is not None else "IntrinsicMatrix"
-    found = tree.matrix(key, 3, 3)
+    if tree.get(key) is None and tree.get("FocalLength") is not None:
+        key = "FocalLength"
+        found = pinhole_matrix(*tree.numbers(key, 2), *tree.numbers("PrincipalPoint", 2))
+        found[0, 1] = tree.number("Skew", 0)
+    else:
+        found = tree.matrix(key, 3, 3)
     if found[2, 0] > 0:  # for row vectors
         found = found.T
     found = found - [[0, 0, 1], [0, 0, 1], [0, 0, 0]]  # MATLAB counts pixels from 1

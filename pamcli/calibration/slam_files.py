@@ -54,6 +54,15 @@ def read_kalibr(source: Source) -> CameraDescription:
     raise InputError(message, "use a file for which both cameras were calibrated together")
 
 
+def has_ocam(source: Source) -> bool:
+    return any("ocam_model" in text for text in source.texts)
+
+
+def refuse_ocam(source: Source) -> CameraDescription:
+    message = "holds one fisheye camera of OCamCalib, whose lens model OpenCV lacks"
+    raise InputError(message, "calibrate both cameras with pam calibration make and `fisheye`")
+
+
 def read_euroc(source: Source) -> CameraDescription:
     """Read sensor.yaml of both cameras: T_BS leads from camera to body coordinates."""
     if len(source.trees) != 2:

@@ -171,3 +171,37 @@ APART = tuple(
     files.opencv(camera_matrix=k, distortion_coefficients=d, image_width=640, image_height=480)
     for k, d in ((K1, D1), (K2, D2))
 )
+FOCAL_AND_BASELINE = json.dumps(
+    {
+        **{"width": 640, "height": 480, "baseline_meters": files.BASELINE, "fx": FX, "fy": FY},
+        **{"cx0": X, "cx1": X, "cy": Y},
+    }
+)
+
+
+def posed_cameras() -> tuple[str, str]:
+    """A JSON file for each camera, with its lens and its pose from the world."""
+
+    def entry(values: np.ndarray) -> dict[str, object]:
+        rows, columns = np.atleast_2d(values).shape
+        return {"rows": rows, "cols": columns, "data": values.ravel().tolist()}
+
+    texts = []
+    for k, d, pose in ((K1, D1, np.eye(4)), (K2, D2, programs.RIGHT_FROM_LEFT)):
+        world = pose @ np.linalg.inv(programs.BODY)
+        lens_and_pose = {"k-matrix": entry(k), "lens-coefficients": entry(d)}
+        lens_and_pose |= {"rotation-matrix": entry(world[:3, :3]), "translation-vector": entry(world[:3, 3])}
+        texts.append(json.dumps(lens_and_pose | {"image-resolution": [640, 480]}))
+    return texts[0], texts[1]
+
+
+def matlab_parts() -> tuple[str, str, str]:
+    """The fields of both cameras and their pose, each as JSON."""
+    texts = []
+    for k, d in ((K1, D1), (K2, D2)):
+        values = {"FocalLength": k[[0, 1], [0, 1]], "PrincipalPoint": k[:2, 2] + 1}
+        values |= {"RadialDistortion": d[[0, 1, 4]], "TangentialDistortion": d[[2, 3]]}
+        found = {name: value.tolist() for name, value in values.items()}
+        texts.append(json.dumps(found | {"ImageSize": [480, 640], "Skew": 0}))
+    pose = {"RotationOfCamera2": R.T.tolist(), "TranslationOfCamera2": (1000 * T).tolist()}
+    return texts[0], texts[1], json.dumps(pose)

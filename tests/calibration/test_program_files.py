@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,8 @@ EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
     "npz": ("OpenCV", (programs.npz(**OPENCV_ARRAYS, **POSE, imageSize=np.array(files.SIZE)),)),
     "npz and its pose": ("OpenCV", (programs.npz(**OPENCV_ARRAYS), programs.npz(**POSE))),
 }
+EXACT["opencv's cameras with their poses"] = ("OpenCV", more.posed_cameras())
+EXACT["matlab's parameters in three files"] = ("MATLAB", more.matlab_parts())
 STATED_FISHEYE = {**files.RIG, "D1": files.FISHEYE1, "D2": files.FISHEYE2, "fisheye": 1}
 FISHEYE_NAMES = {"D_LEFT_FE": files.FISHEYE1, "D_RIGHT_FE": files.FISHEYE2, "Size": files.SIZE}
 FISHEYES: dict[str, tuple[str, ...]] = {
@@ -120,6 +123,7 @@ RECTIFIED = {
     "KITTI": (more.TWO_LINES, None),
     "cvkit": (more.CVKIT, files.SIZE),
     "K.txt": (more.K_TXT, None),
+    "JSON": (more.FOCAL_AND_BASELINE, files.SIZE),
 }
 
 
@@ -138,6 +142,21 @@ def test_drivingstereo_numbers_its_cameras_from_101(tmp_path: Path) -> None:
     check_rig(read(tmp_path, more.DRIVING_STEREO, cameras=(101, 105)))
     part = "".join(line for line in more.DRIVING_STEREO.splitlines(True) if not line.startswith("K_103"))
     assert read(tmp_path, part, cameras=(101, 103)).rig is None
+
+
+def test_skew_beside_rectified_images_is_ignored(tmp_path: Path) -> None:
+    skewed = [re.sub(r"(K_10\d: \S+) \S+", r"\1 -5e-01", line) for line in more.DRIVING_STEREO.splitlines()]
+    stored = read(tmp_path, "\n".join(skewed), cameras=(101, 105))
+    assert stored.rig is None
+    check_rectified(stored.rectified)
+    assert "K has skew" in stored.notes[-1]
+
+
+def test_large_baselines_in_json_are_millimetres(tmp_path: Path) -> None:
+    stored = read(tmp_path, '{"fx": 1068, "fy": 1068, "cx": 977, "cy": 562.4, "baseline": 119.9}')
+    assert stored.rectified is not None
+    assert stored.rectified.baseline == pytest.approx(0.1199)
+    assert stored.notes == ["the baseline of 119.9 is assumed to be in millimetres"]
 
 
 def test_mrcal_keeps_megabytes_of_its_optimization(tmp_path: Path) -> None:

@@ -71,6 +71,10 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "M1 has focal lengths of 1e-300 and 1e-300 px, expected",
     ),
     "baseline of 1e-300": ((more.K_TXT.partition("\n")[0] + "\n1e-300\n",), "baseline is 1e-300 m, expected"),
+    "ocamcalib": (
+        ("#polynomial coefficients (ocam_model.ss)\n\n5 -2.1e+02 0 1.4e-03\n",),
+        "one fisheye camera of OC",
+    ),
     "one ost": ((programs.ost("left"),), "holds 1 camera"),
     "omni": ((programs.chain().replace("pinhole", "omni"),), "'omni' is not a lens model of OpenCV"),
     "fov": (
