@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.calibration import device_files as device
+from pamcli.calibration import matlab_files as matlab
 from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import slam_files as slam
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
@@ -77,7 +78,7 @@ READERS = (
         slam.read_orb_slam,
         "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf",
     ),
-    Reader("MATLAB", opencv.has_matlab, opencv.read_matlab, "CameraParameters1 CameraParameters2"),
+    Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
     Reader("RealSense Viewer", r"rectified\.0\.fx", device.read_viewer, "baseline rectified.0.fx"),
     Reader("RealSense preset", r"(parameters\.)?param-.*", device.refuse_preset),
     Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
