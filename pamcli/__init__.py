@@ -12,7 +12,20 @@
 import os
 import sys
 
-TYPE_CHECKING = False
+
+def end_silently(number: int, frame: object) -> None:
+    """Handle Ctrl-C until the program `pam` can clean up after itself."""
+    os._exit(130)
+
+
+_started = "".join(sys.argv[:1]), "".join(sys.orig_argv[-len(sys.argv) :][:1])  # program; name after -m
+if os.path.basename(_started[0]) in ("pam", "pam-asp") or _started[1] == "pamcli":
+    import _signal  # type: ignore[import-not-found]
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else ignored, as under nohup
+        _signal.signal(_signal.SIGINT, end_silently)
+
+TYPE_CHECKING = False  # as in typing, whose import would take longer than all others here
 if TYPE_CHECKING:
     from pamcli.batch.depth import depth_files as depth_files
     from pamcli.batch.jobs import Result as Result

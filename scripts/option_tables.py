@@ -5,7 +5,7 @@ python scripts/option_tables.py
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING
 from inspect import get_annotations
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pamcli.cli.groups import PANELS
 from pamcli.settings.batches import ViewSettings
 from pamcli.settings.data import LabelSettings
 from pamcli.settings.evaluation import SubmitSettings
-from pamcli.settings.options import option_names
+from pamcli.settings.options import Option, list_options
 
 GUIDE = Path(__file__).parents[1] / "pamcli" / "guide"
 PAGES: dict[str, tuple[str, dict[str, type[Any]]]] = {
@@ -70,11 +70,11 @@ def page(name: str) -> str:
     title, commands_of = PAGES[name]
     rows: dict[tuple[str, str], list[str]] = {}
     for command, settings in commands_of.items():
-        for each in fields(settings):
+        for each in list_options(settings).values():
             owner: Any = next(base for base in settings.__mro__ if each.name in get_annotations(base))
-            if names := option_names(each.name, each):
-                panel = each.metadata.get("rich_help_panel", owner.panel)
-                rows.setdefault((panel, row(max(names, key=len), each)), []).append(command)
+            if each.names:
+                panel = each.metadata.get("panel", owner.panel)
+                rows.setdefault((panel, row(each)), []).append(command)
     parts = [title.rstrip("\n")]
     for panel in PANELS:
         of_panel = {start: commands for (of, start), commands in rows.items() if of == panel}
@@ -88,12 +88,12 @@ def page(name: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def row(name: str, each: Field[Any]) -> str:
+def row(each: Option) -> str:
     """Return the row of an option, without its commands."""
     default = each.metadata.get("show_default") or each.default
     default = "required" if default is MISSING else "" if default in (None, False) else default
     text = str(each.metadata["help"]).replace("|", "\\|").replace("<", "&lt;")
-    return f"| `{name}` | {default} | {text} |"
+    return f"| `{max(each.names, key=len)}` | {default} | {text} |"
 
 
 if __name__ == "__main__":

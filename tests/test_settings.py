@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,10 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_settings_have_the_options_of_their_command(command: str) -> None:
     from pamcli.cli import app
-    from pamcli.settings.options import option_names
+    from pamcli.settings.options import list_options
 
     _, settings = COMMANDS[command]
-    fields = dataclasses.fields(settings)
-    declared = {name for each in fields for name in option_names(each.name, each)}
+    declared = {name for each in list_options(settings).values() for name in each.names}
     group: Any = typer.main.get_command(app)
     for name in command.split():
         group = group.commands[name]

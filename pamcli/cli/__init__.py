@@ -6,208 +6,106 @@ import sys
 import warnings
 from difflib import get_close_matches
 from types import FrameType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer import TyperException
 
 from pamcli import __version__
-from pamcli.cli import calibration, dataset, doctor, evaluate, guide, train, weights
-from pamcli.cli.console import TERMINATIONS, Console, Messages, complain, guard_streams, run_batch
-from pamcli.cli.groups import command, group
+from pamcli.cli.console import TERMINATIONS, complain, guard_streams
+from pamcli.cli.groups import group
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
-from pamcli.settings.batches import (
-    DepthSettings,
-    ExportSettings,
-    MatchSettings,
-    RectifySettings,
-    UpscaleSettings,
-    ViewSettings,
-)
-from pamcli.settings.evaluation import SubmitSettings
-from pamcli.settings.options import argument
-
-
-def match(settings: MatchSettings, console: Console) -> None:
-    """Compute the disparity map of an image pair: how far each left pixel is shifted in the right image, px.
-
-    The images must be rectified (pam rectify): a point lies in the same row of both, and left pixel (y, x)
-    matches right pixel (y, x - disparity). Paths of results are printed to stdout, all else to stderr.
-
-    The shipped weights were trained on synthetic scenes and few real pairs. In streets and rooms, about one
-    pixel in twenty is wrong by more than 3 px; --min-confidence removes most of them (pam guide confidence).
-
-    $ pam disparity left.png right.png -o map.pfm --color-map map.png --confidence conf.tif
-    $ pam disparity lefts/ rights/ -o out/ --skip-existing
-    """
-    from pamcli.batch.matching import match_files
-
-    run_batch(match_files, settings, console, loading=settings.name)
-
-
-def upscale(settings: UpscaleSettings, console: Console) -> None:
-    """Upscale both images of a pair, each with detail from the other.
-
-    The images must be rectified (pam rectify): a point lies in the same row of both. Bit depth (8 or 16),
-    transparency, colour profile and EXIF data are kept. Paths of results are printed to stdout, all else to
-    stderr.
-
-    $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
-    $ pam superres lefts/ rights/ --scale 2 --input camera -o upscaled/
-    """
-    from pamcli.batch.upscaling import upscale_files
-
-    run_batch(upscale_files, settings, console, loading=settings.name)
-
-
-def rectify(settings: RectifySettings, console: Console) -> None:
-    """Rectify image pairs, so that a point lies in the same row of both images.
-
-    The images keep their bit depth (8 or 16 bits). With --calibration, the calibration of the rectified
-    images is written next to them.
-
-    $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
-    $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/
-    """
-    from pamcli.batch.rectification import rectify_files
-
-    run_batch(rectify_files, settings, console)
-
-
-def convert(settings: DepthSettings, console: Console) -> None:
-    """Convert stored disparity maps to depth maps and point clouds, in metres.
-
-    Units per pixel and markers of unknown pixels are recognised for the formats of common programs; --scale
-    and --invalid override them.
-
-    $ pam depth disp.pfm --calibration calib.txt --depth metres.tif
-    $ pam depth disparities/ --calibration calib.txt --image lefts/ --point-cloud clouds/
-    """
-    from pamcli.batch.depth import depth_files
-
-    run_batch(depth_files, settings, console)
-
-
-def show(settings: ViewSettings, messages: Messages) -> None:
-    """Show a result in the browser: image, disparity, depth, confidence, distances and point cloud.
-
-    The page is served on this computer only, until Ctrl-C. Its address is printed on stdout.
-
-    $ pam view disp.html
-    $ pam view disp.pfm left.png --calibration calib.txt
-    """
-    console = messages.console()
-    import webbrowser
-
-    from pamcli.batch.viewing import open_server
-
-    server = open_server(settings)
-    try:
-        console.result(server.address)
-        console.inform("press Ctrl-C to stop")
-        if not settings.no_browser and not webbrowser.open(server.address):
-            console.warn("no browser found: open the address yourself")
-        server.serve_forever()
-    finally:
-        server.server_close()
-
-
-def colmap(settings: ExportSettings, console: Console) -> None:
-    """Write rectified images, their cameras and their depth maps as a workspace for COLMAP.
-
-    The folder contains images/, stereo/depth_maps/ and rig_config.json for `colmap rig_configurator`. For a
-    single pair, it also contains a sparse model with both poses and coloured points.
-
-    $ pam export colmap left.png right.png --calibration calib.txt -o scene/
-    $ pam export colmap lefts/ rights/ --calibration calib.txt -o scenes/
-    """
-    _export(settings, console, "colmap")
-
-
-def nerfstudio(settings: ExportSettings, console: Console) -> None:
-    """Write the rectified images of a pair, their cameras and their depth maps for nerfstudio.
-
-    The folder contains images/, depths/ (16 bits, mm), points.ply and transforms.json, which `ns-train`
-    reads.
-
-    $ pam export nerfstudio left.png right.png --calibration calib.txt -o nerf/
-    $ pam export nerfstudio left.png right.png --focal 700 --baseline 120mm -o studio/
-    """
-    _export(settings, console, "nerfstudio")
-
-
-def _export(settings: ExportSettings, console: Console, kind: Literal["colmap", "nerfstudio"]) -> None:
-    from pamcli.batch.export import Export
-
-    export = Export(settings, kind)
-    try:
-        run_batch(lambda _: export.batch, export.settings, console, loading=settings.name)
-    finally:  # also if a pair failed: the cameras are those of the others
-        for path in export.write_cameras():
-            if not console.jsonl:
-                console.path(path)
-
-
-def submit_results(settings: SubmitSettings, messages: Messages) -> None:
-    """Write a submission archive for KITTI 2012, KITTI 2015, Middlebury or ETH3D.
-
-    The results are a network's, or files (--predictions). The archive is read back and verified; missing
-    images are reported before the network runs.
-
-    $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
-    $ pam submit --data middlebury:MiddEval3 --weights pasmnet -o pasmnet.zip
-    """
-    console = messages.console()
-    from pamcli.evaluation.submissions import submit
-
-    written = submit(settings, console)
-    for note in written.notes:
-        console.warn(note)
-    console.inform(f"{written.kind}: {written.images} images, {written.files} files, verified")
-    console.path(settings.output)
-
 
 app = group(
     "Match stereo pairs and upscale them, with parallax attention networks.\n\n"
     "pam guide lists the pages of the guide; pam COMMAND --help shows the options of a command.",
-    completion=True,
+    {
+        "Process image pairs": {
+            "disparity": ("images:match", "Compute disparity maps, depth maps and point clouds."),
+            "superres": ("images:upscale", "Upscale both images of a pair, up to 4 times."),
+            "rectify": ("images:rectify", "Rectify image pairs, with or without a calibration."),
+            "depth": ("images:convert", "Convert stored disparity maps to depth maps and point clouds."),
+            "export": group(
+                "Write rectified images, cameras and depth maps for other programs.",
+                {
+                    "colmap": ("images:colmap", "Write a workspace for COLMAP."),
+                    "nerfstudio": ("images:nerfstudio", "Write a data set for nerfstudio."),
+                },
+            ),
+            "view": ("images:show", "Show a result in the browser."),
+        },
+        "Calibrate and check": {
+            "calibration": group(
+                "Calibrate stereo cameras, and show calibration files.",
+                {
+                    "show": (
+                        "calibration:show",
+                        "Show the values of a calibration file, in metres, pixels and degrees.",
+                    ),
+                    "make": ("calibration:make", "Calibrate a stereo rig from images of a board."),
+                },
+            ),
+            "doctor": ("doctor:command", "Check an image pair and its calibration, or this installation."),
+        },
+        "Evaluate": {
+            "eval": group(
+                "Evaluate disparity maps and super-resolution on data sets with ground truth.",
+                {
+                    "disparity": (
+                        "evaluate:disparity",
+                        "Evaluate disparity maps by the benchmarks' metrics.",
+                    ),
+                    "superres": ("evaluate:superres", "Measure PSNR and SSIM of upscaled images."),
+                    "protocols": ("evaluate:protocols", "List the evaluation protocols for disparity."),
+                },
+            ),
+            "submit": ("evaluate:submit", "Write a submission archive for a benchmark."),
+        },
+        "Train": {
+            "train": group(
+                "Train the networks, with or without ground truth.",
+                {
+                    "disparity": ("train:disparity", "Train a matcher."),
+                    "superres": ("train:superres", "Train a super-resolution network."),
+                },
+            ),
+            "dataset": group(
+                "List, check, preview, measure, label and prepare data sets.",
+                {
+                    "list": ("dataset:list_sources", "List the data sets that can be read."),
+                    "verify": ("dataset:verify", "Check data sets for missing and damaged files."),
+                    "preview": ("dataset:preview", "Show pairs of a data set in one image."),
+                    "stats": ("dataset:stats", "Measure sizes, disparities, sharpness, duplicates."),
+                    "label": ("dataset:label", "Write pseudo-labels for pairs without ground truth."),
+                    "prepare-flickr1024": (
+                        "dataset:prepare_flickr1024",
+                        "Cut training patches for super-resolution.",
+                    ),
+                },
+            ),
+            "weights": group(
+                "List, check, import, export and publish weights; describe networks of other projects.",
+                {
+                    "list": ("weights:list_weights", "List the shipped weights."),
+                    "info": ("weights:info", "Show what a weights file contains."),
+                    "verify": ("weights:verify", "Check that weights are undamaged."),
+                    "import": ("weights:import_checkpoint", "Convert a checkpoint of the authors."),
+                    "export": ("weights:export_network", "Export a network to ONNX."),
+                    "push": ("weights:push", "Publish trained weights on the Hugging Face Hub."),
+                    "describe": (
+                        "weights:describe",
+                        "Find the inputs and outputs of a network of another project.",
+                    ),
+                },
+            ),
+        },
+        "Get help": {
+            "guide": ("guide:command", "Show the pages of the guide."),
+            "help": ("guide:show_help", "Show help on a command."),
+        },
+    },
+    add_completion=True,
 )
-evaluation = group("Evaluate disparity maps and super-resolution on data sets with ground truth.")
-exporting = group("Write rectified images, cameras and depth maps for other programs.")
-training = group("Train the networks, with or without ground truth.")
-command(app, "disparity", "Compute disparity maps, depth maps and point clouds.")(match)
-command(app, "superres", "Upscale both images of a pair, up to 4 times.")(upscale)
-command(app, "rectify", "Rectify image pairs, with or without a calibration.")(rectify)
-command(app, "depth", "Convert stored disparity maps to depth maps and point clouds.")(convert)
-command(app, "view", "Show a result in the browser.")(show)
-command(evaluation, "disparity", "Evaluate disparity maps by the benchmarks' metrics.")(evaluate.disparity)
-command(evaluation, "superres", "Measure PSNR and SSIM of upscaled images.")(evaluate.superres)
-command(evaluation, "protocols", "List the evaluation protocols for disparity.")(evaluate.protocols)
-app.add_typer(evaluation, name="eval")
-command(exporting, "colmap", "Write a workspace for COLMAP.")(colmap)
-command(exporting, "nerfstudio", "Write a data set for nerfstudio.")(nerfstudio)
-app.add_typer(exporting, name="export")
-command(app, "submit", "Write a submission archive for a benchmark.")(submit_results)
-command(training, "disparity", "Train a matcher.")(train.disparity)
-command(training, "superres", "Train a super-resolution network.")(train.superres)
-app.add_typer(training, name="train")
-command(app, "guide", "Show the pages of the guide.")(guide.command)
-command(app, "doctor", "Check an image pair and its calibration, or this installation.")(doctor.command)
-app.add_typer(calibration.app, name="calibration")
-app.add_typer(weights.app, name="weights")
-app.add_typer(dataset.app, name="dataset")
-
-
-@command(app, "help", "Show help on a command.")
-def show_help(
-    words: list[str] | None = argument("Name of the command, such as eval disparity.", metavar="COMMAND"),
-) -> None:
-    """Show the help of a command, as `pam COMMAND --help` does.
-
-    $ pam help
-    $ pam help eval disparity
-    """
-    app([*(words or ()), "--help"], prog_name="pam", standalone_mode=False)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,19 +2,22 @@
 
 import math
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 from pamcli.cli import run_guarded
 from pamcli.cli.console import Console
-from pamcli.cli.groups import command, group
+from pamcli.cli.groups import make_command
 from pamcli.errors import UsageError
 from pamcli.settings.options import argument, flag, option
+from pamcli.settings.parsing import Form
 from pamcli.settings.shared import Compute, Matching
 
 WIDEST = 192.0
 """Default search range to either side, px."""
 
-app = group("")
+
+Shift = Annotated[float, Form("PX")]
+"""May be negative, and infinite until it is checked."""
 
 
 class TileSettings(Matching, Compute):
@@ -25,10 +28,8 @@ def match(
     left: Path = argument("Left tile.", default=..., metavar="left"),
     right: Path = argument("Right tile.", default=..., metavar="right"),
     output: Path = argument("Disparity map to write (.tif).", default=..., metavar="output"),
-    lowest: float | None = option(
-        "Smallest shift, right column minus left column, px.", "-r", "-m", metavar="PX", parse=None
-    ),
-    highest: float | None = option("Largest shift, px.", "-R", "-M", metavar="PX", parse=None),
+    lowest: Shift | None = option("Smallest shift, right column minus left column, px.", "-r", "-m"),
+    highest: Shift | None = option("Largest shift, px.", "-R", "-M"),
     weights: str | None = option(
         "Weights of the matcher, as for `pam disparity`.", "-weights", metavar="NAME|PATH"
     ),
@@ -75,9 +76,6 @@ def match(
     write_atomically(output, encode_disparity(shift, ".tif").data)
 
 
-command(app, "pam-asp", "")(match)
-
-
 def main() -> NoReturn:
     """Run the program and exit, with the codes of `pam`."""
-    run_guarded(app, "pam-asp")
+    run_guarded(make_command("pam-asp", "", match), "pam-asp")

@@ -1,48 +1,34 @@
 """`pam calibration`: show a calibration, or make one from images of a board."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from pamcli.cli.console import JSON, Messages, Quiet, format_option_names
-from pamcli.cli.groups import command, group
+from pamcli.cli.console import Console, format_option_names
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import PackedLayout
-from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
-from pamcli.settings.shared import (
-    CAMERAS,
-    EXTRINSICS,
-    FISHEYE,
-    UNIT,
-    CalibrationFiles,
-    Extrinsics,
-    Limit,
-    NewFile,
-)
-
-app = group("Calibrate stereo cameras, and show calibration files.")
+from pamcli.settings.parsing import BoardSize, Length
+from pamcli.settings.shared import CalibrationFiles, CameraChoice, LensesAndPose, Limit, NewFile
 
 
-@command(app, "show", "Show the values of a calibration file, in metres, pixels and degrees.")
 def show(
-    messages: Messages,
-    files: list[str] = argument("One file, or all files of a calibration.", default=..., metavar="FILE"),
-    cameras: tuple[int, int] | None = CAMERAS,
-    fisheye: bool = FISHEYE,
-    extrinsics: Extrinsics = EXTRINSICS,
-    unit: float | None = UNIT,
-    json: bool = JSON,
+    choice: CameraChoice,
+    how: LensesAndPose,
+    console: Console,
+    files: Sequence[str] = argument("One file, or all files of a calibration.", default=..., metavar="FILE"),
 ) -> None:
     """Show a calibration file of any program listed in pam guide calibration-files.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml
     """
-    console = messages.console(jsonl=json)
     from pamcli.batch.depth import finish_calibration, read_description
 
-    given = CalibrationFiles(calibration=files, cameras=cameras, unit=unit)
-    stored = finish_calibration(files, *read_description(given, fisheye=fisheye, extrinsics=extrinsics))
+    given = CalibrationFiles(calibration=files, cameras=choice.cameras, unit=choice.unit)
+    stored = finish_calibration(
+        files, *read_description(given, fisheye=how.fisheye, extrinsics=how.extrinsics)
+    )
     for warning in stored.warnings():
         console.warn(warning)
     console.answer(stored.facts(), *stored.lines())
@@ -51,32 +37,26 @@ def show(
 class Boards(Limit, panel="Input"):
     """Images of the board, and the board."""
 
-    inputs: list[str] = argument(
+    inputs: Sequence[str] = argument(
         "Two folders (paired by equal names), two templates with {} for the same text, or two videos. With "
         "--packed: one folder or video of images that hold both views.",
         default=...,
         metavar="LEFT RIGHT",
         show_default=False,
     )
-    board: tuple[int, int] = option(
+    board: BoardSize = option(
         "Inner corners of the chessboard, as OpenCV counts them (9x6 has 10x7 squares); with --marker, "
         "squares of the ChArUco board.",
         default=...,
-        metavar="COLUMNSxROWS",
-        parse=parsing.parse_board,
     )
-    square: float = option(
+    square: Length = option(
         "Side of a square, such as 25mm (without a unit: metres). It scales all distances, so measure "
         "ten squares at once.",
         default=...,
-        metavar="LENGTH",
-        parse=parsing.parse_length,
     )
-    marker: float | None = option(
+    marker: Length | None = option(
         "Side of a ChArUco board's markers, such as 18mm (without a unit: metres); the dictionary is "
         "detected.",
-        metavar="LENGTH",
-        parse=parsing.parse_length,
     )
     fisheye: bool = flag("Fit fisheye lenses (OpenCV's model with four coefficients).")
     packed: PackedLayout | None = option(
@@ -95,11 +75,9 @@ class Outputs(NewFile):
         "Page (.html) to write, with the detected corners, the board coverage, and a rectified pair.",
         metavar="FILE",
     )
-    json: bool = JSON
 
 
-@command(app, "make", "Calibrate a stereo rig from images of a board.")
-def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
+def make(boards: Boards, output: Outputs, console: Console) -> None:
     """Calibrate two cameras from images that both take of a board at the same time.
 
     Take at least 20 pairs, with the board in all parts of both images, near and far, and tilted to all sides.
@@ -109,7 +87,6 @@ def make(boards: Boards, output: Outputs, messages: Quiet) -> None:
     $ pam calibration make lefts/ rights/ --board 9x6 --square 25mm -o rig.yaml --page report.html
     $ pam calibration make left.mp4 right.mp4 --board 9x6 --square 25mm -o rig.yaml
     """
-    console = messages.console(jsonl=output.json)
     check_new_file(output.output, ".yaml", ".yml", overwrite=output.overwrite)
     if output.page is not None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")

@@ -1,7 +1,5 @@
 """Print results to stdout, and messages and progress to stderr."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json
@@ -113,7 +111,7 @@ class Console(Settings, panel="Messages"):
     """Verbosity of a command, and the form of its results."""
 
     jsonl: bool = flag(
-        "Print one JSON object per pair instead of the paths of results.", rich_help_panel="Output"
+        "Print JSON instead of text, one object per line.", "--json", "--jsonl", panel="Output"
     )
     quiet: bool = flag("Print only warnings and errors.", "-q")
     verbose: bool = flag("Print details of the processing.", "-v")
@@ -132,7 +130,10 @@ class Console(Settings, panel="Messages"):
         print("\n".join(map(escape_line, text.split("\n"))), flush=True)
 
     def path(self, path: Path) -> None:
-        """Print the path of a result, with control characters escaped on a terminal only."""
+        """Print the path of a result: with `jsonl` as JSON, else escaped on a terminal only."""
+        if self.jsonl:
+            self.record({"written": path})
+            return
         print(escape_line(str(path)) if sys.stdout.isatty() else path, flush=True)
 
     def record(self, values: dict[str, Any]) -> None:
@@ -231,13 +232,12 @@ MANY = 10
 """Smallest number of pairs for which their rate is reported."""
 
 
-def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, loading: Any = None) -> None:
+def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *, loading: Any = None) -> None:
     """Process a batch and report it; exit with 6 if a pair failed, or raise the error of a single pair.
 
     `files` creates the batch from the settings; `loading`: name of the network, if there is one. Raises
     UsageError for a result that cannot go to stdout.
     """
-    listen(console)
     for name, place in vars(settings).items():
         if place == "-" and name not in ("pairs", "inputs"):
             if console.jsonl:
@@ -275,7 +275,7 @@ def run_batch(files: Callable[..., Batch], settings: Any, console: Console, *, l
         raise typer.Exit(BATCH_FAILED)
 
 
-def report(result: Result, console: Console, *, alone: bool) -> None:
+def report(result: "Result", console: Console, *, alone: bool) -> None:
     """Report the result of a pair; raise its error if it is the only one."""
     job, error = result.job, result.error
     for warning in result.warnings:
@@ -303,24 +303,3 @@ def report(result: Result, console: Console, *, alone: bool) -> None:
 def summary(counts: dict[str, int]) -> str:
     """Count the pairs by status."""
     return ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "no pairs"
-
-
-JSON = flag("Print one JSON object instead of text.", rich_help_panel="Output")
-"""For commands with one answer."""
-JSONL = flag("Print JSON instead of text, one object per line.", rich_help_panel="Output")
-
-
-class Quiet(Settings, panel="Messages"):
-    """Verbosity of commands without details."""
-
-    quiet: bool = flag("Print only warnings and errors.", "-q")
-
-    def console(self, *, jsonl: bool = False) -> Console:
-        """Return a console for the command and the library. jsonl: whether to print results as JSON."""
-        return listen(Console(quiet=self.quiet, verbose=getattr(self, "verbose", False), jsonl=jsonl))
-
-
-class Messages(Quiet):
-    """Verbosity."""
-
-    verbose: bool = flag("Print details of the processing.", "-v")

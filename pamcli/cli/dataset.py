@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli.console import JSONL, Console, Quiet
-from pamcli.cli.groups import command, group, make_name_argument
+from pamcli.cli.console import Console
+from pamcli.cli.groups import make_name_argument
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import lock_folder
 from pamcli.files.outputs import check_extra_output, check_new_file
@@ -19,14 +20,13 @@ from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import locate
 from pamcli.settings.data import LabelSettings, PrepareSettings
 from pamcli.settings.options import argument, option
-from pamcli.settings.shared import DATA, FORM, WORKERS, NewFile
+from pamcli.settings.parsing import DataSet
+from pamcli.settings.shared import FORM, NewFile, Workers
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
 
-app = group("List, check, preview, measure, label and prepare data sets.")
-
-GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`.", default=..., **DATA)
+GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`.", default=...)
 
 _WIDTH = 100  # characters per line of `list`
 _MOST_ROWS = 200  # rows of a contact sheet, about 0.3 GB of memory
@@ -34,9 +34,8 @@ LISTS = ("copies", "near_copies", "same_views", "damaged")  # lists of pairs in 
 _PATCHES = 1000  # patches to measure by default; they overlap nearly sevenfold
 
 
-@command(app, "list", "List the data sets that can be read.")
 def list_sources(
-    name: str | None = make_name_argument("the data set", "data sets"), jsonl: bool = JSONL
+    console: Console, name: str | None = make_name_argument("the data set", "data sets")
 ) -> None:
     """List the supported data sets: names, splits, keys and expected files.
 
@@ -46,21 +45,19 @@ def list_sources(
     from pamcli.data.open import unknown_name_error
     from pamcli.data.sources import COMMON_KEYS, SOURCES
 
-    console = Console(jsonl=jsonl)
     if name is not None and name not in SOURCES:
         raise unknown_name_error("data set", name, list(SOURCES))
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
         keys = [asdict(key) for key in (*row.keys, *COMMON_KEYS)]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
         console.answer({**values, "unverified": row.unverified or None}, *row.describe(_WIDTH), "")
-    if not jsonl:
+    if not console.jsonl:
         every = ", ".join(f"{key.name} ({key.meaning})" for key in COMMON_KEYS)
         console.result(f"Specify a data set as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
 
 
-@command(app, "verify", "Check data sets for missing and damaged files.")
-def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> None:
+def verify(console: Console, data: Sequence[DataSet] = GIVEN) -> None:
     """Check data sets for missing and damaged files.
 
     Every file is read, and every ground truth is compared with its images.
@@ -74,7 +71,6 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
     """
     from pamcli.data.open import open_data, parse_data
 
-    console = messages.console(jsonl=jsonl)
     specs = [parse_data(each) for each in data]
     # Open everything before reading, which takes long, to report a mistyped path at once.
     sources = [open_data(spec) for spec in specs]
@@ -108,8 +104,7 @@ class Sheet(NewFile):
     count: int = option("Show N samples, spread evenly over the data set.", default=8, min=1, max=_MOST_ROWS)
 
 
-@command(app, "preview", "Show pairs of a data set in one image.")
-def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
+def preview(sheet: Sheet, console: Console, data: DataSet = GIVEN) -> None:
     """Write a contact sheet of a data set.
 
     Each row shows one sample: left image, right image, disparity map and visibility.
@@ -122,7 +117,7 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     """
     from pamcli.data.open import open_data, parse_data
 
-    console, output = messages.console(), sheet.output
+    output = sheet.output
     check_new_file(output, *IMAGE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
@@ -141,14 +136,12 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     console.path(output)
 
 
-@command(app, "stats", "Measure sizes, disparities, sharpness, duplicates.")
 def stats(
-    messages: Quiet,
-    data: list[str] = argument(f"{FORM}, or a folder made by prepare-flickr1024.", default=..., **DATA),
-    count: int | None = option("Measure N pairs, spread evenly over the set.", min=1, show_default="all"),
-    workers: int | None = WORKERS,
+    console: Console,
+    processes: Workers,
+    data: Sequence[DataSet] = argument(f"{FORM}, or a folder made by prepare-flickr1024.", default=...),
+    count: int | None = option("Measure N pairs, spread evenly over the set [default: all].", min=1),
     cnniqa: Path | None = option("Compute CNNIQA with the weights in FILE.", metavar="FILE"),
-    jsonl: bool = JSONL,
 ) -> None:
     """Measure the images of data sets.
 
@@ -164,7 +157,6 @@ def stats(
     """
     from pamcli.data.open import is_data_spec, open_data
 
-    console = messages.console(jsonl=jsonl)
     # For packed patches, measure the images that they are cut from.
     sets = []
     for label in data:
@@ -191,7 +183,7 @@ def stats(
             console.inform(f"{label} contains patches without their images: the patches are measured")
         chosen = source.spread(count or (_PATCHES if source.has_patches else len(source)))
         with console.progress(label, len(chosen)) as bar:
-            figures = measure_data_set(source, chosen, workers or default_workers(), bar.advance)
+            figures = measure_data_set(source, chosen, processes.workers or default_workers(), bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
         quality = {}
@@ -203,7 +195,7 @@ def stats(
         values |= {each: getattr(figures, each) for each in LISTS}
         console.answer(values, *(f"{label}: {line}" for line in figures.describe_copies()))
         rows.append((label, figures, quality))
-    if not jsonl:
+    if not console.jsonl:
         console.block(format_text(make_data_set_table(rows)))
         missing = {"cnniqa": "CNNIQA requires --cnniqa FILE", "sr_metric": "SR-metric requires pyiqa"}
         if lines := [line for name, line in missing.items() if name not in scores]:
@@ -212,8 +204,7 @@ def stats(
         raise typer.Exit(InputError.exit_code)
 
 
-@command(app, "label", "Write pseudo-labels for pairs without ground truth.")
-def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None:
+def label(settings: LabelSettings, console: Console) -> None:
     """Write pseudo-labels for pairs without ground truth, to train on them.
 
     A pixel gets the network's disparity as its label if both directions of matching and two matching
@@ -227,7 +218,7 @@ def label(settings: LabelSettings, messages: Quiet, jsonl: bool = JSONL) -> None
     $ pam dataset label pairs:mine/ -o labelled/
     $ pam dataset label pairs:mine/ -o agreed/ --agree-with pasmnet
     """
-    console, to = messages.console(jsonl=jsonl), settings
+    to = settings
     from pamcli.data.open import open_data
 
     given, failed, kept = open_data(settings.data), 0, 0
@@ -277,8 +268,7 @@ def _load_networks(settings: LabelSettings, console: Console) -> "tuple[StereoMa
         return first, load_matcher(replace(settings, weights=other, network_from=None))[0]
 
 
-@command(app, "prepare-flickr1024", "Cut training patches for super-resolution.")
-def prepare_flickr1024(settings: PrepareSettings, messages: Quiet, jsonl: bool = JSONL) -> None:
+def prepare_flickr1024(settings: PrepareSettings, console: Console) -> None:
     """Cut training patches for super-resolution from published pairs or stereograms.
 
     Pairs are cropped to a multiple of the scale, downscaled with MATLAB's bicubic filter and rounded to 8
@@ -290,7 +280,6 @@ def prepare_flickr1024(settings: PrepareSettings, messages: Quiet, jsonl: bool =
     $ pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4
     $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no
     """
-    console = messages.console(jsonl=jsonl)
     from pamcli.data.preparing import prepare_patches
     from pamcli.flickr1024.resumable import DamagedError
 

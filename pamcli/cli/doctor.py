@@ -1,46 +1,40 @@
 """`pam doctor`: check the calibration of a pair, or the installation."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import JSON, Console, format_option_names
+from pamcli.cli.console import Console, format_option_names
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.files.paths import is_recording, states_layout
-from pamcli.files.suffixes import PackedLayout
-from pamcli.settings import parsing
 from pamcli.settings.options import argument, flag, option
-from pamcli.settings.shared import EXTRINSICS, FISHEYE, PACKED, CalibrationFiles, Extrinsics, Limit
+from pamcli.settings.parsing import KnownLength
+from pamcli.settings.shared import CalibrationFiles, LensesAndPose, Limit, Packed
 
 HINT = "pam doctor LEFT RIGHT --calibration FILE"
 LAYOUT = "pam doctor LEFT RIGHT; an image that holds both views requires `packed`"
 
 
-class Pair(CalibrationFiles, Limit, panel="Calibration"):
+class Pair(CalibrationFiles, LensesAndPose, Limit, Packed, panel="Calibration"):
     """The image pair whose calibration is checked."""
 
-    inputs: list[str] | None = argument(
+    inputs: Sequence[str] | None = argument(
         "Two images, an image that holds both views, or a ROS bag, to check its calibration. Without images: "
         "check the installation.",
         metavar="LEFT RIGHT",
         show_default=False,
-        rich_help_panel="Input",
+        panel="Input",
     )
-    packed: PackedLayout | None = PACKED
-    fisheye: bool = FISHEYE
-    extrinsics: Extrinsics = EXTRINSICS
-    known_length: list[Any] | None = option(
-        "Distance between two pixels of the left image before rectification, to check the calibration.",
-        metavar="X1,Y1,X2,Y2=1.20m",
-        parse=parsing.parse_known_length,
+    known_length: Sequence[KnownLength] | None = option(
+        "Distance between two pixels of the left image before rectification, to check the calibration."
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         if self.inputs and len(self.inputs) != 2 - bool(self.packed) and not self.holds_both_views:
             needed = "one image" if self.packed else "a left and a right image"
             raise UsageError(f"expected {needed}, got {len(self.inputs)}", LAYOUT)
@@ -58,11 +52,11 @@ class Pair(CalibrationFiles, Limit, panel="Calibration"):
 
 def command(
     pair: Pair,
+    console: Console,
     gpu_check: bool = flag(
         "Run every network in every precision on CPU and GPU, and print a table to paste into an issue.",
-        rich_help_panel="Performance",
+        panel="Performance",
     ),
-    json: bool = JSON,
 ) -> None:
     """Check an image pair and its calibration; without images, check the installation.
 
@@ -76,7 +70,6 @@ def command(
     $ pam doctor
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
     """
-    console = Console(jsonl=json)
     if gpu_check:
         if pair.inputs:
             raise UsageError("cannot use both --gpu-check and images")

@@ -1,22 +1,17 @@
-"""Run `pam eval`."""
-
-from __future__ import annotations
+"""Run `pam eval` and `pam submit`."""
 
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from pamcli.cli.console import JSONL, Console, Messages
+from pamcli.cli.console import Console
 from pamcli.cli.groups import make_name_argument
-from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings
-from pamcli.settings.options import flag
+from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings, SubmitSettings
 
 if TYPE_CHECKING:
     from pamcli.evaluation.results import Evaluation
 
-AS_JSON = flag("Print one JSON object instead of tables.", "--json", rich_help_panel="Output")
 
-
-def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: bool = AS_JSON) -> None:
+def disparity(settings: EvaluateDisparitySettings, console: Console) -> None:
     """Evaluate the disparity maps of networks, or of files from any program, on data sets.
 
     Metrics are pooled over all pixels of a data set (first table), and averaged over its images.
@@ -26,11 +21,10 @@ def disparity(settings: EvaluateDisparitySettings, messages: Messages, as_json: 
     """
     from pamcli.evaluation.disparity import measure_disparity
 
-    console = messages.console(jsonl=as_json)
     _show(measure_disparity(settings, console), settings, console)
 
 
-def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bool = AS_JSON) -> None:
+def superres(settings: EvaluateSuperresSettings, console: Console) -> None:
     """Evaluate the upscaled images of a network, or of files from any program, on data sets.
 
     Images are cropped to a multiple of the scale, downscaled with MATLAB's bicubic filter, rounded to 8 bits,
@@ -42,11 +36,10 @@ def superres(settings: EvaluateSuperresSettings, messages: Messages, as_json: bo
     """
     from pamcli.evaluation.superres import measure_superres
 
-    console = messages.console(jsonl=as_json)
     _show(measure_superres(settings, console), settings, console)
 
 
-def _show(evaluation: Evaluation, settings: Any, console: Console) -> None:
+def _show(evaluation: "Evaluation", settings: Any, console: Console) -> None:
     """Write the requested files, then print the tables or everything as JSON."""
     from pamcli.evaluation.run import write_files
 
@@ -60,9 +53,7 @@ def _show(evaluation: Evaluation, settings: Any, console: Console) -> None:
         console.answer(evaluation.json(), *tables, "", *lines)
 
 
-def protocols(
-    name: str | None = make_name_argument("the protocol", "protocols"), jsonl: bool = JSONL
-) -> None:
+def protocols(console: Console, name: str | None = make_name_argument("the protocol", "protocols")) -> None:
     """List the evaluation protocols of papers and benchmarks, for --protocol.
 
     With a name: the metrics of the protocol, differences between data sets, and its source.
@@ -72,7 +63,6 @@ def protocols(
     """
     from pamcli.evaluation.protocols import PROTOCOLS, check_protocol
 
-    console = Console(jsonl=jsonl)
     if name is not None:
         check_protocol(name)
     for key in [name] if name else PROTOCOLS:
@@ -87,3 +77,21 @@ def protocols(
             for data, texts in metrics.items():
                 lines += [f"{data}:", *(f"  {text}" for text in texts)]
             console.answer(entry, row.about, f"source: {row.source}", "", *lines)
+
+
+def submit(settings: SubmitSettings, console: Console) -> None:
+    """Write a submission archive for KITTI 2012, KITTI 2015, Middlebury or ETH3D.
+
+    The results are a network's, or files (--predictions). The archive is read back and verified; missing
+    images are reported before the network runs.
+
+    $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
+    $ pam submit --data middlebury:MiddEval3 --weights pasmnet -o pasmnet.zip
+    """
+    from pamcli.evaluation import submissions
+
+    written = submissions.submit(settings, console)
+    for note in written.notes:
+        console.warn(note)
+    console.inform(f"{written.kind}: {written.images} images, {written.files} files, verified")
+    console.path(settings.output)

@@ -1,63 +1,32 @@
-"""Turn settings into the options of a command: each field becomes a parameter.
+"""Turn functions with settings into commands: each field of the settings becomes an option.
 
-    @command(app, "disparity", "Compute disparity maps.")
-    def disparity(settings: MatchSettings) -> None: ...
+    def match(settings: MatchSettings, console: Console) -> None: ...
 
 A parameter whose default is a field, as `settings.options.option` returns, becomes an option, too.
 """
 
+import importlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, is_dataclass
 from glob import glob
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
-from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from pamcli.cli.console import Console, listen
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import REGISTERED
-from pamcli.settings import parsing
-from pamcli.settings.options import argument, option_names
-
-Function = TypeVar("Function", bound=Callable[..., None])
+from pamcli.settings.options import Option, Settings, argument, list_options
 
 PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
 """Headings of `--help`, in their order."""
 
-SECTIONS = {
-    "Process image pairs": ("disparity", "superres", "rectify", "depth", "export", "view"),
-    "Calibrate and check": ("calibration", "doctor"),
-    "Evaluate": ("eval", "submit"),
-    "Train": ("train", "dataset", "weights"),
-    "Get help": ("guide", "help"),
-}
-"""The commands of `pam --help`, by task."""
-
-_TYPES: dict[Any, tuple[str, Any]] = {
-    int: ("N", None),
-    float: ("X", parsing.parse_above_zero),
-    str: ("TEXT", None),
-    Path: ("PATH", parsing.parse_path),  # an empty one would be the current folder
-}
-"""`metavar` and `parse` of an option by its type, unless it states others."""
-
-
-def data_sets() -> Iterable[str]:
-    """Return the names of the data sets."""
-    from pamcli.data.sources import SOURCES
-
-    return SOURCES
-
-
-def protocols() -> Iterable[str]:
-    """Return the names of the protocols."""
-    from pamcli.evaluation.protocols import PROTOCOLS
-
-    return PROTOCOLS
+Member = tuple[str, str] | typer.Typer
+"""A command: "MODULE:FUNCTION" in `pamcli.cli`, and its line in the help of its group. Or a group."""
 
 
 def _complete_data(incomplete: str) -> list[str]:
@@ -65,7 +34,19 @@ def _complete_data(incomplete: str) -> list[str]:
     name, colon, path = incomplete.partition(":")
     if colon:
         return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
-    return [f"{found}:" for found in data_sets() if found.startswith(incomplete)]
+    return [f"{found}:" for found in _complete_data_set(incomplete)]
+
+
+def _complete_data_set(incomplete: str) -> list[str]:
+    from pamcli.data.sources import SOURCES
+
+    return [name for name in SOURCES if name.startswith(incomplete)]
+
+
+def _complete_protocol(incomplete: str) -> list[str]:
+    from pamcli.evaluation.protocols import PROTOCOLS
+
+    return [name for name in PROTOCOLS if name.startswith(incomplete)]
 
 
 def _complete_weights(incomplete: str) -> list[str]:
@@ -74,121 +55,113 @@ def _complete_weights(incomplete: str) -> list[str]:
     return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
 
-def make_completer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a function that completes one of these names."""
-    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
-
-
-COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
+COMPLETIONS = {
     "data": _complete_data,
+    "data sets": _complete_data_set,
+    "protocols": _complete_protocol,
     "weights": _complete_weights,
-    "protocols": make_completer(protocols),
-    "data sets": make_completer(data_sets),
 }
 
 
 def make_name_argument(what: str, names: str | Callable[[str], list[str]], metavar: str = "NAME") -> Any:
     """Return the argument of a command that lists all names, or shows one."""
-    return argument(f"Name of {what}.", metavar=metavar, show_default="list all", complete=names)
+    return argument(f"Name of {what} [default: list all].", metavar=metavar, complete=names)
 
 
-def group(help_text: str, *, completion: bool = False) -> typer.Typer:
-    """Return a group of commands. completion: add options that install shell completion."""
-    return typer.Typer(
+def group(help_text: str, members: Mapping[str, Any], **more: Any) -> typer.Typer:
+    """Return a group of commands, which are imported when they are used.
+
+    members: each `Member` by its name, or those below each heading of the help.
+    """
+    has_headings = all(isinstance(each, Mapping) for each in members.values())
+    kind = type("Group", (_Group,), {"sections": members if has_headings else {"Commands": members}})
+    app = typer.Typer(
         help=help_text,
-        cls=_Group,
+        cls=kind,
         no_args_is_help=True,
-        add_completion=completion,
         rich_markup_mode=None,  # see _Panels
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
+        **{"add_completion": False, **more},
     )
+    app.callback()(lambda: None)
+    return app
 
 
-def command(app: typer.Typer, name: str, short: str) -> Callable[[Function], Function]:
-    """Register a function as a command, with a parameter for each field of its settings.
+def make_command(name: str, short: str, function: Callable[..., None]) -> Any:
+    """Return a command with a parameter for each field of its settings.
 
-    Its docstring is the help; lines "$ pam ..." at its end are examples, shown below the options.
+    The docstring is the help; lines "$ pam ..." at its end are examples, shown below the options.
     """
-
-    def register(function: Function) -> Function:
-        text, _, examples = cleandoc(function.__doc__ or "").partition("\n\n$ ")
-        epilog = "\n".join(("\b", *examples.split("\n$ ")))
-        app.command(name, cls=_Command, help=text, short_help=short, epilog=epilog)(unfold_settings(function))
-        return function
-
-    return register
+    text, _, examples = cleandoc(function.__doc__ or "").partition("\n\n$ ")
+    epilog = "\n".join(("\b", *examples.split("\n$ ")))
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.command(name, cls=_Command, help=text, short_help=short, epilog=epilog)(unfold_settings(function))
+    return typer.main.get_command(app)
 
 
 def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Replace parameters that are dataclasses by one parameter for each of their fields.
+    """Replace parameters that are settings by one parameter for each of their fields.
 
     Raises TypeError where two of them have a field of the same name.
     """
     hints = get_type_hints(function, include_extras=True)
-    given = signature(function).parameters.values()
-    groups = {each.name: hints[each.name] for each in given if is_dataclass(hints[each.name])}
-
-    def call(**values: Any) -> None:
-        for name, cls in groups.items():
-            own = cls.__dataclass_fields__.keys() & values.keys()
-            values[name] = cls(**dict(zip(own, map(values.pop, own), strict=True)))
-        function(**values)
-
     parameters: list[Parameter] = []
-    for each in given:
-        if each.name in groups:
-            parameters += _parameters(groups[each.name])
+    groups: dict[str, type[Settings]] = {}
+    single: dict[str, Option] = {}
+    for each in signature(function).parameters.values():
+        hint = hints[each.name]
+        if is_dataclass(hint):
+            groups[each.name] = hint  # type: ignore[assignment]
+            parameters += _list_parameters(hint)
         elif isinstance(each.default, Field):
-            parameters.append(_make_parameter(each.name, hints[each.name], each.default, "Input"))
+            single[each.name] = Option(each.name, hint, each.default)
+            parameters.append(_make_parameter(single[each.name], "Input"))
         else:
-            parameters.append(each.replace(annotation=hints[each.name], kind=Parameter.KEYWORD_ONLY))
+            parameters.append(each.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
     if twice := [name for name, count in Counter(each.name for each in parameters).items() if count > 1]:
         raise TypeError(f"{function.__module__}: duplicate options: {', '.join(twice)}")
+
+    def call(**values: Any) -> None:
+        for name, option in single.items():
+            values[name] = option.convert(values[name])
+        for name, cls in groups.items():
+            own = cls.__dataclass_fields__.keys() & values.keys()
+            made = cls(**dict(zip(own, map(values.pop, own), strict=True)))
+            values[name] = listen(made) if isinstance(made, Console) else made
+        function(**values)
+
     call.__doc__, call.__name__, call.__module__ = function.__doc__, function.__name__, function.__module__
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return call
 
 
-def _parameters(cls: type[Any]) -> list[Parameter]:
+def _list_parameters(cls: type[Any]) -> list[Parameter]:
     """List the fields of a class as parameters: arguments and -o, then its own, then inherited ones."""
-    hints = get_type_hints(cls)
-    found = []
-    lineage: list[Any] = list(cls.__mro__)
-    for each in fields(cls):
-        depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
-        is_first = "-o" in each.metadata.get("names", "-o")  # arguments have no names
-        place = -1 if is_first else depth
-        found.append((place, _make_parameter(each.name, hints[each.name], each, lineage[depth].panel)))
+    found, lineage = [], list(cls.__mro__)
+    for option in list_options(cls).values():
+        depth = next(i for i, base in enumerate(lineage) if option.name in get_annotations(base))
+        place = -1 if "-o" in option.names or not option.names else depth
+        found.append((place, _make_parameter(option, lineage[depth].panel)))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
 
 
-def _make_parameter(name: str, hint: Any, field: Field[Any], panel: str) -> Parameter:
-    """Convert a field made by `option`, `flag` or `argument`."""
-    kind = next((each for each in get_args(hint) or (hint,) if each in _TYPES), None)
-    metavar, parse = _TYPES.get(kind, (None, None))
-    more = {"rich_help_panel": panel, "metavar": metavar, **field.metadata}
-    parse, names = more.pop("parse", None if "min" in more else parse), option_names(name, field)
-    more.pop("names", None)
-    more.pop("check", None)
-    hint = more.pop("type", hint)
-    if completion := more.pop("complete", None):
+def _make_parameter(option: Option, panel: str) -> Parameter:
+    """Convert an option for Typer, which passes text to `Option.convert` for all but its own types."""
+    more = {key: each for key, each in option.metadata.items() if key not in ("names", "panel", "complete")}
+    more |= {"metavar": option.metavar, "rich_help_panel": option.metadata.get("panel", panel)}
+    if completion := option.metadata.get("complete", option.form.complete):
         more["autocompletion"] = COMPLETIONS.get(completion, completion)
-    if "Sequence[" in str(hint):
-        hint = list[str] if field.default is MISSING else list[str] | None
-    elif {str, Path} <= {*get_args(hint)}:
-        hint = str if field.default is MISSING else str | None
-    default = Parameter.empty if field.default is MISSING else field.default
-    if parse is not None:
-        label = names[0] if names else name.upper()
-        # Typer also passes defaults through the parser.
-        more["parser"] = lambda text: (
-            parse(text, label) if isinstance(text, str) and text != default else text
-        )
-        hint = list[str] if "list[" in str(hint) else str
-    info = typer.Option(*names, **more) if names else typer.Argument(**more)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])
+    hint, default = option.types[0], option.default
+    if option.form.parse is not None or len(option.types) > 1:
+        hint = str
+    hint = list[hint] if option.repeatable else hint
+    if default is None:
+        hint = hint | None
+    info = typer.Option(*option.names, **more) if option.names else typer.Argument(**more)
+    default = Parameter.empty if default is MISSING else str(default) if hint is str else default
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])
 
 
 class _Panels:
@@ -250,10 +223,45 @@ def _check_dashes(params: Iterable[Any], args: list[str]) -> None:
             raise UsageError(f"no such option: {word}, did you mean {name}?")
 
 
+class _Commands(dict[str, Any]):
+    """The commands of a group by name, each imported when it is first looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        member = super().__getitem__(name)
+        if isinstance(member, typer.Typer):
+            self[name] = typer.main.get_command(member)
+        elif isinstance(member, tuple):
+            module, _, function = member[0].partition(":")
+            loaded = importlib.import_module(f"pamcli.cli.{module}")
+            self[name] = make_command(name, member[1], getattr(loaded, function))
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
 class _Group(_Panels, TyperGroup):
+    sections: ClassVar[Mapping[str, Mapping[str, Member]]]
+
+    def __init__(self, **attributes: Any) -> None:
+        members = {name: each for named in self.sections.values() for name, each in named.items()}
+        super().__init__(**{**attributes, "commands": _Commands(members)})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections = {"Commands": tuple(self.list_commands(ctx))} if ctx.parent else SECTIONS
-        for title, names in sections.items():
+        for title, members in self.sections.items():
+            rows = [
+                (name, each[1] if isinstance(each, tuple) else str(each.info.help))
+                for name, each in members.items()
+            ]
             with formatter.section(typer.style(title, bold=True)):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(200)) for name in names])
+                formatter.write_dl(rows)
         super().format_options(ctx, formatter)

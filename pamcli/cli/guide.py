@@ -1,12 +1,14 @@
-"""Run `pam guide`: show the included guide in the terminal."""
+"""Run `pam guide`, which shows the included guide in the terminal, and `pam help`."""
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pamcli.cli.console import Console
-from pamcli.cli.groups import make_completer, make_name_argument
+from pamcli.cli.groups import make_name_argument
 from pamcli.errors import UsageError, did_you_mean
+from pamcli.settings.options import argument
 
 PAGES = Path(__file__).parents[1] / "guide"
 
@@ -20,7 +22,13 @@ def _read(name: str) -> str:
     return (PAGES / f"{name}.md").read_text(encoding="utf-8")
 
 
-def command(page: str | None = make_name_argument("the page", make_completer(page_names), "PAGE")) -> None:
+def _complete_page(incomplete: str) -> list[str]:
+    return [name for name in page_names() if name.startswith(incomplete)]
+
+
+def command(
+    console: Console, page: str | None = make_name_argument("the page", _complete_page, "PAGE")
+) -> None:
     """Show a page of the guide, or list all pages.
 
     On a terminal the page is formatted; into a pipe it is written as Markdown.
@@ -28,11 +36,11 @@ def command(page: str | None = make_name_argument("the page", make_completer(pag
     $ pam guide
     $ pam guide batches
     """
-    console = Console()
     if page is None:
         for name in page_names():
             title = _read(name).partition("\n")[0]
-            console.result(f"{name:24} {title.removeprefix('# ')}")
+            title = title.removeprefix("# ")
+            console.answer({"page": name, "title": title}, f"{name:24} {title}")
         return
     if page not in page_names():
         word = re.compile(rf"\b{re.escape(page)}\b", re.IGNORECASE)
@@ -44,6 +52,9 @@ def command(page: str | None = make_name_argument("the page", make_completer(pag
         hint += "pam guide lists all pages"
         raise UsageError(f"unknown page {page!r}", hint)
     text = _read(page)
+    if console.jsonl:
+        console.record({"page": page, "text": text})
+        return
     if not sys.stdout.isatty():
         console.block(text.rstrip("\n"))
         return
@@ -51,3 +62,16 @@ def command(page: str | None = make_name_argument("the page", make_completer(pag
     from rich.markdown import Markdown
 
     Terminal().print(Markdown(text, hyperlinks=False))
+
+
+def show_help(
+    words: Sequence[str] | None = argument("Name of the command, such as eval disparity.", metavar="COMMAND"),
+) -> None:
+    """Show the help of a command, as `pam COMMAND --help` does.
+
+    $ pam help
+    $ pam help eval disparity
+    """
+    from pamcli.cli import app
+
+    app([*(words or ()), "--help"], prog_name="pam", standalone_mode=False)

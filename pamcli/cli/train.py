@@ -1,7 +1,5 @@
 """Run `pam train` and show the progress of a run."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import signal
@@ -13,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli.console import Console, Messages, handle_signals
+from pamcli.cli.console import Console, handle_signals
 from pamcli.reporting import SILENT
-from pamcli.settings.options import flag
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
 
 if TYPE_CHECKING:
@@ -23,12 +20,8 @@ if TYPE_CHECKING:
     from pamcli.training.loop import Stop
     from pamcli.training.validation import ValidationResult
 
-AS_JSON = flag(
-    "Print every line of the log on stdout, one JSON object a line.", "--jsonl", rich_help_panel="Output"
-)
 
-
-def disparity(settings: TrainDisparitySettings, messages: Messages, as_json: bool = AS_JSON) -> None:
+def disparity(settings: TrainDisparitySettings, console: Console) -> None:
     """Train a matcher.
 
     Recipes: scratch, scenes, refine, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
@@ -38,10 +31,10 @@ def disparity(settings: TrainDisparitySettings, messages: Messages, as_json: boo
     $ pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet
     $ pam train disparity --data pairs:mine/ --unsupervised -o runs/mine
     """
-    _train(settings, messages.console(jsonl=as_json))
+    _train(settings, console)
 
 
-def superres(settings: TrainSuperresSettings, messages: Messages, as_json: bool = AS_JSON) -> None:
+def superres(settings: TrainSuperresSettings, console: Console) -> None:
     """Train PASSRnet, or PASSRnet 2.
 
     Recipes: superres (the default), passrnet2, passrnet2-psnr, passrnet2-camera, paper-superres.
@@ -51,7 +44,7 @@ def superres(settings: TrainSuperresSettings, messages: Messages, as_json: bool 
     $ pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4
     $ pam train superres --resume runs/sr4
     """
-    _train(settings, messages.console(jsonl=as_json))
+    _train(settings, console)
 
 
 def _train(settings: TrainSettings, console: Console) -> None:
@@ -81,7 +74,7 @@ def _train(settings: TrainSettings, console: Console) -> None:
         raise typer.Exit(code)
 
 
-def _stop_on_signals(stop: Stop) -> AbstractContextManager[None]:
+def _stop_on_signals(stop: "Stop") -> AbstractContextManager[None]:
     """Stop the run after its step at the first Ctrl-C, SIGTERM or SIGHUP, and at once at the second."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -96,7 +89,7 @@ def _stop_on_signals(stop: Stop) -> AbstractContextManager[None]:
     return handle_signals(on_signal)
 
 
-def _make_watcher(console: Console, bar: Any) -> Observer:
+def _make_watcher(console: Console, bar: Any) -> "Observer":
     """Return an observer that shows the progress of a run on a bar, or in lines."""
     from pamcli.training.journal import Observer
 
@@ -110,7 +103,7 @@ def _make_watcher(console: Console, bar: Any) -> Observer:
         def on_step(self, step: int) -> None:
             bar.show(completed=step)
 
-        def on_log(self, entry: Entry) -> None:
+        def on_log(self, entry: "Entry") -> None:
             if console.jsonl:
                 console.record(dict(entry))
             loss = f"loss {entry['loss']:.4g}"
@@ -124,7 +117,7 @@ def _make_watcher(console: Console, bar: Any) -> Observer:
                 terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
                 console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
 
-        def on_validation(self, step: int, result: ValidationResult, best: bool) -> None:
+        def on_validation(self, step: int, result: "ValidationResult", best: bool) -> None:
             if console.jsonl:
                 figures = {"figure": result.figure, "validation": result.figures, "best": best}
                 console.record({"step": step, **figures})

@@ -1,42 +1,37 @@
 """pam weights: list, show, check, import, export and describe networks."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pamcli.cli.console import JSON, JSONL, Console, Messages, listen
-from pamcli.cli.groups import command, group
+from pamcli.cli.console import Console
 from pamcli.errors import PamError, UsageError
 from pamcli.files.outputs import check_extra_output, check_new_file
 from pamcli.files.paths import join_names, pluralize
 from pamcli.inference.weights_files import check_complete, describe_weights, find_non_finite
 from pamcli.registry.catalog import REGISTERED, check_network_files, list_network_files, locate, sha256
-from pamcli.settings import parsing
 from pamcli.settings.options import Settings, argument, flag, option
-from pamcli.settings.shared import WEIGHTS, Device, NewFile
+from pamcli.settings.parsing import CountOrNone, ExportSize, Form, KeyValue
+from pamcli.settings.shared import Device, NewFile
 
 if TYPE_CHECKING:
     from pamcli.inference.describing import Findings
 
-app = group("List, check, import, export and publish weights; describe networks of other projects.")
+WeightsName = Annotated[str, Form("NAME|PATH|hf:...", complete="weights")]
+ONE = argument("Name of `pam weights list`, a file, or hf:owner/repo/file.", default=...)
 
-ONE = argument("Name of `pam weights list`, a file, or hf:owner/repo/file.", default=..., **WEIGHTS)
 
-
-@command(app, "list", "List the shipped weights.")
-def list_weights(jsonl: bool = JSONL) -> None:
+def list_weights(console: Console) -> None:
     """List the shipped weights.
 
     $ pam weights list
     $ pam weights list --jsonl
     """
-    console = Console(jsonl=jsonl)
     line = "{name:<21}{size:<9}{precision:<8}{version:<9}{licence:<13}{purpose}"
-    if not jsonl:
+    if not console.jsonl:
         titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
         console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))
     for name, purpose in REGISTERED.items():
@@ -44,14 +39,13 @@ def list_weights(jsonl: bool = JSONL) -> None:
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
-@command(app, "info", "Show what a weights file contains.")
-def info(weights: str = ONE, json: bool = JSON) -> None:
+def info(console: Console, weights: WeightsName = ONE) -> None:
     """Show what a weights file contains: network, training, licence, checksum.
 
     $ pam weights info pasmnet2
     $ pam weights info passrnet2-x4 --json
     """
-    console, path = listen(Console(jsonl=json)), locate(weights, check=False)
+    path = locate(weights, check=False)
     values = {"name": weights, **describe_weights(path), "path": path, "sha256": sha256(path)}
     if unsound := find_non_finite(path):
         values["not_finite"] = (
@@ -63,9 +57,9 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     console.answer(values, *(f"{key.replace('_', ' '):14} {value}" for key, value in shown.items()))
 
 
-@command(app, "verify", "Check that weights are undamaged.")
 def verify(
-    weights: list[str] | None = argument("Weights to check; by default all shipped ones.", **WEIGHTS),
+    console: Console,
+    weights: Sequence[WeightsName] | None = argument("Weights to check; by default all shipped ones."),
 ) -> None:
     """Check that weights are undamaged.
 
@@ -75,7 +69,6 @@ def verify(
     $ pam weights verify
     $ pam weights verify passrnet-x2
     """
-    console = listen(Console())
     failures: list[PamError] = []
     for name in weights or REGISTERED:
         try:
@@ -85,7 +78,8 @@ def verify(
             failures.append(error)
             console.error(str(error) if error.message.startswith(name) else f"{name}: {error}")
         else:
-            console.result(f"{name}: ok, sha256 {sha256(path)}")
+            digest = sha256(path)
+            console.answer({"name": name, "sha256": digest}, f"{name}: ok, sha256 {digest}")
     if failures:
         raise typer.Exit(failures[0].exit_code)
 
@@ -94,11 +88,8 @@ class Imported(NewFile):
     """The weights file to write, and its metadata."""
 
     output: Path = option("Write this file.", "-o", default=..., metavar="FILE.safetensors")
-    max_disparity: int | None = option(
-        "Store the maximum disparity of the training, px; the checkpoint does not state it.",
-        metavar="N|none",
-        parse=parsing.parse_number_or_none,
-        show_default="none",
+    max_disparity: CountOrNone | None = option(
+        "Store the maximum disparity of the training, px; the checkpoint does not state it [default: none]."
     )
     training: str = option("Store a description of the training data and recipe.", default="")
     licence: str = option("Store the licence of the weights.", default="unknown")
@@ -106,9 +97,9 @@ class Imported(NewFile):
     half: bool = flag("Store half precision, for half the file size.")
 
 
-@command(app, "import", "Convert a checkpoint of the authors.")
 def import_checkpoint(
     given: Imported,
+    console: Console,
     checkpoint: Path = argument(
         "Checkpoint of the authors, .pth or .pth.tar.", default=..., metavar="CHECKPOINT"
     ),
@@ -128,7 +119,6 @@ def import_checkpoint(
     found = read_checkpoint(checkpoint, **facts)
     save_network(found.state, found.spec, given.output, half=given.half)
     scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
-    console = Console()
     console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")
     console.path(given.output)
 
@@ -137,17 +127,13 @@ class Exported(NewFile):
     """The ONNX file to write."""
 
     output: Path = option("Write this file.", "-o", default=..., metavar="FILE.onnx")
-    size: tuple[int, int] | None = option(
-        "Fix the size of the images, such as 1248x384; dynamic: any size.",
-        metavar="WIDTHxHEIGHT|dynamic",
-        show_default="dynamic",
-        parse=parsing.parse_export_size,
+    size: ExportSize | None = option(
+        "Fix the size of the images, such as 1248x384; dynamic: any size [default: dynamic]."
     )
     half: bool = flag("Use half precision for convolutions.")
 
 
-@command(app, "export", "Export a network to ONNX.")
-def export_network(given: Exported, messages: Messages, weights: str = ONE) -> None:
+def export_network(given: Exported, console: Console, weights: WeightsName = ONE) -> None:
     """Export a network to an ONNX file for `--weights` or other programs, and compare it with PyTorch.
 
     The file needs more memory than PyTorch for large images: pam guide onnx.
@@ -156,7 +142,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     $ pam weights export passrnet-x2 -o upscaler.onnx
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
-    console, path = messages.console(), locate(weights)
+    path = locate(weights)
     check_extra_output(given.output, [path])
     if path.suffix in (".onnx", ".toml") and path.is_file():
         raise UsageError(
@@ -187,15 +173,13 @@ class Published(Settings, panel="Output"):
     card: Path | None = option(
         "Upload this model card [default: the .md file next to the weights, else one from their metadata].",
         metavar="FILE.md",
-        show_default=False,
     )
     private: bool = flag("Create the repository as a private one.")
 
 
-@command(app, "push", "Publish trained weights on the Hugging Face Hub.")
 def push(
     given: Published,
-    messages: Messages,
+    console: Console,
     weights: Path = argument("Weights file to upload.", default=..., metavar="FILE.safetensors"),
     repository: str = argument("Repository of the Hub.", default=..., metavar="hf:OWNER/REPO"),
 ) -> None:
@@ -206,13 +190,12 @@ def push(
     $ pam weights push mine.safetensors hf:owner/repo
     $ pam weights push mine.safetensors hf:owner/repo --card card.md --private
     """
-    console = messages.console()
     with console.starting(str(weights)):
         from pamcli.registry.downloads import publish
 
         address = publish(weights, repository, card=given.card, private=given.private)
     console.inform(f"published; use it with --weights {address}")
-    console.result(address)
+    console.answer({"address": address}, address)
 
 
 class Written(NewFile):
@@ -232,20 +215,17 @@ class Known(Settings, panel="Network"):
     network_from: str | None = option(
         "Describe the PyTorch network that this function returns; its code runs.", metavar="MODULE:FUNCTION"
     )
-    settings: list[tuple[str, str]] | None = option(
+    settings: Sequence[KeyValue] | None = option(
         "Set a value of the description, such as white=255 or channels=BGR (pam guide own-network).",
         "--set",
-        metavar="KEY=VALUE",
-        parse=parsing.parse_setting,
     )
 
 
-@command(app, "describe", "Find the inputs and outputs of a network of another project.")
 def describe(
     to: Written,
     known: Known,
     compute: Device,
-    messages: Messages,
+    console: Console,
     network: Path | None = argument(
         "An ONNX file, or a description to test again.", metavar="NET.onnx", show_default=False
     ),
@@ -259,7 +239,6 @@ def describe(
     $ pam weights describe stereo.onnx -o stereo.toml
     $ pam weights describe stereo.onnx -o stereo.toml --set white=255 --set channels=BGR --overwrite
     """
-    console = messages.console()
     if network is not None and network.suffix == ".onnx" and known.network_from:
         raise UsageError("cannot use both NET.onnx and `network_from`", "omit one of them")
     if network is None and known.network_from is None:
@@ -300,7 +279,7 @@ def describe(
     console.path(image)
 
 
-def _ask(findings: Findings) -> dict[str, str]:
+def _ask(findings: "Findings") -> dict[str, str]:
     """Ask for undecided values on stderr; raise UsageError at the end of the input."""
     settings: dict[str, str] = {}
     for question, choices in findings.questions():

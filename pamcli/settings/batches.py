@@ -7,19 +7,16 @@ from typing import ClassVar, Literal
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import Packing
 from pamcli.registry.catalog import default_upscaling
-from pamcli.settings import parsing
 from pamcli.settings.options import Place, argument, flag, option, result
+from pamcli.settings.parsing import ColorRange, ImageSize
 from pamcli.settings.shared import (
-    EXTRINSICS,
-    FISHEYE,
-    INVALID,
-    SCALE,
     CalibrationFiles,
     Cluster,
     Compute,
+    DisparityFiles,
     Engine,
-    Extrinsics,
     ImageResults,
+    LensesAndPose,
     Limit,
     Matching,
     MetricResults,
@@ -31,8 +28,8 @@ from pamcli.settings.shared import (
 )
 
 
-class MatchResults(Results):
-    """The results of a matched pair."""
+class MatchSettings(RectifiedPairs, Results, MetricResults, Matching, Engine, panel="Output"):
+    """Options of `pam disparity` and `match_files`. Raises UsageError for contradictory options."""
 
     output: Place | None = result(
         "Write the disparity map of the left image, px: .pfm, .npy, .tif (float), .png (16 bits, 256 units "
@@ -51,14 +48,11 @@ class MatchResults(Results):
         "also an index."
     )
     format: Literal["pfm", "png", "npy", "tif"] | None = option(
-        "Format of disparity maps in a folder or on stdout.", show_default="pfm"
+        "Format of disparity maps in a folder or on stdout [default: pfm]."
     )
-    range: tuple[float, float] | Literal["shared"] | None = option(
+    range: ColorRange | None = option(
         "Range of the colours, px; shared: one range for the whole batch, with colour maps written at the "
-        "end.",
-        metavar="MIN:MAX|shared",
-        parse=parsing.parse_color_range,
-        show_default="one range per pair or video",
+        "end [default: one range per pair or video].",
     )
     grey: bool = flag("Write the colour map in greyscale: near is white, far and unknown are black.")
     unknown: Literal["occluded", "none"] = option(
@@ -74,15 +68,11 @@ class MatchResults(Results):
         "Mark pixels with a confidence below T as unknown.", metavar="T", min=0, max=1
     )
 
-
-class MatchSettings(RectifiedPairs, MatchResults, MetricResults, Matching, Engine):
-    """Options of `pam disparity` and `match_files`. Raises UsageError for contradictory options."""
-
-    requires: ClassVar = dict.fromkeys(("range", "grey"), ("color_map",))
-    conflicts: ClassVar = [("steady", "shard"), ("steady", "engine"), ("steady", "vertical")]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
+        self.forbid("steady", "shard", "engine", "vertical")
+        self.require("range", "color_map")
+        self.require("grey", "color_map")
         for name, place in (("output", self.output), ("output_right", self.output_right)):
             suffix = f".{self.format}" if self.format else Path(place or "").suffix
             if place and self.min_disparity < 0 and suffix.lower() == ".png":
@@ -98,33 +88,27 @@ class MatchSettings(RectifiedPairs, MatchResults, MetricResults, Matching, Engin
             )
 
 
-class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine):
+class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine, panel="Output"):
     """Options of `pam superres` and `upscale_files`. Raises UsageError for contradictory options."""
 
-    conflicts: ClassVar = [("input", "weights")]
-    requires: ClassVar = {"packing": ("output_packed",)}
-    output_packed: Place | None = result(
-        "Write one image that holds both upscaled images.", rich_help_panel="Output"
-    )
+    output_packed: Place | None = result("Write one image that holds both upscaled images.")
     packing: Packing = option(
         "Layout of --output-packed, as of --packed; red-cyan: an anaglyph, red from the left image.",
         default="lr",
-        rich_help_panel="Output",
     )
     quality: int | None = option(
-        "Quality of JPEG and WebP.",
-        metavar="N",
-        min=1,
-        max=100,
-        rich_help_panel="Output",
-        show_default="95 for JPEG, lossless for WebP",
+        "Quality of JPEG and WebP [default: 95 for JPEG, lossless for WebP].", min=1, max=100
     )
     input: Literal["clean", "camera", "auto"] | None = option(
         "Choose weights for clean images or for camera images with noise or JPEG artefacts; auto: detect "
-        "them.",
-        rich_help_panel="Network",
-        show_default="auto",
+        "them [default: auto].",
+        panel="Network",
     )
+
+    def check(self) -> None:
+        super().check()
+        self.forbid("input", "weights")
+        self.require("packing", "output_packed")
 
     @property
     def name(self) -> Place:
@@ -132,65 +116,53 @@ class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine):
         return self.weights or default_upscaling(self.scale, camera=self.input == "camera")
 
 
-class RectifySettings(Pairs, ImageResults, CalibrationFiles, Cluster):
+class RectifySettings(Pairs, ImageResults, CalibrationFiles, LensesAndPose, Cluster, panel="Calibration"):
     """Options of `pam rectify` and `rectify_files`. Raises UsageError for contradictory options."""
 
     workers: ClassVar[int] = 1
-    conflicts: ClassVar = [
-        ("fov", "alpha"),
-        *(
-            ("uncalibrated", other)
-            for other in (
-                *("calibration", "output_calibration", "cameras", "baseline", "unit"),
-                *("alpha", "fov", "fisheye", "extrinsics"),
-            )
-        ),
-    ]
-    requires: ClassVar = {"one": ("calibration", "uncalibrated")}
     output_calibration: Path | None = option(
-        "Write the calibration of the rectified images, for `pam disparity`.",
+        "Write the calibration of the rectified images, for `pam disparity` [default: calibration.yaml "
+        "next to the images].",
         metavar="FILE",
-        rich_help_panel="Output",
-        show_default="calibration.yaml next to the images",
+        panel="Output",
     )
     alpha: float | None = option(
-        "Crop to valid pixels (0), keep all pixels with black borders (1), or anything between.",
+        "Crop to valid pixels (0), keep all pixels with black borders (1), or anything between [default: R "
+        "and P of the calibration, else 0].",
         min=0,
         max=1,
-        metavar="X",
-        rich_help_panel="Calibration",
-        show_default="R and P of the calibration, else 0",
     )
-    size: tuple[int, int] | None = option(
-        "Size of the rectified images, px.",
-        metavar="WIDTHxHEIGHT",
-        parse=parsing.parse_image_size,
-        rich_help_panel="Calibration",
-        show_default="size of the input",
-    )
+    size: ImageSize | None = option("Size of the rectified images, px [default: size of the input].")
     fov: float | None = option(
         "Horizontal field of view of the rectified images, degrees, instead of --alpha.",
         min=1,
         max=170,
         metavar="DEGREES",
-        rich_help_panel="Calibration",
     )
-    fisheye: bool = FISHEYE
-    extrinsics: Extrinsics = EXTRINSICS
     uncalibrated: bool = flag(
-        "Rectify by matching features, without a calibration; distances remain unknown.",
-        rich_help_panel="Calibration",
+        "Rectify by matching features, without a calibration; distances remain unknown."
     )
+
+    def check(self) -> None:
+        super().check()
+        self.forbid("fov", "alpha")
+        self.forbid("uncalibrated", "calibration", "output_calibration", "cameras", "baseline", "unit")
+        self.forbid("uncalibrated", "alpha", "fov", "fisheye", "extrinsics")
+        if not self.is_stated("calibration"):
+            self.require_one("calibration", "uncalibrated")
 
 
 class ExportSettings(RectifiedPairs, Results, RectifiedCalibration, Matching, Compute, panel="Output"):
     """Options of `pam export`. Raises UsageError for contradictory options."""
 
-    requires: ClassVar = {"output": ("calibration", "focal")}
-    output: Path = option("Folder to write.", "-o", default=..., metavar="FOLDER", rich_help_panel="Output")
+    output: Path = option("Folder to write.", "-o", default=..., metavar="FOLDER")
+
+    def check(self) -> None:
+        super().check()
+        self.require("output", "calibration", "focal")
 
 
-class DepthSettings(Limit, Results, MetricResults, panel="Output"):
+class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output"):
     """Options of `pam depth` and `depth_files`. Raises UsageError for contradictory options."""
 
     pairs: ClassVar[None] = None
@@ -208,24 +180,21 @@ class DepthSettings(Limit, Results, MetricResults, panel="Output"):
         default=...,
         metavar="DISPARITY",
         show_default=False,
-        rich_help_panel="Input",
+        panel="Input",
     )
-    scale: float | None = SCALE
-    invalid: float | None = INVALID
     image: Place | None = option(
         "Left images with the names of the disparity maps, to colour point clouds and meshes.",
         metavar="FILE|FOLDER|TEMPLATE",
-        rich_help_panel="Input",
+        panel="Input",
     )
     depth: Place | None = result(
         "Write the depth map: .tif or .npy (m), .png (16 bits, mm).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
     )
 
 
-class ViewSettings(RectifiedCalibration, panel="Input"):
+class ViewSettings(DisparityFiles, RectifiedCalibration, panel="Input"):
     """Options of `pam view`. Raises UsageError for contradictory options."""
 
-    requires: ClassVar = dict.fromkeys(("confidence", "scale", "invalid", "calibration", "focal"), ("image",))
     result: Path = argument(
         "Page (.html) or folder of pages from --page, or a disparity map (.pfm, .npy, .tif, .png).",
         default=...,
@@ -233,14 +202,16 @@ class ViewSettings(RectifiedCalibration, panel="Input"):
     )
     image: Path | None = argument("Left image of the disparity map.", metavar="IMAGE")
     confidence: Path | None = option("Confidence map of the disparity map, from 0 to 1.", metavar="FILE")
-    scale: float | None = SCALE
-    invalid: float | None = INVALID
     port: int = option(
-        "Serve on this port of this computer.",
+        "Serve on this port of this computer [default: a free one].",
         default=0,
         min=0,
         max=65535,
-        show_default="a free one",
-        rich_help_panel="Output",
+        panel="Output",
     )
-    no_browser: bool = flag("Print the address without opening a browser.", rich_help_panel="Output")
+    no_browser: bool = flag("Print the address without opening a browser.", panel="Output")
+
+    def check(self) -> None:
+        super().check()
+        for name in ("confidence", "scale", "invalid", "calibration", "focal"):
+            self.require(name, "image")

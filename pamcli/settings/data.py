@@ -4,28 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pamcli.settings import parsing
-from pamcli.settings.options import Place, Settings, argument, flag, option
-from pamcli.settings.shared import DATA, FORM, WEIGHTS, WORKERS, Compute, Matcher
+from pamcli.settings.options import argument, flag, option
+from pamcli.settings.parsing import DataSet, Name, Weights
+from pamcli.settings.shared import FORM, Compute, Matcher, NewFile, Workers
 
 
-class PrepareSettings(Settings, panel="Input"):
+class PrepareSettings(Workers, panel="Input"):
     """Options of `prepare-flickr1024` and `prepare_flickr1024`."""
 
-    requires: ClassVar = {
-        "layout": ("from_stereograms",),
-        "infinity": ("from_stereograms",),
-        "from_stereograms": ("infinity",),
-        "one": ("scale", "from_stereograms"),
-        "add": ("scale",),
-        "list": ("scale",),
-    }
-    inputs: Sequence[Place] = argument(
+    inputs: Sequence[Name | Path] = argument(
         "Folders or zip archives with NAME_L.png and NAME_R.png; pairs of a data set as NAME:PATH; with "
         "--from-stereograms, folders or archives of stereograms.",
         default=...,
         metavar="INPUT",
-        parse=parsing.parse_name,
     )
     add: Sequence[str] | None = option(
         "Add the pairs of another data set before the others; images of middlebury are downscaled to half.",
@@ -41,11 +32,11 @@ class PrepareSettings(Settings, panel="Input"):
     )
     from_stereograms: bool = flag("Rectify the stereograms in INPUT to pairs; with --scale, cut these.")
     layout: Literal["auto", "cross", "parallel"] | None = option(
-        "Layout of the stereograms: cross-eyed, parallel, or detected for each.", show_default="auto"
+        "Layout of the stereograms: cross-eyed, parallel, or detected for each [default: auto]."
     )
     infinity: Literal["yes", "no", "auto"] | None = option(
-        "State whether the farthest point is infinitely far (yes: at 0 px; no: at 40 px); auto: set unclear "
-        "stereograms aside."
+        "State whether the farthest point is infinitely far (yes: at 0 px; no: at 40 px); auto: set "
+        "unclear stereograms aside."
     )
     skip_unpaired: bool = flag("Ignore images that have no partner.")
     skip_damaged: bool = flag("Skip images that cannot be read.")
@@ -54,33 +45,37 @@ class PrepareSettings(Settings, panel="Input"):
         "-o",
         default=...,
         metavar="FOLDER",
-        rich_help_panel="Output",
+        panel="Output",
     )
     scale: Literal["2", "4"] | None = option(
-        "Downscale the patches N times, to train for this scale.", rich_help_panel="Output"
+        "Downscale the patches N times, to train for this scale.", panel="Output"
     )
     store: Literal["packed", "folders"] = option(
         "Write one file that is fast to read, or the authors' folders of PNG files.",
         default="packed",
-        rich_help_panel="Output",
+        panel="Output",
     )
-    workers: int | None = WORKERS
+
+    def check(self) -> None:
+        super().check()
+        self.require("layout", "from_stereograms")
+        self.require("infinity", "from_stereograms")
+        self.require("from_stereograms", "infinity")
+        self.require_one("scale", "from_stereograms")
+        self.require("add", "scale")
+        self.require("list", "scale")
 
 
-class LabelSettings(Matcher, Compute, panel="Output"):
+class LabelSettings(NewFile, Matcher, Compute, panel="Output"):
     """Options of `pam dataset label`."""
 
     positional: ClassVar[str] = "data"
-    data: str = argument(
-        f"Data set of rectified pairs, {FORM}.", default=..., rich_help_panel="Input", **DATA
-    )
+    data: DataSet = argument(f"Data set of rectified pairs, {FORM}.", default=..., panel="Input")
     output: Path = option(
         "Write the folders left, right and disparity into this folder.", "-o", default=..., metavar="FOLDER"
     )
     overwrite: bool = flag("Replace pseudo-labels that exist.")
     mirrored: bool = flag("Also label the mirrored pair, with its images exchanged: twice the training data.")
-    agree_with: str | None = option(
-        "Keep labels that this second network confirms within 2 px, instead of block matching.",
-        parse=parsing.parse_name,
-        **WEIGHTS,
+    agree_with: Weights | None = option(
+        "Keep labels that this second network confirms within 2 px, instead of block matching."
     )

@@ -2,25 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.settings import parsing
 from pamcli.settings.options import Settings, flag, option
+from pamcli.settings.parsing import DataSet, Form, ImageSize, Method, Name
 from pamcli.settings.shared import (
-    DATA,
     FORM,
     PRECISION,
-    SCALE,
     Compute,
+    DisparityScale,
     Matching,
     NewFile,
     Precision,
     Upscaling,
 )
-
-Texts = Sequence[str]
-Paths = Sequence[Path]
 
 
 class ExactCompute(Compute):
@@ -33,20 +29,20 @@ class DataSets(Settings, panel="Input"):
     """Data sets, and the results to evaluate."""
 
     positional: ClassVar[str] = "data"
-    data: Texts = option(
-        "Use this data set (pam dataset list); repeatable.", default=..., **(DATA | {"metavar": FORM})
+    data: Sequence[DataSet] = option(
+        "Use this data set (pam dataset list); repeatable.", default=..., metavar=FORM
     )
     predictions: Path | None = option(
         "Use the results in this folder, made by any program, instead of a network.", metavar="FOLDER"
     )
 
 
-class DisparityMaps(DataSets, Matching, ExactCompute, panel="Input"):
+class DisparityMaps(DataSets, DisparityScale, Matching, ExactCompute, panel="Input"):
     """Disparity maps of a network, or in files."""
 
-    conflicts: ClassVar = [("predictions", other) for other in ("weights", "network_from", "max_disparity")]
-
-    scale: float | None = SCALE
+    def check(self) -> None:
+        super().check()
+        self.forbid("predictions", "weights", "network_from", "max_disparity")
 
 
 class ReportFiles(NewFile):
@@ -54,10 +50,8 @@ class ReportFiles(NewFile):
 
     per_image: Path | None = option("Write the figures of every image.", metavar="FILE.csv")
     report: Path | None = option("Write a report for the browser, in one file.", metavar="FILE.html")
-    table: Paths | None = option(
-        "Write the printed table for a paper or a web page; repeatable.",
-        metavar="FILE.tex|.md|.csv",
-        type=list[Path] | None,
+    table: Sequence[Path] | None = option(
+        "Write the printed table for a paper or a web page; repeatable.", metavar="FILE.tex|.md|.csv"
     )
     compare: bool = flag("Show published figures for the same data sets.")
 
@@ -65,35 +59,27 @@ class ReportFiles(NewFile):
 class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
     """Options of `pam eval disparity` and `evaluate_disparity`."""
 
-    conflicts: ClassVar = [("method", other) for other in ("predictions", "weights", "study")]
     allow_missing: bool = flag("Ignore samples without a prediction.")
-    method: Sequence[tuple[str, str]] | None = option(
-        "Compare methods with the first one; repeatable. WHAT: weights, files:FOLDER, opencv (StereoSGBM) or "
-        "opencv-wls.",
-        metavar="[NAME=]WHAT",
-        parse=parsing.parse_method,
+    method: Sequence[Method] | None = option(
+        "Compare methods with the first one; repeatable. WHAT: weights, files:FOLDER, opencv (StereoSGBM) "
+        "or opencv-wls."
     )
-    protocol: Texts | None = option(
-        "Evaluate under this protocol (pam eval protocols); repeatable, one column each.",
-        metavar="NAME",
-        complete="protocols",
-        show_default="that of each data set's benchmark",
+    protocol: Sequence[Annotated[str, Form("NAME", complete="protocols")]] | None = option(
+        "Evaluate under this protocol (pam eval protocols); repeatable, one column each [default: that of "
+        "each data set's benchmark].",
     )
-    max_gt: float | None = option(
-        "Count only pixels with a ground truth below this, px; 192 in the paper.", metavar="PX", parse=None
+    max_gt: Annotated[float, Form("PX")] | None = option(
+        "Count only pixels with a ground truth below this, px; 192 in the paper."
     )
-    resize: tuple[int, int] | None = option(
-        "Resize images and ground truth to this size first, px.",
-        metavar="WIDTHxHEIGHT",
-        parse=parsing.parse_image_size,
-    )
+    resize: ImageSize | None = option("Resize images and ground truth to this size first, px.")
     study: Literal["resolution", "range"] | None = option(
-        "Repeat the evaluation. resolution: at 0.25 to 2 times the image size; range: by range of the ground "
-        "truth, and with fixed maximum disparities."
+        "Repeat the evaluation. resolution: at 0.25 to 2 times the image size; range: by range of the "
+        "ground truth, and with fixed maximum disparities."
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
+        self.forbid("method", "predictions", "weights", "study")
         if self.predictions is None and not any(what.startswith("files:") for _, what in self.method or ()):
             for name in ("allow_missing", "scale"):
                 if self.is_set(name):
@@ -104,32 +90,27 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
 class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, panel="Input"):
     """Options of `pam eval superres` and `evaluate_superres`."""
 
-    conflicts: ClassVar = [
-        *(("predictions", other) for other in ("weights", "right_view", "save", "degrade")),
-        *(("baseline_only", other) for other in ("predictions", "weights", "right_view", "save")),
-    ]
-    requires: ClassVar = {"allow_missing": ("predictions",)}
     allow_missing: bool = flag("Ignore samples without a prediction.")
     baseline_only: bool = flag("Evaluate bicubic upscaling only, without a network.")
     right_view: Literal["both", "right", "left"] = option(
-        "Second input of the network. left: the left image again; right: the right image; both: also report "
-        "the gain by the right image (up to twice the time).",
+        "Second input of the network. left: the left image again; right: the right image; both: also "
+        "report the gain by the right image (up to twice the time).",
         default="both",
     )
-    degrade: str | None = option(
+    degrade: Name | None = option(
         "Degrade the downscaled images as a camera does: KEY=VALUE,... of jpeg (quality), noise (levels of "
         "255), blur (px), sharpening (share).",
         metavar="KEY=VALUE,...",
-        parse=parsing.parse_name,
     )
     save: Path | None = option(
-        "Write the upscaled images as NAME_left.png and NAME_right.png.",
-        metavar="FOLDER",
-        rich_help_panel="Output",
+        "Write the upscaled images as NAME_left.png and NAME_right.png.", metavar="FOLDER", panel="Output"
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
+        self.forbid("predictions", "weights", "right_view", "save", "degrade")
+        self.forbid("baseline_only", "predictions", "weights", "right_view", "save")
+        self.require("allow_missing", "predictions")
         if self.scale is not None and self.scale != int(self.scale):
             raise UsageError(f"`scale` must be 2, 3 or 4 for an evaluation, got {self.scale:g}")
 
@@ -137,10 +118,12 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
 class SubmitSettings(DisparityMaps, NewFile, panel="Input"):
     """Options of `pam submit`."""
 
-    requires: ClassVar = {"scale": ("predictions",), "prediction_seconds": ("predictions",)}
-    output: Path = option(
-        "Write this archive.", "-o", default=..., metavar="FILE.zip", rich_help_panel="Output"
-    )
+    output: Path = option("Write this archive.", "-o", default=..., metavar="FILE.zip", panel="Output")
     prediction_seconds: float | None = option(
         "State the program's time per pair, s; for Middlebury and ETH3D.", metavar="S"
     )
+
+    def check(self) -> None:
+        super().check()
+        self.require("scale", "predictions")
+        self.require("prediction_seconds", "predictions")

@@ -1,13 +1,11 @@
-"""Declare options: each is one field of a frozen dataclass, with its help, default, range and unit.
+"""Declare options: each is one field of a frozen dataclass, with its type, default, range, unit and help.
 
     class Compute(Settings, panel="Performance"):
-        device: str = option("Compute on auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
+        device: Device = option("Compute on auto, cpu, cuda, cuda:N or mps.", default="auto")
 
 The command line, the keywords of Python functions, the JSON record of a run and the guide's tables are
-derived from these fields.
+derived from these fields. Modules with settings do not use `from __future__ import annotations`.
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -17,8 +15,9 @@ from functools import cache, wraps
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
+    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -29,10 +28,10 @@ from typing import (
     dataclass_transform,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from pamcli.errors import UsageError
+from pamcli.settings.parsing import DEFAULT_FORMS, Form
 
 P = ParamSpec("P")
 Kind = TypeVar("Kind", bound="Settings")
@@ -47,12 +46,11 @@ def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any
     """Declare a field that becomes an option.
 
     Args:
-        help_text: One line, a verb phrase or what the value is.
+        help_text: A verb phrase or what the value is; "[default: TEXT]" at its end if the default is None.
         names: Short names in addition to the field's own name, or long names in place of it.
         default: Default value; ... for a required option.
-        more: Arguments of `typer.Option`, and `parse`, which converts the text, given the name of the option
-            (a float without it and `min` must be above 0); `check`, which raises UsageError for a wrong
-            value, given the name of the option; `complete`, the kind of shell completion.
+        more: `min` and `max` of a number; `metavar` in place of that of the type; `panel`, the heading in
+            help in place of that of the class; `show_default=False` to hide the default.
     """
     return argument(help_text, default=default, names=names, **more)
 
@@ -69,7 +67,84 @@ def flag(help_text: str, *names: str, **more: Any) -> Any:
 
 def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
     """Declare a field that becomes an argument; parameters as in `option`."""
-    return field(default=MISSING if default is ... else default, metadata={"help": help_text, **more})
+    text, bracket, shown = help_text.partition(" [default: ")
+    metadata = {"help": f"{text}.", "show_default": shown.rstrip("].")} if bracket else {"help": text}
+    return field(default=MISSING if default is ... else default, metadata=metadata | more)
+
+
+class Option:
+    """What a field declares, for the command line, Python and the guide."""
+
+    def __init__(self, name: str, hint: Any, declared: Field[Any]) -> None:
+        self.name, self.default, self.metadata = name, declared.default, declared.metadata
+        self.types: list[Any] = []
+        """Types of the value, or of an item of a `repeatable` one, without None."""
+        self.repeatable, form, waiting = False, None, [hint]
+        for each in waiting:
+            origin = get_origin(each)
+            if origin is Annotated:
+                form = each.__metadata__[0]
+                waiting.append(each.__origin__)
+            elif origin in (Union, UnionType, Sequence):
+                waiting += get_args(each)
+                self.repeatable |= origin is Sequence
+            elif each is not NoneType:
+                self.types.append(each)
+        has_range = "min" in self.metadata
+        self.form: Form = form or next(
+            (DEFAULT_FORMS[each] for each in self.types if each in DEFAULT_FORMS), Form(None)
+        )
+        if form is None and (has_range or len(self.types) > 1):
+            self.form = Form(self.form.metavar)
+        self.metavar: str | None = self.metadata.get("metavar", self.form.metavar)
+        self.choices = [choice for each in self.types for choice in get_args(each)]
+        if not all(get_origin(each) is Literal for each in self.types):
+            self.choices = []
+        self.least, self.most = self.metadata.get("min", -math.inf), self.metadata.get("max", math.inf)
+        if self.types == [float] and form is None and not has_range:
+            self.least, self.most = math.ulp(0.0), 1.7e308
+        given: tuple[str, ...] = self.metadata.get("names", ())
+        is_named = any(each.startswith("--") for each in given) or "names" not in self.metadata
+        self.names = given if is_named else (f"--{name.replace('_', '-')}", *given)
+        """Names on the command line, its own first; an argument has none."""
+        long = [each for each in self.names if each.startswith("--")]
+        self.keyword = long[0].removeprefix("--").replace("-", "_") if long else name
+        """Name in Python, JSON and messages."""
+        self.label = f"`{self.keyword}`" if "names" in self.metadata else str(self.metavar)
+
+    def convert(self, value: Any) -> Any:
+        """Convert texts, and return the value. Raises UsageError if it is wrong."""
+        if self.repeatable and isinstance(value, str | Path):
+            value = (value,)
+        if (parse := self.form.parse) is not None and value != self.default:
+            if self.repeatable and value is not None:
+                value = tuple(parse(item, self.label) if isinstance(item, str) else item for item in value)
+            elif isinstance(value, str):
+                value = parse(value, self.label)
+        if value is None:
+            return None
+        if self.choices and value not in self.choices:
+            raise UsageError(
+                f"unknown {self.label} {value!r}", f"expected one of {', '.join(map(str, self.choices))}"
+            )
+        if {*self.types} <= {int, float} and not self.repeatable and not isinstance(value, Real):
+            raise UsageError(f"{self.label} must be a number, got {value!r}")
+        if isinstance(value, Real) and not self.least <= value <= self.most:
+            bounds = (
+                f"{self.least:g} or more" if self.most > 1e300 else f"from {self.least:g} to {self.most:g}"
+            )
+            bounds = "above 0" if 0 < self.least < 1e-300 else "finite" if self.least == -math.inf else bounds
+            raise UsageError(f"{self.label} must be {bounds}, got {value:g}")
+        if self.form.check is not None:
+            self.form.check(value, self.label)
+        return value
+
+
+@cache
+def list_options(cls: Any) -> dict[str, Option]:
+    """Return the options of a settings class by their keywords."""
+    options = (Option(each.name, each.type, each) for each in fields(cls))
+    return {each.keyword: each for each in options}
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -79,61 +154,44 @@ class Settings:
     panel: ClassVar[str]
     positional: ClassVar[str] = "inputs"
     """The field that holds the positional arguments of a Python function."""
-    conflicts: ClassVar[Sequence[tuple[str, str]]] = ()
-    """Pairs of options that cannot be combined."""
-    requires: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Options that require one of others, perhaps with a value; "one": one of these is required."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __init_subclass__(cls, panel: str | None = None) -> None:
         cls.panel = panel or str(getattr(cls, "panel", "Other"))
-        dataclass(frozen=True, kw_only=True)(cls)
+        dataclass(frozen=True, kw_only=True, repr=False)(cls)
 
     def __post_init__(self) -> None:
         """Convert texts as the command line does. Raises UsageError for wrong or contradictory values."""
-        rules = _rules(type(self))  # type: ignore[arg-type]
-        for each in fields(self):
-            value, parse = getattr(self, each.name), each.metadata.get("parse")
-            if each.name in rules.repeatable and isinstance(value, str | Path):
-                value = (value,)
-            if parse is not None and value != each.default:
-                label = f"`{get_keyword(each)}`"
-                if each.name in rules.repeatable:
-                    value = tuple(parse(item, label) if isinstance(item, str) else item for item in value)
-                elif isinstance(value, str):
-                    value = parse(value, label)
-            object.__setattr__(self, each.name, value)
-        for name, is_number, choices, least, most, check in rules.values:
-            value = getattr(self, name)
-            if choices is not None and value is not None and value not in choices:
-                known = ", ".join(map(str, choices))
-                raise UsageError(f"unknown `{name}` {value!r}", f"expected one of {known}")
-            if is_number and value is not None and not isinstance(value, Real):
-                raise UsageError(f"`{name}` must be a number, got {value!r}")
-            if isinstance(value, Real) and not least <= value <= most:
-                bounds = f"{least:g} or more" if most > 1e300 else f"from {least:g} to {most:g}"
-                bounds = "above 0" if 0 < least < 1e-300 else "finite" if least == -math.inf else bounds
-                raise UsageError(f"`{name}` must be {bounds}, got {value:g}")
-            if check is not None and value is not None:
-                check(value, f"`{name}`")
-        for one, other in rules.conflicts:
+        for each in list_options(type(self)).values():
+            object.__setattr__(self, each.name, each.convert(getattr(self, each.name)))
+        self.check()
+
+    def check(self) -> None:
+        """Raise UsageError for contradictory options. Overrides begin with `super().check()`."""
+
+    def forbid(self, one: str, *others: str) -> None:
+        """Raise UsageError if an option is set together with one of the others."""
+        for other in others:
             if self.is_set(one) and self.is_set(other):
-                both = f"{rules.names[one].label} and {rules.names[other].label}"
+                options = list_options(type(self))
+                both = f"{options[one].label} and {options[other].label}"
                 raise UsageError(f"cannot use both {both}", "drop one of them")
-        for one, others in rules.requires:
-            if one != "one" and not self.is_set(one):
-                continue
-            words = [other.partition(" ") for other in others]
-            if not any(self.is_set(other) or self.is_stated(other) for other, *_ in words):
-                needed = " or ".join(f"`{other}`{space}{value}" for other, space, value in words)
-                if one == "one":
-                    raise UsageError(f"{needed} is missing", "give one of them")
-                add = "one of them" if len(words) > 1 else "it"
-                raise UsageError(f"`{one}` requires {needed}", f"add {add}, or drop `{one}`")
+
+    def require(self, one: str, *others: str) -> None:
+        """Raise UsageError if an option is set without any of the others, such as "focal" or "engine ray"."""
+        names = [other.partition(" ")[0] for other in others]
+        if self.is_set(one) and not any(self.is_set(name) or self.is_stated(name) for name in names):
+            add = "one of them" if len(others) > 1 else "it"
+            raise UsageError(f"`{one}` requires {_join_options(others)}", f"add {add}, or drop `{one}`")
+
+    def require_one(self, *names: str) -> None:
+        """Raise UsageError if none of the options is set."""
+        if not any(map(self.is_set, names)):
+            raise UsageError(f"{_join_options(names)} is missing", "give one of them")
 
     def is_set(self, keyword: str) -> bool:
         """Return whether an option differs from its default."""
-        option = _rules(type(self)).names[keyword]  # type: ignore[arg-type]
+        option = list_options(type(self))[keyword]
         value = getattr(self, option.name)
         return value is not None and value != option.default and value not in ([], ())
 
@@ -143,84 +201,22 @@ class Settings:
 
     def set_options(self, *, without: Collection[str] = ()) -> list[str]:
         """List the options that differ from their defaults: "`from`", "`seed`" ..., in backticks."""
-        names = _rules(type(self)).names  # type: ignore[arg-type]
-        return [each.label for key, each in names.items() if each.name not in without and self.is_set(key)]
+        options = list_options(type(self)).values()
+        return [each.label for each in options if each.name not in without and self.is_set(each.keyword)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by their keywords, as values of JSON."""
-        values = {}
-        for keyword, each in _rules(type(self)).names.items():  # type: ignore[arg-type]
-            if self.is_set(keyword):
-                values[keyword] = getattr(self, each.name)
+        options = list_options(type(self)).values()
+        values = {each.keyword: getattr(self, each.name) for each in options if self.is_set(each.keyword)}
         record: dict[str, Any] = json.loads(json.dumps(values, default=str))
         return record
 
 
-@dataclass(frozen=True)
-class _Option:
-    """A field, as messages call it."""
-
-    name: str
-    default: Any
-    label: str
-    """The keyword in backticks, or the metavar of an argument."""
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """The constraints on the fields of a class, computed once."""
-
-    names: Mapping[str, _Option]
-    """Rules by the keyword that messages use."""
-    values: Sequence[tuple[Any, ...]]
-    """Name, whether it must be a number, choices, least and largest number, and a function that checks it."""
-    repeatable: Collection[str]
-    conflicts: Sequence[tuple[str, str]]
-    requires: Sequence[tuple[str, tuple[str, ...]]]
-
-
-@cache
-def _rules(cls: type[Any]) -> _Rules:
-    """Collect the rules of a class and its bases."""
-    hints, values, repeatable = get_type_hints(cls), [], set()
-    for each in fields(cls):
-        hint = hints[each.name]
-        united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-        parts = [part for part in united if part is not type(None)]
-        is_number = {*parts} <= {int, float}
-        if "Sequence[" in str(hint):
-            repeatable.add(each.name)
-        choices, most = None, each.metadata.get("max", math.inf)
-        least, check = each.metadata.get("min", -math.inf), each.metadata.get("check")
-        if all(get_origin(part) is Literal for part in parts):
-            choices = tuple(choice for part in parts for choice in get_args(part))
-        elif parts == [float] and not {"parse", "min"} & each.metadata.keys():
-            least, most = math.ulp(0.0), 1.7e308
-        if choices or check or is_number or (least, most) != (-math.inf, math.inf):
-            values.append((each.name, is_number, choices, least, most, check))
-    names = {}
-    for each in fields(cls):
-        keyword = get_keyword(each)
-        label = f"`{keyword}`" if "names" in each.metadata else each.metadata["metavar"]
-        names[keyword] = _Option(each.name, each.default, label)
-    bases = [base.__dict__ for base in reversed(cls.__mro__)]
-    conflicts = [pair for base in bases for pair in base.get("conflicts", ())]
-    requires = [each for base in bases for each in base.get("requires", {}).items()]
-    return _Rules(names, values, repeatable, conflicts, requires)
-
-
-def option_names(name: str, field: Field[Any]) -> tuple[str, ...]:
-    """List the names of a field's option, its own first; an argument has none."""
-    names: tuple[str, ...] = field.metadata.get("names", ())
-    if "names" not in field.metadata or any(each.startswith("--") for each in names):
-        return names
-    return f"--{name.replace('_', '-')}", *names
-
-
-def get_keyword(each: Field[Any]) -> str:
-    """Return the keyword of a field in messages: the name of its option, with underscores."""
-    names = [name for name in option_names(each.name, each) if name.startswith("--")]
-    return names[0].removeprefix("--").replace("-", "_") if names else each.name
+def _join_options(names: Sequence[str]) -> str:
+    """Return "`focal` or `engine` ray"."""
+    return " or ".join(
+        f"`{name}`{space}{value}" for name, space, value in (each.partition(" ") for each in names)
+    )
 
 
 class TakesSettings(Protocol[P, KindOf, AnswerOf]):
@@ -256,7 +252,7 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
     return decorate
 
 
-def make_settings(cls: type[Kind], arguments: Sequence[Any], options: Mapping[str, Any]) -> Kind:
+def make_settings(cls: type[Kind], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Kind:
     """Return the settings of a call.
 
     Raises UsageError: both settings and keywords are given, or an input is neither a path nor a name.
@@ -267,14 +263,14 @@ def make_settings(cls: type[Kind], arguments: Sequence[Any], options: Mapping[st
                 f"an input must be a path or a name, got {type(each).__name__}",
                 "give each input as an argument of its own; arrays are for StereoMatcher and StereoUpscaler",
             )
-    names = _rules(cls).names  # type: ignore[arg-type]
-    values = {names[key].name if key in names else key: value for key, value in options.items()}
+    options = list_options(cls)
+    values = {options[key].name if key in options else key: value for key, value in keywords.items()}
     values |= {cls.positional: tuple(arguments)} if arguments else {}
     if not arguments or not isinstance(arguments[-1], Settings):
         return cls(**values)
     *places, settings = arguments
-    if options:
-        raise UsageError(f"cannot use both {type(settings).__name__} and `{next(iter(options))}`")
+    if keywords:
+        raise UsageError(f"cannot use both {type(settings).__name__} and `{next(iter(keywords))}`")
     if not isinstance(settings, cls):
         raise UsageError(f"{cls.__name__} must be given, got {type(settings).__name__}")
     return replace(settings, **{cls.positional: tuple(places)}) if places else settings

@@ -1,20 +1,37 @@
-"""Convert the text of an option to its value. Each function raises UsageError that names the option."""
+"""Convert the text of an option to its value, and define the types of options that use it.
+
+Each function takes a text and the option's name in messages, and raises UsageError that names the option.
+"""
 
 import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files import units
 from pamcli.files.suffixes import RERUN_SUFFIX
-from pamcli.registry.architectures import SCALES
+from pamcli.registry.architectures import SCALES, MatchSize, check_match_size
 
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LARGEST_RANGE = 1e6
 """Pixels; beyond it colours and their rounding mean nothing."""
+Parser = Callable[[str, str], Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the value of an option is written: part of its type."""
+
+    metavar: str | None
+    parse: Parser | None = None
+    check: Callable[[Any, str], object] | None = None
+    """Raises UsageError for a wrong value, given the option's name."""
+    complete: str | None = None
+    """Kind of shell completion."""
 
 
 def _make_error(option: str, what: str, text: object, hint: str | None = None) -> UsageError:
@@ -29,29 +46,8 @@ def parse_name(text: str, option: str) -> str:
 
 
 def parse_path(text: str, option: str) -> Path:
-    """Return the path of a file or folder."""
+    """Return the path of a file or folder; an empty one would be the current folder."""
     return Path(parse_name(text, option))
-
-
-def check_recording(place: str | Path, option: str) -> None:
-    """Raise UsageError unless the place is one file for the Rerun viewer."""
-    if Path(place).suffix.lower() != RERUN_SUFFIX or "{}" in str(place):
-        raise _make_error(option, f"one file for all pairs that ends with {RERUN_SUFFIX}", place)
-
-
-def parse_setting(text: str, option: str) -> tuple[str, str]:
-    """Split KEY=VALUE."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise _make_error(option, "KEY=VALUE", repr(text))
-    return key.strip(), value.strip()
-
-
-def parse_method(text: str, option: str) -> tuple[str, str]:
-    """Split NAME=WHAT; WHAT alone names itself."""
-    if found := re.fullmatch(r"([\w .+-]+)=(.+)", text):
-        return found[1], found[2]
-    return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
 
 
 def parse_number(text: str, option: str, *, above: float = -math.inf) -> float:
@@ -62,13 +58,34 @@ def parse_number(text: str, option: str, *, above: float = -math.inf) -> float:
     raise _make_error(option, "a number" + (f" above {above:g}" if math.isfinite(above) else ""), text)
 
 
-def parse_above_zero(text: str, option: str) -> float:
-    """Return a finite number above 0."""
+def _parse_above_zero(text: str, option: str) -> float:
     return parse_number(text, option, above=0)
 
 
-def parse_number_or_none(text: str, option: str) -> int | None:
-    """Return a positive whole number, or None for "none"."""
+DEFAULT_FORMS: dict[Any, Form] = {
+    int: Form("N"),
+    float: Form("X", _parse_above_zero),
+    str: Form("TEXT"),
+    Path: Form("PATH", parse_path),
+}
+"""Forms of options whose types have none of their own."""
+
+
+def _parse_setting(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise _make_error(option, "KEY=VALUE", repr(text))
+    return key.strip(), value.strip()
+
+
+def _parse_method(text: str, option: str) -> tuple[str, str]:
+    """Split NAME=WHAT; WHAT alone names itself."""
+    if found := re.fullmatch(r"([\w .+-]+)=(.+)", text):
+        return found[1], found[2]
+    return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
+
+
+def _parse_number_or_none(text: str, option: str) -> int | None:
     if text == "none":
         return None
     # Python refuses to convert thousands of digits.
@@ -77,13 +94,9 @@ def parse_number_or_none(text: str, option: str) -> int | None:
     raise _make_error(option, "a positive whole number or none", repr(text))
 
 
-def _allow_word(word: str, parse: Callable[[str, str], Any], value: str | None) -> Callable[[str, str], Any]:
+def _allow_word(word: str, parse: Parser, value: str | None) -> Parser:
     """Return a parser that also accepts a word, which stands for a value."""
     return lambda text, option: value if text == word else parse(text, option)
-
-
-parse_max_disparity = _allow_word("stored", parse_number_or_none, "stored")
-"""A maximum disparity, px, as in `StereoMatcher.load`."""
 
 
 def _parse_match_size(text: str, option: str) -> float:
@@ -93,18 +106,10 @@ def _parse_match_size(text: str, option: str) -> float:
     raise _make_error(option, "auto, a factor such as 0.5, or a width in px such as 1500", repr(text))
 
 
-parse_match_size = _allow_word("auto", _parse_match_size, "auto")
-"""A matching resolution; `check_match_size` checks its range."""
-
-
 def _parse_count(text: str, option: str) -> int:
     if text.isascii() and text.isdigit() and len(text) < 4 and int(text) > 0:
         return int(text)
     raise _make_error(option, "a whole number from 1 to 999, or auto", repr(text))
-
-
-parse_workers = _allow_word("auto", _parse_count, "auto")
-"""A number of processes."""
 
 
 def _make_pair_parser(
@@ -128,8 +133,6 @@ def _make_size_parser(least: int) -> Callable[[str, str], tuple[int, int]]:
 
 parse_image_size = _make_size_parser(16)
 """Width and height of an image, px."""
-parse_crop_size = _make_size_parser(1)
-"""Width and height of a crop, px."""
 
 
 def _parse_export_size(text: str, option: str) -> tuple[int, int]:
@@ -140,28 +143,21 @@ def _parse_export_size(text: str, option: str) -> tuple[int, int]:
     return width, height
 
 
-parse_export_size = _allow_word("dynamic", _parse_export_size, None)
-"""Width and height, px; None for "dynamic"."""
-
-parse_board = _make_pair_parser("x", "COLUMNSxROWS, such as 9x6", lambda *size: min(size) >= 2, 3)
-"""Columns and rows."""
-
-parse_shard = _make_pair_parser(
+_parse_shard = _make_pair_parser(
     "/",
     "I/N with I from 1 to N",
     lambda part, count: 1 <= part <= count,
     9,
     "with an index that counts from 0: --shard $((INDEX + 1))/N",
 )
-"""A share I/N of all pairs."""
 
 
-parse_cameras = _make_pair_parser(":", "LEFT:RIGHT, such as 0:1", lambda left, right: left != right, 3)
-"""Numbers of the left and the right camera."""
+def _check_shard(share: tuple[int, int], option: str) -> None:
+    if not 1 <= share[0] <= share[1]:
+        raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
 
 
-def parse_memory_size(text: str, option: str) -> int:
-    """Return bytes from a number, without exponent, and its unit."""
+def _parse_memory_size(text: str, option: str) -> int:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([a-z]+)", text.strip().lower(), re.ASCII)
     factor = {unit.lower(): factor for unit, factor in MEMORY_UNITS.items()}.get(found[2] if found else "")
     if found and factor and 0 < float(found[1]) < 1e9 and (size := int(float(found[1]) * factor)):
@@ -180,8 +176,7 @@ def parse_length(text: str | float, option: str) -> float:
     return metres
 
 
-def parse_point(text: str, option: str) -> tuple[float, float]:
-    """Return x and y of a pixel, from X,Y."""
+def _parse_point(text: str, option: str) -> tuple[float, float]:
     with suppress(ValueError):
         x, y = map(float, text.split(","))
         if math.isfinite(x) and math.isfinite(y):
@@ -189,10 +184,7 @@ def parse_point(text: str, option: str) -> tuple[float, float]:
     raise _make_error(option, "X,Y in px, such as 489.4,265.2", repr(text))
 
 
-def parse_known_length(
-    text: str, option: str
-) -> tuple[tuple[tuple[float, float], tuple[float, float]], float]:
-    """Return two pixels and the distance between them, m, from X1,Y1,X2,Y2=LENGTH."""
+def _parse_known_length(text: str, option: str) -> tuple[Any, float]:
     places, _, metres = text.partition("=")
     with suppress(ValueError):
         x1, y1, x2, y2 = map(float, places.split(","))
@@ -207,12 +199,7 @@ def _parse_frames(text: str, option: str) -> int:
     raise _make_error(option, "a whole number of frames, or auto", repr(text))
 
 
-parse_offset = _allow_word("auto", _parse_frames, "auto")
-"""Frames by which one video is behind another one."""
-
-
-def parse_scale(text: str, option: str) -> float:
-    """Return an upscaling factor, as int where it is whole."""
+def _parse_scale(text: str, option: str) -> float:
     with suppress(ValueError):
         if 1 < (times := float(text)) <= max(SCALES):
             return int(times) if times == int(times) else times
@@ -227,5 +214,64 @@ def _parse_range(text: str, option: str) -> tuple[float, float]:
     raise _make_error(option, "MIN:MAX in px, such as 0:192, or shared", repr(text))
 
 
-parse_color_range = _allow_word("shared", _parse_range, "shared")
+def _check_recording(place: str | Path, option: str) -> None:
+    if Path(place).suffix.lower() != RERUN_SUFFIX or "{}" in str(place):
+        raise _make_error(option, f"one file for all pairs that ends with {RERUN_SUFFIX}", place)
+
+
+def _check_device(device: str, option: str) -> None:
+    """Raise UsageError for an unknown device, without asking PyTorch which there are."""
+    if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", device):
+        raise UsageError(f"unknown {option} {device!r}", "expected one of auto, cpu, cuda, cuda:N, mps")
+
+
+Name = Annotated[str, Form("NAME", parse_name)]
+DataSet = Annotated[str, Form("DATA", complete="data")]
+Weights = Annotated[str | Path, Form("NAME|PATH|hf:...", parse_name, complete="weights")]
+DeviceName = Annotated[str, Form("DEVICE", check=_check_device)]
+RecordingFile = Annotated[str | Path, Form("FILE.rrd", check=_check_recording)]
+AnyNumber = Annotated[float, Form("N", parse_number)]
+CountOrNone = Annotated[int, Form("N|none", _parse_number_or_none)]
+CountOrAuto = Annotated[int | Literal["auto"], Form("N|auto", _allow_word("auto", _parse_count, "auto"))]
+FrameOffset = Annotated[int | Literal["auto"], Form("N|auto", _allow_word("auto", _parse_frames, "auto"))]
+MaxDisparity = Annotated[
+    int | Literal["stored"], Form("N|none", _allow_word("stored", _parse_number_or_none, "stored"))
+]
+"""A maximum disparity, px, as in `StereoMatcher.load`."""
+MatchingResolution = Annotated[
+    MatchSize, Form("auto|N", _allow_word("auto", _parse_match_size, "auto"), check_match_size)
+]
+Scale = Annotated[float, Form("N", _parse_scale)]
+"""An upscaling factor, int where it is whole."""
+MemorySize = Annotated[int, Form("SIZE", _parse_memory_size)]
+"""Bytes."""
+Length = Annotated[float | str, Form("LENGTH", parse_length, parse_length)]
+"""Metres."""
+KnownLength = Annotated[Any, Form("X1,Y1,X2,Y2=1.20m", _parse_known_length)]
+"""Two pixels and the distance between them, m."""
+Point = Annotated[tuple[float, float], Form("X,Y", _parse_point)]
+ColorRange = Annotated[
+    tuple[float, float] | Literal["shared"],
+    Form("MIN:MAX|shared", _allow_word("shared", _parse_range, "shared")),
+]
 """Disparities at both ends of the colour scale, px."""
+ImageSize = Annotated[tuple[int, int], Form("WIDTHxHEIGHT", parse_image_size)]
+CropSize = Annotated[tuple[int, int], Form("WIDTHxHEIGHT", _make_size_parser(1))]
+ExportSize = Annotated[
+    tuple[int, int], Form("WIDTHxHEIGHT|dynamic", _allow_word("dynamic", _parse_export_size, None))
+]
+"""Width and height, px; None for "dynamic"."""
+BoardSize = Annotated[
+    tuple[int, int],
+    Form(
+        "COLUMNSxROWS", _make_pair_parser("x", "COLUMNSxROWS, such as 9x6", lambda *size: min(size) >= 2, 3)
+    ),
+]
+Cameras = Annotated[
+    tuple[int, int],
+    Form("L:R", _make_pair_parser(":", "LEFT:RIGHT, such as 0:1", lambda left, right: left != right, 3)),
+]
+"""Numbers of the left and the right camera."""
+Shard = Annotated[tuple[int, int], Form("I/N", _parse_shard, _check_shard)]
+KeyValue = Annotated[tuple[str, str], Form("KEY=VALUE", _parse_setting)]
+Method = Annotated[tuple[str, str], Form("[NAME=]WHAT", _parse_method)]
