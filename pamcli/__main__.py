@@ -1,7 +1,8 @@
 """Start the commands `pam` and `pam-asp`, and `python -m pamcli`.
 
 Ctrl-C must be silent from the first moment, so only modules that Python has already loaded are imported
-before its handler is set: `_signal` instead of `signal`, and not even `__future__`.
+before its handler is set: `_signal` instead of `signal`, and not even `__future__`. The package, which is
+imported first, sets it in its first lines where it sees that a program starts.
 """
 
 import os
@@ -10,12 +11,11 @@ import sys
 try:
     import _signal  # type: ignore[import-not-found]
 
-    def _end(number: int, frame: object) -> "NoReturn":
-        os._exit(130)
+    from pamcli import end_silently  # which the package has set already if it saw that the program starts
 
-    _USUAL = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # else ignored, as under nohup
+    _USUAL = _signal.getsignal(_signal.SIGINT) in (_signal.default_int_handler, end_silently)  # not with nohup
     if _USUAL:
-        _signal.signal(_signal.SIGINT, _end)
+        _signal.signal(_signal.SIGINT, end_silently)
 except KeyboardInterrupt:
     os._exit(130)
 
@@ -73,7 +73,7 @@ def _leave(code: int) -> "NoReturn":
     import atexit
 
     if _USUAL:
-        _signal.signal(_signal.SIGINT, _end)
+        _signal.signal(_signal.SIGINT, end_silently)
     atexit._run_exitfuncs()  # libraries end their processes and remove their temporary files
     for stream in (sys.stdout, sys.stderr):
         try:
