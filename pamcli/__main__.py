@@ -13,7 +13,7 @@ try:
 
     from pamcli import end_silently  # which the package has set already if it saw that the program starts
 
-    _USUAL = _signal.getsignal(_signal.SIGINT) in (_signal.default_int_handler, end_silently)  # not with nohup
+    _USUAL = _signal.getsignal(_signal.SIGINT) in (_signal.default_int_handler, end_silently)  # nohup
     if _USUAL:
         _signal.signal(_signal.SIGINT, end_silently)
 except KeyboardInterrupt:

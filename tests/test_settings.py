@@ -1,7 +1,5 @@
 """Settings: each option is said once, and what contradicts itself is named."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

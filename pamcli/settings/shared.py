@@ -48,7 +48,7 @@ class Packed(Settings, panel="Input"):
         "Read both views from each image or video. lr: left view on the left; rl: on the right "
         "(cross-eyed); tb: on top; bt: at the bottom; -half: views squeezed to half size; rows-lr, "
         "rows-rl: alternating rows, left or right view first; red-cyan: anaglyph; auto: as the file states "
-        "(the default for .mpo, .jps, spatial photos and VR180 photos).",
+        "(the default for .mpo, .jps, .pns, spatial photos and VR180 photos).",
         metavar="LAYOUT",
     )
 
