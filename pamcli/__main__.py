@@ -11,11 +11,12 @@ import sys
 try:
     import _signal  # type: ignore[import-not-found]
 
-    from pamcli import end_silently  # which the package has set already if it saw that the program starts
+    import pamcli  # which has set the handler already if it saw that the program starts
 
-    _USUAL = _signal.getsignal(_signal.SIGINT) in (_signal.default_int_handler, end_silently)  # nohup
+    # With nohup it is ignored.
+    _USUAL = _signal.getsignal(_signal.SIGINT) in (_signal.default_int_handler, pamcli.end_silently)
     if _USUAL:
-        _signal.signal(_signal.SIGINT, end_silently)
+        _signal.signal(_signal.SIGINT, pamcli.end_silently)
 except KeyboardInterrupt:
     os._exit(130)
 
@@ -73,7 +74,7 @@ def _leave(code: int) -> "NoReturn":
     import atexit
 
     if _USUAL:
-        _signal.signal(_signal.SIGINT, end_silently)
+        _signal.signal(_signal.SIGINT, pamcli.end_silently)
     atexit._run_exitfuncs()  # libraries end their processes and remove their temporary files
     for stream in (sys.stdout, sys.stderr):
         try:
