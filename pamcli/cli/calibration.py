@@ -8,7 +8,7 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import PackedLayout
 from pamcli.settings.options import argument, flag, option
-from pamcli.settings.parsing import BoardSize, Length
+from pamcli.settings.parsing import BoardSize, Metres
 from pamcli.settings.shared import CalibrationFiles, CameraChoice, LensesAndPose, Limit, NewFile
 
 
@@ -49,12 +49,12 @@ class Boards(Limit, panel="Input"):
         "squares of the ChArUco board.",
         default=...,
     )
-    square: Length = option(
+    square: Metres = option(
         "Side of a square, such as 25mm (without a unit: metres). It scales all distances, so measure "
         "ten squares at once.",
         default=...,
     )
-    marker: Length | None = option(
+    marker: Metres | None = option(
         "Side of a ChArUco board's markers, such as 18mm (without a unit: metres); the dictionary is "
         "detected.",
     )

@@ -110,9 +110,9 @@ def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, type[Settings]] = {}
     single: dict[str, Option] = {}
     for each in signature(function).parameters.values():
-        hint = hints[each.name]
+        hint: Any = hints[each.name]
         if is_dataclass(hint):
-            groups[each.name] = hint  # type: ignore[assignment]
+            groups[each.name] = hint
             parameters += _list_parameters(hint)
         elif isinstance(each.default, Field):
             single[each.name] = Option(each.name, hint, each.default)
@@ -139,7 +139,8 @@ def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
 
 def _list_parameters(cls: type[Any]) -> list[Parameter]:
     """List the fields of a class as parameters: arguments and -o, then its own, then inherited ones."""
-    found, lineage = [], list(cls.__mro__)
+    found: list[tuple[int, Parameter]] = []
+    lineage: list[Any] = list(cls.__mro__)
     for option in list_options(cls).values():
         depth = next(i for i, base in enumerate(lineage) if option.name in get_annotations(base))
         place = -1 if "-o" in option.names or not option.names else depth
@@ -153,10 +154,11 @@ def _make_parameter(option: Option, panel: str) -> Parameter:
     more |= {"metavar": option.metavar, "rich_help_panel": option.metadata.get("panel", panel)}
     if completion := option.metadata.get("complete", option.form.complete):
         more["autocompletion"] = COMPLETIONS.get(completion, completion)
-    hint, default = option.types[0], option.default
+    hint: Any = option.types[0]
+    default = option.default
     if option.form.parse is not None or len(option.types) > 1:
         hint = str
-    hint = list[hint] if option.repeatable else hint
+    hint = list.__class_getitem__(hint) if option.repeatable else hint
     if default is None:
         hint = hint | None
     info = typer.Option(*option.names, **more) if option.names else typer.Argument(**more)

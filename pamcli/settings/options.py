@@ -73,7 +73,7 @@ def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
 
 
 class Option:
-    """What a field declares, for the command line, Python and the guide."""
+    """The declaration of a field, for the command line, Python and the guide."""
 
     def __init__(self, name: str, hint: Any, declared: Field[Any]) -> None:
         self.name, self.default, self.metadata = name, declared.default, declared.metadata

@@ -24,7 +24,7 @@ Parser = Callable[[str, str], Any]
 
 @dataclass(frozen=True)
 class Form:
-    """How the value of an option is written: part of its type."""
+    """The text form of an option's value: part of its type."""
 
     metavar: str | None
     parse: Parser | None = None
@@ -245,8 +245,9 @@ Scale = Annotated[float, Form("N", _parse_scale)]
 """An upscaling factor, int where it is whole."""
 MemorySize = Annotated[int, Form("SIZE", _parse_memory_size)]
 """Bytes."""
+Metres = Annotated[float, Form("LENGTH", parse_length, parse_length)]
 Length = Annotated[float | str, Form("LENGTH", parse_length, parse_length)]
-"""Metres."""
+"""Metres; Python functions also accept a text."""
 KnownLength = Annotated[Any, Form("X1,Y1,X2,Y2=1.20m", _parse_known_length)]
 """Two pixels and the distance between them, m."""
 Point = Annotated[tuple[float, float], Form("X,Y", _parse_point)]
