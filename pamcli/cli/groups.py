@@ -9,7 +9,7 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, is_dataclass
+from dataclasses import MISSING, Field
 from glob import glob
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from typing import Annotated, Any, ClassVar, get_type_hints
@@ -111,7 +111,7 @@ def unfold_settings(function: Callable[..., None]) -> Callable[..., None]:
     single: dict[str, Option] = {}
     for each in signature(function).parameters.values():
         hint: Any = hints[each.name]
-        if is_dataclass(hint):
+        if isinstance(hint, type) and issubclass(hint, Settings):
             groups[each.name] = hint
             parameters += _list_parameters(hint)
         elif isinstance(each.default, Field):
