@@ -11,6 +11,7 @@ import os
 import shlex
 import socket
 import sys
+from typing import NoReturn
 
 CLIENT, SERVER = "call", "serve"
 ALL = (
@@ -110,9 +111,20 @@ def serve(address: str, loaded: list[str]) -> None:
                 if not os.fork():
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     server.close()
-                    code = answer(connection)
-                    connection.sendall(str(code).encode())
-                    os._exit(code)
+                    report_exit_code(connection)
+                    os._exit(answer(connection))
+
+
+def report_exit_code(connection: socket.socket) -> None:
+    """Send the exit code to the caller when this process ends, as `pam` does, by `os._exit`."""
+    leave, process = os._exit, os.getpid()
+
+    def report(code: int) -> NoReturn:
+        if os.getpid() == process:  # not a process that this one has started
+            connection.sendall(str(code).encode())
+        leave(code)
+
+    os._exit = report
 
 
 def keep_networks() -> None:

@@ -166,7 +166,7 @@ def _rename_to_new(temporary: Path, target: Path, path: Path) -> None:
             os.close(os.open(target, os.O_CREAT | os.O_EXCL))
             os.replace(temporary, target)
         else:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
     except FileExistsError:
         message = f"{quote(path)} already exists: another process has written it meanwhile"
         raise FileInTheWayError(message, "use `overwrite` to replace it") from None

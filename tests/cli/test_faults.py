@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,14 +154,15 @@ def test_a_disk_that_can_only_be_read(command: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("command", MANY)
 def test_a_folder_that_is_removed_in_the_middle(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written is lost, and that is said: not a folder made anew with the rest in it, and a 0."""
-    usual, count = os.replace, iter(range(1000))
+    count = iter(range(1000))
 
-    def replace(source: Path, target: Path) -> None:
+    def put(usual: Callable[[Path, Path], None], source: Path, target: Path) -> None:
         usual(source, target)
         if next(count) == 2:
             shutil.rmtree("out")
 
-    monkeypatch.setattr(os, "replace", replace)
+    for name in ("replace", "link"):
+        monkeypatch.setattr(os, name, functools.partial(put, getattr(os, name)))
     run = started(command)
     errors = [line for line in run.complaints if line.startswith("error: ")]
     assert (run.code, len(errors)) == (7, 1), run.stderr
