@@ -164,7 +164,11 @@ def _rename_to_new(temporary: Path, target: Path, path: Path) -> None:
             raise
         except OSError:  # a file system without hard links
             os.close(os.open(target, os.O_CREAT | os.O_EXCL))
-            os.replace(temporary, target)
+            try:
+                os.replace(temporary, target)
+            except BaseException:
+                target.unlink()
+                raise
         else:
             temporary.unlink(missing_ok=True)
     except FileExistsError:

@@ -122,10 +122,11 @@ def raises(number: int) -> OSError:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(source: Path, target: Path) -> None:
+    def put(source: Path, target: Path) -> None:
         raise raises(errno.ENOSPC)
 
-    monkeypatch.setattr(os, "replace", replace)
+    for name in ("replace", "link"):
+        monkeypatch.setattr(os, name, put)
     assert "no space left on device" in refused(command)
     assert [name for name in results() if ".pam-" in name] == []
 
