@@ -2,7 +2,6 @@
 
 import os
 import sys
-from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -161,32 +160,28 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, label:
 
 
 class PathRegistry:
-    """Inputs and results so far of a batch, as hashes in memory: a million pairs take 150 MB."""
+    """Inputs and results so far of a batch, as hashes in memory: a million pairs take 300 MB."""
 
     def __init__(self, known: Iterable[PairPaths] = (), read: Iterable[str | Path] = ()) -> None:
         """Register the inputs of pairs to come, and other files that are read (lists, weights ...)."""
         self._known, self._added = known, 0
         self._real = lru_cache(1024)(os.path.realpath)
-        self._hashes, self._owners = array("q", bytes(8 * 64)), array("I", bytes(4 * 64))
-        """Columns of a hash table: a file (0: free), and the pair whose result it is (0: an input)."""
-        self._count = 0
-        for place in map(self._identify, read):
-            self._find_owner(place, 0)
+        self._owners = dict.fromkeys(map(self._identify, read), 0)
+        """The pair whose result a file is, or 0 for an input, by the hash of the file."""
         for pair in known:
             for path in filter(None, (pair.left, pair.right)):
-                self._find_owner(self._identify(path), 0)
+                self._owners[self._identify(path)] = 0
 
     def collisions(self, pair: PairPaths, outputs: Mapping[str, Path]) -> list[str]:
         """Register a pair, unless its results would overwrite others or inputs; return the collisions."""
-        views = [*filter(None, (pair.left, pair.right))]
-        inputs = dict(zip(map(self._identify, views), views, strict=True))
+        inputs = {self._identify(path): path for path in (pair.left, pair.right) if path is not None}
         found, own = [], dict[int, str]()
         for place, path in inputs.items():
-            if owner := self._find_owner(place):
+            if owner := self._owners.get(place):
                 found.append(f"{quote(path)} is a result of {self._describe(owner)}")
         for name, path in outputs.items():
             place = self._identify(path)
-            owner = self._find_owner(place)
+            owner = self._owners.get(place)
             if place in inputs or owner == 0:
                 found.append(f"{quote(path)} would overwrite an input")
             elif place in own:
@@ -196,10 +191,8 @@ class PathRegistry:
             own[place] = name
         self._added += 1
         if not found:
-            for place in inputs:
-                self._find_owner(place, 0)
-            for place in own:
-                self._find_owner(place, pair.line or self._added)
+            self._owners.update(dict.fromkeys(inputs, 0))
+            self._owners.update(dict.fromkeys(own, pair.line or self._added))
         return found
 
     def add(self, pair: PairPaths, outputs: Mapping[str, Path]) -> None:
@@ -215,33 +208,13 @@ class PathRegistry:
                 return str(pair)
         return f"line {owner}"
 
-    def _find_owner(self, key: int, new: int | None = None) -> int | None:
-        """Return the pair of a result, 0 for an input, None for other files, which become owned by `new`."""
-        hashes, mask = self._hashes, len(self._hashes) - 1
-        slot = key & mask
-        while hashes[slot] and hashes[slot] != key:
-            slot = slot + 1 & mask
-        if hashes[slot]:
-            return self._owners[slot]
-        if new is not None:
-            hashes[slot], self._owners[slot] = key, new
-            self._count += 1
-            if 3 * self._count > 2 * len(hashes):
-                before = zip(hashes, self._owners, strict=True)
-                self._hashes, self._count = array("q", bytes(16 * len(hashes))), 0
-                self._owners = array("I", bytes(8 * len(hashes)))
-                for known, owner in before:
-                    if known:
-                        self._find_owner(known, owner)
-        return None
-
     def _identify(self, path: str | Path) -> int:
-        """Return one number (not 0) per file on disk; links are followed, as in writing."""
+        """Return one number per file on disk; links are followed, as in writing."""
         folder, name = os.path.split(path)
         place = os.path.join(self._real(folder), name)
         if os.path.islink(place):
             place = os.path.realpath(place)
-        return hash(place.casefold() if _IGNORES_CASE else place) or 1
+        return hash(place.casefold() if _IGNORES_CASE else place)
 
 
 def check_collisions(
