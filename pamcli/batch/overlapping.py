@@ -105,7 +105,8 @@ def run_overlapped(
         loaders.shutdown(wait=False, cancel_futures=True)
         savers.shutdown(cancel_futures=True)
         taker.join(None if ended.is_set() else PATIENCE)
-        wait([future for _, future in loading], PATIENCE)
+        unfinished = wait([future for _, future in loading if not future.done()], PATIENCE).not_done
+        loaders.shutdown(wait=not unfinished)
         # A thread that still waits for a pipe must not own a network.
         steps, jobs = None, ()  # type: ignore[assignment]
     if failures:

@@ -206,9 +206,10 @@ def test_no_thread_outlives_the_batch(stops_early: bool, monkeypatch: pytest.Mon
     class SlowThread(threading.Thread):
         def run(self) -> None:
             super().run()
-            time.sleep(0.3)
+            time.sleep(0.6 if self.name.startswith("load") else 0.2)
 
     monkeypatch.setattr(threading, "Thread", SlowThread)
+    monkeypatch.setattr("pamcli.batch.overlapping.PATIENCE", PATIENCE)
     outcomes = run_overlapped(range(5), same, same, same)
     assert next(outcomes)[0] == 0
     outcomes.close() if stops_early else list(outcomes)
