@@ -25,6 +25,7 @@ import numpy as np
 import photo_files
 import stereo_files
 import tifffile
+import torch
 from bag_files import ideal_infos, write_bag
 from bag_files import picture as image_message
 from PIL import Image
@@ -32,6 +33,7 @@ from unrectified import photographs
 from video_files import write_video
 from warm_python import WarmPython
 
+from pamcli.evaluation.image_quality import CNNIQA
 from pamcli.evaluation.submissions import load_rules
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
@@ -44,43 +46,13 @@ OWN_PAIRS = 2
 CHECKPOINT = "checkpoint.pth.tar"
 """A checkpoint in the authors' layout, in a folder that `prepare` is given."""
 
-PROGRAMS = {
-    "pam",
-    "pam-asp",
-    "find",
-    "sed",
-    "ls",
-    "cat",
-    "head",
-    "mkdir",
-    "printf",
-    "echo",
-    "seq",
-    "xargs",
-    "sbatch",
-    "parallel",
-}
+PROGRAMS = set("pam pam-asp find sed ls cat head mkdir printf echo seq xargs sbatch parallel".split())
 """Programs that commands of the guide may call: pam, and tools of every machine."""
 
-OUTPUT_OPTIONS = {
-    "-o",
-    "--output",
-    "--output-right",
-    "--visible",
-    "--confidence",
-    "--page",
-    "--output-packed",
-    "--color-map",
-    "--depth",
-    "--depth-error",
-    "--point-cloud",
-    "--rerun",
-    ">",
-    "--report",
-    "--per-image",
-    "--table",
-    "--save",
-}
+OUTPUT_OPTIONS = set(
+    "-o --output --output-right --visible --confidence --page --output-packed --color-map --depth --depth-error "
+    "--point-cloud --rerun > --report --per-image --table --save".split()
+)
 
 
 STAND_INS = {
@@ -344,6 +316,8 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
         foreign_networks.block_matcher(folder / "stereo.onnx", (160, 224), reach=24, white=255)
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
+    if "CNNIQA-LIVE" in block.text:  # the publisher's file has PyTorch's old format
+        torch.save(CNNIQA().state_dict(), folder / "CNNIQA-LIVE", _use_new_zipfile_serialization=False)
 
     # What the README fetches from the Hub lies in the Hub's cache, and there is no network.
     commit = "0" * 40
