@@ -46,13 +46,17 @@ OWN_PAIRS = 2
 CHECKPOINT = "checkpoint.pth.tar"
 """A checkpoint in the authors' layout, in a folder that `prepare` is given."""
 
-PROGRAMS = set("pam pam-asp find sed ls cat head mkdir printf echo seq xargs sbatch parallel".split())
+PROGRAMS = {
+    *("pam", "pam-asp", "find", "sed", "ls", "cat", "head", "mkdir"),
+    *("printf", "echo", "seq", "xargs", "sbatch", "parallel"),
+}
 """Programs that commands of the guide may call: pam, and tools of every machine."""
 
-OUTPUT_OPTIONS = set(
-    "-o --output --output-right --visible --confidence --page --output-packed --color-map --depth --depth-error "
-    "--point-cloud --rerun > --report --per-image --table --save".split()
-)
+OUTPUT_OPTIONS = {
+    *("-o", "--output", "--output-right", "--output-packed", "--save", "--page", "--report", "--table"),
+    *("--visible", "--confidence", "--color-map", "--depth", "--depth-error", "--point-cloud", "--rerun"),
+    *("--per-image", ">"),
+}
 
 
 STAND_INS = {
