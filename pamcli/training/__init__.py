@@ -5,7 +5,7 @@
 | start or resume a run; from Python | `run`; `train` |
 | the values that define it; named recipes | `recipe`; `recipes`, `recipes.toml` |
 | the initial network | `initialisation` |
-| one step; loss, average and optimizer | `loop`: `Trainer.take_step`; `tasks`, `muon` |
+| the loop; one step: loss, optimizer, average | `loop`; `trainer`: `Trainer.take_step`; `muon` |
 | the example at a position | `examples`: `Examples.at`; `scene_cache`, `augmentation` |
 | occluders, synthesized right views, faults of cameras | `occluders`, `view_synthesis`, `camera_faults` |
 | pseudo-labels for pairs without ground truth | `labels`; within a training run: `unlabelled_pairs` |

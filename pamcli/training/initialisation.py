@@ -17,7 +17,6 @@ from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.training.recipe import Recipe
-from pamcli.training.tasks import model_spec
 
 DAMPING = 0.1  # factor for the last layers of the residual branches of a plain upscaler
 
@@ -59,7 +58,7 @@ def compile_blocks(network: nn.Module, device: torch.device, backend: str = "ind
 
 
 def _build_random(recipe: Recipe) -> Network:
-    network = build_network(model_spec(recipe, ""))
+    network = build_network(recipe.model_spec())
     if recipe.initialisation == "xavier":
         initialise_by_xavier(network)
     elif isinstance(network, PASSRnet) and recipe.initialisation == "upscaler":
@@ -73,7 +72,7 @@ def _load_weights(weights: str, recipe: Recipe) -> Network:
     state = network.state_dict()
     if recipe.scale is not None and spec.scale != recipe.scale:
         state = halve_scale(state)
-    begun = build_network(model_spec(recipe, ""))
+    begun = build_network(recipe.model_spec())
     if parse_variant(spec.architecture, spec.variant).weights_variant != recipe.form.weights_variant:
         state = deepen(state, begun.state_dict())
     begun.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""Run the training loop, shared by both tasks.
+"""Run the training loop, shared by both tasks, and write the files of a run.
 
 A step depends only on the state, which a checkpoint holds, and its number: runs resume bit for bit.
 """
@@ -7,26 +7,21 @@ import datetime
 import math
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pamcli.errors import PamError, UsageError
+from pamcli.errors import PamError
 from pamcli.files.atomic import require_folder
-from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training import checkpoints, validation
-from pamcli.training.checkpoints import Checkpoint
-from pamcli.training.convolutions import make_faster
-from pamcli.training.distributed import Loss, Processes
+from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
-from pamcli.training.recipe import Recipe, learning_rate
-from pamcli.training.tasks import make_average, make_optimizer, model_spec, resume_average, set_training_mode
+from pamcli.training.trainer import Trainer
 from pamcli.training.validation import Gain, ValidationResult, Validator, round_weights
 
 Reason = Literal["interrupted", "terminated", "time"]
@@ -65,155 +60,70 @@ class RunEnd:
     gained: Gain | None = None  # improvement; None unless finished and also measured before the first step
 
 
-class Trainer:
-    """A network in training."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        steps: int,
-        network: nn.Module,
-        loss: Loss,
-        compute: Compute,
-        processes: Processes,
-        about: str,
-        *,
-        measures: bool = False,
-    ) -> None:
-        """Prepare training on the device of `network`; `about`: data and recipe, for the weights file."""
-        self.measures = measures or bool(recipe.validation)
-        self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
-        self.compute, self.processes, self.about = compute, processes, about
-        if compute.device.type == "cpu":
-            make_faster(network)
-        self.step, self.pairs, self.rate = 0, 0, 0.0
-        self.optimizer = make_optimizer(recipe, network)
-        mean_from = math.inf if recipe.average_from is None else recipe.average_from * steps
-        self.average = make_average(network, recipe.ema, mean_from)
-        self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
-
-    @property
-    def result_weights(self) -> dict[str, Tensor]:
-        return (self.network if self.average is None else self.average.module).state_dict()
-
-    def make_checkpoint(self) -> Checkpoint:
-        """Return the complete state for `restore`."""
-        weights = dict(self.network.state_dict()), dict(self.result_weights)
-        others = self.optimizer.state_dict(), self.scaler.state_dict(), checkpoints.random_states()
-        return Checkpoint(self.step, *weights, *others, self.pairs)
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
-        with checkpoints.check_fit(checkpoint):
-            self.network.load_state_dict(checkpoint.network)
-            if self.average is not None:
-                self.average.module.load_state_dict(checkpoint.average)
-                resume_average(self.average, checkpoint.step)
-            self.optimizer.load_state_dict(checkpoint.optimizer)
-            for parameter, moments in self.optimizer.state.items():
-                for moment in moments.values():
-                    moment.expand_as(parameter)  # raises for wrong shapes; step counts pass
-            if any(
-                group["muon"] != (self.recipe.optimizer == "muon") for group in self.optimizer.param_groups
-            ):
-                raise KeyError("the moments belong to another optimizer")
-            if checkpoint.scaler and self.scaler.is_enabled():
-                self.scaler.load_state_dict(checkpoint.scaler)
-            checkpoints.restore_random_states(checkpoint.random)
-        self.step, self.pairs = checkpoint.step, checkpoint.pairs
-
-    def take_step(self, batch: StepBatch) -> tuple[dict[str, Tensor], Tensor]:
-        """Take one step; return this process's shares of the terms and the gradient norm, on the device."""
-        self.rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate * group["factor"]
-        # Use full float32 also in the backward pass, which runs outside of `autocast`.
-        exact = self.compute.full_precision() if self.compute.precision == "fp32" else nullcontext()
-        figures: dict[str, Tensor] = {}
-        height, width = batch.left.shape[-2:]
-        problem = f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory"
-        with catch_memory_errors(problem, "use a smaller `batch` or `crop`"), exact:
-            self.optimizer.zero_grad(set_to_none=True)
-            for part in batch.parts(self.recipe.accumulate):
-                share, values = self.loss(part.to(self.compute.device))
-                if not share.requires_grad:
-                    raise UsageError(f"no loss term depends on {self.recipe.only}, the only trained part")
-                counts = len(part.left) / len(batch.left)
-                self.scaler.scale(share * counts).backward()  # type: ignore[no-untyped-call]
-                for name, value in values.items():
-                    figures[name] = figures.get(name, 0) + value * counts
-            self.scaler.unscale_(self.optimizer)
-            largest = math.inf if self.recipe.clip is None else self.recipe.clip
-            norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        self.step += 1
-        self.pairs += len(batch.left) * self.processes.world
-        if self.average is not None:
-            self.average.update_parameters(self.network)
-        return figures, norm
-
-    def run(
-        self,
-        batches: Iterator[StepBatch],
-        folder: RunFolder,
-        journal: Journal | None,
-        validator: Validator | None,
-        stop: Stop,
-        observer: Observer,
-    ) -> RunEnd:
-        """Take the remaining steps, one per batch. `journal`: only in the main process, which writes."""
-        writer = _Writer(self, folder, journal, validator, stop, observer)
-        writer.repair()
-        if (self.step or self.recipe.start is not None) and self._must_validate():
-            entries = [] if journal is None else journal.entries
-            missing = not any(entry["step"] == self.step and "figure" in entry for entry in entries)
-            if self.processes.any_true(journal is not None and missing):
-                writer.validate()
-                if self.processes.any_true(stop.reason is not None):
-                    return RunEnd(self.step, agree_on_reason(stop, self.processes))
-        sums = _Sums()
-        observer.on_start(self.step, self.steps)
-        while (batch := sums.wait_for(batches)) is not None:
-            set_training_mode(self.recipe, self.network, self.step / self.steps)
-            sums.add(self.step + 1, batch, *self.take_step(batch))
-            observer.on_step(self.step)
-            end = self.step == self.steps
-            asked = self.processes.any_true(stop.reason is not None)
-            keep = end or asked or self.step % self.recipe.checkpoint_every == 0
-            measure = self._must_validate()
-            if not (keep or measure or self.step % self.recipe.log_every == 0):
-                continue
-            writer.log(sums)
-            if keep:
-                writer.checkpoint()
-            if measure:  # stops on request, and restarts when the run resumes
-                writer.validate()
-                asked = self.processes.any_true(stop.reason is not None)
-                if asked and not keep:
-                    writer.checkpoint()
-            if asked and (measure or not end):
-                return RunEnd(self.step, agree_on_reason(stop, self.processes))
-            sums = _Sums()
-        return RunEnd(self.step, None)
-
-    def _must_validate(self) -> bool:
-        due = self.step == self.steps or self.step % self.recipe.validate_every == 0
-        return self.measures and due
-
-
 @dataclass(frozen=True)
-class _Writer:
-    """A writer of the files of a run; only the main process writes."""
+class Loop:
+    """The remaining steps of a run. Only the main process has a journal, and writes."""
 
     trainer: Trainer
     folder: RunFolder
+    about: str  # data and recipe, for the weights files
     journal: Journal | None
-    validator: Validator | None
+    validator: Validator | None  # only in the main process
+    measures: bool  # True in all processes if the main one validates
     stop: Stop
     observer: Observer
 
-    def log(self, sums: "_Sums") -> None:
+    def run(self, batches: Iterator[StepBatch]) -> RunEnd:
+        """Take the remaining steps, one per batch; log, save and validate at the intervals of the recipe."""
+        trainer, recipe = self.trainer, self.trainer.recipe
+        self._repair()
+        if (trainer.step or recipe.start is not None) and self._must_validate() and self._lacks_validation():
+            self._validate()
+            if self._is_stopped():
+                return self._end(stopped=True)
+        sums = _Sums()
+        self.observer.on_start(trainer.step, trainer.steps)
+        while (batch := sums.wait_for(batches)) is not None:
+            figures, norm = trainer.take_step(batch)
+            sums.add(trainer.step, batch, figures, norm)
+            self.observer.on_step(trainer.step)
+            is_last, is_stopped = trainer.step == trainer.steps, self._is_stopped()
+            measure = self._must_validate()
+            keep = is_last or is_stopped or trainer.step % recipe.checkpoint_every == 0
+            if not (keep or measure or trainer.step % recipe.log_every == 0):
+                continue
+            self._log(sums)
+            if keep:
+                self._save_checkpoint()
+            if measure:  # stops on request, and restarts when the run resumes
+                self._validate()
+                is_stopped = self._is_stopped()
+                if is_stopped and not keep:
+                    self._save_checkpoint()
+            if is_stopped and (measure or not is_last):
+                return self._end(stopped=True)
+            sums = _Sums()
+        return self._end(stopped=False)
+
+    def _is_stopped(self) -> bool:
+        return self.trainer.processes.any_true(self.stop.reason is not None)
+
+    def _end(self, *, stopped: bool) -> RunEnd:
+        reason = agree_on_reason(self.stop, self.trainer.processes) if stopped else None
+        return RunEnd(self.trainer.step, reason)
+
+    def _must_validate(self) -> bool:
+        step = self.trainer.step
+        return self.measures and (
+            step == self.trainer.steps or step % self.trainer.recipe.validate_every == 0
+        )
+
+    def _lacks_validation(self) -> bool:
+        entries = [] if self.journal is None else self.journal.entries
+        there = any(entry["step"] == self.trainer.step and "figure" in entry for entry in entries)
+        return self.trainer.processes.any_true(self.journal is not None and not there)
+
+    def _log(self, sums: "_Sums") -> None:
         """Log the steps; raise PamError and save nothing if a loss or gradient is not finite."""
         trainer, recipe = self.trainer, self.trainer.recipe
         broken = sums.find_broken(count_gradient=not trainer.scaler.is_enabled())
@@ -242,7 +152,7 @@ class _Writer:
         self.journal.write(entry)
         self.observer.on_log(entry)
 
-    def checkpoint(self) -> None:
+    def _save_checkpoint(self) -> None:
         """Save state and weights; raise PamError for weights that are not finite, or OutputError."""
         if self.journal is None:
             return
@@ -252,9 +162,9 @@ class _Writer:
                 raise _diverged_error(f"the weights are not finite at step {state.step} (first: {key})")
         require_folder(self.folder.path, self.folder.log.name)
         checkpoints.save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
-        self.export(None, last=True)
+        self._export(None, last=True)
 
-    def repair(self) -> None:
+    def _repair(self) -> None:
         """Complete what a killed run left after its last checkpoint: remove the oldest, write weights."""
         trainer = self.trainer
         if self.journal is None or not trainer.step:
@@ -265,31 +175,33 @@ class _Writer:
         except PamError:
             stored = ""
         if f"; {trainer.step} of {trainer.steps} steps" not in stored:
-            self.export(None, last=True)
+            self._export(None, last=True)
 
-    def export(self, result: ValidationResult | None, *, last: bool) -> None:
+    def _export(self, result: ValidationResult | None, *, last: bool) -> None:
         """Write the averaged weights as last or best."""
         trainer = self.trainer
-        text = f"{trainer.about}; {trainer.step} of {trainer.steps} steps"
-        spec = model_spec(trainer.recipe, "; ".join([text, *(result.lines() if result else ())]))
+        text = f"{self.about}; {trainer.step} of {trainer.steps} steps"
+        spec = trainer.recipe.model_spec("; ".join([text, *(result.lines() if result else ())]))
         path = self.folder.last if last else self.folder.best
         save_network(round_weights(trainer.result_weights), spec, path)
 
-    def validate(self) -> None:
+    def _validate(self) -> None:
         """Validate the averaged weights, unless a stop is requested meanwhile."""
         if self.journal is None or self.validator is None:
             return
         trainer, step = self.trainer, self.trainer.step
-        weights, spec = round_weights(trainer.result_weights), model_spec(trainer.recipe, "")
+        weights = round_weights(trainer.result_weights)
         try:
-            result = self.validator.measure(weights, spec, trainer.compute, self._check_stop)
+            result = self.validator.measure(
+                weights, trainer.recipe.model_spec(), trainer.compute, self._check_stop
+            )
         except _StoppedError:
             return
         best = self.validator.is_better(result.figure, validation.read_figures(self.journal.entries))
         if best:
-            self.export(result, last=False)
+            self._export(result, last=False)
         if step == trainer.steps:
-            self.export(result, last=True)
+            self._export(result, last=True)
         validation.save_images(self.folder.samples(step), result)
         for name, pixels in result.images.items():
             self.journal.add_image(step, name, pixels)

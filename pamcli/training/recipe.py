@@ -21,6 +21,7 @@ from pamcli.registry.architectures import (
     list_architectures,
     parse_variant,
 )
+from pamcli.registry.spec import ModelSpec
 from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 from pamcli.validation import Count, NonNegative, Positive, Share, validate_fields
@@ -242,6 +243,16 @@ class Recipe:
     def form(self) -> Variant:
         """Parsed `variant`. Raises UsageError."""
         return parse_variant(self.architecture, self.variant)
+
+    def model_spec(self, training: str = "") -> ModelSpec:
+        """Return the description for a weights file. `training`: a sentence on data and accuracy."""
+        return ModelSpec(
+            self.architecture,
+            variant=str(self.form),
+            scale=self.scale,
+            max_disparity=self.max_disparity,
+            training=training,
+        )
 
     def get_rate(self, key: str) -> float:
         """Return the learning-rate factor of a weight by its key; 0 = frozen."""

@@ -4,8 +4,9 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,20 +28,43 @@ from pamcli.registry.architectures import PAPER
 from pamcli.registry.catalog import locate, sha256
 from pamcli.settings.training import TrainSettings
 from pamcli.training import unlabelled_pairs as own
-from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
+from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, load_batches
 from pamcli.training.initialisation import check_start, compile_blocks, initial_network
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.labels import find_labels
-from pamcli.training.loop import RunEnd, Stop, Trainer, agree_on_reason
+from pamcli.training.loop import Loop, RunEnd, Stop, agree_on_reason
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
-from pamcli.training.tasks import loss_function, model_spec
+from pamcli.training.trainer import Trainer, check_batch_norm, loss_function
 from pamcli.training.unlabelled_pairs import UnlabelledPairs
 from pamcli.training.validation import Validator, measure_gain
 
-_Unlabelled = list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]  # to learn; held out
+LABEL_NEWS = 30.0  # time between two lines on the progress of pseudo-labels, s
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is ready to train: everything that is known without its network."""
+
+    settings: TrainSettings
+    folder: RunFolder
+    recipe: Recipe
+    steps: int
+    processes: Processes
+    compute: Compute
+    examples: Examples
+    about: str  # data and recipe, for people
+    unlabelled: list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]  # to learn; held out
+    validator: Validator | None
+    checkpoint: Checkpoint | None  # the state to resume from
+    made_with: dict[str, Any]  # the circumstances of the first start; empty for a new run
+    resumed: bool
+
+    @property
+    def held_out(self) -> list[tuple[DataSpec, UnlabelledPairs]]:
+        return [(spec, pairs) for spec, _, pairs in self.unlabelled if pairs is not None]
 
 
 def run(
@@ -51,42 +75,49 @@ def run(
     A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule.
     """
     processes, resumed = Processes.from_environment(), recipe is None
-    if recipe is None:
-        folder.require_run()
-        try:
-            recipe = read_recipe(folder.recipe)
-        except InputError as error:
-            hint = f"correct it, or start a new run with `from` {quote(folder.last)}"
-            raise InputError(error.message, hint) from error
-        if recipe.task != settings.task:
-            raise UsageError(f"{quote(folder.path)} is a run of pam train {recipe.task}")
-    with lock_folder(folder.path) if processes.is_main else nullcontext():
-        if not resumed and processes.is_main:
-            folder.require_new()
-        if resumed and settings.steps is not None:
-            taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
-            if settings.steps < taken:
-                done = f"{quote(folder.path)} has {taken} steps"
-                raise UsageError(f"{done}, so `steps` must be at least {taken}, got {settings.steps}")
-            recipe = replace(recipe, steps=settings.steps, epochs=None)
-            if processes.is_main:
-                record = recipe_json(recipe, read_made_with(folder.recipe))
-                write_atomically(folder.recipe, record.encode())
-        return _run(settings, recipe, folder, stop, observer, resumed)
-
-
-def _run(
-    settings: TrainSettings, recipe: Recipe, folder: RunFolder, stop: Stop, observer: Observer, resumed: bool
-) -> RunEnd:
-    processes = Processes.from_environment()
     observer = observer if processes.is_main else Observer()
+    recipe = recipe or _read_stored_recipe(settings, folder)
+    with lock_folder(folder.path) if processes.is_main else nullcontext():
+        ready = prepare_run(settings, folder, recipe, processes, observer, resumed=resumed)
+        with processes.connect(ready.compute.device):
+            return _train(ready, stop, observer)  # frees network and gradient exchange before disconnecting
+
+
+def _read_stored_recipe(settings: TrainSettings, folder: RunFolder) -> Recipe:
+    folder.require_run()
+    try:
+        recipe = read_recipe(folder.recipe)
+    except InputError as error:
+        hint = f"correct it, or start a new run with `from` {quote(folder.last)}"
+        raise InputError(error.message, hint) from error
+    if recipe.task != settings.task:
+        raise UsageError(f"{quote(folder.path)} is a run of pam train {recipe.task}")
+    return recipe
+
+
+def prepare_run(
+    settings: TrainSettings,
+    folder: RunFolder,
+    recipe: Recipe,
+    processes: Processes,
+    observer: Observer,
+    *,
+    resumed: bool,
+) -> Run:
+    """Open the data and the newest checkpoint of a run, and check that it can train.
+
+    Writes nothing, except the new number of steps of a resumed run.
+    """
+    if resumed:
+        recipe = _extend(settings, folder, recipe, processes)
+    elif processes.is_main:
+        folder.require_new()
     if recipe.batch % processes.world:
         problem = f"`batch` must be a multiple of the {processes.world} processes, got {recipe.batch}"
         raise UsageError(problem, "`batch` counts the pairs of all processes")
     if not resumed:
         check_start(recipe)
     examples, about, unlabelled = _open_examples(recipe, folder)
-    held_out = [(spec, pairs) for spec, _, pairs in unlabelled if pairs is not None]
     validator = None
     if processes.is_main and recipe.validation:
         validator = Validator.open(recipe.validation, recipe.scale)
@@ -97,129 +128,63 @@ def _run(
         hint = f"restore it, or start a new run with `from` {quote(folder.last)}"
         change = "has changed: pairs or textures were added or removed"
         raise UsageError(f"the data of the run {quote(folder.path)} {change}", hint)
-    checkpoint, damaged = newest_checkpoint(folder.checkpoints) if resumed else (None, [])
-    for path in damaged:
-        observer.inform(f"{quote(path)} is damaged and skipped")
-    if damaged and checkpoint is None:
-        raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
+    checkpoint = _read_checkpoint(folder, observer) if resumed else None
     if checkpoint is not None and recipe.variant == PAPER:  # older recipes do not name every variant
         shapes = {key: value.shape for key, value in checkpoint.network.items()}
         recipe = replace(recipe, variant=recipe.row.find_variant(shapes))
     if not resumed and processes.is_main:
-        tested = examples.sources if recipe.losses.needs_truth and not recipe.pseudo_labels else []
-        texts = [source.spec.text for source in tested if source.spec]
-        if validator is not None and recipe.task == "disparity":
-            tested = tested + [source for spec, source in validator.sets if spec.text not in texts]
-        for source in tested:
-            if not source.endless and (warning := check_before_training(source)):
-                observer.inform(warning)
+        _check_truth(recipe, examples, validator, observer)
     compute = devices.choose_training_compute(processes.device(settings.device), recipe.precision)
     devices.keep_freed_memory()
-
-    def set_up_and_run() -> RunEnd:
-        nonlocal validator
-        with ExitStack() as stack:
-            processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
-            # A checkpoint replaces the initial weights, which may no longer exist.
-            begins = recipe if checkpoint is None else replace(recipe, start=None)
-            network = initial_network(begins).to(compute.device)
-            if getattr(settings, "compile", False):
-                compile_blocks(network, compute.device)
-            loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
-            measured = bool(held_out)
-            trainer = Trainer(recipe, steps, network, loss, compute, processes, about, measures=measured)
-            if checkpoint is not None:
-                trainer.restore(checkpoint)
-            journal = None
-            if processes.is_main:
-                if not resumed:
-                    record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
-                    write_atomically(folder.recipe, record.encode())
-                journal = stack.enter_context(Journal(folder, trainer.step))
-            batch, rank = recipe.batch // processes.world, (processes.rank, processes.world)
-            workers = settings.workers
-            if workers is None:  # on a GPU, as many as there are cores beside it
-                cores = 2 if compute.device.type == "cpu" else (os.cpu_count() or 1) // processes.world
-                workers = max(1, cores - 1)
-            batches = load_batches(examples, trainer.step, steps, batch, workers, *rank)
-            stack.enter_context(closing(batches))  # ends the workers with the run
-            for message in _describe(trainer, examples, unlabelled, before.get("precision")):
-                observer.inform(message)
-            if checkpoint is None and not _write_labels(unlabelled, trainer, stop, observer):
-                return RunEnd(0, agree_on_reason(stop, processes))
-            measurable = [(spec, pairs) for spec, pairs in held_out if own.has_labels(pairs)]
-            for spec, pairs in held_out:
-                if (spec, pairs) not in measurable:
-                    observer.inform(f"{spec.label}: block matching finds nothing reliable in held-out pairs")
-            if held_out and not measurable:
-                observer.inform("the new weights cannot be compared with the initial ones")
-                trainer.measures = False
-            elif held_out and processes.is_main:
-                validator = Validator(measurable, None, remark=own.REMARK, clearly=own.CLEARLY)
-            stack.enter_context(devices.deterministic_algorithms(compute.device))
-            stack.enter_context(devices.flush_denormals())
-            end = trainer.run(batches, folder, journal, validator, stop, observer)
-            gained = None
-            if journal and validator and end.stopped is None:
-                gained = measure_gain(journal.entries, validator)
-            if gained:
-                observer.inform(gained.describe(folder.best, folder.last))
-        if processes.is_main and end.stopped is None:
-            shutil.rmtree(folder.scenes, ignore_errors=True)
-        return replace(end, gained=gained)
-
-    with processes.connect(compute.device):
-        return set_up_and_run()  # network and gradient exchange must be freed before disconnecting
+    data = examples, about, unlabelled, validator
+    return Run(settings, folder, recipe, steps, processes, compute, *data, checkpoint, before, resumed)
 
 
-def _describe(
-    trainer: Trainer, examples: Examples, unlabelled: _Unlabelled, precision: str | None
-) -> list[str]:
-    recipe, compute = trainer.recipe, trainer.compute
-    millions = sum(parameter.numel() for parameter in trainer.network.parameters()) / 1e6
-    form = f", variant {recipe.form}" if recipe.form.changes else ""
-    lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
-    lines.append(f"{trainer.about}; on {compute.device} in {compute.precision}")
-    if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():
-        lines.append("this CPU emulates bf16, which is many times slower than fp32")
-    if precision not in (None, compute.precision):
-        lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
-    if not recipe.validation:
-        for _, pairs, held_out in unlabelled:
-            lines += own.describe_split(pairs, held_out)
-    if recipe.task == "disparity" and recipe.losses.needs_truth:
-        for source in examples.sources:
-            absent = [line for line in source.absent if line.startswith("no ground truth")]
-            lines += [f"{source.label}: {line}" for line in absent]
-    if not trainer.measures:
-        lines.append("there is no validation data: the last weights are the result")
-    if trainer.step == trainer.steps:
-        lines.append(f"all {trainer.steps} steps are done; increase `steps` to extend the run")
-    elif trainer.step:
-        lines.append(f"continues after step {trainer.step}")
-    return lines
+def _extend(settings: TrainSettings, folder: RunFolder, recipe: Recipe, processes: Processes) -> Recipe:
+    """Return the recipe of a resumed run with the number of steps that the settings ask for, if any."""
+    if settings.steps is None:
+        return recipe
+    taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
+    if settings.steps < taken:
+        done = f"{quote(folder.path)} has {taken} steps"
+        raise UsageError(f"{done}, so `steps` must be at least {taken}, got {settings.steps}")
+    recipe = replace(recipe, steps=settings.steps, epochs=None)
+    if processes.is_main:
+        record = recipe_json(recipe, read_made_with(folder.recipe))
+        write_atomically(folder.recipe, record.encode())
+    return recipe
 
 
-def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
-    """Raise UsageError if patches would have to be upscaled, because they would be blurred."""
-    sample = source.load(0)
-    if sample.low_left is None or len(sample.low_left) * (recipe.scale or 0) != len(sample.left):
-        return  # another check rejects patches of another scale
-    crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
-    needed = max(crop[0] for crop in crops), max(crop[1] for crop in crops)
-    patch = sample.low_left.shape[0], sample.low_left.shape[1]
-    if patch[0] < needed[0] or patch[1] < needed[1]:
-        problem = f"the patches of {quote(spec.text)} have {format_size(patch)} px, less than the crop"
-        raise UsageError(f"{problem} of {format_size(needed)} px", f"set `crop` {format_size(patch)}")
+def _read_checkpoint(folder: RunFolder, observer: Observer) -> Checkpoint | None:
+    """Load the newest intact checkpoint, None if there is none yet; raise ModelError if all are damaged."""
+    checkpoint, damaged = newest_checkpoint(folder.checkpoints)
+    for path in damaged:
+        observer.inform(f"{quote(path)} is damaged and skipped")
+    if damaged and checkpoint is None:
+        raise ModelError(f"every checkpoint in {quote(folder.checkpoints)} is damaged", "start a new run")
+    return checkpoint
 
 
-def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Unlabelled]:
+def _check_truth(recipe: Recipe, examples: Examples, validator: Validator | None, observer: Observer) -> None:
+    """Test the ground truth of the data sets, once each; raise InputError if most of it does not fit."""
+    tested = examples.sources if recipe.losses.needs_truth and not recipe.pseudo_labels else []
+    texts = [source.spec.text for source in tested if source.spec]
+    if validator is not None and recipe.task == "disparity":
+        tested = tested + [source for spec, source in validator.sets if spec.text not in texts]
+    for source in tested:
+        if not source.endless and (warning := check_before_training(source)):
+            observer.inform(warning)
+
+
+def _open_examples(
+    recipe: Recipe, folder: RunFolder
+) -> tuple[Examples, str, list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]]:
     """Return the examples of a recipe, a description of the data, and the pairs that need labels."""
     if not recipe.data:
         raise UsageError("no training data", "set `data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]
     sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
-    unlabelled: _Unlabelled = []
+    unlabelled: list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]] = []
     if recipe.pseudo_labels:
         for number, (spec, source) in enumerate(sources):
             if source.endless:
@@ -246,43 +211,165 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _U
     names = ", ".join(spec.label + count for (spec, _), count in zip(sources, counts, strict=True))
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
     batch = f"batches of {recipe.batch} at {format_size(recipe.crop)}"
-    about = f"recipe {recipe.name}{start}, {batch}, data {names}"
-    return examples, about, unlabelled
+    return examples, f"recipe {recipe.name}{start}, {batch}, data {names}", unlabelled
 
 
-def _write_labels(unlabelled: _Unlabelled, trainer: Trainer, stop: Stop, observer: Observer) -> bool:
+def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
+    """Raise UsageError if patches would have to be upscaled, because they would be blurred."""
+    sample = source.load(0)
+    if sample.low_left is None or len(sample.low_left) * (recipe.scale or 0) != len(sample.left):
+        return  # another check rejects patches of another scale
+    crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
+    needed = max(crop[0] for crop in crops), max(crop[1] for crop in crops)
+    patch = sample.low_left.shape[0], sample.low_left.shape[1]
+    if patch[0] < needed[0] or patch[1] < needed[1]:
+        problem = f"the patches of {quote(spec.text)} have {format_size(patch)} px, less than the crop"
+        raise UsageError(f"{problem} of {format_size(needed)} px", f"set `crop` {format_size(patch)}")
+
+
+def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
+    """Train a run in all processes; only the main one writes."""
+    recipe, compute, processes, folder = run.recipe, run.compute, run.processes, run.folder
+    processes.require_same(f"{recipe_json(recipe)} {run.checkpoint.step if run.checkpoint else 0}")
+    # A checkpoint replaces the initial weights, which may no longer exist.
+    network = initial_network(recipe if run.checkpoint is None else replace(recipe, start=None))
+    network = network.to(compute.device)
+    check_batch_norm(recipe, network, processes, compute.device)
+    if getattr(run.settings, "compile", False):
+        compile_blocks(network, compute.device)
+    loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
+    trainer = Trainer(recipe, run.steps, network, loss, compute, processes)
+    if run.checkpoint is not None:
+        trainer.restore(run.checkpoint)
+    with ExitStack() as stack:
+        journal = None
+        if processes.is_main:
+            if not run.resumed:
+                record = recipe_json(recipe, _describe_circumstances(run))
+                write_atomically(folder.recipe, record.encode())
+            journal = stack.enter_context(Journal(folder, trainer.step))
+        batches = load_batches(
+            run.examples,
+            trainer.step,
+            run.steps,
+            recipe.batch // processes.world,
+            _count_workers(run),
+            processes.rank,
+            processes.world,
+        )
+        stack.enter_context(closing(batches))  # ends the workers with the run
+        for message in _describe(run, trainer):
+            observer.inform(message)
+        if run.checkpoint is None and not _write_labels(run, trainer, stop, observer):
+            return RunEnd(0, agree_on_reason(stop, processes))
+        validator = _validate_held_out(run, observer) if run.held_out else run.validator
+        measures = bool(recipe.validation or (run.held_out and validator))
+        stack.enter_context(devices.deterministic_algorithms(compute.device))
+        stack.enter_context(devices.flush_denormals())
+        loop = Loop(trainer, folder, run.about, journal, validator, measures, stop, observer)
+        end = loop.run(batches)
+        gain = measure_gain(journal.entries, validator) if journal and validator else None
+        if gain is not None and end.stopped is None:
+            observer.inform(gain.describe(folder.best, folder.last))
+            end = replace(end, gained=gain)
+    if processes.is_main and end.stopped is None:
+        shutil.rmtree(folder.scenes, ignore_errors=True)
+    return end
+
+
+def _count_workers(run: Run) -> int:
+    """Return the number of processes that prepare examples: on a GPU, all cores but one by default."""
+    if run.settings.workers is not None:
+        return run.settings.workers
+    if run.compute.device.type == "cpu":
+        return 1
+    return max(1, (os.cpu_count() or 1) // run.processes.world - 1)
+
+
+def _describe(run: Run, trainer: Trainer) -> list[str]:
+    """Return what a person should know at the start of a run."""
+    recipe, compute = run.recipe, run.compute
+    millions = sum(parameter.numel() for parameter in trainer.network.parameters()) / 1e6
+    form = f", variant {recipe.form}" if recipe.form.changes else ""
+    lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
+    lines.append(f"{run.about}; on {compute.device} in {compute.precision}")
+    if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():
+        lines.append("this CPU emulates bf16, which is many times slower than fp32")
+    precision = run.made_with.get("precision")
+    if precision not in (None, compute.precision):
+        lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
+    if not recipe.validation:
+        for _, pairs, held_out in run.unlabelled:
+            lines += own.describe_split(pairs, held_out)
+    if recipe.task == "disparity" and recipe.losses.needs_truth:
+        for source in run.examples.sources:
+            absent = [line for line in source.absent if line.startswith("no ground truth")]
+            lines += [f"{source.label}: {line}" for line in absent]
+    if not (recipe.validation or run.held_out):
+        lines.append("there is no validation data: the last weights are the result")
+    if trainer.step == run.steps:
+        return [*lines, f"all {run.steps} steps are done; increase `steps` to extend the run"]
+    if trainer.step:
+        lines.append(f"continues after step {trainer.step}")
+    often = f"every {recipe.checkpoint_every} steps and " if recipe.checkpoint_every < run.steps else ""
+    return [*lines, f"writes a checkpoint {often}at the end of the run, also when it is stopped"]
+
+
+def _write_labels(run: Run, trainer: Trainer, stop: Stop, observer: Observer) -> bool:
     """Compute the labels before the first step, each process its share; return False if the run must stop."""
-    processes = trainer.processes
-    if not unlabelled:
+    if not run.unlabelled:
         return True
-    both = [pairs for _, *each in unlabelled for pairs in each if pairs is not None]
-    if missing := sum(pairs.count_unlabelled() for pairs in both):
-        observer.inform(f"computing pseudo-labels of {missing} pairs by the network and block matching")
-    spec = model_spec(trainer.recipe, "")
-    matcher = StereoMatcher(TorchModel(trainer.network, spec, trainer.compute), spec.max_disparity)
-    complete = True
-    for _, learned, held_out in unlabelled:
-        for pairs, find in ((learned, partial(find_labels, matcher)), (held_out, own.match_blocks)):
-            if complete and pairs is not None:
-                share = range(processes.rank, len(pairs), processes.world)
-                complete = own.write_labels(pairs, find, share, lambda: stop.reason is None)
-    return not processes.any_true(not complete)
+    spec, rank, world = run.recipe.model_spec(), run.processes.rank, run.processes.world
+    matcher = StereoMatcher(TorchModel(trainer.network, spec, run.compute), spec.max_disparity)
+    find_by_network = partial(find_labels, matcher)
+    missing = [
+        (pairs, index, find)
+        for _, learned, held_out in run.unlabelled
+        for pairs, find in ((learned, find_by_network), (held_out, own.match_blocks))
+        for index in (() if pairs is None else pairs.list_unlabelled())
+    ]
+    if missing:
+        observer.inform(f"computing pseudo-labels of {len(missing)} pairs by the network and block matching")
+    share = [each for each in missing if each[1] % world == rank]
+    shown = time.monotonic()
+    for done, (pairs, index, find) in enumerate(share):
+        if stop.reason is not None or time.monotonic() - shown > LABEL_NEWS:
+            observer.inform(f"{done} of {len(share)} pseudo-labels are written")
+            shown = time.monotonic()
+        if stop.reason is not None:
+            break
+        pairs.write_label(index, find)
+    return not run.processes.any_true(stop.reason is not None)
 
 
-def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: Processes) -> dict[str, Any]:
+def _validate_held_out(run: Run, observer: Observer) -> Validator | None:
+    """Return a validator on the held-out pairs that have labels, None if there are none."""
+    measurable = []
+    for spec, pairs in run.held_out:
+        if own.has_labels(pairs):
+            measurable.append((spec, pairs))
+        else:
+            observer.inform(f"{spec.label}: block matching finds nothing reliable in held-out pairs")
+    if not measurable:
+        observer.inform("the new weights cannot be compared with the initial ones")
+        return None
+    return Validator(measurable, None, remark=own.REMARK, clearly=own.CLEARLY)
+
+
+def _describe_circumstances(run: Run) -> dict[str, Any]:
     """Return versions and other facts that may affect the results of a run."""
     facts: dict[str, Any] = {
         "pam": pamcli.__version__,
         "commit": _find_commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        **compute.describe(),
+        **run.compute.describe(),
         "threads": torch.get_num_threads(),
-        "processes": processes.world,
-        "data": _list_fingerprints(examples),
+        "processes": run.processes.world,
+        "data": _list_fingerprints(run.examples),
     }
-    if recipe.start is not None:
-        facts["start_sha256"] = sha256(locate(recipe.start))
+    if run.recipe.start is not None:
+        facts["start_sha256"] = sha256(locate(run.recipe.start))
     return facts
 
 

@@ -1,6 +1,6 @@
 """Provide pairs without ground truth for training (pseudo-labels) and validation (block matching)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +41,13 @@ class UnlabelledPairs(Source):
     def label_of(self, index: int) -> Path:
         return self.folder / f"{self.indices[index]:06d}.tif"
 
-    def count_unlabelled(self) -> int:
-        return sum(not self.label_of(index).exists() for index in range(len(self)))
+    def list_unlabelled(self) -> list[int]:
+        return [index for index in range(len(self)) if not self.label_of(index).exists()]
+
+    def write_label(self, index: int, find: Callable[[Rgb, Rgb], Values]) -> None:
+        """Compute the disparity map of a pair by `find`, and write it."""
+        path = self.label_of(index)
+        write_atomically(path, encode_disparity(find(*self.views(index)), path.suffix).data)
 
     def views(self, index: int) -> tuple[Rgb, Rgb]:
         """Load both images (H, W, 3); raise InputError on failure."""
@@ -104,21 +109,6 @@ def has_labels(pairs: UnlabelledPairs) -> bool:
     """Return whether any pixel has a positive label; raise InputError for a missing or damaged file."""
     labels = (pairs.load(index).disparity for index in range(len(pairs)))
     return any(label is not None and bool((label > 0).any()) for label in labels)
-
-
-def write_labels(
-    pairs: UnlabelledPairs,
-    find: Callable[[Rgb, Rgb], Values],
-    indices: Iterable[int],
-    may_continue: Callable[[], bool],
-) -> bool:
-    """Compute the disparity maps that are missing; stop and return False once `may_continue` does."""
-    for index in indices:
-        if not may_continue():
-            return False
-        if not (path := pairs.label_of(index)).exists():
-            write_atomically(path, encode_disparity(find(*pairs.views(index)), path.suffix).data)
-    return True
 
 
 def match_blocks(left: Rgb, right: Rgb) -> Values:

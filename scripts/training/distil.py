@@ -22,7 +22,7 @@ from pamcli.data.source import Source
 from pamcli.inference.images import choose_matching_size, resize_image, to_network, to_plain
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import load_network, save_network
-from pamcli.training.tasks import normalise
+from pamcli.training.trainer import normalise
 
 PARTS = "E1", "E2", "E3", "E4", "D0", "D1", "D2", "st1", "st2", "st3"
 CROP = 320, 960  # rows and columns

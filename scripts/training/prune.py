@@ -22,7 +22,7 @@ from pamcli.networks.blocks import ParallaxAttentionBlock, ResidualBlock
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import build_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.tasks import normalise
+from pamcli.training.trainer import normalise
 
 PAIRS = 30
 LARGEST = 512, 1024  # rows and columns of a pair to use

@@ -24,10 +24,9 @@ from pamcli.inference.device import choose_training_compute, flush_denormals, ke
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
-from pamcli.training.loop import Trainer
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import get_recipe
-from pamcli.training.tasks import loss_function, set_training_mode
+from pamcli.training.trainer import Trainer, loss_function
 
 WARM_UP = 2  # steps before the clock runs
 KEPT = 4  # scenes that crops are taken of at a time
@@ -94,11 +93,10 @@ def measure(recipe: Recipe, examples: Examples, steps: int, workers: int, device
 def _trainer(recipe: Recipe, device: str) -> Trainer:
     compute = choose_training_compute(Processes.from_environment().device(device), recipe.precision)
     network = initial_network(recipe).to(compute.device)
-    set_training_mode(recipe, network)
     processes = Processes.from_environment()
     loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
     assert recipe.steps is not None
-    return Trainer(recipe, recipe.steps, network, loss, compute, processes, "")
+    return Trainer(recipe, recipe.steps, network, loss, compute, processes)
 
 
 def _speed(recipe: Recipe, batches: Iterator[StepBatch], trainer: Trainer | None) -> Speed:

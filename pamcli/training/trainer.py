@@ -1,0 +1,211 @@
+"""Take training steps: the loss of a batch, the optimizer, the moving average of the weights, their state."""
+
+import copy
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim.swa_utils import AveragedModel
+
+from pamcli.data.source import format_size
+from pamcli.errors import UsageError
+from pamcli.inference.device import Compute, catch_memory_errors
+from pamcli.losses.total import Terms, matching_terms, superres_terms, total_loss
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.training import checkpoints
+from pamcli.training.checkpoints import Checkpoint
+from pamcli.training.convolutions import make_faster
+from pamcli.training.distributed import Loss, Processes
+from pamcli.training.examples import StepBatch
+from pamcli.training.muon import Muon
+from pamcli.training.recipe import Recipe, learning_rate
+
+
+class Trainer:
+    """A network in training, on the device of its tensors."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        steps: int,
+        network: nn.Module,
+        loss: Loss,
+        compute: Compute,
+        processes: Processes,
+    ) -> None:
+        self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
+        self.compute, self.processes = compute, processes
+        if compute.device.type == "cpu":
+            make_faster(network)
+        self.step, self.pairs, self.rate = 0, 0, 0.0
+        self.optimizer = make_optimizer(recipe, network)
+        mean_from = math.inf if recipe.average_from is None else recipe.average_from * steps
+        self.average = None if recipe.ema is None else make_average(network, recipe.ema, mean_from)
+        self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
+
+    @property
+    def result_weights(self) -> dict[str, Tensor]:
+        return (self.network if self.average is None else self.average.module).state_dict()
+
+    def take_step(self, batch: StepBatch) -> tuple[dict[str, Tensor], Tensor]:
+        """Take one step; return this process's shares of the terms and the gradient norm, on the device."""
+        set_training_mode(self.recipe, self.network, self.step / self.steps)
+        self.rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate * group["factor"]
+        # Use full float32 also in the backward pass, which runs outside of `autocast`.
+        exact = self.compute.full_precision() if self.compute.precision == "fp32" else nullcontext()
+        figures: dict[str, Tensor] = {}
+        height, width = batch.left.shape[-2:]
+        problem = f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory"
+        with catch_memory_errors(problem, "use a smaller `batch` or `crop`"), exact:
+            self.optimizer.zero_grad(set_to_none=True)
+            for part in batch.parts(self.recipe.accumulate):
+                share, values = self.loss(part.to(self.compute.device))
+                if not share.requires_grad:
+                    raise UsageError(f"no loss term depends on {self.recipe.only}, the only trained part")
+                counts = len(part.left) / len(batch.left)
+                self.scaler.scale(share * counts).backward()  # type: ignore[no-untyped-call]
+                for name, value in values.items():
+                    figures[name] = figures.get(name, 0) + value * counts
+            self.scaler.unscale_(self.optimizer)
+            largest = math.inf if self.recipe.clip is None else self.recipe.clip
+            norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.step += 1
+        self.pairs += len(batch.left) * self.processes.world
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+        return figures, norm
+
+    def make_checkpoint(self) -> Checkpoint:
+        """Return the complete state for `restore`."""
+        weights = dict(self.network.state_dict()), dict(self.result_weights)
+        others = self.optimizer.state_dict(), self.scaler.state_dict(), checkpoints.random_states()
+        return Checkpoint(self.step, *weights, *others, self.pairs)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
+        with checkpoints.check_fit(checkpoint):
+            self.network.load_state_dict(checkpoint.network)
+            if self.average is not None:
+                self.average.module.load_state_dict(checkpoint.average)
+                self.average.n_averaged.fill_(checkpoint.step + 1)
+            self.optimizer.load_state_dict(checkpoint.optimizer)
+            for parameter, moments in self.optimizer.state.items():
+                for moment in moments.values():
+                    moment.expand_as(parameter)  # raises for wrong shapes; step counts pass
+            muon = self.recipe.optimizer == "muon"
+            if any(group["muon"] != muon for group in self.optimizer.param_groups):
+                raise KeyError("the moments belong to another optimizer")
+            if checkpoint.scaler and self.scaler.is_enabled():
+                self.scaler.load_state_dict(checkpoint.scaler)
+            checkpoints.restore_random_states(checkpoint.random)
+        self.step, self.pairs = checkpoint.step, checkpoint.pairs
+
+
+def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
+    """Return the loss of a network and a `StepBatch` on its device: this process's share, and its terms."""
+    terms = _superres_terms if recipe.task == "superres" else _matching_terms
+    return lambda network, batch: total_loss(terms(recipe, compute, network, batch), processes.sum_counts)
+
+
+def _matching_terms(recipe: Recipe, compute: Compute, network: nn.Module, batch: StepBatch) -> Terms:
+    left, right = batch.left, batch.right
+    if recipe.row.normalised:
+        left, right = normalise(left), normalise(right)
+    with compute.autocast():
+        matching = network(left, right, recipe.max_disparity, all_stages=True)
+    assert batch.truth is not None
+    return matching_terms(matching, left, right, recipe.losses, batch.truth)
+
+
+def _superres_terms(recipe: Recipe, compute: Compute, network: nn.Module, batch: StepBatch) -> Terms:
+    assert batch.left_high is not None
+    assert batch.truth is not None
+    # Channels last, like the weights: a step takes half to three quarters of the time on a CPU.
+    views = [view.contiguous(memory_format=torch.channels_last) for view in (batch.left, batch.right)]
+    with compute.autocast():
+        result = network(*views, both=recipe.views == "both")
+    images = batch.left, batch.right, batch.left_high, batch.right_high
+    return superres_terms(result, *images, recipe.losses, batch.truth)
+
+
+def normalise(view: Tensor) -> Tensor:
+    """Normalise (B, 3, H, W) in [0, 1] for matching networks."""
+    # Computed on the device: copying a table there would delay every step.
+    channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
+    return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)
+
+
+def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
+    """Create the optimizer of all trained parameters, grouped by learning-rate factor."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for key, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault(recipe.get_rate(key), []).append(parameter)
+    muon = recipe.optimizer == "muon"
+    parts = [{"params": each, "factor": factor, "muon": muon} for factor, each in groups.items()]
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
+    return kinds[recipe.optimizer](
+        parts, recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+    )
+
+
+def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
+    """Set training mode, except frozen batch norm; `done` is the completed fraction of the run."""
+    network.train()
+    frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            module.momentum = recipe.batch_norm_momentum
+            if frozen or not module.weight.requires_grad:
+                module.eval()
+
+
+def check_batch_norm(recipe: Recipe, network: nn.Module, processes: Processes, device: torch.device) -> None:
+    """Raise UsageError if batch norm would get one value per channel, from which it cannot learn."""
+    smallest = recipe.row.multiple, recipe.row.multiple  # at least one pixel remains of this at any depth
+    batch = recipe.count_pairs(recipe.batch // processes.world, smallest)
+    crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
+    if recipe.task == "superres" or smallest not in crops or batch // min(recipe.accumulate, batch) > 1:
+        return
+    tried = copy.deepcopy(network)  # its running statistics change
+    set_training_mode(recipe, tried)
+    view = torch.zeros(1, 3, *smallest, device=device)
+    try:
+        with torch.no_grad():
+            tried(view, view, recipe.max_disparity, all_stages=True)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        problem = f"{recipe.architecture} cannot learn from one pair of {format_size(smallest)} px at a time"
+        hint = "batch norm needs more values: use a larger `crop`, or a larger `batch` per process"
+        raise UsageError(problem, hint) from error
+
+
+def make_average(network: nn.Module, decay: float, mean_from: float = math.inf) -> AveragedModel:
+    """Return a moving average of all tensors, with a decay per step of min(decay, (1 + n) / (10 + n)).
+
+    From the step `mean_from` on, all steps weigh the same, and the average so far as much as
+    1 / (1 - decay) steps. Counters are copied.
+    """
+
+    def mix(averages: Sequence[Tensor], lives: Sequence[Tensor], steps: Tensor | int) -> None:
+        count = int(steps)  # once per step, because a GPU must synchronise
+        kept = min(decay, (1 + count) / (10 + count))
+        if count > mean_from:
+            kept = 1 - 1 / (count - mean_from + 1 / (1 - decay))
+        for average, live in zip(averages, lives, strict=True):
+            if average.is_floating_point():
+                average.lerp_(live, 1 - kept)
+            else:
+                average.copy_(live)
+
+    model = AveragedModel(network, multi_avg_fn=mix, use_buffers=True)
+    model.n_averaged.fill_(1)  # the initial weights count as the first step
+    return model
