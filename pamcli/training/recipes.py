@@ -3,7 +3,9 @@
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
+from functools import reduce
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -67,14 +69,23 @@ def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> s
     return json.dumps(values, indent=2, allow_nan=False) + "\n"
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Read a recipe of `recipe_json` or written by hand; missing values have their defaults."""
+def read_recipe(path: Path, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """Read a recipe of `recipe_json` or written by hand; missing values have their defaults.
+
+    `changes`: values by key ("network", "losses.refined") that a contradiction in the file may need.
+    """
     values = _read_json(path)
     if isinstance(values, dict):
         values.pop(MADE_WITH, None)
     try:
         return parse_record(Recipe, json.dumps(values))
     except (ValidationError, UsageError) as error:
+        if changes and isinstance(error, UsageError):
+            with suppress(ValidationError, UsageError, AttributeError, TypeError):
+                for key, value in changes.items():
+                    *groups, name = key.split(".")
+                    reduce(lambda place, group: place.setdefault(group, {}), groups, values)[name] = value
+                return parse_record(Recipe, json.dumps(values))
         problem = error if isinstance(error, UsageError) else describe_first_error(error, Recipe)
         raise InputError(f"{quote(path)}: {problem}") from error
 
@@ -141,7 +152,10 @@ def make_recipe(settings: TrainSettings) -> Recipe:
         network = stored.architecture if stored.architecture != TRAINED[task] else None
     from_file = name is not None and name.endswith(".json")
     if from_file:
-        recipe = read_recipe(Path(name or ""))
+        corrections = {key: _parse_value(text, False) for key, text in settings.settings or ()}
+        if network is not None:
+            corrections["network"] = network
+        recipe = read_recipe(Path(name or ""), corrections)
         if recipe.task != task:
             raise UsageError(f"{name} is a recipe for pam train {recipe.task}")
     else:

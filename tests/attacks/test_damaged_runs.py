@@ -22,8 +22,8 @@ from pamcli.inference.device import Compute
 from pamcli.training.checkpoints import newest_checkpoint, save_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.journal import read_entries
-from pamcli.training.loop import Trainer
 from pamcli.training.recipes import RECIPES, read_made_with, read_recipe, recipe_json
+from pamcli.training.trainer import Trainer
 
 RECIPE = RECIPES["scenes"]
 RECORD = json.loads(recipe_json(RECIPE, {"data": ["0123456789abcdef"], "precision": "fp32", "threads": 1}))
@@ -91,7 +91,7 @@ def trainer() -> Trainer:
     def loss(batch: Any) -> Any:
         raise AssertionError
 
-    made = Trainer(RECIPE, 10, network, loss, compute, Processes(), "about")
+    made = Trainer(RECIPE, 10, network, loss, compute, Processes())
     network(torch.rand(2, 3, 4, 4)).square().mean().backward()
     made.optimizer.step()
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pam_program import pam, refuse, refuse_all
 from PIL import Image
 
 from pamcli.cli import train
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
@@ -143,6 +144,17 @@ def recipe(task: Any, **given: Any) -> Any:
 def test_settings_complete_options(here: Path) -> None:
     given = {"network": "pasmnet2", "recipe": "scratch", "settings": ["losses.estimate=0"]}
     assert recipe("disparity", **given).network == "pasmnet2"
+
+
+def test_options_correct_a_file_that_contradicts_itself(here: Path) -> None:
+    """The network and the losses of a file count only together with the options."""
+    needed = {"name": "mine", "task": "disparity", "steps": 3, "batch": 2, "crop": "128x64"}
+    needed["learning_rate"] = 0.001
+    (here / "a.json").write_text(json.dumps(needed | {"losses": {"refined": 1, "updates": 1}}))
+    assert recipe("disparity", recipe="a.json", network="pasmnet2").losses.updates == 1
+    assert recipe("disparity", recipe="a.json", settings=["losses.updates=0"]).losses.updates == 0
+    with pytest.raises(InputError, match=r"a.json: pasmnet does not have the loss term updates"):
+        recipe("disparity", recipe="a.json", settings=["losses.nothing=0"])
 
 
 def test_options_change_the_recipe(here: Path) -> None:

@@ -22,7 +22,7 @@ from pamcli.training.examples import load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import make_recipe
-from pamcli.training.tasks import normalise, set_training_mode
+from pamcli.training.trainer import normalise, set_training_mode
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "training"
 ARGUMENTS = {

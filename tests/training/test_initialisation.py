@@ -28,7 +28,7 @@ from pamcli.training.initialisation import (
 )
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import RECIPES
-from pamcli.training.tasks import set_training_mode
+from pamcli.training.trainer import set_training_mode
 
 SUPERRES = RECIPES["superres"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +19,14 @@ from pamcli.errors import DeviceError, OutputError, PamError
 from pamcli.inference.device import Compute, deterministic_algorithms
 from pamcli.registry.spec import read_header
 from pamcli.training import checkpoints
-from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
+from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
-from pamcli.training.loop import RunEnd, Stop, Trainer
+from pamcli.training.loop import Loop, RunEnd, Stop, agree_on_reason
 from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.recipes import RECIPES
+from pamcli.training.trainer import Trainer
 from pamcli.training.validation import ValidationResult, Validator
 
 STEPS = 8
@@ -51,9 +54,8 @@ class Run:
         torch.manual_seed(5)
         network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 1))
         compute = Compute(torch.device("cpu"), "fp32")
-        trainer = Trainer(
-            self.recipe, STEPS, network, lambda b: self.loss(network, b), compute, Processes(), "about"
-        )
+        loss = lambda batch: self.loss(network, batch)  # noqa: E731
+        trainer = Trainer(self.recipe, STEPS, network, loss, compute, Processes())
         found, _ = newest_checkpoint(self.folder.checkpoints)
         if found is not None:
             trainer.restore(found)
@@ -79,9 +81,8 @@ class Run:
                 yield StepBatch(left, right)
 
         with Journal(self.folder, trainer.step) as journal, deterministic_algorithms(torch.device("cpu")):
-            return trainer.run(
-                batches(), self.folder, journal, validator, stop or Stop(), observer or Observer()
-            )
+            measures, ends = bool(self.recipe.validation), (stop or Stop(), observer or Observer())
+            return Loop(trainer, self.folder, "about", journal, validator, measures, *ends).run(batches())
 
     @property
     def log(self) -> list[Any]:
@@ -280,15 +281,6 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path, monkeypatch
     assert run.go() == RunEnd(STEPS, None)
 
 
-def test_the_gradient_is_clipped(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", replace(RECIPE, clip=1e-3))
-    trainer = run.trainer()
-    _, norm = trainer.take_step(StepBatch(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4)))
-    after = torch.stack([p.grad.norm() for p in trainer.network.parameters() if p.grad is not None]).norm()
-    assert norm.item() > 1e-3
-    assert after.item() == pytest.approx(1e-3, rel=1e-3)
-
-
 class Measured(Validator):
     """A validator that reads the figures from a list."""
 
@@ -341,16 +333,42 @@ def test_a_stop_gives_up_the_measuring_which_begins_again(tmp_path: Path) -> Non
     assert [e["step"] for e in run.log if "figure" in e] == [2, 4, 6, 8]
 
 
-def test_batch_norm_can_be_frozen(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", replace(RECIPE, freeze_batch_norm=True))
-    run.go()
-    found, _ = newest_checkpoint(run.folder.checkpoints)
-    assert not found.network["1.running_mean"].any()
-    assert not torch.equal(found.network["1.weight"], torch.ones(4))
+def test_statistics_stand_from_the_same_step_on_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "STEPS", 100)
+    part = 0.07  # times 100 that is more than 7, for a computer
+    recipe = replace(RECIPE, freeze_from=part, batch_norm_momentum=0.5, checkpoint_every=1, keep=100)
+    kept = []
+    for name, stops in (("whole", [10]), ("stopped", [8, 10])):
+        run = Run(tmp_path / name, recipe)
+        for step in stops:
+            with pytest.raises(KeyboardInterrupt):
+                run.go(before=raises_at(step, KeyboardInterrupt()))
+        found = [read_checkpoint(file) for _, file in list_checkpoints(run.folder.checkpoints)]
+        kept.append([each.network["1.running_mean"] for each in found if each is not None])
+    for means in kept:
+        moved = [not torch.equal(*pair) for pair in itertools.pairwise(means)]
+        assert moved == [True] * 6 + [False] * 2
 
 
-def test_reproducible_leaves_torch_as_it_was() -> None:
-    before = torch.are_deterministic_algorithms_enabled()
-    with deterministic_algorithms(torch.device("cpu")):
-        assert torch.are_deterministic_algorithms_enabled()
-    assert torch.are_deterministic_algorithms_enabled() == before
+def test_weights_are_the_mean_of_the_end_on_request(tmp_path: Path) -> None:
+    kept = []
+    for name, recipe in (("plain", RECIPE), ("mean", replace(RECIPE, average_from=0.5))):
+        run = Run(tmp_path / name, recipe)
+        run.go()
+        found, _ = newest_checkpoint(run.folder.checkpoints)
+        kept.append(found.average["0.weight"])
+    assert not torch.equal(*kept)
+
+
+@pytest.mark.parametrize(("others", "said"), [(False, "time"), (True, "terminated")])
+def test_processes_whose_clocks_differ_by_a_moment_end_alike(others: bool, said: str) -> None:
+    class Two(Processes):
+        def any_true(self, condition: bool) -> bool:
+            return condition or others
+
+    assert agree_on_reason(Stop(), Two()) == said
+    asked = Stop()
+    asked.ask("interrupted")
+    assert agree_on_reason(asked, Two()) == "interrupted"

@@ -10,17 +10,13 @@ from example_pairs import Stored, numbered, pair, unlabelled
 
 from pamcli.errors import InputError
 from pamcli.training import unlabelled_pairs
-from pamcli.training.unlabelled_pairs import describe_split, match_blocks, split_pairs, write_labels
+from pamcli.training.unlabelled_pairs import describe_split, match_blocks, split_pairs
 from pamcli.training.validation import Gain, Validator, measure_gain
 
 
 class Pairs(Stored):
     def without_truth(self) -> Pairs:
         return self
-
-
-def always() -> bool:
-    return True
 
 
 @pytest.mark.parametrize(
@@ -54,7 +50,7 @@ def test_of_many_pairs_some_are_learned_from_and_none_of_those_kept_aside(tmp_pa
     assert split_pairs(Stored(*numbered(250)), 0.0, tmp_path)[1] is None
 
 
-def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -> None:
+def test_labels_are_written_and_read(tmp_path: Path) -> None:
     samples = [unlabelled(pair(seed=seed)) for seed in range(3)]
     found, _ = split_pairs(Pairs(*samples), 0.2, tmp_path)
     given: list[tuple[int, ...]] = []
@@ -63,12 +59,12 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
         given.append(left.shape)
         return np.full(left.shape[:2], 5.5, np.float32)
 
-    answers = iter([True, False])
-    assert not write_labels(found, find, range(3), lambda: next(answers))
-    assert [found.label_of(index).exists() for index in range(3)] == [True, False, False]
+    found.write_label(0, find)
+    assert found.list_unlabelled() == [1, 2]
     with pytest.raises(InputError, match=found.label_of(1).name):
         found.load(1)
-    assert write_labels(found, find, range(3), always)
+    for index in found.list_unlabelled():
+        found.write_label(index, find)
     assert given == [(120, 240, 3)] * 3  # small images are matched larger, and learned from so
     sample = found.load(2)
     assert sample.name == "002"

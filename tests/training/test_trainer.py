@@ -1,0 +1,228 @@
+"""Steps of training: losses, parts of a batch, frozen batch norm, the average, restored state."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pamcli.errors import ModelError, UsageError
+from pamcli.inference import device
+from pamcli.inference.device import Compute, choose_training_compute
+from pamcli.losses.total import GroundTruth
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.training.distributed import Processes
+from pamcli.training.examples import StepBatch
+from pamcli.training.recipe import CropShare
+from pamcli.training.recipes import RECIPES
+from pamcli.training.trainer import (
+    Trainer,
+    check_batch_norm,
+    loss_function,
+    make_average,
+    normalise,
+    set_training_mode,
+)
+
+CPU = Compute(torch.device("cpu"), "fp32")
+PAIRS = 5
+"""Pairs of one of several processes: they need not go up in the parts, nor be as many."""
+UNKNOWN = GroundTruth(torch.full((2, 32, 64), torch.nan))
+
+
+def pair(truth: GroundTruth = UNKNOWN) -> StepBatch:
+    torch.manual_seed(0)
+    left, right = torch.rand(2, 2, 3, 32, 64).unbind()
+    return StepBatch(left, right, truth=truth)
+
+
+def make_trainer(precision: Any = "fp16", **changes: Any) -> Trainer:
+    torch.manual_seed(5)
+    network = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 3, 1))  # the first one is a matrix
+
+    def loss(batch: StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        error = (network(batch.left) - batch.right).square().mean()
+        return error, {"error": error.detach()}
+
+    recipe = replace(RECIPES["scenes"], **changes)
+    return Trainer(recipe, 10, network, loss, Compute(torch.device("cpu"), precision), Processes())
+
+
+def test_pasmnet_is_given_normalised_views() -> None:
+    view = pair().left
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGE_MEAN, IMAGE_STD))
+    torch.testing.assert_close(normalise(view), (view - mean) / std)
+
+
+def test_a_batch_without_labels_has_all_terms() -> None:
+    losses = replace(RECIPES["unsupervised"].losses, refined=1, likelihood=1)
+    loss = loss_function(replace(RECIPES["scenes"], losses=losses), CPU, Processes())
+    _, values = loss(PASMnet(), pair())
+    assert values["refined"] == values["likelihood"] == 0
+    assert values["photometric"] > 0
+    _, labelled = loss(PASMnet(), pair(GroundTruth(torch.full((2, 32, 64), 8.0))))
+    assert labelled.keys() == values.keys()
+    assert labelled["refined"] > 0
+
+
+def test_the_largest_disparity_is_trained_with_and_stored() -> None:
+    recipe = replace(RECIPES["unsupervised"], max_disparity=32)
+    seen = []
+
+    class Listening(PASMnet):
+        def forward(self, left, right, max_disparity=None, *, all_stages=False):  # type: ignore[no-untyped-def]
+            seen.append((max_disparity, all_stages))
+            return super().forward(left, right, max_disparity, all_stages=all_stages)
+
+    loss_function(recipe, CPU, Processes())(Listening(), pair())
+    assert seen == [(32, True)]
+    assert recipe.model_spec().max_disparity == 32
+
+
+def test_frozen_batch_norm_alone_is_in_evaluation_mode() -> None:
+    network = PASMnet()
+    set_training_mode(replace(RECIPES["scenes"], freeze_batch_norm=True), network)
+    leaves = [module for module in network.modules() if not list(module.children())]
+    modes = {(isinstance(module, nn.BatchNorm2d), module.training) for module in leaves}
+    assert modes == {(True, False), (False, True)}
+
+
+def test_one_small_crop_at_a_time_is_too_little_for_batch_norm() -> None:
+    small, larger = (32, 32), (32, 64)
+    network = PASMnet()
+    before = copy.deepcopy(network.state_dict())
+
+    def check(net: nn.Module = network, world: int = 1, **changes: Any) -> None:
+        check_batch_norm(replace(RECIPES["scenes"], **changes), net, Processes(0, 0, world), CPU.device)
+
+    for changes in ({"batch": 1}, {"batch": 2, "world": 2}, {"batch": 2, "accumulate": 2}):
+        with pytest.raises(UsageError, match="cannot learn from one pair of 32x32 px") as caught:
+            check(crop=small, **changes)
+        assert "`crop`" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="32x32"):  # a further size, of which one pair fills a step
+        check(crop=(32, 32), batch=1, sizes=(CropShare(larger, (0.5,)),))
+    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
+    check(crop=small, batch=2)
+    check(crop=larger, batch=1)
+    check(crop=small, batch=1, freeze_batch_norm=True)
+    check(PASMnet2(), crop=small, batch=1, network="pasmnet2", losses=RECIPES["pasmnet2"].losses)
+
+
+@pytest.mark.parametrize("accumulate", [2, 3, PAIRS, 9])
+def test_parts_count_by_their_pairs(accumulate: int) -> None:
+    def take_step(parts: int) -> tuple[dict[str, float], list[Any]]:
+        trainer = make_trainer("fp32", batch=PAIRS * parts, accumulate=parts)
+        left, right = torch.rand(2, PAIRS, 3, 4, 4, generator=torch.Generator().manual_seed(1)).unbind()
+        figures, _ = trainer.take_step(StepBatch(left, right))
+        gradients = [parameter.grad for parameter in trainer.network.parameters()]
+        return {name: value.item() for name, value in figures.items()}, gradients
+
+    (figures, gradients), (whole, expected) = take_step(accumulate), take_step(1)
+    assert figures == pytest.approx(whole, rel=1e-5)
+    for gradient, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
+def test_the_gradient_is_clipped() -> None:
+    trainer = make_trainer("fp32", clip=1e-3)
+    _, norm = trainer.take_step(StepBatch(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4)))
+    after = torch.stack([p.grad.norm() for p in trainer.network.parameters() if p.grad is not None]).norm()
+    assert norm.item() > 1e-3
+    assert after.item() == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(("gains", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_bf16_only_where_the_cpu_gains_by_it(
+    monkeypatch: pytest.MonkeyPatch, gains: bool, expected: str
+) -> None:
+    monkeypatch.setattr(device, "_has_cpu_feature", lambda name: gains)
+    assert choose_training_compute("cpu", "auto").precision == expected
+    assert choose_training_compute("cpu", "fp32").precision == "fp32"
+    assert choose_training_compute("cpu", "bf16").precision == "bf16"
+
+
+def small_network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+
+
+def change(network: nn.Module) -> None:
+    """Change weights and running statistics as a step of training does."""
+    network(torch.randn(2, 3, 4, 4))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter))
+
+
+def test_the_average_is_the_recurrence_of_weights_and_statistics() -> None:
+    network = small_network()
+    average = make_average(network, 0.9)
+    expected = {key: value.clone() for key, value in network.state_dict().items()}
+    for number in range(1, 121):
+        change(network)
+        average.update_parameters(network)
+        decay = min(0.9, (1 + number) / (10 + number))
+        for key, value in network.state_dict().items():
+            if value.is_floating_point():
+                expected[key] = decay * expected[key] + (1 - decay) * value
+    found = average.module.state_dict()
+    for key in ("0.weight", "0.bias", "1.weight", "1.running_mean", "1.running_var"):
+        torch.testing.assert_close(found[key], expected[key])
+        assert not torch.equal(found[key], network.state_dict()[key])
+    assert found["1.num_batches_tracked"].item() == 120
+
+
+def test_the_end_of_a_run_is_averaged_evenly_with_what_came_before() -> None:
+    network = small_network()
+    average = make_average(network, 0.9, mean_from=50)
+    for _ in range(50):
+        change(network)
+        average.update_parameters(network)
+    before = average.module.state_dict()["0.weight"].clone()
+    seen = []
+    for _ in range(40):
+        change(network)
+        average.update_parameters(network)
+        seen.append(network.state_dict()["0.weight"].clone())
+    # Begins with what the average of decay 0.9 is worth: about ten steps.
+    expected = (10 * before + torch.stack(seen).sum(0)) / (10 + 40)
+    torch.testing.assert_close(average.module.state_dict()["0.weight"], expected, atol=1e-4, rtol=1e-3)
+
+
+def test_the_scale_of_the_gradients_is_restored() -> None:
+    one, other = make_trainer(), make_trainer()
+    one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
+    one.scaler.update(1024.0)
+    assert other.scaler.get_scale() != 1024
+    other.restore(one.make_checkpoint())
+    assert other.scaler.get_scale() == 1024
+
+
+@pytest.mark.parametrize("kinds", [("adamw", "muon"), ("muon", "adamw")])
+def test_moments_of_another_optimizer_are_refused(kinds: Any) -> None:
+    one, other = (make_trainer(optimizer=kind) for kind in kinds)
+    one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
+    with pytest.raises(ModelError, match="belongs to another network or recipe"):
+        other.restore(one.make_checkpoint())
+
+
+@pytest.mark.parametrize("changes", [{"optimizer": "muon"}, {"ema": 0.99}])
+def test_a_restored_trainer_goes_on_bit_for_bit(changes: dict[str, Any]) -> None:
+    batches = [StepBatch(*torch.rand(2, 2, 3, 4, 4)) for _ in range(4)]
+    straight, one, other = (make_trainer("fp32", **changes) for _ in range(3))
+    for batch in batches:
+        straight.take_step(batch)
+    for batch in batches[:2]:
+        one.take_step(batch)
+    other.restore(one.make_checkpoint())
+    for batch in batches[2:]:
+        other.take_step(batch)
+    for weights, found in ((straight.network.state_dict(), other.network.state_dict()),
+                           (straight.result_weights, other.result_weights)):  # fmt: skip
+        assert all(torch.equal(value, found[key]) for key, value in weights.items())
