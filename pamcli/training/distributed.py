@@ -1,9 +1,11 @@
-"""Train on several processes as if their batches were one: joint counts and gradients.
+"""Train on several processes as if their batches were one: joint moments, counts and gradients.
 
 All operations are collective: every process must take the same steps with the same loss terms.
 """
 
 import gc
+import hashlib
+import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
@@ -133,9 +136,10 @@ class Processes:
         """Raise UsageError on all processes unless all pass the same text (a recipe)."""
         if self.world == 1:
             return
-        texts: list[str] = [""] * self.world
-        dist.all_gather_object(texts, text)
-        others = [str(rank) for rank, other in enumerate(texts) if other != texts[0]]
+        digest = torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
+        digests = [torch.empty_like(digest) for _ in range(self.world)]
+        dist.all_gather(digests, digest)
+        others = [str(rank) for rank in range(self.world) if not torch.equal(digests[rank], digests[0])]
         if others:
             who = f"process {others[0]} has" if len(others) == 1 else f"processes {', '.join(others)} have"
             raise UsageError(f"{who} other options than process 0", "use the same options for all processes")
@@ -148,18 +152,18 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
     joint batch. It is multiplied by the number of processes here, because DistributedDataParallel averages
     gradients where the sum is needed. After the backward pass every process has the same gradients.
 
-    Batch norm normalises the joint batch on GPUs, and that of each process on CPUs, where the main process
-    decides the running statistics: joint ones took a copy of every map in float64, and were no better.
-
     The loss is computed inside DistributedDataParallel's forward, because it does not follow dataclasses such
     as `Matching`, whose gradients a static graph would silently not reduce, and because it would wait for
     gradients of a refinement whose terms are off. The set of terms must not change during the run.
     """
     if processes.world == 1:
         return lambda *batch: loss(network, *batch)
-    options: dict[str, Any] = {"static_graph": True}
+    join_batch_norms(network)
+    # Buffers hold joint statistics, equal everywhere. Newer versions of torch renamed the parameter.
+    known = inspect.signature(DistributedDataParallel).parameters
+    buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options: dict[str, Any] = {buffers: False, "static_graph": True}
     if device.type == "cuda":
-        network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
         options["device_ids"] = [device]
     return DistributedDataParallel(_Share(network, loss, processes.world), **options)
 
@@ -172,6 +176,94 @@ class _Share(nn.Module):
     def forward(self, *batch: object) -> tuple[Tensor, dict[str, Tensor]]:
         share, values = self.loss(self.network, *batch)
         return share * self.world, values
+
+
+def join_batch_norms(network: nn.Module) -> None:
+    """Turn every `nn.BatchNorm2d` of the network into a `JointBatchNorm2d`, in place."""
+    for module in network.modules():
+        if type(module) is nn.BatchNorm2d:
+            module.__class__ = JointBatchNorm2d  # the subclass adds no state
+
+
+class JointBatchNorm2d(nn.BatchNorm2d):
+    """Batch norm over the batches of all processes in training; torch's SyncBatchNorm supports only GPUs."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise (B, C, H, W) of any floating-point type; B may differ between processes, C may not."""
+        if not self.training or not dist.is_initialized():
+            return super().forward(input)
+        self._check_input_dim(input)
+        with torch.no_grad():
+            mean, variance, count = _joint_moments(input)
+            self._track(mean, variance * (count / (count - 1)))
+        run: Callable[..., Tensor] = _Normalise.apply
+        return run(input, self.weight, self.bias, mean, variance, count, self.eps)
+
+    def _track(self, mean: Tensor, unbiased_variance: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked.add_(1)
+        share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        self.running_mean.mul_(1 - share).add_(mean * share)
+        self.running_var.mul_(1 - share).add_(unbiased_variance * share)
+
+
+def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean (C,), variance (C,) and values per channel of all processes' x (B, C, H, W).
+
+    Squares are summed about each process's own mean, then shifted to the joint mean (Chan et al.).
+    """
+    exact = x.to(torch.float64, copy=True)
+    own_mean = exact.mean((0, 2, 3))
+    own_squares = exact.sub_(_channels(own_mean)).square_().sum((0, 2, 3))
+    own_count = torch.full_like(own_mean[:1], x.numel() // x.shape[1])
+    own = torch.cat((own_mean, own_squares, own_count))
+    each = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(each, own)
+    gathered = torch.stack(each)
+    means, squares, counts = gathered[:, : x.shape[1]], gathered[:, x.shape[1] : -1], gathered[:, -1:]
+    count = counts.sum()
+    mean = (counts * means).sum(0) / count
+    variance = (squares + counts * (means - mean).square()).sum(0) / count
+    kept = _to_float32(x).dtype
+    return mean.to(kept), variance.to(kept), count.to(kept)
+
+
+class _Normalise(torch.autograd.Function):
+    """Batch norm with moments that depend on the input of every process."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+        mean, variance, count, ctx.eps = rest
+        ctx.save_for_backward(x, weight, mean, variance, count)
+        return F.batch_norm(x, mean, variance, weight, bias, eps=ctx.eps)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance, count = ctx.saved_tensors
+        gradient = _to_float32(gradients[0])
+        deviation = (variance + ctx.eps).sqrt()
+        normalised = (_to_float32(x) - _channels(mean)) / _channels(deviation)
+        for_bias = gradient.sum((0, 2, 3))
+        for_weight = (gradient * normalised).sum((0, 2, 3))
+        joint = torch.stack((for_bias, for_weight))
+        dist.all_reduce(joint)
+        # Gradients through the joint mean and variance, for each value of each process.
+        via_mean, via_variance = joint / count
+        gradient = gradient - _channels(via_mean) - normalised * _channels(via_variance)
+        scale = 1 / deviation if weight is None else weight / deviation
+        for_x = (gradient * _channels(scale)).to(x.dtype)
+        shares = (None, None) if weight is None else (for_weight, for_bias)
+        return for_x, *shares, None, None, None, None
+
+
+def _channels(values: Tensor) -> Tensor:
+    return values[:, None, None]
+
+
+def _to_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _line(error: BaseException) -> str:

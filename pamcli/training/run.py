@@ -326,7 +326,8 @@ def _write_labels(run: Run, trainer: Trainer, stop: Stop, observer: Observer) ->
         (pairs, index, find)
         for _, learned, held_out in run.unlabelled
         for pairs, find in ((learned, find_by_network), (held_out, own.match_blocks))
-        for index in (() if pairs is None else pairs.list_unlabelled())
+        if pairs is not None
+        for index in pairs.list_unlabelled()
     ]
     if missing:
         observer.inform(f"computing pseudo-labels of {len(missing)} pairs by the network and block matching")

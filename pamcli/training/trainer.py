@@ -7,7 +7,6 @@ from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import AveragedModel
 
 from pamcli.data.source import format_size
@@ -150,7 +149,11 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
             groups.setdefault(recipe.get_rate(key), []).append(parameter)
     muon = recipe.optimizer == "muon"
     parts = [{"params": each, "factor": factor, "muon": muon} for factor, each in groups.items()]
-    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
+    kinds: dict[str, type[torch.optim.Adam]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "muon": Muon,
+    }
     return kinds[recipe.optimizer](
         parts, recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
     )
@@ -161,7 +164,7 @@ def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> 
     network.train()
     frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
     for module in network.modules():
-        if isinstance(module, _BatchNorm):
+        if isinstance(module, nn.BatchNorm2d):
             module.momentum = recipe.batch_norm_momentum
             if frozen or not module.weight.requires_grad:
                 module.eval()
@@ -171,8 +174,9 @@ def check_batch_norm(recipe: Recipe, network: nn.Module, processes: Processes, d
     """Raise UsageError if batch norm would get one value per channel, from which it cannot learn."""
     smallest = recipe.row.multiple, recipe.row.multiple  # at least one pixel remains of this at any depth
     batch = recipe.count_pairs(recipe.batch // processes.world, smallest)
+    together = processes.world * (batch // min(recipe.accumulate, batch))
     crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
-    if recipe.task == "superres" or smallest not in crops or batch // min(recipe.accumulate, batch) > 1:
+    if recipe.task == "superres" or smallest not in crops or together > 1:
         return
     tried = copy.deepcopy(network)  # its running statistics change
     set_training_mode(recipe, tried)
@@ -184,7 +188,7 @@ def check_batch_norm(recipe: Recipe, network: nn.Module, processes: Processes, d
         if "more than 1 value per channel" not in str(error):
             raise
         problem = f"{recipe.architecture} cannot learn from one pair of {format_size(smallest)} px at a time"
-        hint = "batch norm needs more values: use a larger `crop`, or a larger `batch` per process"
+        hint = "batch norm needs more values: use a larger `crop` or `batch`"
         raise UsageError(problem, hint) from error
 
 

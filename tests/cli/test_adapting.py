@@ -55,6 +55,7 @@ def test_the_default_network_is_adapted_and_what_is_better_is_said_and_named(min
     assert f"pam: recipe adapt from {DEFAULT_MATCHING}, " in run.stderr
     assert "pam: held out for validation: 1 of 5 pairs (2)" in run.stderr
     assert "pam: computing pseudo-labels of 5 pairs" in run.stderr
+    assert "pam: writes a checkpoint at the end of the run, also when it is stopped" in run.stderr
     labels = [name for name in names("run") if name.startswith("labels/")]
     numbers = ("000000", "000001", "000003", "000004", "aside/000002")
     assert labels == [f"labels/0/{number}.tif" for number in numbers]
@@ -88,6 +89,7 @@ def test_weights_that_became_worse_are_kept_but_not_recommended(mine: Path) -> N
 def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: Path) -> None:
     run = pam(*ADAPT, "--steps", "1", "--max-minutes", "0.00001", "-o", "run")
     assert (run.code, run.lines) == (0, [])
+    assert "pam: 0 of 5 pseudo-labels are written" in run.stderr
     assert "continue with: pam train disparity --resume run" in run.stderr
     goes_on = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
     assert goes_on.code == 0, goes_on.stderr

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
+import os
 import socket
 import subprocess
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,13 @@ from two_processes import (
     ALL_TERMS,
     ATTENTION_ALONE,
     CPU,
+    NORMS,
+    PARTS,
     State,
     in_one_process,
     joined_batch,
+    norm_and_batch,
+    normed,
     part_of,
     pasmnet,
     results,
@@ -32,10 +35,7 @@ from warm_python import WarmPython
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.losses.total import matching_terms
 from pamcli.networks.pasmnet import PASMnet
-from pamcli.training import distributed
-from pamcli.training.distributed import Processes, wrap
-from pamcli.training.recipes import RECIPES
-from pamcli.training.trainer import set_training_mode
+from pamcli.training.distributed import JointBatchNorm2d, Processes, join_batch_norms, wrap
 
 TORCHRUN = {
     "RANK": "1",
@@ -54,13 +54,15 @@ def whole_network(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, St
 def deviations(expected: dict[str, Tensor], found: dict[str, Tensor]) -> dict[str, float]:
     """|found - expected| / |expected| of each weight's gradient, in the Euclidean norm.
 
-    Gradients that cancel are measured against the one of the weight beside them: those of keys, which add the
-    same to a whole row of the softmax.
+    Gradients that cancel are measured against the one of the weight beside them: biases of convolutions
+    before a batch norm, and those of keys, which add the same to a whole row of the softmax.
     """
     assert expected.keys() == found.keys()
     far = {}
     for name, gradient in expected.items():
-        cancels = name.endswith(".bias") and ".key." in name
+        cancels = name.endswith(".bias") and (
+            expected[name.replace(".bias", ".weight")].ndim == 4 or ".key." in name
+        )
         scale = expected[name.replace(".bias", ".weight")] if cancels else gradient
         far[name] = float((found[name] - gradient).norm() / scale.norm())
     return far
@@ -75,10 +77,14 @@ def test_the_two_batches_differ_in_how_many_pixels_count() -> None:
         counts.append({name: [float(q.count) / len(left) for _, q in means] for name, means in terms.items()})
     for name in ("refined", "initial", "likelihood"):
         assert all(many > 5 * few > 0 for many, few in zip(counts[0][name], counts[1][name], strict=True))
+    for name in ("photometric", "pam_photometric", "pam_cycle"):
+        assert counts[0][name] != counts[1][name]
 
 
-def test_gradients_are_those_of_the_joined_batch(whole_network: list[dict[str, State]]) -> None:
-    expected = in_one_process(ALL_TERMS)
+def test_two_processes_have_the_gradients_of_one_with_the_joined_batch(
+    whole_network: list[dict[str, State]],
+) -> None:
+    expected = in_one_process(ALL_TERMS, joint_norm=True)
     found = [result["float32"] for result in whole_network]
     # Bit for bit: a LeakyReLU, mask or absolute value that tips over could not be told from a fault.
     disparity = torch.cat([part["values"]["disparity"] for part in found])
@@ -86,51 +92,111 @@ def test_gradients_are_those_of_the_joined_batch(whole_network: list[dict[str, S
     for part in found:
         far = deviations(expected["gradients"], part["gradients"])
         assert max(far.values()) < 1e-5, sorted(far.items(), key=lambda item: -item[1])[:5]
-    for name, gradient in found[0]["gradients"].items():
-        assert torch.equal(found[1]["gradients"][name], gradient), name
+        assert_same_tensors(part["buffers"], expected["buffers"])
+    assert_same_tensors(found[1]["gradients"], found[0]["gradients"])
 
 
-def test_losses_add_up_to_those_of_the_joined_batch(whole_network: list[dict[str, State]]) -> None:
+def test_in_double_precision_they_are_those_of_a_plain_network(whole_network: list[dict[str, State]]) -> None:
     expected = in_one_process(ALL_TERMS, torch.float64)
-    far = deviations(expected["gradients"], whole_network[0]["float64"]["gradients"])
+    found = whole_network[0]["float64"]
+    far = deviations(expected["gradients"], found["gradients"])
     assert max(far.values()) < 1e-10, sorted(far.items(), key=lambda item: -item[1])[:5]
+    for name, buffer in expected["buffers"].items():
+        torch.testing.assert_close(found["buffers"][name], buffer, rtol=1e-12, atol=1e-12)
     for name in set(expected["values"]) - {"disparity"}:
         both = sum(part["float64"]["values"][name] for part in whole_network)
         torch.testing.assert_close(both, expected["values"][name], rtol=1e-12, atol=0)
 
 
-def test_weights_that_no_term_uses_keep_no_gradient(whole_network: list[dict[str, State]]) -> None:
-    expected = in_one_process(ATTENTION_ALONE)["gradients"]
+def test_weights_that_no_term_looks_at_keep_no_gradient(whole_network: list[dict[str, State]]) -> None:
+    expected = in_one_process(ATTENTION_ALONE, joint_norm=True)["gradients"]
     found = whole_network[1]["attention alone"]["gradients"]
-    unused = {name for name, gradient in expected.items() if gradient is None}
-    assert unused == {name for name in expected if name.startswith("refine.")}
-    for name in unused:
+    assert {name for name, gradient in expected.items() if gradient is None} == {
+        name for name in expected if name.startswith("refine.")
+    }
+    for name in [name for name, gradient in expected.items() if gradient is None]:
         assert expected.pop(name) is found.pop(name) is None
     far = deviations(expected, found)
     assert max(far.values()) < 1e-5, sorted(far.items(), key=lambda item: -item[1])[:5]
 
 
-def test_running_statistics_are_those_of_the_main_process(tmp_path: Path) -> None:
-    # After the first step: 0.5 and 1.5. The second step of both begins with 0.5.
-    assert [mean.item() for mean in results("statistics", tmp_path)] == [0.75, 1.75]
+def assert_same_tensors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
 
 
-def test_gpus_normalise_the_joined_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "DistributedDataParallel", lambda share, **options: share.network)
-    network: Any = wrap(pasmnet(), lambda *batch: None, Processes(0, 0, 2), torch.device("cuda", 0))
-    norms = [module for module in network.modules() if isinstance(module, nn.SyncBatchNorm)]
-    assert norms
-    assert list(network.state_dict()) == list(pasmnet().state_dict())
-    set_training_mode(replace(RECIPES["scenes"], freeze_batch_norm=True), network)
-    assert not any(norm.training for norm in norms)
+@pytest.fixture(scope="module")
+def batch_norms(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    return results("batch_norms", tmp_path_factory.mktemp("batch_norms"))
 
 
-def test_one_process_trains_the_network_itself() -> None:
+def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Per-sample tensors one after the other; gradients of weight and bias added, as their shares are."""
+    together = dict(parts[0])
+    for name in ("out", "x.grad", "eval"):
+        together[name] = torch.cat([part[name] for part in parts])
+    for name in {"weight.grad", "bias.grad"} & together.keys():
+        together[name] = parts[0][name] + parts[1][name]
+    return together
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_batch_norm_is_that_of_the_joined_batch(batch_norms: list[dict[str, Any]], name: str) -> None:
+    norm, x, weight = norm_and_batch(NORMS[name], torch.float64)
+    if name == "without running statistics":  # evaluation mode normalises with the batch's own, here as there
+        norm.eval()
+        own = torch.cat([norm(x[part]).detach() for part in PARTS])
+        norm.train()
+    expected = normed(norm, x, weight)
+    if name == "without running statistics":
+        expected["eval"] = own
+    found = joined([part[name] for part in batch_norms])
+    assert found.keys() == expected.keys()
+    for key, tensor in expected.items():
+        torch.testing.assert_close(found[key], tensor, rtol=1e-11, atol=1e-11, msg=key)
+
+
+def test_batch_norm_keeps_a_small_variance_beside_a_large_mean(batch_norms: list[dict[str, Any]]) -> None:
+    _, x, weight = norm_and_batch({}, torch.float32, offset=1e4)  # rounded as the processes had it
+    norm, _, _ = norm_and_batch({}, torch.float64)
+    exact = normed(norm, x.double(), weight.double())
+    found = joined([part["far from zero"] for part in batch_norms])
+    torch.testing.assert_close(found["running_var"].double(), exact["running_var"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(found["x.grad"].double(), exact["x.grad"], rtol=0, atol=1e-2)
+
+
+def test_batch_norm_works_under_autocast(batch_norms: list[dict[str, Any]]) -> None:
+    norm, x, weight = norm_and_batch({}, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = normed(norm, x.bfloat16(), weight)
+    found = joined([part["bf16"] for part in batch_norms])
+    for key, tensor in expected.items():
+        assert found[key].dtype == tensor.dtype, key
+        tolerance = 1.6e-2 if tensor.dtype == torch.bfloat16 else 1e-5  # a step of bf16 is 2^-7
+        torch.testing.assert_close(found[key], tensor, rtol=tolerance, atol=tolerance, msg=key)
+
+
+def test_one_process_is_left_alone() -> None:
     network = PASMnet()
     step = wrap(network, lambda net, x: (net.hourglass.E0(x).sum(), {}), Processes(), CPU)
+    assert type(network.hourglass.E0.body[0][1]) is nn.BatchNorm2d
     x = torch.rand(1, 3, 8, 8)
-    again = copy.deepcopy(network)
+    again = PASMnet()
+    again.load_state_dict(network.state_dict())
     assert torch.equal(step(x)[0], again.hourglass.E0(x).sum())
+
+
+def test_joint_batch_norms_keep_the_names_and_without_other_processes_every_bit() -> None:
+    network, plain = pasmnet(), pasmnet()
+    join_batch_norms(network)
+    assert isinstance(network.hourglass.E0.body[0][1], JointBatchNorm2d)
+    assert list(network.state_dict()) == list(plain.state_dict())
+    left, right, _ = joined_batch()
+    with torch.no_grad():
+        assert torch.equal(network(left, right).disparity, plain(left, right).disparity)
+        assert_same_tensors(network.state_dict(), plain.state_dict())
+        assert torch.equal(network.eval()(left, right).disparity, plain.eval()(left, right).disparity)
 
 
 def assert_messages(found: list[dict[str, Any]]) -> None:
@@ -261,3 +327,7 @@ def test_several_processes_without_a_gpu_take_the_cpu(monkeypatch: pytest.Monkey
     assert Processes(1, 1, 2).device("auto") == "cpu"
     with pytest.raises(DeviceError, match=r"has no GPU: .* 0 "):
         Processes(1, 1, 2).device("cuda")
+
+
+def test_the_environment_of_the_tests_is_that_of_one_process() -> None:
+    assert Processes.from_environment(os.environ) == Processes()

@@ -24,7 +24,7 @@ from pamcli.errors import OutputError, PamError
 from pamcli.losses.total import GroundTruth, matching_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
-from pamcli.training.distributed import Processes, wrap
+from pamcli.training.distributed import Processes, join_batch_norms, wrap
 
 WORLD = 2
 CPU = torch.device("cpu")
@@ -80,23 +80,18 @@ def part_of(batch: Batch, rank: int) -> Batch:
 
 
 def pasmnet(dtype: torch.dtype = torch.float32) -> PASMnet:
-    """A shallow network of random weights, with frozen batch norm, so that pairs do not affect each other.
+    """A shallow network of random weights.
 
     Queries are four times as long as at the start, so that the masks differ between pairs.
     """
     torch.manual_seed(1)
-    network = PASMnet(cas_pam=CascadedParallaxAttention(1)).train()
-    norms = {name: module for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)}
-    for name, norm in norms.items():
-        norm.momentum = 1
-        if name.endswith("query.1"):
-            nn.init.constant_(norm.weight, 4)
-    left, right, _ = joined_batch()
-    with torch.no_grad(), each_picture_by_itself():
-        network(left, right)
-    for norm in norms.values():
-        norm.eval()
-    return network.to(dtype)
+    network = PASMnet(cas_pam=CascadedParallaxAttention(1)).to(dtype).train()
+    with torch.no_grad():
+        for name, module in network.named_modules():
+            if name.endswith("query.1"):
+                assert isinstance(module, nn.BatchNorm2d)
+                module.weight.fill_(4)
+    return network
 
 
 def loss_of(
@@ -130,7 +125,7 @@ def after_two_steps(network: nn.Module, step: Callable[..., Any], batch: Batch) 
         loss, values = step(*batch)
         loss.backward()
     gradients = {name: weight.grad for name, weight in network.named_parameters()}
-    return {"gradients": gradients, "values": values}
+    return {"gradients": gradients, "buffers": dict(network.named_buffers()), "values": values}
 
 
 @contextmanager
@@ -145,11 +140,21 @@ def truly_double(dtype: torch.dtype) -> Iterator[None]:
         Tensor.float = shorten
 
 
-def in_one_process(weights: LossWeights, dtype: torch.dtype = torch.float32) -> State:
-    """The joined batch."""
-    network, loss = pasmnet(dtype), loss_of(weights)
-    with truly_double(dtype), each_picture_by_itself():
-        return after_two_steps(network, lambda *batch: loss(network, *batch), joined_batch(dtype))
+def in_one_process(
+    weights: LossWeights, dtype: torch.dtype = torch.float32, *, joint_norm: bool = False
+) -> State:
+    """The joined batch; `joint_norm` rounds the statistics as several processes do (in a group of one)."""
+    network = pasmnet(dtype)
+    if joint_norm:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        join_batch_norms(network)
+    try:
+        loss = loss_of(weights)
+        with truly_double(dtype), each_picture_by_itself():
+            return after_two_steps(network, lambda *batch: loss(network, *batch), joined_batch(dtype))
+    finally:
+        if joint_norm:
+            dist.destroy_process_group()
 
 
 def whole_network(processes: Processes) -> dict[str, State]:
@@ -166,13 +171,54 @@ def whole_network(processes: Processes) -> dict[str, State]:
     }
 
 
-def statistics(processes: Processes) -> Tensor:
-    """The running mean after two steps with maps of the value 1 in the first process, and 3 in the second."""
-    norm = nn.BatchNorm2d(1, momentum=0.5)
-    step = wrap(norm, lambda net, x: (net(x).sum(), {}), processes, CPU)
+NORMS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "without weight and bias": {"affine": False},
+    "without running statistics": {"track_running_stats": False},
+    "cumulative average": {"momentum": None},
+}
+
+
+def normed(norm: nn.BatchNorm2d, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
+    """Output, gradients and buffers, of two batches in training and one in evaluation mode."""
     for _ in range(2):
-        step(torch.full((1, 1, 2, 2), 1.0 + 2 * processes.rank))[0].backward()
-    return norm.running_mean
+        norm.zero_grad()
+        x = x.detach().requires_grad_()
+        out = norm(x)
+        (out.to(weight.dtype) * weight).sum().backward()
+    found = {"out": out.detach(), "x.grad": x.grad, **norm.state_dict()}
+    found |= {f"{name}.grad": p.grad for name, p in norm.named_parameters() if p.grad is not None}
+    return found | {"eval": norm.eval()(x.detach()).detach()}
+
+
+def norm_and_batch(
+    options: dict[str, Any], dtype: torch.dtype, offset: float = 3.0
+) -> tuple[nn.BatchNorm2d, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(2)
+    x = torch.randn(3, 6, 7, 9, generator=random) * torch.linspace(0.1, 3, 3)[:, None, None, None] + offset
+    norm = nn.BatchNorm2d(6, **options).to(dtype)
+    if norm.affine:
+        with torch.no_grad():
+            norm.weight.copy_(torch.rand(6, generator=random) + 0.5)
+            norm.bias.copy_(torch.randn(6, generator=random))
+    return norm, x.to(dtype), torch.randn(x.shape, generator=random).to(dtype)
+
+
+def batch_norms(processes: Processes) -> dict[str, dict[str, Tensor]]:
+    part = PARTS[processes.rank]
+    found = {}
+    for name, options in NORMS.items():
+        norm, x, weight = norm_and_batch(options, torch.float64)
+        join_batch_norms(norm)
+        found[name] = normed(norm, x[part], weight[part])
+    norm, x, weight = norm_and_batch({}, torch.float32, offset=1e4)
+    join_batch_norms(norm)
+    found["far from zero"] = normed(norm, x[part], weight[part])
+    norm, x, weight = norm_and_batch({}, torch.float32)
+    join_batch_norms(norm)
+    with torch.autocast("cpu", torch.bfloat16):
+        found["bf16"] = normed(norm, x[part].bfloat16(), weight[part])
+    return found
 
 
 def messages(processes: Processes) -> dict[str, Any]:
@@ -202,7 +248,7 @@ def one_fails(processes: Processes) -> None:
 
 SCENARIOS: dict[str, Callable[[Processes], Any]] = {
     "whole_network": whole_network,
-    "statistics": statistics,
+    "batch_norms": batch_norms,
     "messages": messages,
     "other_options": other_options,
     "one_fails": one_fails,
