@@ -40,16 +40,14 @@ ZED_SIZES = {  # of the modes that sections are named after, full sensor first
 }
 
 
-def has_zed(source: Source) -> bool:
-    return "[LEFT_CAM_" in source.texts[0].upper()
-
-
-def read_zed(source: Source) -> CameraDescription:
+def read_zed(source: Source) -> CameraDescription | None:
     """Read sections LEFT_CAM_HD, RIGHT_CAM_HD and so on with fx fy cx cy and the distortion, and STEREO.
 
     The distortion may have sections LEFT_DISTO and RIGHT_DISTO of its own; without p1 and p2 it is that of a
     fisheye. STEREO has Baseline, TY, TZ in millimetres (metres in some), and RX, CV, RZ, the rotation vector.
     """
+    if "[LEFT_CAM_" not in source.texts[0].upper():
+        return None
     values, section = Section(), ""
     for line in map(str.strip, source.texts[0].splitlines()):
         if line.startswith("["):
@@ -87,7 +85,7 @@ def read_viewer(source: Source) -> CameraDescription:
     found: list[Projections] = []
     for prefix in (f"rectified.{index}." for index in range(32)):
         if tree.number(f"{prefix}width", 0) and tree.number(f"{prefix}height", 0):
-            size = tree.size(f"{prefix}width", f"{prefix}height")
+            size = tree.size(f"{prefix}width {prefix}height")
             left = tree.camera(prefix_names(prefix, "fx fy ppx ppy")).matrix
             found += describe_rectified("RealSense", left, baseline, size=size).projections
     if not found:
@@ -97,7 +95,7 @@ def read_viewer(source: Source) -> CameraDescription:
     return CameraDescription("RealSense", projections=found, metres=1e-3, notes=notes, swappable=False)
 
 
-def refuse_preset(source: Source) -> CameraDescription:
+def refuse_preset(source: Source) -> None:
     raise InputError(
         "holds settings of a RealSense (a preset), not a calibration",
         "save a calibration with RealSense Viewer: More, Calibration Data, Save As",
@@ -137,7 +135,7 @@ def _pair_realsense(sections: Sequence[Section], transform: Floats) -> CameraPai
             raise unsupported_lens(f"{each.prefix}model", model, "pam calibration make calibrates them")
         each["coeffs"] = each.numbers("coeffs", default=[])[: 4 if fisheye else None]
         cameras.append(each.camera("fx fy ppx ppy", "coeffs", fisheye))
-        sizes.append(each.size("width", "height"))
+        sizes.append(each.size("width height"))
     return CameraPair(cameras, transform, sizes)
 
 
@@ -145,12 +143,10 @@ _INTRINSIC = re.compile(r'[ \t]*Intrinsic of "([^"\n]{1,60})" / (\d{1,5}x\d{1,5}
 _EXTRINSIC = re.compile(r'[ \t]*Extrinsic from "([^"\n]{1,60})"\s+To\s+"([^"\n]{1,60})"')
 
 
-def has_listing(source: Source) -> bool:
-    return len(source.texts) == 1 and bool(_INTRINSIC.search(source.texts[0]))
-
-
-def read_listing(source: Source) -> CameraDescription:
+def read_listing(source: Source) -> CameraDescription | None:
     """Read what `rs-enumerate-devices -c` prints: intrinsics per resolution, and extrinsics in metres."""
+    if len(source.texts) != 1 or not _INTRINSIC.search(source.texts[0]):
+        return None
     cameras: dict[str, dict[int, Section]] = {}
     poses: dict[tuple[int | None, int | None], list[str]] = {}
     below: Any = None
@@ -205,7 +201,7 @@ def read_oak(source: Source) -> CameraDescription:
         each["distortionCoeff"] = each.numbers("distortionCoeff", default=[])[: 4 if fisheye else None]
         camera = each.camera("intrinsicMatrix", "distortionCoeff", fisheye)
         root, pose = _follow_extrinsics(sockets, socket)
-        placed.append((camera, pose, each.size("width", "height")))
+        placed.append((camera, pose, each.size("width height")))
         roots.add(root)
     if len(roots) > 1:
         raise InputError(f"the extrinsics of sockets {pair[0]} and {pair[1]} must lead to a common camera")
@@ -234,13 +230,11 @@ def _follow_extrinsics(sockets: Mapping[int, Section], socket: int) -> tuple[int
 _PROJECTION = re.compile(r"P(_rect_)?(\d{1,3})")
 
 
-def has_kitti(source: Source) -> bool:
-    lines = source.read_lines(":").items()
-    return any(_PROJECTION.fullmatch(name) and value[:1] in "+-.0123456789" for name, value in lines)
-
-
-def read_kitti(source: Source) -> CameraDescription:
+def read_kitti(source: Source) -> CameraDescription | None:
     """Read P0 ... P3, or P_rect_00 ... with K, D, R and T before rectification (raw data, DrivingStereo)."""
+    values = source.read_lines(":").items()
+    if not any(_PROJECTION.fullmatch(name) and value[:1] in "+-.0123456789" for name, value in values):
+        return None
     lines = source.read_lines(":", once=True)
     found = {int(match[2]): name for name in lines if (match := _PROJECTION.fullmatch(name))}
     raw = any("rect" in name for name in found.values())
@@ -255,7 +249,7 @@ def read_kitti(source: Source) -> CameraDescription:
     left, right = sides = [f"{index:0{width}}" if raw else str(index) for index in pair]
     keys = (f"P_rect_{left}", f"P_rect_{right}") if raw else (f"P{left}", f"P{right}")
     p1, p2 = (lines.matrix(key, 3, 4) for key in keys)
-    size = lines.size(f"S_rect_{left}") if f"S_rect_{left}" in lines else None
+    size = lines.find_size(f"S_rect_{left}")
     projections = [Projections(p1, p2, size, keys)]
     if not raw or not all(f"{name}_{side}" in lines for name in "KRT" for side in sides):
         return CameraDescription("KITTI", projections=projections, notes=notes)
@@ -269,12 +263,12 @@ def read_kitti(source: Source) -> CameraDescription:
     if size is not None and all(f"R_rect_{side}" in lines for side in sides):
         turns = [lines.matrix(f"R_rect_{side}", 3, 3) for side in sides]
         stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
-    sizes = [lines.size(f"S_{side}") if f"S_{side}" in lines else None for side in sides]
+    sizes = [lines.find_size(f"S_{side}") for side in sides]
     pairs = [CameraPair(cameras, make_transform(rotation, t2 - rotation @ t1), sizes, stated)]
     return CameraDescription("KITTI", pairs, projections, notes=notes)
 
 
-NAMES = {  # of values of rectified images in JSON and YAML of no fixed format, by their meaning
+_NAMES = {  # of values of rectified images in JSON and YAML of no fixed format, by their meaning
     "focal": ("fx", "focal", "focal_length", "focal_length_px", "focal_px"),
     "focal_y": ("fy", "focal_length_y"),
     "x": ("cx", "cx0", "ppx", "u0"),
@@ -284,20 +278,16 @@ NAMES = {  # of values of rectified images in JSON and YAML of no fixed format, 
 }
 
 
-def find_values(source: Source) -> dict[str, str]:
-    """Return the keys of a focal length, a principal point and a baseline, or {} if one is missing."""
-    found = {}
-    for meaning, names in NAMES.items():
-        if key := next((name for name in names if source.tree.get(name) is not None), None):
-            found[meaning] = key
-    return found if {"focal", "x", "y", "baseline"} <= found.keys() else {}
-
-
-def read_values(source: Source) -> CameraDescription:
+def read_values(source: Source) -> CameraDescription | None:
     """Read rectified images; a baseline without a unit above 1 is in millimetres."""
-    keys, tree = find_values(source), source.tree
+    keys, tree = {}, source.tree
+    for meaning, names in _NAMES.items():
+        if key := next((name for name in names if tree.get(name) is not None), None):
+            keys[meaning] = key
+    if not {"focal", "x", "y", "baseline"} <= keys.keys():
+        return None
     values = {meaning: tree.number(key) for meaning, key in keys.items()}
-    size = tree.size("width", "height") if {"width", "height"} <= tree.keys() else None
+    size = tree.size("width height") if {"width", "height"} <= tree.keys() else None
     unit = keys["baseline"].rpartition("_")[2]
     scale = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "meters": 1.0}.get(unit)
     notes = []
@@ -320,7 +310,7 @@ def read_middlebury(source: Source) -> CameraDescription:
         if right is not left and abs(stated - offset) > 0.5:
             notes = [f"doffs is {stated:g} px and is used, but the principal points differ by {offset:g} px"]
         offset = stated
-    size = lines.size("width", "height") if "width" in lines else None
+    size = lines.size("width height") if "width" in lines else None
     ndisp = (lines.number("ndisp") if lines.get("ndisp") else 0) or None
     values: Any = {"offset": offset, "size": size, "ndisp": ndisp, "metres": 1e-3, "notes": notes}
     return describe_rectified("Middlebury", left, lines.number("baseline"), **values)
@@ -334,7 +324,7 @@ def read_cvkit(source: Source) -> CameraDescription:
         raise InputError("the focal length of camera.A must be above 0")
     baseline = lines.number("t") if "t" in lines else lines.number("rho") / float(left[0, 0])
     has_size = "camera.width" in lines or "camera.height" in lines
-    size = lines.size("camera.width", "camera.height") if has_size else None
+    size = lines.size("camera.width camera.height") if has_size else None
     return describe_rectified("cvkit", left, baseline, size=size)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.calibration import device_files as device
-from pamcli.calibration import matlab_files as matlab
 from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import slam_files as slam
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
@@ -26,71 +25,76 @@ MINIMAL = (
 
 
 @dataclass(frozen=True)
-class Reader:
+class Format:
     """A format of calibration files."""
 
     name: str
-    detect: Callable[[Source], Any] | str  # a test, or a pattern of keys such as Camera.fx, or cam0= in text
-    read: Callable[[Source], CameraDescription]
+    read: Callable[[Source], CameraDescription | None]  # returns None if the files have another format
+    pattern: str = ""  # of a key that such files must have, such as Camera.fx, or cam0= in text; "": any
     keys: str = ""  # keys of such a file, for messages about missing ones
     numbered: bool = False  # True if it can hold more than two cameras, selected by number
 
-    def accepts(self, source: Source) -> bool:
-        if isinstance(self.detect, str):
-            return any(re.fullmatch(self.detect, key) for key in source.keys)
-        return bool(self.detect(source))
+    def try_read(self, source: Source) -> CameraDescription | None:
+        if self.pattern and not any(re.fullmatch(self.pattern, key) for key in source.keys):
+            return None
+        return self.read(source)
 
 
-READERS = (
-    Reader("COLMAP", slam.has_colmap, slam.read_colmap, numbered=True),
-    Reader("KITTI, DrivingStereo", device.has_kitti, device.read_kitti, "P0 P1", True),
-    Reader("ROS ost", opencv.has_ost, opencv.read_ost),
-    Reader("ZED", device.has_zed, device.read_zed),
-    Reader("Middlebury, ETH3D", "cam0=", device.read_middlebury, "cam0 baseline"),
-    Reader("cvkit", r"camera\.A=", device.read_cvkit, "camera.A t"),
-    Reader("K.txt, two lines of KITTI", opencv.has_plain_numbers, opencv.read_plain_numbers, numbered=True),
-    Reader("RealSense listing", device.has_listing, device.read_listing),
-    Reader(".dat set", opencv.has_dat, opencv.read_dat),
-    Reader(
+FORMATS = (
+    Format("COLMAP", slam.read_colmap, numbered=True),
+    Format("KITTI, DrivingStereo", device.read_kitti, keys="P0 P1", numbered=True),
+    Format("ROS ost", opencv.read_ost),
+    Format("ZED", device.read_zed),
+    Format("Middlebury, ETH3D", device.read_middlebury, "cam0=", "cam0 baseline"),
+    Format("cvkit", device.read_cvkit, r"camera\.A=", "camera.A t"),
+    Format("K.txt, two lines of KITTI", opencv.read_plain_numbers, numbered=True),
+    Format("RealSense listing", device.read_listing),
+    Format(".dat set", opencv.read_dat),
+    Format(
         "VINS-Fusion",
-        "projection_parameters|body_T_cam0|cam0_calib",
         slam.read_vins,
+        "projection_parameters|body_T_cam0|cam0_calib",
         "body_T_cam0 body_T_cam1 cam0_calib cam1_calib",
-        True,
+        numbered=True,
     ),
-    Reader("Kalibr, OpenVINS", r"cam\d+\.[^.]+", slam.read_kalibr, "cam0 cam1", True),
-    Reader("Basalt", r"value0\.T_imu_cam", slam.read_basalt, "value0.T_imu_cam value0.intrinsics", True),
-    Reader("OAK (DepthAI)", "cameraData", device.read_oak, "cameraData", True),
-    Reader("mrcal", "lensmodel", slam.read_mrcal, "lensmodel intrinsics extrinsics imagersize", True),
-    Reader("EuRoC", "T_BS", slam.read_euroc, "T_BS intrinsics camera_model distortion_model resolution"),
-    Reader("ROS topic", opencv.find_topics, opencv.read_topics, "K D R P width height distortion_model"),
-    Reader("a file with pose per camera", opencv.has_posed_cameras, opencv.read_posed_cameras),
-    Reader("a file per camera", opencv.has_camera_files, opencv.read_camera_files, "camera_matrix R T"),
-    Reader(
+    Format("Kalibr, OpenVINS", slam.read_kalibr, r"cam\d+\.[^.]+", "cam0 cam1", numbered=True),
+    Format(
+        "Basalt",
+        slam.read_basalt,
+        r"value0\.T_imu_cam",
+        "value0.T_imu_cam value0.intrinsics",
+        numbered=True,
+    ),
+    Format("OAK (DepthAI)", device.read_oak, "cameraData", "cameraData", numbered=True),
+    Format(
+        "mrcal", slam.read_mrcal, "lensmodel", "lensmodel intrinsics extrinsics imagersize", numbered=True
+    ),
+    Format("EuRoC", slam.read_euroc, "T_BS", "T_BS intrinsics camera_model distortion_model resolution"),
+    Format("ROS topic", opencv.read_topics, keys="K D R P width height distortion_model"),
+    Format("a file with pose per camera", opencv.read_posed_cameras),
+    Format("a file per camera", opencv.read_camera_files, keys="camera_matrix R T"),
+    Format(
         "ROS camera_info",
-        opencv.has_camera_info,
         opencv.read_camera_info,
-        "camera_matrix projection_matrix rectification_matrix",
+        keys="camera_matrix projection_matrix rectification_matrix",
     ),
-    Reader(
+    Format(
         "ORB-SLAM, stella_vslam",
-        r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left",
         slam.read_orb_slam,
+        r"Camera1?\.fx|LEFT\.K|StereoRectifier\.K_left",
         "Camera.fx Camera.fy Camera.cx Camera.cy Camera.bf",
     ),
-    Reader("MATLAB", matlab.has_matlab, matlab.read_matlab, "CameraParameters1 CameraParameters2"),
-    Reader("RealSense Viewer", r"rectified\.0\.fx", device.read_viewer, "baseline rectified.0.fx"),
-    Reader("RealSense preset", r"(parameters\.)?param-.*", device.refuse_preset),
-    Reader("RealSense", r"(.*\.)?ppx", device.read_realsense, "fx fy ppx ppy rotation translation"),
-    Reader("Cityscapes", r"extrinsic\.baseline", device.read_cityscapes, "extrinsic.baseline intrinsic.fx"),
-    Reader(
-        "focal length, centre and baseline", device.find_values, device.read_values, "fx fy cx cy baseline"
-    ),
-    Reader("OCamCalib", slam.has_ocam, slam.refuse_ocam),
-    Reader("rectification maps", opencv.find_maps, opencv.refuse_maps),
-    Reader("OpenCV", opencv.has_opencv, opencv.read_opencv),
+    Format("MATLAB", opencv.read_matlab, keys="CameraParameters1 CameraParameters2"),
+    Format("RealSense Viewer", device.read_viewer, r"rectified\.0\.fx", "baseline rectified.0.fx"),
+    Format("RealSense preset", device.refuse_preset, r"(parameters\.)?param-.*"),
+    Format("RealSense", device.read_realsense, r"(.*\.)?ppx", "fx fy ppx ppy rotation translation"),
+    Format("Cityscapes", device.read_cityscapes, r"extrinsic\.baseline", "extrinsic.baseline intrinsic.fx"),
+    Format("focal length, centre and baseline", device.read_values, keys="fx fy cx cy baseline"),
+    Format("OCamCalib", slam.refuse_ocam),
+    Format("rectification maps", opencv.refuse_maps),
+    Format("OpenCV", opencv.read_opencv),
 )
-"""Formats in the order of the attempts: the first one that accepts the files reads them."""
+"""Formats in the order of the attempts: the first one that reads the files counts."""
 
 
 def read_calibration(
@@ -141,13 +145,14 @@ def describe_calibration(
     with prefix_errors(", ".join(map(str, paths))):
         contents = [(str(path), read_bytes(Path(path))) for path in paths]
         source = Source(contents, cameras)
-        reader = next((each for each in READERS if each.accepts(source)), None)
-        if reader is None:
-            raise _describe_unknown(source)
-        if not reader.numbered and cameras not in (None, (0, 1), (1, 0)):
-            raise InputError("holds two cameras, numbered 0 and 1", "omit `cameras`, or swap them with 1:0")
-        swapped = not reader.numbered and cameras == (1, 0)
-        return reader.read(source), Interpretation(swapped, *how)
+        for each in FORMATS:
+            if (found := each.try_read(source)) is None:
+                continue
+            if not each.numbered and cameras not in (None, (0, 1), (1, 0)):
+                message = "holds two cameras, numbered 0 and 1"
+                raise InputError(message, "omit `cameras`, or swap them with 1:0")
+            return found, Interpretation(not each.numbered and cameras == (1, 0), *how)
+        raise _describe_unknown(source)
 
 
 def _describe_unknown(source: Source) -> InputError:
@@ -162,12 +167,12 @@ def _describe_unknown(source: Source) -> InputError:
     if names:
         message += f"; it has the keys {', '.join(str(name)[:30] for name in [*names][:8])}"
         message += " ..." if len(names) > 8 else ""
-    keyed = [(each.name, each.keys.split()) for each in READERS if each.keys]
+    keyed = [(each.name, each.keys.split()) for each in FORMATS if each.keys]
     best, keys = max(keyed, key=lambda each: len(known & {*each[1]}) / len(each[1]))
     missing = [key for key in keys if key not in known]
     if len(missing) < len(keys):
         message += f"; {best} is closest, but lacks {', '.join(missing)}"
-    tried = [each.name for each in READERS if not each.read.__name__.startswith("refuse")]
+    tried = [each.name for each in FORMATS if not each.read.__name__.startswith("refuse")]
     return InputError(f"{message}. Supported: {', '.join(tried)}", MINIMAL)
 
 

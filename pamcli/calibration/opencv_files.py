@@ -1,4 +1,4 @@
-"""Readers for OpenCV and ROS.
+"""Readers for OpenCV, ROS and MATLAB (stereoParameters as a struct, and the older Calibration Toolbox).
 
 OpenCV fixes no names, so those of its samples and of related programs are accepted: a stem (K, mtx,
 cameraMatrix ...) with a side (1, left, L, or 0 where the other one is 1), in any case and order, with or
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.calibration.camera import (
+    Camera,
     StatedRectification,
     invert_transform,
     make_rotation,
@@ -25,8 +26,8 @@ from pamcli.calibration.description import (
     describe_rectified,
     pair_cameras,
 )
-from pamcli.calibration.geometry import Floats, Size
-from pamcli.calibration.parsing import Section, Source, is_fisheye, read_numbers
+from pamcli.calibration.mat_files import Unread
+from pamcli.calibration.parsing import Section, Source, is_fisheye, read_numbers, read_size, walk
 from pamcli.errors import InputError
 from pamcli.files.paths import pluralize
 from pamcli.files.units import parse_length
@@ -50,6 +51,11 @@ _MAP = re.compile(
 )
 _KEYS = ("M1", "M2", "D1", "D2", "R", "T", "P1", "P2", "Q")
 _EXTRINSICS = {"R", "T", "RT"}
+_SIZES = (
+    *("size", "Size", "imageSize", "image_size", "img_size", "img_shape", "image-resolution"),
+    *("image_width image_height", "image_Width image_Height", "imagewidth imageheight"),
+    *("imageWidth imageHeight", "width height", "Width Height"),
+)
 
 
 def canonical_names(tree: Section) -> dict[str, str]:
@@ -74,21 +80,18 @@ def canonical_names(tree: Section) -> dict[str, str]:
     return found
 
 
-def has_opencv(source: Source) -> bool:
+def read_opencv(source: Source) -> CameraDescription | None:
     found = canonical_names(source.tree).keys()
     is_zip = source.contents[0][1].startswith(b"PK")
-    return bool({"M1", "M2", "P1", "P2", "Q"} & found) or {"R", "T"} <= found or is_zip
-
-
-def read_opencv(source: Source) -> CameraDescription:
-    return describe_opencv(source.tree)
+    is_known = {"M1", "M2", "P1", "P2", "Q"} & found or {"R", "T"} <= found or is_zip
+    return describe_opencv(source.tree) if is_known else None
 
 
 def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
     """Describe the cameras of a tree with K1 D1 K2 D2 R T, P1 P2, or Q."""
     names = canonical_names(tree)
     key = {each: names.get(each, each) for each in _KEYS}
-    size = _read_size(tree)
+    size = tree.find_size(*_SIZES)
     model = tree.get("distortion_model") or tree.get("fisheye") or ""
     fisheye = is_fisheye(model, "distortion_model") or key["D1"].lower().endswith("_fe")
     unit = next((key for key in ("length_unit", "unit", "units") if tree.get(key) is not None), None)
@@ -125,36 +128,18 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
     return CameraDescription(kind, pairs, projections, metres=scale)
 
 
-def _read_size(tree: Section) -> Size | None:
-    keys = [
-        (name,)
-        for name in ("size", "Size", "imageSize", "image_size", "img_size", "img_shape", "image-resolution")
-    ]
-    for prefix in ("image_", "image", ""):
-        keys += [(f"{prefix}width", f"{prefix}height"), (f"{prefix}Width", f"{prefix}Height")]  # type: ignore[list-item]
-    return next((tree.size(*each) for each in keys if tree.get(each[0]) is not None), None)
-
-
-def _parse_dat(source: Source) -> list[Section]:
-    """Return the numbers of each file by the heading above them, such as "intrinsic:"."""
-    found: list[Section] = []
+def read_dat(source: Source) -> CameraDescription | None:
+    """Read intrinsics and rot_trans files; poses lead from world (by default the first camera) to camera."""
+    parts = []
     for text in source.texts:
-        found.append(Section())
+        parts.append(found := Section())  # numbers by the heading above them, such as "intrinsic:"
         for line in map(str.strip, text.splitlines()):
             if re.fullmatch(r"[A-Za-z]\w*:", line):
-                found[-1][line[:-1]] = last = []
-            elif line and found[-1]:
+                found[line[:-1]] = last = []
+            elif line and found:
                 last.append(line)
-    return found
-
-
-def has_dat(source: Source) -> bool:
-    return all(any(parts.get(key) for key in ("intrinsic", "R")) for parts in _parse_dat(source))
-
-
-def read_dat(source: Source) -> CameraDescription:
-    """Read intrinsics and rot_trans files; poses lead from world (by default the first camera) to camera."""
-    parts = _parse_dat(source)
+    if not all(each.get("intrinsic") or each.get("R") for each in parts):
+        return None
     cameras = [each.camera("intrinsic", "distortion") for each in parts if each.get("intrinsic")]
     poses = [each.transform("R", "T") for each in parts if each.get("R")]
     if not (cameras and poses) or max(len(cameras), len(poses)) > 2:
@@ -166,82 +151,66 @@ def read_dat(source: Source) -> CameraDescription:
     return CameraDescription(".dat set", [pair_cameras(placed)], metres=None, notes=notes)
 
 
-def has_camera_files(source: Source) -> bool:
-    cameras = [tree for tree in source.trees if "camera_matrix" in tree]
-    return len(cameras) == 2 and {"R", "T"} <= canonical_names(source.tree).keys()
-
-
-def read_camera_files(source: Source) -> CameraDescription:
+def read_camera_files(source: Source) -> CameraDescription | None:
     """Read a file for each camera, as OpenCV's calibration sample writes it, and R and T of both."""
-    names = {"camera_matrix", "distortion_coefficients"}
-    tree = Section({name: value for name, value in source.tree.items() if name not in names})
-    for index, each in enumerate((each for each in source.trees if "camera_matrix" in each), 1):
+    cameras = [tree for tree in source.trees if "camera_matrix" in tree]
+    if len(cameras) != 2 or not {"R", "T"} <= canonical_names(source.tree).keys():
+        return None
+    tree = Section(source.tree)
+    for index, each in enumerate(cameras, 1):
         tree |= {f"K{index}": each["camera_matrix"], f"D{index}": each.get("distortion_coefficients") or []}
     return describe_opencv(tree)
 
 
-def _find_posed_cameras(source: Source) -> list[dict[str, str]]:
-    """Return OpenCV's names (M D R T) and the keys of each file that has one camera and its pose."""
-    found = []
-    for tree in source.trees:
-        names = {_KNOWN.get(re.sub(r"[\W_]", "", name).lower(), ""): name for name in reversed(tree)}
-        if {"M", "R", "T"} <= names.keys():
-            found.append(names)
-    return found
-
-
-def has_posed_cameras(source: Source) -> bool:
-    return len(source.trees) == len(_find_posed_cameras(source)) == 2
-
-
-def read_posed_cameras(source: Source) -> CameraDescription:
+def read_posed_cameras(source: Source) -> CameraDescription | None:
     """Read a file for each camera with its lens and its pose from world to camera coordinates."""
     placed = []
-    for tree, names in zip(source.trees, _find_posed_cameras(source), strict=True):
-        camera = tree.camera(names["M"], names.get("D", ""))
-        pose = invert_transform(tree.transform(names["R"], names["T"]))
-        placed.append((camera, pose, _read_size(tree)))
-    return CameraDescription("OpenCV", [pair_cameras(placed)], metres=None)
+    for tree in source.trees:
+        names = {_KNOWN.get(re.sub(r"[\W_]", "", name).lower(), ""): name for name in reversed(tree)}
+        if len(source.trees) != 2 or not {"M", "R", "T"} <= names.keys():
+            return None
+        placed.append((tree, names))
+    if not placed:
+        return None
+    pair = pair_cameras(
+        (
+            tree.camera(names["M"], names.get("D", "")),
+            invert_transform(tree.transform(names["R"], names["T"])),
+            tree.find_size(*_SIZES),
+        )
+        for tree, names in placed
+    )
+    return CameraDescription("OpenCV", [pair], metres=None)
 
 
-def _parse_plain_numbers(source: Source) -> Floats | None:
+def read_plain_numbers(source: Source) -> CameraDescription | None:
+    """Read K row by row followed by the baseline, or rows of projections (3, 4) as KITTI has them."""
     text = re.sub(r"#.*", "", source.texts[0])
     if len(source.texts) != 1 or len(text) > 20_000 or not re.fullmatch(r"[-+\d.eE\s,;\[\]]+", text):
         return None
     words = text.translate(dict.fromkeys(map(ord, ",;[]"), " ")).split()
-    return read_numbers(words, "the file") if words else None
+    found = read_numbers(words, "the file") if words else np.zeros(0)
+    if len(found) in (9, 10):
+        camera = Section({"K": found[:9]}).camera("K").matrix
+        return describe_rectified("K.txt", camera, float(found[9]) if len(found) > 9 else 0.0)
+    if len(found) < 24 or len(found) % 12:
+        return None
+    rows = found.reshape(-1, 3, 4)
+    one, other = source.pair or ((2, 3) if len(rows) == 4 else (0, 1))
+    if max(one, other) >= len(rows):
+        raise InputError(f"holds {len(rows)} projections", "`cameras` counts them from 0")
+    keys = (f"line {one + 1}", f"line {other + 1}")
+    return CameraDescription("KITTI", projections=[Projections(rows[one], rows[other], None, keys)])
 
 
-def has_plain_numbers(source: Source) -> bool:
-    found = _parse_plain_numbers(source)
-    return found is not None and (len(found) in (9, 10) or (len(found) > 12 and len(found) % 12 == 0))
-
-
-def read_plain_numbers(source: Source) -> CameraDescription:
-    """Read K row by row followed by the baseline, or rows of projections (3, 4) as KITTI has them."""
-    found = _parse_plain_numbers(source)
-    assert found is not None
-    if len(found) > 10:
-        rows = found.reshape(-1, 3, 4)
-        one, other = source.pair or ((2, 3) if len(rows) == 4 else (0, 1))
-        if max(one, other) >= len(rows):
-            raise InputError(f"holds {len(rows)} projections", "`cameras` counts them from 0")
-        keys = (f"line {one + 1}", f"line {other + 1}")
-        return CameraDescription("KITTI", projections=[Projections(rows[one], rows[other], None, keys)])
-    camera = Section({"K": found[:9]}).camera("K").matrix
-    return describe_rectified("K.txt", camera, float(found[9]) if len(found) > 9 else 0.0)
-
-
-def find_maps(source: Source) -> list[str]:
-    return [name for name in source.tree if len(name) < 40 and _MAP.fullmatch(name)]
-
-
-def refuse_maps(source: Source) -> CameraDescription:
-    raise InputError(
-        f"holds OpenCV's rectification maps ({', '.join(find_maps(source)[:4])}), but no baseline",
-        "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap and "
-        "state `focal` and `baseline`",
-    )
+def refuse_maps(source: Source) -> None:
+    found = [name for name in source.tree if len(name) < 40 and _MAP.fullmatch(name)]
+    if found:
+        raise InputError(
+            f"holds OpenCV's rectification maps ({', '.join(found[:4])}), but no baseline",
+            "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap "
+            "and state `focal` and `baseline`",
+        )
 
 
 TOPIC = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
@@ -252,11 +221,8 @@ _OST_SECTIONS = {
 }
 
 
-def find_topics(source: Source) -> list[dict[str, Any]]:
-    """Return sensor_msgs/CameraInfo as `rostopic echo` and `ros2 topic echo` print it, K D R P or k d r p.
-
-    The messages have the keys of camera_info files.
-    """
+def read_topics(source: Source) -> CameraDescription | None:
+    """Read sensor_msgs/CameraInfo as `rostopic echo` and `ros2 topic echo` print it, K D R P or k d r p."""
     found: list[dict[str, Any]] = []
     for tree in source.trees:
         for names in (TOPIC, {key.lower(): name for key, name in TOPIC.items()}):
@@ -265,20 +231,13 @@ def find_topics(source: Source) -> list[dict[str, Any]]:
                 message["distortion_model"] = tree["distortion_model"]
                 if message not in found:  # a recorded topic repeats its message
                     found.append(message)
-    return found
+    return describe_ros(found) if found else None
 
 
-def has_camera_info(source: Source) -> bool:
+def read_camera_info(source: Source) -> CameraDescription | None:
     names = {"camera_matrix", "projection_matrix"}
-    return bool(source.trees) and all(names & tree.keys() for tree in source.trees)
-
-
-def read_topics(source: Source) -> CameraDescription:
-    return describe_ros(find_topics(source))
-
-
-def read_camera_info(source: Source) -> CameraDescription:
-    return describe_ros(source.trees)
+    is_known = source.trees and all(names & tree.keys() for tree in source.trees)
+    return describe_ros(source.trees) if is_known else None
 
 
 def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_info") -> CameraDescription:
@@ -288,7 +247,7 @@ def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_inf
         raise InputError(f"holds {pluralize(len(trees), 'camera')}, a pair needs 2", hint)
     cameras, rotations, projections, sizes = [], [], [], []
     for tree in map(Section, trees):
-        sizes.append(tree.size("image_width", "image_height"))
+        sizes.append(tree.size("image_width image_height"))
         fisheye = is_fisheye(tree.get("distortion_model") or "", "distortion_model")
         cameras.append(tree.camera("camera_matrix", "distortion_coefficients", fisheye))
         rotations.append(tree.matrix("rectification_matrix", 3, 3))
@@ -304,12 +263,10 @@ def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_inf
     return CameraDescription(kind, [CameraPair(cameras, transform, sizes, stated)], [rectified])
 
 
-def has_ost(source: Source) -> bool:
+def read_ost(source: Source) -> CameraDescription | None:
     marks = (r"^\[image\]", "^camera matrix")
-    return all(re.search(mark, text, re.MULTILINE) for text in source.texts for mark in marks)
-
-
-def read_ost(source: Source) -> CameraDescription:
+    if not all(re.search(mark, text, re.MULTILINE) for text in source.texts for mark in marks):
+        return None
     found: list[dict[str, Any]] = []
     key = None
     for line in (line.strip() for text in source.texts for line in text.splitlines()):
@@ -320,3 +277,85 @@ def read_ost(source: Source) -> CameraDescription:
         elif found and key is not None and line and line[0] not in "#[":
             found[-1].setdefault(key, []).extend(line.split())
     return describe_ros(found, "ROS ost")
+
+
+EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')"
+
+
+def read_matlab(source: Source) -> CameraDescription | None:
+    """Read the variables of a .mat file, or the text that jsonencode makes of such a struct."""
+    tree = source.tree
+    if (found := _find_parameters(source)) is not None:
+        return _read_parameters(found)
+    if not source.contents[0][1].startswith((b"MATLAB", b"\x89HDF")):
+        return None
+    if {"fc_left", "cc_left", "fc_right", "cc_right"} <= tree.keys():
+        return _read_toolbox(tree)
+    if {"M1", "M2", "P1", "P2", "Q"} & canonical_names(tree).keys():
+        return describe_opencv(tree, "OpenCV (.mat)")
+    objects = [each.kind for each in tree.values() if isinstance(each, Unread)]
+    if objects:
+        raise InputError(f"holds an object ({objects[0][:40]}) that only MATLAB can read", EXPORT)
+    raise InputError("does not hold stereoParameters", EXPORT)
+
+
+def _find_parameters(source: Source) -> Section | None:
+    """Return the fields of stereoParameters, in one tree or in files of both cameras and their pose."""
+    tree = source.tree
+    cameras = [each for each in source.trees if {"FocalLength", "PrincipalPoint"} <= each.keys()]
+    if len(cameras) == 2 and tree.keys() & {"RotationOfCamera2", "PoseCamera2"}:
+        return Section({**tree, "CameraParameters1": cameras[0], "CameraParameters2": cameras[1]})
+    below = (each for _, each in walk(tree) if isinstance(each, Mapping))
+    return next((Section(each) for each in (tree, *below) if "CameraParameters1" in each), None)
+
+
+def _read_parameters(tree: Section) -> CameraDescription:
+    cameras, sizes = [], []
+    for name in ("CameraParameters1", "CameraParameters2"):
+        if isinstance(tree.get(name), Unread):
+            raise InputError(f"{name} is an object that only MATLAB can read", EXPORT)
+        each = tree.section(name)
+        cameras.append(_read_matlab_camera(each))
+        sides = each.numbers("ImageSize")
+        sizes.append(read_size(sides[::-1], f"{name}: ImageSize") if sides.size else None)
+    if "PoseCamera2" in tree:
+        transform = tree.section("PoseCamera2").transform("R", "Translation")
+    else:  # for row vectors
+        rotation = tree.matrix("RotationOfCamera2", 3, 3).T
+        transform = make_transform(rotation, tree.numbers("TranslationOfCamera2", 3))
+    unit = tree.section("CameraParameters1").get("WorldUnits")
+    scale = parse_length(unit if isinstance(unit, str) and unit else "millimeters", "WorldUnits")
+    return CameraDescription("MATLAB", [CameraPair(cameras, transform, sizes)], metres=scale)
+
+
+def _read_matlab_camera(tree: Section) -> Camera:
+    key = "K" if tree.get("K") is not None else "IntrinsicMatrix"
+    if tree.get(key) is None and tree.get("FocalLength") is not None:
+        key = "FocalLength"
+        found = pinhole_matrix(*tree.numbers(key, 2), *tree.numbers("PrincipalPoint", 2))
+        found[0, 1] = tree.number("Skew", 0)
+    else:
+        found = tree.matrix(key, 3, 3)
+    if found[2, 0] > 0:  # for row vectors
+        found = found.T
+    found = found - [[0, 0, 1], [0, 0, 1], [0, 0, 0]]  # MATLAB counts pixels from 1
+    if abs(found[0, 1]) > 1e-9 * found[0, 0]:
+        message = f"{tree.prefix}{key} has skew, which OpenCV does not support"
+        raise InputError(message, "calibrate without EstimateSkew")
+    found[0, 1] = 0
+    radial = tree.numbers("RadialDistortion", 2, 3, default=[0, 0])
+    tangential = tree.numbers("TangentialDistortion", 2, default=[0, 0])
+    distortion = np.concatenate([radial[:2], tangential, radial[2:]])
+    return tree.make_camera(found, key, distortion, "RadialDistortion")
+
+
+def _read_toolbox(tree: Section) -> CameraDescription:
+    """Read Calib_Results_stereo.mat, where pixels count from 0 and boards are measured in millimetres."""
+    cameras = []
+    for side in ("left", "right"):
+        tree[f"fc_{side}"] = [*tree.numbers(f"fc_{side}", 2), *tree.numbers(f"cc_{side}", 2)]
+        cameras.append(tree.camera(f"fc_{side}", f"kc_{side}"))
+    size = tree.find_size("nx ny")
+    notes = ["lengths are assumed to be in millimetres, because the Calibration Toolbox states no unit"]
+    pair = CameraPair(cameras, tree.transform("R", "T"), (size, size))
+    return CameraDescription("MATLAB Calibration Toolbox", [pair], metres=1e-3, notes=notes)

@@ -231,10 +231,16 @@ class Section(dict[str, Any]):
                 raise InputError(f"{self.prefix}{key} has {stated} entries, expected {rows} x {columns}")
         return self.numbers(key, rows * columns).reshape(rows, columns)
 
-    def size(self, *keys: str) -> Size:
-        """Read the size of images from one key, or from those of width and height."""
+    def size(self, names: str) -> Size:
+        """Read the size of images from one key, or from those of width and height, such as "width height"."""
+        keys = names.split()
         value = self.get(keys[0]) if len(keys) == 1 else [self.get(key) for key in keys]
         return read_size(value, self.prefix + " x ".join(keys))
+
+    def find_size(self, *alternatives: str) -> Size | None:
+        """Read the size from the first names of which the file has the first one, None if there are none."""
+        found = (names for names in alternatives if self.get(names.split()[0]) is not None)
+        return next(map(self.size, found), None)
 
     def section(self, key: str) -> "Section":
         found = self.get(key)

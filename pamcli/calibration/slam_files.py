@@ -54,13 +54,10 @@ def read_kalibr(source: Source) -> CameraDescription:
     raise InputError(message, "use a file for which both cameras were calibrated together")
 
 
-def has_ocam(source: Source) -> bool:
-    return any("ocam_model" in text for text in source.texts)
-
-
-def refuse_ocam(source: Source) -> CameraDescription:
-    message = "holds one fisheye camera of OCamCalib, whose lens model OpenCV lacks"
-    raise InputError(message, "calibrate both cameras with pam calibration make and `fisheye`")
+def refuse_ocam(source: Source) -> None:
+    if any("ocam_model" in text for text in source.texts):
+        message = "holds one fisheye camera of OCamCalib, whose lens model OpenCV lacks"
+        raise InputError(message, "calibrate both cameras with pam calibration make and `fisheye`")
 
 
 def read_euroc(source: Source) -> CameraDescription:
@@ -81,11 +78,11 @@ def _read_kalibr_camera(tree: Section, coefficients: str) -> tuple[Camera, Size]
         raise unsupported_lens(f"{tree.prefix}camera_model", model, hint)
     model = str(tree.get("distortion_model"))
     fisheye = is_fisheye(model, f"{tree.prefix}distortion_model")
-    if model != "none":
+    if model == "none":
+        coefficients = ""
+    else:
         tree.numbers(coefficients)  # must not be missing
-    return tree.camera("intrinsics", "" if model == "none" else coefficients, fisheye), tree.size(
-        "resolution"
-    )
+    return tree.camera("intrinsics", coefficients, fisheye), tree.size("resolution")
 
 
 def read_orb_slam(source: Source) -> CameraDescription:
@@ -111,9 +108,8 @@ def read_orb_slam(source: Source) -> CameraDescription:
     first = "Camera1." if "Camera1.fx" in tree else "Camera."
     left = tree.camera(prefix_names(first, PINHOLE), prefix_names(first, coefficients), fisheye)
     if key := next((key for key in ("Stereo.T_c1_c2", "Tlr") if key in tree), ""):
-        right = tree.camera(
-            prefix_names("Camera2.", PINHOLE), prefix_names("Camera2.", coefficients), fisheye
-        )
+        lens = prefix_names("Camera2.", PINHOLE), prefix_names("Camera2.", coefficients)
+        right = tree.camera(*lens, fisheye)
         placed = (left, np.eye(4), size), (right, tree.pose(key), size)
         return CameraDescription(kind, [pair_cameras(placed)])
     if "Stereo.b" in tree:
@@ -159,17 +155,18 @@ def read_vins(source: Source) -> CameraDescription:
     return CameraDescription("VINS-Fusion", [pair_cameras(placed)])
 
 
+_VINS = {"PINHOLE": (PINHOLE, RADTAN), "KANNALA_BRANDT": ("mu mv u0 v0", "k2 k3 k4 k5")}
+
+
 def _read_vins_camera(tree: Section) -> tuple[Camera, Size]:
     model = str(tree.get("model_type")).upper()
     lens = tree.get("distortion_parameters") or {}
     values = tree.section("projection_parameters")
-    size = tree.size("image_width", "image_height")
-    if model == "PINHOLE" and isinstance(lens, Mapping):
-        return Section({**lens, **values}, values.prefix).camera(PINHOLE, RADTAN), size
-    if model == "KANNALA_BRANDT":
-        renamed = {**values, **{f"k{i}": values.get(f"k{i + 1}", 0) for i in range(1, 5)}}
-        return Section(renamed, values.prefix).camera("mu mv u0 v0", KB4, True), size
-    raise unsupported_lens(f"{tree.prefix}model_type", model, "calibrate with PINHOLE or KANNALA_BRANDT")
+    size = tree.size("image_width image_height")
+    if model not in _VINS or not isinstance(lens, Mapping):
+        raise unsupported_lens(f"{tree.prefix}model_type", model, "calibrate with PINHOLE or KANNALA_BRANDT")
+    both = Section({**lens, **values}, values.prefix)
+    return both.camera(*_VINS[model], model == "KANNALA_BRANDT"), size
 
 
 _BASALT = {
@@ -233,54 +230,40 @@ _MODELS = {  # parameters in COLMAP's order, with OpenCV's names; f: one focal l
 _CAMERA = re.compile(r"(\d+)[ \t]+([A-Z_]+)[ \t]+(\d+)[ \t]+(\d+)[ \t]+([-+.\deE \t]+)")
 _RIG = re.compile(r"\d+[ \t]+(\d+)[ \t]+(?:0|CAMERA)[ \t]+(\d+)\b(.*)")
 
-
 # A camera of a rig: its number in cameras.txt or the camera itself, and the transform from the rig.
 _Sensor = tuple[int | None, Floats, Camera | None]
 
 
-def _split_rows(text: str) -> list[str]:
-    lines = map(str.strip, text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _is_cameras(text: str) -> bool:
-    rows = _split_rows(text)
-    found = _CAMERA.fullmatch(rows[0]) if rows else None
-    return bool(found and ("MODEL, WIDTH, HEIGHT" in text or found[2] in _MODELS))
-
-
-def _find_config(source: Source) -> Sequence[Any] | None:
-    rigs = source.tree.get("list")
-    known = isinstance(rigs, Sequence) and isinstance(rigs[0], Mapping) and "cameras" in rigs[0]
-    return rigs if known else None
-
-
-def has_colmap(source: Source) -> bool:
-    is_text = any(_is_cameras(text) or "REF_SENSOR_ID" in text for text in source.texts)
-    return is_text or _find_config(source) is not None
-
-
-def read_colmap(source: Source) -> CameraDescription:
+def read_colmap(source: Source) -> CameraDescription | None:
     """Read cameras.txt with rigs.txt or rig_config.json, in the unit of length of the reconstruction."""
     known: dict[int, tuple[Camera, Size]] = {}
-    for row in (row for text in source.texts if _is_cameras(text) for row in _split_rows(text)):
-        if found := _CAMERA.fullmatch(row):
-            number, model, width, height, values = found.groups()
-            key = f"camera {number[:9]}"
-            camera = _read_camera(model, values.split(), key)
-            known[read_integer(number, "CAMERA_ID")] = camera, read_size([width, height], key)
-    rigs = next((text for text in source.texts if "REF_SENSOR_ID" in text), None)
-    config = _find_config(source)
-    if rigs is None and config is None:
+    rigs, has_cameras = None, False
+    for text in source.texts:
+        lines = map(str.strip, text.splitlines())
+        rows = [line for line in lines if line and not line.startswith("#")]
+        if "REF_SENSOR_ID" in text:
+            rigs = rigs or rows
+        first = _CAMERA.fullmatch(rows[0]) if rows else None
+        if first and ("MODEL, WIDTH, HEIGHT" in text or first[2] in _MODELS):
+            has_cameras = True
+            for found in filter(None, map(_CAMERA.fullmatch, rows)):
+                number, model, width, height, values = found.groups()
+                key = f"camera {number[:9]}"
+                camera = _read_camera(model, values.split(), key)
+                known[read_integer(number, "CAMERA_ID")] = camera, read_size([width, height], key)
+    listed = source.tree.get("list")
+    is_config = isinstance(listed, Sequence) and isinstance(listed[0], Mapping) and "cameras" in listed[0]
+    if not has_cameras and rigs is None and not is_config:
+        return None
+    if rigs is None and not is_config:
         raise InputError("holds intrinsics, but no camera poses", "give rigs.txt or rig_config.json, too")
-    sensors = _read_rigs(rigs) if rigs is not None else _read_config(config or (), known)
+    sensors = _read_rigs(rigs) if rigs is not None else _read_config(listed or (), known)
     pair = source.select_pair(len(sensors))
     placed = []
     for number, from_rig, lens in (sensors[index] for index in pair):
         if lens is None and number not in known:
-            raise InputError(
-                f"holds the pose of camera {number}, but not its intrinsics", "give cameras.txt, too"
-            )
+            message = f"holds the pose of camera {number}, but not its intrinsics"
+            raise InputError(message, "give cameras.txt, too")
         camera, size = (lens, None) if lens is not None else known[number or 0]
         placed.append((camera, invert_transform(from_rig), size))
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)} are used"] if len(sensors) > 2 else []
@@ -291,20 +274,17 @@ def _read_camera(model: str, values: Any, key: str) -> Camera:
     if model not in _MODELS:
         hint = "`colmap image_undistorter` makes images of pinhole cameras"
         raise unsupported_lens(f"{key}: model", model, hint)
-    names = _MODELS[model].split()
+    names, fisheye = _MODELS[model].split(), "FISHEYE" in model
     given = dict(zip(names, read_numbers(values, f"{key}: its parameters", len(names)), strict=True))
     fx, fy = (given.get(name, given.get("f", 0.0)) for name in ("fx", "fy"))
     # COLMAP's pixel centres are at halves, OpenCV's at whole numbers.
     matrix = pinhole_matrix(fx, fy, given["cx"] - 0.5, given["cy"] - 0.5)
-    fisheye = "FISHEYE" in model
-    order = ("k1", "k2", "k3", "k4") if fisheye else ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-    most = order[: 8 if "k3" in given and not fisheye else 4] if "k1" in given else ()
-    distortion = np.array([given.get(name, 0.0) for name in most])
+    order = KB4 if fisheye else RATIONAL if "k3" in given else RADTAN if "k1" in given else ""
+    distortion = np.array([given.get(name, 0.0) for name in order.split()])
     return Section().make_camera(matrix, key, distortion, key, fisheye)
 
 
-def _read_rigs(text: str) -> list[_Sensor]:
-    rows = _split_rows(text)
+def _read_rigs(rows: Sequence[str]) -> list[_Sensor]:
     rigs = [(index, found) for index, row in enumerate(rows) if (found := _RIG.fullmatch(row))]
     if not rigs:
         raise InputError("must contain a rig line with its cameras")
