@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import cv2
 import numpy as np
+import pytest
+import yaml
+
+from pamcli.calibration.description import StoredCalibration
+from pamcli.calibration.geometry import Calibration
 
 SIZE = (640, 480)
 K1 = np.array([[530.25, 0, 322.5], [0, 531.5, 241.75], [0, 0, 1]])
@@ -38,50 +45,57 @@ OPENCV_Q = opencv(Q=Q)
 
 
 def row(values: np.ndarray) -> str:
-    return ", ".join(f"{value:.12g}" for value in values.ravel())
+    return ", ".join(map(repr, values.ravel().tolist()))
+
+
+def numbers(values: np.ndarray) -> str:
+    return " ".join(map(repr, values.ravel().tolist()))
+
+
+def lens(k: np.ndarray) -> list[float]:
+    found: list[float] = k[[0, 1, 0, 1], [0, 1, 2, 2]].tolist()
+    return found
+
+
+def named(names: str, values: Iterable[float]) -> dict[str, float]:
+    return dict(zip(names.split(), map(float, values), strict=True))
+
+
+def dump(tree: object, flow: bool | None = None) -> str:
+    return str(yaml.safe_dump(tree, sort_keys=False, default_flow_style=flow))
 
 
 def ros(name: str, k: np.ndarray, d: np.ndarray, r: np.ndarray, p: np.ndarray) -> str:
     """Write a camera as camera_calibration does."""
-    text = f"image_width: 640\nimage_height: 480\ncamera_name: narrow_stereo/{name}\n"
-    text += "distortion_model: plumb_bob\n"
+    tree: dict[str, object] = {"image_width": 640, "image_height": 480, "distortion_model": "plumb_bob"}
     names = ("camera_matrix", "distortion_coefficients", "rectification_matrix", "projection_matrix")
     for key, values in zip(names, (k, d, r, p), strict=True):
         rows, columns = np.atleast_2d(values).shape
-        text += f"{key}:\n  rows: {rows}\n  cols: {columns}\n  data: [{row(values)}]\n"
-    return text
+        tree[key] = {"rows": rows, "cols": columns, "data": values.ravel().tolist()}
+    return dump({"camera_name": f"narrow_stereo/{name}", **tree})
 
 
 ROS_LEFT, ROS_RIGHT = ros("left", K1, D1, R1, P1), ros("right", K2, D2, R2, P2)
 
 
+def kalibr_camera(k: np.ndarray, d: np.ndarray, model: str) -> dict[str, object]:
+    values = {"intrinsics": lens(k), "distortion_coeffs": d.tolist(), "distortion_model": model}
+    return {"camera_model": "pinhole", **values, "resolution": [640, 480], "rostopic": "/camera/image_raw"}
+
+
 def camchain(cameras: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]], model: str = "radtan") -> str:
     """Write cameras as Kalibr does: matrix, distortion, and (3, 4), the step from the one before."""
-    text = ""
-    for number, (k, d, transform) in enumerate(cameras):
-        text += f"cam{number}:\n"
-        if transform is not None:
-            rows = [*transform, np.array([0, 0, 0, 1])]
-            text += "  T_cn_cnm1:\n" + "".join(f"  - [{row(line)}]\n" for line in rows)
-        text += f"""  cam_overlaps: [1]
-  camera_model: pinhole
-  distortion_coeffs: [{row(d)}]
-  distortion_model: {model}
-  intrinsics: [{row(k[[0, 1, 0, 1], [0, 1, 2, 2]])}]
-  resolution: [640, 480]
-  rostopic: /camera/image_raw
-"""
-    return text
+    tree = {}
+    for number, (k, d, step) in enumerate(cameras):
+        pose = {} if step is None else {"T_cn_cnm1": [*step.tolist(), [0, 0, 0, 1]]}
+        tree[f"cam{number}"] = pose | kalibr_camera(k, d, model)
+    return dump(tree)
 
 
 def kalibr(model: str = "radtan") -> str:
     """Its camchain, with the left camera first."""
     d1, d2 = (D1[:4], D2[:4]) if model == "radtan" else (FISHEYE1, FISHEYE2)
     return camchain([(K1, d1, None), (K2, d2, np.column_stack([R, T]))], model)
-
-
-def numbers(values: np.ndarray) -> str:
-    return " ".join(f"{value:.12e}" for value in values.ravel())
 
 
 def kitti_raw() -> str:
@@ -124,3 +138,29 @@ dyavg=0.918
 dymax=1.516
 """
 """Calibration of the Motorcycle scene of 2014 at full size."""
+
+
+def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: bool = True) -> None:
+    rig = stored.rig
+    assert rig is not None
+    coefficients = (FISHEYE1, FISHEYE2) if fisheye else (D1, D2)
+    for camera, k, d in zip((rig.left, rig.right), (K1, K2), coefficients, strict=True):
+        np.testing.assert_allclose(camera.matrix, k, rtol=1e-9)
+        known = np.append(d, np.zeros(10))[: len(camera.distortion)]
+        np.testing.assert_allclose(camera.distortion, known, rtol=1e-9)
+        assert camera.fisheye == fisheye
+    np.testing.assert_allclose(rig.rotation, R, atol=1e-9)
+    np.testing.assert_allclose(rig.translation, T, atol=1e-9)
+    np.testing.assert_allclose(rig.center, CENTER, atol=1e-9)
+    assert rig.size == (SIZE if known_size else None)
+    assert rig.baseline == pytest.approx(BASELINE)
+    assert rig.angle == pytest.approx(np.degrees(np.linalg.norm([0.012, -0.023, 0.008])))
+
+
+def check_rectified(calibration: Calibration | None, size: tuple[int, int] | None = SIZE) -> None:
+    assert calibration is not None
+    assert calibration.focal_length == pytest.approx(P1[0, 0])
+    assert calibration.baseline == pytest.approx(BASELINE)
+    assert calibration.offset == pytest.approx(0, abs=1e-9)
+    assert calibration.principal == pytest.approx((P1[0, 2], P1[1, 2]))
+    assert calibration.size == size
