@@ -9,7 +9,7 @@ computes everything as usual.
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -83,27 +83,6 @@ def _can_fuse(x: Tensor) -> bool:
     return x.device.type == "cpu" and FUSED.get(x.dtype, False)
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Multiply matrices like `torch.matmul`, in full float32 precision."""
-    with _use_faster(a):
-        return torch.matmul(a, b)
-
-
-def add_matmul(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add the product of matrices (N, J, C) and (N, C, K) to `total`, in full float32 precision."""
-    with _use_faster(a):
-        total.baddbmm_(a, b)
-
-
-@contextmanager
-def _use_faster(a: Tensor) -> Iterator[None]:
-    if a.dtype != torch.float32 or a.device.type != "cpu" or not is_onednn_faster():
-        yield
-        return
-    with _enable_onednn():
-        yield
-
-
 @cache
 def is_onednn_faster() -> bool:
     """Return whether oneDNN is faster here and, as tested, exact."""
@@ -119,27 +98,29 @@ def _multiply(a: Tensor, b: Tensor) -> Tensor:
         return torch.matmul(a, b)
 
 
-class _Enabled:
-    """Number of threads that multiply by oneDNN now: all threads of the program share its setting."""
+def use_faster_products() -> AbstractContextManager[None]:
+    """Multiply float32 matrices by the faster library, in full precision, in all of a network's run.
 
-    def __init__(self) -> None:
-        self.lock, self.threads, self.before = threading.Lock(), 0, ""
+    All threads of the program share torch's setting. It is enabled for whole runs, so that each product of a
+    network comes from the same library, whatever networks run in other threads.
+    """
+    return _enable_onednn() if is_onednn_faster() else nullcontext()
 
 
-_ENABLED = _Enabled()
+_LOCK = threading.Lock()
+_RUNS: list[str] = []  # the setting before each run in progress
 
 
 @contextmanager
 def _enable_onednn() -> Iterator[None]:
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    with _ENABLED.lock:
-        if not _ENABLED.threads:
-            _ENABLED.before, settings.fp32_precision = settings.fp32_precision, "bf16"
-        _ENABLED.threads += 1
+    with _LOCK:
+        _RUNS.append(_RUNS[0] if _RUNS else settings.fp32_precision)
+        settings.fp32_precision = "bf16"
     try:
         yield
     finally:
-        with _ENABLED.lock:
-            _ENABLED.threads -= 1
-            if not _ENABLED.threads:
-                settings.fp32_precision = _ENABLED.before
+        with _LOCK:
+            before = _RUNS.pop()
+            if not _RUNS:
+                settings.fp32_precision = before

@@ -36,7 +36,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
     "inference": (
-        {"errors", "limits", "files", "imaging", "networks", "registry", "winograd", "workers"},
+        {"errors", "limits", "files", "imaging", "networks", "onednn", "registry", "settings", "winograd", "workers"},
         {"torch", "numpy", "safetensors"},
     ),
     "reporting": (set(), set()),

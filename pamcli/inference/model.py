@@ -27,6 +27,7 @@ from pamcli.inference.device import PRECISIONS, Compute, catch_memory_errors, is
 from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_plain
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
+from pamcli.onednn import use_faster_products
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD, MatchSize
 from pamcli.registry.description import Description
 from pamcli.registry.spec import ModelSpec
@@ -238,7 +239,8 @@ class Runtime:
         tensors = [torch.from_numpy(np.require(each, requirements=("C", "W"))) for each in inputs]
         with torch.inference_mode():
             if self.compute.device.type != "cuda":
-                outputs = program(*[each.to(self.compute.device) for each in tensors])
+                with use_faster_products():
+                    outputs = program(*[each.to(self.compute.device) for each in tensors])
                 return [np.array(each.cpu().numpy(), order="C") for each in outputs]
             with self._lock, self.compute.full_precision(), torch.cuda.device(self.compute.device):
                 sizes = tuple((each.shape, each.dtype) for each in tensors)

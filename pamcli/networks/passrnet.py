@@ -35,7 +35,7 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_convolution, convolve, matmul
+from pamcli.onednn import add_convolution, convolve
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)
@@ -239,9 +239,9 @@ def _gather(queries: Tensor, keys: Tensor, values: Tensor, *, both: bool) -> tup
     for first in range(0, height, rows):
         at = slice(first, first + rows)
         for view, other in ((0, 1), (1, 0)):
-            cost = matmul(q[view][:, at].float(), k[other][:, at].float().mT)
+            cost = torch.matmul(q[view][:, at].float(), k[other][:, at].float().mT)
             attention = cost.softmax(-1)  # (B, rows, W, V)
             masses[other][:, at] = received_mass(attention)  # Equation 4
             if view == 0 or both:
-                places[view][:, at] = matmul(attention, v[other][:, at].float())  # Equation 1
+                places[view][:, at] = torch.matmul(attention, v[other][:, at].float())  # Equation 1
     return gathered, mass

@@ -31,7 +31,7 @@ from pamcli.networks.parallax import (
 )
 from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.subpixel import Attended, SubpixelDetail, find_most_attended
-from pamcli.onednn import add_convolution, convolve, matmul, multiply_by_convolution
+from pamcli.onednn import add_convolution, convolve, multiply_by_convolution
 
 WIDTH = 64
 BLOCKS = 16
@@ -319,7 +319,7 @@ def _gather_both(
     found: list[list[Attended]] = [[], []]
     for first in range(0, height, rows):
         at = slice(first, first + rows)
-        cost = matmul(q[:, at].float(), k[:, at].float().mT)  # (B, rows, W, V)
+        cost = torch.matmul(q[:, at].float(), k[:, at].float().mT)  # (B, rows, W, V)
         weights = cost.sub_(cost.amax((2, 3), keepdim=True)).exp_()
         lowered = weights.to(kind)
         maps = (weights, lowered, weights.sum(3)), (weights.mT, lowered.mT, weights.sum(2))
@@ -327,7 +327,7 @@ def _gather_both(
             places, (right, left), maps, found, strict=True
         ):
             factor = total.clamp_(min=SMALLEST_SUM).reciprocal_()[..., None]
-            place[:, at] = matmul(low, value[:, at].to(kind)).mul_(factor.to(kind))
+            place[:, at] = torch.matmul(low, value[:, at].to(kind)).mul_(factor.to(kind))
             if find_attended:
                 columns, near = find_most_attended(exact)
                 attended.append((columns, near.mul_(factor)))

@@ -22,7 +22,6 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_matmul, matmul
 
 WINDOW = 2  # columns on each side of the attention's peak over which the initial disparity is averaged
 
@@ -131,12 +130,12 @@ def _attend_in_blocks(
             rows = cost[image, first:last]
             one, other = lines_left[image, first:last], lines_right[image, first:last].mT
             if around is None:
-                rows.copy_(matmul(one, other))
+                rows.copy_(torch.matmul(one, other))
             else:
                 near = around[first // 2 : last // 2 + 2]  # (n/2 + 2, w/2 + 2, w/2 + 2)
                 wide = _upsample_by_two(near, 2, near.new_empty(*near.shape[:2], width))
                 _upsample_by_two(_upsample_by_two(wide, 1, near.new_empty(len(near), width, width)), 0, rows)
-                add_matmul(rows, one, other)
+                rows.baddbmm_(one, other)
             allowed = rows.add_(mask) if finest else rows + mask
             for values, new in zip(found[:, image, first:last], _summarise(allowed), strict=True):
                 values.copy_(new)
