@@ -12,11 +12,10 @@ from pamcli import onednn
 from pamcli.onednn import (
     FUSED,
     add_convolution,
-    add_matmul,
     convolve,
     is_onednn_faster,
-    matmul,
     multiply_by_convolution,
+    use_faster_products,
 )
 
 has_choice = pytest.mark.skipif(
@@ -30,41 +29,30 @@ def made(kind: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]
     return a, b.mT
 
 
-@pytest.mark.parametrize("pays", [False, True])
-def test_a_product_has_the_precision_of_float32(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if pays and not is_onednn_faster():
-        pytest.skip("oneDNN is not the faster one here, or not exact")
-    monkeypatch.setattr(onednn, "is_onednn_faster", lambda: pays)
+def test_a_product_has_the_precision_of_float32() -> None:
     a, b = made()
     exact = a.double() @ b.double()
-    assert (matmul(a, b) - exact).abs().max() < 1e-5
-    total = torch.ones(3, 40, 60)[..., 10:50]  # a part of what is held
-    add_matmul(total, a, b)
+    with use_faster_products():
+        assert (a @ b - exact).abs().max() < 1e-5
+        total = torch.ones(3, 40, 60)[..., 10:50]  # a part of what is held
+        total.baddbmm_(a, b)
     assert (total - 1 - exact).abs().max() < 1e-5
-    a, b = made(torch.bfloat16)
-    assert matmul(a, b).dtype == torch.bfloat16
 
 
 @has_choice
-def test_what_multiplies_elsewhere_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_overlap_restore_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onednn, "is_onednn_faster", lambda: True)
-    before = torch.backends.mkldnn.matmul.fp32_precision
-    matmul(*made())
-    with pytest.raises(RuntimeError):
-        matmul(torch.ones(2, 3), torch.ones(2, 3))
-    assert torch.backends.mkldnn.matmul.fp32_precision == before
-
-
-@has_choice
-def test_threads_that_overlap_restore_the_setting() -> None:
     settings = torch.backends.mkldnn.matmul
     before = settings.fp32_precision
-    first, second = onednn._enable_onednn(), onednn._enable_onednn()
+    first, second = use_faster_products(), use_faster_products()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
     assert settings.fp32_precision == "bf16"
     second.__exit__(None, None, None)
+    assert settings.fp32_precision == before
+    with pytest.raises(RuntimeError), use_faster_products():
+        torch.ones(2, 3) @ torch.ones(2, 3)
     assert settings.fp32_precision == before
 
 

@@ -129,7 +129,7 @@ class _ExportProcessor(MatchProcessor):
         if name == "left_depth":
             depth = calibration.depth(self._mask_unknown(computed))
         else:
-            from pamcli.inference.matcher import find_visible
+            from pamcli.inference.agreement import find_visible
 
             right = computed.right_disparity
             assert right is not None

@@ -3,6 +3,7 @@
 | task | module |
 | --- | --- |
 | match or upscale a pair of arrays | `matcher`, `upscaler` |
+| compare the disparity maps of both images | `agreement` |
 | load the network that settings or weights name | `loading`, `models` |
 | define what every stereo model offers; run pam's own networks, with CUDA graphs | `model` |
 | convert images, and choose the matching resolution | `images` |

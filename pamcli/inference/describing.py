@@ -130,8 +130,9 @@ def explain_tie(chosen: TrialResult, other: TrialResult) -> str:
         for name, value in values.items()
         if value != getattr(one, name)
     ]
+    accuracy = "slightly more accurate than" if other.error < chosen.error else "nearly as accurate as"
     return (
-        f"{', '.join(there)} ({other.figure}) is nearly as accurate as the chosen {', '.join(here)} "
+        f"{', '.join(there)} ({other.figure}) is {accuracy} the chosen {', '.join(here)} "
         f"({chosen.figure}); to choose it, add {' '.join(changes)}"
     )
 

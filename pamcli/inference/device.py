@@ -4,7 +4,9 @@ Work that does not fit is rejected in advance, because systems out of memory kil
 """
 
 import ctypes
+import logging
 import math
+import os
 import platform
 import re
 import resource
@@ -13,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +24,7 @@ import torch
 from pamcli import limits
 from pamcli.errors import DeviceError, UsageError
 
+LOG = logging.getLogger("pamcli")
 Result = TypeVar("Result")
 
 OWN_PAGES = Path("/proc/self/statm")
@@ -72,6 +76,16 @@ class Compute:
         if self.precision == "fp32":
             return self.full_precision()
         return torch.autocast(self.device.type, PRECISIONS[self.precision])
+
+
+@cache
+def warn_of_spinning_threads() -> None:
+    """Log once that PyTorch was imported before pam, so that its threads spin while they wait."""
+    if sys.platform == "linux" and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & {*os.environ}:
+        LOG.warning(
+            "PyTorch was imported before pamcli, so its threads spin while they wait, which is slow beside "
+            "other programs: import pamcli first, or set GOMP_SPINCOUNT=1000 before Python starts"
+        )
 
 
 def _has_cpu_feature(name: str) -> bool:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
@@ -15,6 +15,8 @@ from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference import Progress
+from pamcli.inference.agreement import find_visible, measure_agreement
+from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import (
     SMALLEST_SIDE,
     Pixels,
@@ -24,11 +26,11 @@ from pamcli.inference.images import (
     shift_pair,
 )
 from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model
+from pamcli.inference.models import load_model, name_portably
 from pamcli.inference.tiles import MemoryBudget, split_progress
-from pamcli.networks.parallax import find_consistent
 from pamcli.registry.architectures import NARROWEST_MATCH, MatchSize, check_match_size
 from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.settings.shared import Compute, Matching
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
@@ -37,8 +39,6 @@ pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
 
 UPSAMPLING = 0.05  # time to upsample a pixel to full size, relative to matching one
-
-ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
 _Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -97,6 +97,10 @@ class StereoResult:
         return np.where(known, self.disparity, np.float32(np.nan))
 
 
+class _Arguments(Matching, Compute):
+    """The arguments of `StereoMatcher.load`, checked like the options of the commands."""
+
+
 class StereoMatcher:
     """A matching network on a device, for any number of pairs.
 
@@ -128,6 +132,7 @@ class StereoMatcher:
         self._requested_size = match_size
         self.match_size = model.check_search(self.max_disparity, min_disparity, match_size)
         self._budget = MemoryBudget(model, max_memory)
+        self._recipe: dict[str, Any] | None = None
 
     @classmethod
     def load(
@@ -137,7 +142,7 @@ class StereoMatcher:
         device: str = "auto",
         precision: str = "auto",
         max_disparity: int | Literal["stored"] | None = "stored",
-        max_memory: int | None = None,
+        max_memory: int | str | None = None,
         match_size: MatchSize | None = None,
         min_disparity: int = 0,
         network_from: str | None = None,
@@ -151,7 +156,8 @@ class StereoMatcher:
             precision: auto, fp32, bf16 or fp16.
             max_disparity: px, rounded up to a multiple of 16 (some networks search slightly further);
                 None = no limit; "stored" = the maximum of the training.
-            max_memory: Bytes that the program may use on the device; None = a comfortable amount.
+            max_memory: Bytes that the program may use on the device, or a text such as "4GB"; None = a
+                comfortable amount.
             match_size: Matching resolution: a factor from 1/16 to 4, a width in px, or "auto" (see
                 `images.choose_matching_size`); None = the network's default: "auto" for pasmnet2, 1 for the
                 paper's.
@@ -162,15 +168,32 @@ class StereoMatcher:
         Raises:
             ModelError, DeviceError, UsageError: The weights, the device or an argument is invalid.
         """
+        arguments = {key: value for key, value in locals().items() if key != "cls"}
+        settings = _Arguments(**arguments)
+        if not isinstance(min_disparity, Integral):
+            raise UsageError(f"`min_disparity` must be a whole number, got {min_disparity}")
         model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "disparity":
             raise ModelError(
                 f"{weights} is a {spec.architecture}, which does not match images", f"use {DEFAULT_MATCHING}"
             )
-        limit = spec.max_disparity if max_disparity == "stored" else max_disparity
-        size = spec.row.match_size if match_size is None else match_size
-        return cls(model, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity)
+        limit = settings.max_disparity
+        matcher = cls(
+            model,
+            spec.max_disparity if limit == "stored" else limit,
+            max_memory=settings.max_memory,
+            match_size=spec.row.match_size if settings.match_size is None else settings.match_size,
+            min_disparity=min_disparity,
+        )
+        matcher._recipe = {**arguments, "weights": name_portably(weights)}
+        return matcher
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the weights' name and the arguments of `load`, which loads the network again."""
+        if self._recipe is None:
+            raise TypeError("only a StereoMatcher of `StereoMatcher.load` can be pickled")
+        return partial(type(self).load, **self._recipe), ()
 
     def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on the preprocessing for models of a fixed size or search range, if any."""
@@ -218,6 +241,13 @@ class StereoMatcher:
                 f"unknown output {sorted(unknown)[0]!r}, expected one of {', '.join(sorted(EXTRAS))}"
             )
         check_pair(left, right, SMALLEST_SIDE)
+        with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
+            return self._match_levels(left, right, extras, progress)
+
+    def _match_levels(
+        self, left: Pixels, right: Pixels, extras: Collection[str], progress: Progress | None
+    ) -> StereoResult:
+        """Match with stretched contrast, from `min_disparity` on."""
         left, right, _ = stretch_levels(left, right)
         least, limit = self.min_disparity, self.max_disparity
         if not least:
@@ -352,25 +382,3 @@ def _upsample(
     if result.right_disparity is not None:
         (large["right_disparity"],) = upsample(1, result.right_disparity)
     return replace(result, disparity=disparity, **large)
-
-
-def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 2^(-d^2) for a difference of both disparity maps (H, W) of d px; 0 outside the right image."""
-    width = left.shape[1]
-    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
-    inside = (there >= 0) & (there <= width - 1)
-    place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
-    apart = left - np.take_along_axis(right, place, axis=1)
-    inside &= np.isfinite(apart)
-    return np.where(inside, np.exp2(-np.square(np.minimum(np.abs(apart), 10))), 0).astype(np.float32)
-
-
-def find_visible(
-    left: NDArray[np.float32], right: NDArray[np.float32], attended: NDArray[np.bool_] | None = None
-) -> NDArray[np.bool_]:
-    """Return where the disparities (H, W) of both images agree and the left pixel receives attention."""
-    visible = np.empty(left.shape, bool)
-    for first in range(0, len(left), ROWS_AT_ONCE):
-        rows = slice(first, first + ROWS_AT_ONCE)
-        visible[rows] = find_consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
-    return visible if attended is None else visible & attended

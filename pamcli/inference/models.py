@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from pamcli.errors import UsageError
-from pamcli.inference.device import Compute
+from pamcli.inference.device import Compute, warn_of_spinning_threads
 from pamcli.inference.foreign import ForeignModel
 from pamcli.inference.model import StereoModel, TorchModel
 from pamcli.inference.onnx_file import SUFFIX, OnnxModel, is_exported
 from pamcli.registry import description
-from pamcli.registry.catalog import locate
+from pamcli.registry.catalog import REGISTERED, REMOTE, locate
 from pamcli.registry.load import load_network
 
 
@@ -18,6 +18,7 @@ def load_model(
 ) -> StereoModel:
     """Load the network that a `weights` value names; arguments and errors as in `StereoMatcher.load`."""
     path = locate(weights)
+    warn_of_spinning_threads()
     if network_from is not None and path.suffix != description.SUFFIX:
         what = "`network_from` requires a description as `weights`"
         raise UsageError(what, "write one: pam weights describe --network-from MODULE:FUNCTION -o NET.toml")
@@ -30,3 +31,9 @@ def load_model(
     if precision == "auto" and not spec.row.sixteen_bits:
         compute = replace(compute, precision="fp32")
     return TorchModel(network, spec, compute)
+
+
+def name_portably(weights: str | Path) -> str | Path:
+    """Return registered and remote names unchanged, and the absolute path of other weights."""
+    is_name = isinstance(weights, str) and (weights in REGISTERED or weights.startswith(REMOTE))
+    return weights if is_name else Path(weights).absolute()

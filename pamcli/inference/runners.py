@@ -44,10 +44,14 @@ class Session:
     def load(cls, path: Path, device: str, precision: str = "auto") -> "Session":
         """Open an .onnx file, which may refer to files beside it; `precision`: auto, or the file's own."""
         session, where = open_session(path, device)
-        inputs, outputs = (
-            tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
-            for ports in (session.get_inputs(), session.get_outputs())
-        )
+        try:
+            inputs, outputs = (
+                tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
+                for ports in (session.get_inputs(), session.get_outputs())
+            )
+        except UnicodeDecodeError:
+            what = f"{path}: the names of its inputs and outputs are not UTF-8"
+            raise ModelError(what, "export it with ASCII names") from None
         for what, ports in (("input", inputs), ("output", outputs)):
             if not ports:
                 raise ModelError(f"{path} has no {what}", "export it with two images as inputs and an output")

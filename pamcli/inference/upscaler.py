@@ -12,11 +12,13 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import ALL_LEVELS, restore_levels, stretch_levels
 from pamcli.inference import Progress
+from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair
 from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model
+from pamcli.inference.models import load_model, name_portably
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.catalog import DEFAULT_UPSCALING
+from pamcli.settings.shared import Compute, Upscaling
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))  # of an ensemble: horizontal, vertical
@@ -24,6 +26,10 @@ SUMS: dict[np.dtype[Any], np.dtype[Any]] = {  # data types that hold the sum of 
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),
 }
+
+
+class _Arguments(Upscaling, Compute):
+    """The arguments of `StereoUpscaler.load`, checked like the options of the commands."""
 
 
 class StereoUpscaler:
@@ -55,6 +61,7 @@ class StereoUpscaler:
         """
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self._budget = MemoryBudget(model, max_memory)
+        self._recipe: tuple[str | Path, dict[str, Any]] | None = None
         assert model.spec.scale is not None
         self._network_scale = model.spec.scale
         self.ensemble, self.scale = ensemble, self._network_scale if scale is None else scale
@@ -78,18 +85,37 @@ class StereoUpscaler:
         *,
         device: str = "auto",
         precision: str = "auto",
-        max_memory: int | None = None,
+        max_memory: int | str | None = None,
         ensemble: bool = False,
         scale: float | None = None,
         network_from: str | None = None,
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as in `StereoMatcher.load` and the constructor."""
+        arguments = {
+            "device": device,
+            "precision": precision,
+            "max_memory": max_memory,
+            "ensemble": ensemble,
+            "scale": scale,
+            "network_from": network_from,
+        }
+        checked = _Arguments(weights=weights, **arguments)
+        max_memory, scale = checked.max_memory, checked.scale
         model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "superres":
             what = f"{weights} is a {spec.architecture}, which does not upscale images"
             raise ModelError(what, f"use {DEFAULT_UPSCALING[4]}")
-        return cls(model, max_memory=max_memory, ensemble=ensemble, scale=scale)
+        upscaler = cls(model, max_memory=max_memory, ensemble=ensemble, scale=scale)
+        upscaler._recipe = name_portably(weights), arguments
+        return upscaler
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the weights' name and the arguments of `load`, which loads the network again."""
+        if self._recipe is None:
+            raise TypeError("only a StereoUpscaler of `StereoUpscaler.load` can be pickled")
+        weights, arguments = self._recipe
+        return partial(type(self).load, **arguments), (weights,)
 
     def __call__(
         self, left: Pixels, right: Pixels, *, progress: Progress | None = None
@@ -123,8 +149,9 @@ class StereoUpscaler:
         """Upscale to the chosen scale, with the contrast at which the network is best."""
         check_pair(left, right, SMALLEST_SIDE)
         views = left, right
-        left, right, levels = stretch_levels(left, right)
-        upscaled = self._upscale(left, right, progress, both=both)
+        with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
+            left, right, levels = stretch_levels(left, right)
+            upscaled = self._upscale(left, right, progress, both=both)
         upscaled = [self._resize(*each) for each in zip(upscaled, views, strict=False)]
         if levels == ALL_LEVELS:
             return upscaled

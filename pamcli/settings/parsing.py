@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,8 @@ from pamcli.registry.architectures import SCALES, MatchSize, check_match_size
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LARGEST_RANGE = 1e6
 """Pixels; beyond it colours and their rounding mean nothing."""
+LARGEST_DISPARITY = 200_000
+"""Pixels; beyond the largest images."""
 Parser = Callable[[str, str], Any]
 
 
@@ -97,6 +100,12 @@ def _parse_number_or_none(text: str, option: str) -> int | None:
 def _allow_word(word: str, parse: Parser, value: str | None) -> Parser:
     """Return a parser that also accepts a word, which stands for a value."""
     return lambda text, option: value if text == word else parse(text, option)
+
+
+def _check_max_disparity(value: object, option: str) -> None:
+    whole = isinstance(value, Integral) and 1 <= int(value) <= LARGEST_DISPARITY
+    if value != "stored" and not whole:
+        raise _make_error(option, f"a whole number from 1 to {LARGEST_DISPARITY}, none or stored", value)
 
 
 def _parse_match_size(text: str, option: str) -> float:
@@ -235,7 +244,8 @@ CountOrNone = Annotated[int, Form("N|none", _parse_number_or_none)]
 CountOrAuto = Annotated[int | Literal["auto"], Form("N|auto", _allow_word("auto", _parse_count, "auto"))]
 FrameOffset = Annotated[int | Literal["auto"], Form("N|auto", _allow_word("auto", _parse_frames, "auto"))]
 MaxDisparity = Annotated[
-    int | Literal["stored"], Form("N|none", _allow_word("stored", _parse_number_or_none, "stored"))
+    int | Literal["stored"],
+    Form("N|none", _allow_word("stored", _parse_number_or_none, "stored"), _check_max_disparity),
 ]
 """A maximum disparity, px, as in `StereoMatcher.load`."""
 MatchingResolution = Annotated[

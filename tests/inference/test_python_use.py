@@ -1,0 +1,127 @@
+"""Matchers and upscalers in programs: arguments, pickles, threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sample_cut import Cut
+
+from pamcli.errors import DeviceError, UsageError
+from pamcli.inference import matcher as matchers
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"min_disparity": 10**9}, "`min_disparity` must be from -100000 to 100000"),
+        ({"min_disparity": 2.5}, "`min_disparity` must be a whole number"),
+        ({"max_disparity": float("nan")}, "`max_disparity` must be finite"),
+        ({"max_disparity": 0}, "`max_disparity` must be a whole number from 1"),
+        ({"max_memory": "1ZB"}, "`max_memory` must be a number and MB, GB"),
+        ({"max_disparity": 63.5}, "`max_disparity` must be a whole number from 1"),
+        ({"match_size": float("nan")}, "`match_size` must be finite"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        StereoMatcher.load("pasmnet", device="cpu", **arguments)
+
+
+@pytest.mark.parametrize("scale", [float("nan"), 1, "x"])
+def test_a_wrong_scale_is_refused(scale: Any) -> None:
+    with pytest.raises(UsageError, match="scale"):
+        StereoUpscaler.load("passrnet-x2", device="cpu", scale=scale)
+
+
+def test_memory_is_accepted_as_a_text(small: Cut) -> None:
+    matcher = StereoMatcher.load("pasmnet", device="cpu", max_memory="8GB")
+    assert matcher(small.left, small.right).disparity.shape == small.left.shape[:2]
+
+
+def test_too_large_images_are_a_device_error(
+    matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(matchers, "stretch_levels", fail)
+    with pytest.raises(DeviceError, match="not enough memory for a pair of 90x61"):
+        matcher(small.left, small.right)
+
+
+def test_a_pickled_matcher_computes_the_same_elsewhere(small: Cut) -> None:
+    matcher = StereoMatcher.load("pasmnet", device="cpu", max_disparity=64)
+    expected = matcher(small.left, small.right).disparity
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        found = pool.submit(matcher, small.left, small.right).result()
+    assert np.allclose(found.disparity, expected, atol=1e-3)
+
+
+def test_an_upscaler_keeps_its_arguments_in_a_pickle() -> None:
+    upscaler = pickle.loads(pickle.dumps(StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)))
+    assert (upscaler.scale, upscaler.ensemble) == (2, True)
+
+
+def test_a_matcher_of_a_model_cannot_be_pickled(matcher: StereoMatcher) -> None:
+    with pytest.raises(TypeError, match="only a StereoMatcher of"):
+        pickle.dumps(StereoMatcher(matcher.model))
+
+
+def test_threads_that_share_a_matcher_get_equal_results(small: Cut) -> None:
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="bf16", match_size=1)
+    expected = matcher(small.left, small.right).disparity
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(matcher(small.left, small.right).disparity))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert all(np.array_equal(each, expected) for each in found)
+
+
+def test_the_setting_of_products_holds_for_a_whole_run(
+    matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not hasattr(torch.backends.mkldnn, "matmul"):
+        pytest.skip("this version of torch does not say what multiplies")
+    monkeypatch.setattr("pamcli.onednn.is_onednn_faster", lambda: True)
+    seen, network = set(), matcher.model.network  # type: ignore[attr-defined]
+    settings = torch.backends.mkldnn.matmul
+    handles = [
+        each.register_forward_hook(lambda *_: seen.add(settings.fp32_precision))
+        for each in network.children()
+    ]
+    matcher(small.left, small.right)
+    for handle in handles:
+        handle.remove()
+    assert seen == {"bf16"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads of other systems do not spin")
+@pytest.mark.parametrize(("first", "warned"), [("torch, pamcli", True), ("pamcli, torch", False)])
+def test_torch_before_pam_is_said_once(first: str, warned: bool, tmp_path: Path) -> None:
+    program = f"import {first}; [pamcli.StereoMatcher.load('pasmnet', device='cpu') for _ in 'ab']"
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=kept, capture_output=True, text=True, check=True
+    )
+    assert run.stderr.count("PyTorch was imported before pamcli") == warned
