@@ -116,7 +116,7 @@ def _parse_device(text: str) -> torch.device:
             return torch.device("cuda", torch.cuda.current_device())
         except RuntimeError as error:  # for example in use by another program
             raise DeviceError(f"cannot use the GPU: {first_line(error)}", "use `device` cpu") from error
-    if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
+    if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", str(text)):
         what = f"unknown device {text!r}, expected one of auto, cpu, cuda, cuda:N, mps"
         raise UsageError(what, "tensorrt, openvino and coreml are for .onnx files only")
     device = torch.device(text)

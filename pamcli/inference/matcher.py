@@ -168,9 +168,9 @@ class StereoMatcher:
         Raises:
             ModelError, DeviceError, UsageError: The weights, the device or an argument is invalid.
         """
-        arguments = {key: value for key, value in locals().items() if key != "cls"}
+        arguments: dict[str, Any] = {key: value for key, value in locals().items() if key != "cls"}
         settings = _Arguments(**arguments)
-        if not isinstance(min_disparity, Integral):
+        if not isinstance(arguments["min_disparity"], Integral):
             raise UsageError(f"`min_disparity` must be a whole number, got {min_disparity}")
         model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
@@ -235,8 +235,8 @@ class StereoMatcher:
             DeviceError: Not enough memory.
             UsageError: Unknown output, or a matching width far above the image's.
         """
-        extras = {extras} if isinstance(extras, str) else extras
-        if unknown := set(extras) - EXTRAS:
+        extras = {extras} if isinstance(extras, str) else set(extras or ())
+        if unknown := extras - EXTRAS:
             raise UsageError(
                 f"unknown output {sorted(unknown)[0]!r}, expected one of {', '.join(sorted(EXTRAS))}"
             )

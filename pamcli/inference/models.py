@@ -17,6 +17,8 @@ def load_model(
     weights: str | Path, device: str, precision: str, *, network_from: str | None = None
 ) -> StereoModel:
     """Load the network that a `weights` value names; arguments and errors as in `StereoMatcher.load`."""
+    if not isinstance(weights, str | Path):
+        raise UsageError(f"`weights` must be a name or a path, got {weights!r}")
     path = locate(weights)
     warn_of_spinning_threads()
     if network_from is not None and path.suffix != description.SUFFIX:

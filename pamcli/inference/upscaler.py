@@ -61,7 +61,7 @@ class StereoUpscaler:
         """
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self._budget = MemoryBudget(model, max_memory)
-        self._recipe: tuple[str | Path, dict[str, Any]] | None = None
+        self._recipe: dict[str, Any] | None = None
         assert model.spec.scale is not None
         self._network_scale = model.spec.scale
         self.ensemble, self.scale = ensemble, self._network_scale if scale is None else scale
@@ -91,31 +91,22 @@ class StereoUpscaler:
         network_from: str | None = None,
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as in `StereoMatcher.load` and the constructor."""
-        arguments = {
-            "device": device,
-            "precision": precision,
-            "max_memory": max_memory,
-            "ensemble": ensemble,
-            "scale": scale,
-            "network_from": network_from,
-        }
-        checked = _Arguments(weights=weights, **arguments)
-        max_memory, scale = checked.max_memory, checked.scale
+        arguments: dict[str, Any] = {key: value for key, value in locals().items() if key != "cls"}
+        settings = _Arguments(**arguments)
         model = load_model(weights, device, precision, network_from=network_from)
         spec = model.spec
         if spec.row.task != "superres":
             what = f"{weights} is a {spec.architecture}, which does not upscale images"
             raise ModelError(what, f"use {DEFAULT_UPSCALING[4]}")
-        upscaler = cls(model, max_memory=max_memory, ensemble=ensemble, scale=scale)
-        upscaler._recipe = name_portably(weights), arguments
+        upscaler = cls(model, max_memory=settings.max_memory, ensemble=ensemble, scale=settings.scale)
+        upscaler._recipe = {**arguments, "weights": name_portably(weights)}
         return upscaler
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the weights' name and the arguments of `load`, which loads the network again."""
         if self._recipe is None:
             raise TypeError("only a StereoUpscaler of `StereoUpscaler.load` can be pickled")
-        weights, arguments = self._recipe
-        return partial(type(self).load, **arguments), (weights,)
+        return partial(type(self).load, **self._recipe), ()
 
     def __call__(
         self, left: Pixels, right: Pixels, *, progress: Progress | None = None

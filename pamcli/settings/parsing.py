@@ -230,7 +230,7 @@ def _check_recording(place: str | Path, option: str) -> None:
 
 def _check_device(device: str, option: str) -> None:
     """Raise UsageError for an unknown device, without asking PyTorch which there are."""
-    if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", device):
+    if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", str(device)):
         raise UsageError(f"unknown {option} {device!r}", "expected one of auto, cpu, cuda, cuda:N, mps")
 
 

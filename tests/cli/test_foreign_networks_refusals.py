@@ -42,6 +42,16 @@ def test_images_come_back_in_the_numbers_of_images() -> None:
         network.spec.with_values(channels="grey")
 
 
+def test_names_that_are_not_utf8_are_refused_with_the_file(pair: Path) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
+    whole = Path("whole.onnx").read_bytes()
+    for name in (b"disparities", b"right"):
+        Path("whole.onnx").write_bytes(whole.replace(name, b"\xff" * len(name)))
+        for command in ([*DISPARITY, "--weights", "net.toml"], ["weights", "describe", "whole.onnx"]):
+            refuse(pam(*command), 4, "whole.onnx")
+
+
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [

@@ -11,8 +11,8 @@ import pytest
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_image
-from pamcli.inference.images import shift_pair
 from pamcli.inference.agreement import find_visible, measure_agreement
+from pamcli.inference.images import shift_pair
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
@@ -90,7 +90,7 @@ def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
 
 
 def test_nothing_to_search_and_views_that_are_no_pair() -> None:
-    with pytest.raises(UsageError, match="must be at least 1 px"):
+    with pytest.raises(UsageError, match="must be a whole number from 1"):
         matcher(-5, -16)
     with pytest.raises(UsageError, match="must be at least 21 px"):
         matcher(20, 16)

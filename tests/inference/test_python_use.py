@@ -33,11 +33,13 @@ from pamcli.inference.upscaler import StereoUpscaler
         ({"max_memory": "1ZB"}, "`max_memory` must be a number and MB, GB"),
         ({"max_disparity": 63.5}, "`max_disparity` must be a whole number from 1"),
         ({"match_size": float("nan")}, "`match_size` must be finite"),
+        ({"device": None}, "unknown device None"),
+        ({"weights": None}, "`weights` must be a name or a path, got None"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        StereoMatcher.load("pasmnet", device="cpu", **arguments)
+        StereoMatcher.load(**{"weights": "pasmnet", "device": "cpu", **arguments})
 
 
 @pytest.mark.parametrize("scale", [float("nan"), 1, "x"])
