@@ -19,10 +19,6 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_by_default_a_camera_changes_nothing() -> None:
-    np.testing.assert_array_equal(Degradation()(step(), rng()), step())
-
-
 @pytest.mark.parametrize("deviation", [2.0, 10.0])
 def test_noise_has_the_deviation_that_is_said(deviation: float) -> None:
     change = Degradation(noise=deviation)(step(), rng()).astype(float) - step()

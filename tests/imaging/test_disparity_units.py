@@ -71,14 +71,7 @@ def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
     assert found.warnings == said
 
 
-def test_markers_below_and_beyond_all_disparities(tmp_path: Path) -> None:
-    numbers = MAP.copy()
-    numbers[:, :9], numbers[:3, 9:] = 0, 1e6
-    found = read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity
-    assert np.array_equal(np.isnan(found), numbers != MAP)
-
-
-def test_disparities_beyond_the_width_in_another_unit_are_no_markers(tmp_path: Path) -> None:
+def test_disparities_beyond_the_width_are_no_markers(tmp_path: Path) -> None:
     numbers = np.rint(MAP * 256).astype(np.float32)
     numbers[-9:] = numbers.max()
     assert np.isfinite(read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity).all()

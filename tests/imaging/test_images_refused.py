@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import struct
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
-from image_bytes import pillow_bytes, png_chunk, tiff_bytes
+from image_bytes import claim_png, pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image
 
 from pamcli.errors import InputError
@@ -97,15 +94,6 @@ def test_what_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
         read_image(tmp_path / name)
 
 
-def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:  # the tests may run as root, who may read everything
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(InputError, match=r"cannot read .*left\.png: no permission"):
-        read_image(tmp_path / "left.png")
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -126,25 +114,12 @@ def test_not_a_image(content: bytes) -> None:
     assert caught.value.hint == "supported formats are PNG, JPEG, TIFF, WebP, AVIF, HEIC, BMP, PPM and GIF"
 
 
-def test_the_bytes_have_a_name_in_messages() -> None:
-    with pytest.raises(InputError, match=r"^the data is not an image"):
-        read_image(b"hello")
-    with pytest.raises(InputError, match=r"^standard input is empty"):
-        read_image(b"", name="standard input")
-
-
 class TestKindsThatAreRefused:
     def test_animated(self) -> None:
         frames = {"save_all": True, "append_images": [Image.fromarray(NOISE[::-1])], "duration": 100}
         for format_ in ("PNG", "WEBP", "GIF", "AVIF"):
             with pytest.raises(InputError, match="is animated"):
                 read_image(pillow_bytes(IMAGE, format_, **frames))
-
-    def test_pages(self) -> None:
-        data = tiff_bytes(np.stack([NOISE, NOISE]), photometric="rgb")
-        with pytest.raises(InputError, match="has 2 pages") as caught:
-            read_image(data)
-        assert caught.value.hint == "save one page as a separate file"
 
     @pytest.mark.parametrize(
         ("array", "options", "message"),
@@ -158,30 +133,18 @@ class TestKindsThatAreRefused:
             (np.zeros((8, 9, 3), np.uint8), {"photometric": "cielab"}, "CIELAB"),
             (np.zeros((8, 9, 3), np.uint8), {"photometric": "ycbcr"}, "YCBCR"),
             (np.zeros((16, 16, 16), np.uint8), {"volumetric": True, "tile": (16, 16, 16)}, "volume"),
+            (np.stack([NOISE, NOISE]), {"photometric": "rgb"}, "has 2 pages"),
         ],
     )
     def test_tiff(self, array: np.ndarray, options: dict[str, object], message: str) -> None:
         with pytest.raises(InputError, match=message):
             read_image(tiff_bytes(array, **options))
 
-    def test_a_compression_that_nothing_here_reads(self) -> None:
-        data = tiff_bytes(NOISE, photometric="rgb", compression="lzw")
-        entry = struct.pack("<HHII", 259, 3, 1, 5)
-        assert data.count(entry) == 1
-        with pytest.raises(InputError, match="has an unsupported format"):
-            read_image(data.replace(entry, struct.pack("<HHII", 259, 3, 1, 32809)))
-
-    @pytest.mark.parametrize("magic", [b"Pf", b"PF"])
-    def test_pfm(self, magic: bytes) -> None:
-        with pytest.raises(InputError, match="floating-point numbers"):
-            read_image(magic + b"\n1 1\n-1\n" + bytes(12))
-
 
 def claiming(kind: str, width: int, height: int) -> bytes:
     """A few dozen bytes whose header claims an image of that size."""
     if kind == "png":
-        header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-        return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", b"x")
+        return claim_png(width, height)
     if kind == "tif":
         entries = [(256, 4, width), (257, 4, height), (258, 3, 8), (262, 3, 1), (273, 4, 8), (279, 4, 1)]
         return (
@@ -203,22 +166,12 @@ def claiming(kind: str, width: int, height: int) -> bytes:
 
 
 class TestThePixelLimit:
-    @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm", "webp"])
-    def test_is_asked_before_decoding(self, tmp_path: Path, kind: str) -> None:
-        path = tmp_path / f"left.{kind}"
-        path.write_bytes(claiming(kind, 100_000, 100_000))
-        assert path.stat().st_size < 120
-        with pytest.raises(InputError) as caught:
-            read_image(path)
-        assert caught.value.message == (
-            f"{path} is 100000x100000 = 10,000,000,000 pixels, over the limit of 400,000,000"
-        )
-        assert caught.value.hint is not None
-        assert "`max_pixels`" in caught.value.hint
-
-    def test_of_a_jpeg(self) -> None:
-        with pytest.raises(InputError, match=r"60000x60000 = 3,600,000,000 pixels"):
-            read_image(claiming("jpg", 60_000, 60_000))
+    @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm", "webp", "jpg"])
+    def test_is_asked_before_decoding(self, kind: str) -> None:
+        said = r"^left is 60000x60000 = 3,600,000,000 pixels, over the limit of 400,000,000 "
+        with pytest.raises(InputError, match=said) as caught:
+            read_image(claiming(kind, 60_000, 60_000), name="left")
+        assert "`max_pixels`" in (caught.value.hint or "")
 
     @pytest.mark.parametrize("kind", GOOD)
     def test_counts_pixels_and_pillow_has_no_say(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,23 +181,11 @@ class TestThePixelLimit:
         with pytest.raises(InputError, match=r"50x40 = 2,000 pixels, over the limit of 1,999"):
             read_image(GOOD[kind], max_pixels=1999)
 
-    @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm"])
-    def test_no_pixels_at_all(self, kind: str) -> None:
-        with pytest.raises(InputError, match=r"no pixels|damaged"):
-            read_image(claiming(kind, 0, 5))
 
-
-def test_reading_in_threads_leaves_the_warning_filters_as_they_were() -> None:
+def test_reading_in_threads_leaves_the_warning_filters() -> None:
     before = list(warnings.filters)
     with ThreadPoolExecutor(8) as pool:
         read = list(pool.map(read_image, [*GOOD.values()] * 8))
     assert all(picture.pixels.shape == (40, 50, 3) for picture in read)
     assert all(picture.pixels.flags.writeable for picture in read)
     assert list(warnings.filters) == before
-
-
-def test_opencv_agrees_on_the_good_ones() -> None:
-    for kind in ("png", "16.png", "lossless.webp", "tif", "lzw.tif", "16.tif", "bmp", "ppm"):
-        array = cv2.imdecode(np.frombuffer(GOOD[kind], np.uint8), cv2.IMREAD_UNCHANGED)
-        assert array is not None
-        np.testing.assert_array_equal(read_image(GOOD[kind]).pixels, array[..., ::-1])

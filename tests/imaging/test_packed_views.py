@@ -45,6 +45,15 @@ def test_the_views_of_an_mpo_are_its_images(order: str) -> None:
         assert np.array_equal(view.pixels, read_image(encoded).pixels)
     assert_views(read(data, "lr"))
     assert_views(read(data, "rl"), RIGHT, LEFT)
+    kinds = (made.PRIMARY, made.THUMBNAIL, made.UNDEFINED)  # a thumbnail is no view
+    assert_views(read(made.mpo(first, made.jpeg(LEFT[::2, ::2]), second, kinds=kinds, order=order)))
+    both = made.jpeg(np.concatenate([LEFT, RIGHT], axis=1))  # nor is a gain map
+    photo = made.mpo(both, made.jpeg(LEFT[::2, ::2]), kinds=(made.PRIMARY, made.UNDEFINED), order=order)
+    assert_views(read(photo, "lr"))
+    with pytest.raises(InputError, match="stores the views as two images"):
+        read(data, "tb")
+    with pytest.raises(InputError, match="holds both views"):
+        read_image(data, name="left.jpg")
 
 
 def test_an_mpo_as_pillow_writes_it_has_no_word_about_views(tmp_path: Path) -> None:
@@ -59,25 +68,13 @@ def test_an_mpo_as_pillow_writes_it_has_no_word_about_views(tmp_path: Path) -> N
     assert read_image(tmp_path / "a.mpo").pixels.shape == LEFT.shape  # such a file may be a phone's photo
 
 
-def test_each_view_of_an_mpo_is_set_upright_and_keeps_its_profile() -> None:
+def test_each_view_of_an_mpo_is_turned_and_keeps_its_profile() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by a quarter
     views = [made.jpeg(np.rot90(view), exif=exif.tobytes(), icc_profile=b"colours") for view in (LEFT, RIGHT)]
     pair = read(made.mpo(*views))
     assert_views(pair)
     assert pair.right.icc_profile == b"colours"
-
-
-def test_a_thumbnail_in_an_mpo_is_no_view() -> None:
-    kinds = (made.PRIMARY, made.THUMBNAIL, made.UNDEFINED)
-    views = [made.jpeg(picture) for picture in (LEFT, LEFT[::2, ::2], RIGHT)]
-    assert_views(read(made.mpo(*views, kinds=kinds)))
-
-
-def test_a_photograph_with_a_gain_map_is_one_image() -> None:
-    both = made.jpeg(np.concatenate([LEFT, RIGHT], axis=1))
-    photo = made.mpo(both, made.jpeg(LEFT[::2, ::2]), kinds=(made.PRIMARY, made.UNDEFINED))
-    assert_views(read(photo, "lr"))
 
 
 @pytest.mark.parametrize(
@@ -96,14 +93,6 @@ def test_a_photograph_with_a_gain_map_is_one_image() -> None:
 def test_what_holds_no_two_views_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read(data)
-
-
-def test_an_mpo_is_not_halved() -> None:
-    data = made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT))
-    with pytest.raises(InputError, match="stores the views as two images"):
-        read(data, "tb")
-    with pytest.raises(InputError, match="holds both views"):
-        read_image(data, name="left.jpg")
 
 
 LAYOUTS = {  # arrangement and flags of a JPS
@@ -165,13 +154,6 @@ def test_what_is_packed_is_read_again(packing: Packing) -> None:
     assert np.array_equal(pair.right.pixels, OTHER.pixels)
 
 
-def test_a_view_without_alpha_is_opaque_beside_one_with() -> None:
-    alpha = RNG.integers(0, 256, (6, 8), np.uint8)
-    both = pack_views(ONE, RgbImage(OTHER.pixels, alpha), "lr")
-    assert both.alpha is not None
-    assert np.array_equal(both.alpha, np.concatenate([np.full((6, 8), 255), alpha], axis=1))
-
-
 def test_red_cyan() -> None:
     grey = RgbImage(np.repeat(ONE.pixels[..., :1], 3, axis=2), ONE.pixels[..., 0], grey=True)
     both = pack_views(grey, OTHER, "red-cyan")
@@ -188,10 +170,3 @@ def test_views_of_unlike_depth_become_16_bits(packing: Packing, deep: str) -> No
     views[deep] = RgbImage(views[deep].pixels.astype(np.uint16) * 257)
     both = pack_views(views["left"], views["right"], packing)
     assert np.array_equal(both.pixels, pack_views(ONE, OTHER, packing).pixels.astype(np.uint16) * 257)
-
-
-def test_a_profile_of_grey_levels_stays_with_them() -> None:
-    grey = RgbImage(np.repeat(ONE.pixels[..., :1], 3, axis=2), grey=True, icc_profile=b"levels")
-    assert pack_views(grey, grey, "lr").icc_profile == b"levels"
-    assert pack_views(grey, grey, "red-cyan").icc_profile is None
-    assert pack_views(grey, OTHER, "lr").icc_profile is None

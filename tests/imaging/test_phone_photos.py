@@ -72,7 +72,7 @@ def test_a_spatial_photo_is_a_pair_with_its_calibration(
 
 
 @pytest.mark.usefixtures("heif")
-def test_a_spatial_photo_without_cameras_states_no_calibration(views: tuple[np.ndarray, np.ndarray]) -> None:
+def test_spatial_photos_without_cameras(views: tuple[np.ndarray, np.ndarray]) -> None:
     assert read(made.spatial(made.heic(*views), [[], []])).stated == {}
     assert read(made.spatial(made.heic(*views), [CAMERAS[0], CAMERAS[1][:1]])).stated == {}
     assert read(made.spatial(made.heic(*views), [CAMERAS[0], CAMERAS[0]])).stated == {}, "no baseline"
@@ -152,18 +152,6 @@ def test_a_vr180_photo_becomes_rectilinear_views() -> None:
         StereoPair(pair.left, pair.right, "photo", span=(-60, 60, -90, 90)).make_rectilinear(150)
 
 
-def test_a_damaged_vr180_photo_is_one_line(tmp_path: Path) -> None:
-    left = stereo_files.jpeg(panorama(0))
-    data = made.vr180(left, b"this is not a JPEG", (512, 512))
-    (tmp_path / "a.vr.jpg").write_bytes(data)
-    assert states_layout(tmp_path / "a.vr.jpg")
-    with pytest.raises(InputError, match="photo"):
-        read(data)
-    with pytest.raises(InputError, match="damaged"):
-        read(made.vr180(left, left, (512, 0)))
-    assert not states_layout(SAMPLE / "left.png")
-
-
 def test_views_in_alternating_rows_are_aligned() -> None:
     """Both views keep their rows: a slanted edge stays straight, and lies at the same height in both."""
     height, columns = 40, np.arange(64)
@@ -204,10 +192,3 @@ def test_avif(mode: str, views: tuple[np.ndarray, np.ndarray]) -> None:
     np.testing.assert_array_equal(read.pixels, expected[..., :3])
     assert (read.alpha is not None) == (mode == "RGBA")
     assert read.icc_profile == b"profile"
-
-
-def test_avif_without_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = pillow_bytes(Image.new("RGB", (20, 30)), "AVIF")
-    monkeypatch.setattr("PIL.AvifImagePlugin.SUPPORTED", False)
-    with pytest.raises(InputError, match=r"x has an unsupported format: .*AVIF support not installed"):
-        read_image(data, name="x")

@@ -123,19 +123,6 @@ def test_one_camera_above_the_other(sample: tuple[Picture, Picture]) -> None:
     assert not check_pair(sample[0], turned).upright
 
 
-def test_an_error_near_the_limit_is_shown_with_enough_digits() -> None:
-    for error, shown in ((1.04, "1.04 px"), (1.001, "1.001 px"), (1.26, "1.3 px")):
-        line = advise(PairCheck(40, 5.0, -error, error))[0]
-        assert f"matches lie {shown} higher in the right image" in line
-        assert "min_disparity" not in line
-
-
-def test_no_disparity_at_all_is_no_exchange() -> None:
-    check = check_pair(*scene(far=0, near=0, vertical=1))
-    assert check.matches >= 40
-    assert not check.is_exchanged
-
-
 @pytest.mark.parametrize(("vertical", "word"), [(2, "2.0 px lower"), (-3, "3.0 px higher")])
 def test_vertical_offset_is_measured_with_its_sign(vertical: int, word: str) -> None:
     check = check_pair(*scene(far=6, near=14, vertical=vertical))
@@ -168,23 +155,6 @@ def test_identical_images() -> None:
     assert not check_pair(left, other).identical
 
 
-def test_sixteen_bits_and_another_exposure() -> None:
-    left, right = scene(far=6, near=14)
-    bright = (left.astype(np.float64) / 255) ** 1.5 * 40_000 + 3_000
-    check = check_pair(bright.astype(np.uint16), right.astype(np.uint16) * 257)
-    assert check.matches >= 40
-    assert advise(check) == []
-
-
-def test_images_of_different_things_that_share_no_detail() -> None:
-    left, right = (
-        (np.repeat(texture(160, 240, seed)[..., None], 3, 2) * 255).astype(np.uint8) for seed in (5, 6)
-    )
-    check = check_pair(left, right)
-    assert check.matches < ENOUGH_MATCHES
-    assert check.unrelated
-
-
 @pytest.mark.parametrize("size", [(1, 1), (8, 8), (16, 16), (16, 1200), (1200, 16), (11, 40)])
 @pytest.mark.parametrize("flat", [False, True])
 def test_small_and_flat_images_give_no_verdict(size: tuple[int, int], flat: bool) -> None:
@@ -197,16 +167,16 @@ def test_small_and_flat_images_give_no_verdict(size: tuple[int, int], flat: bool
     assert advise(check) == []
 
 
-def test_stripes_have_rivals_and_no_verdict() -> None:
-    stripes = np.tile((np.arange(240) % 20 * 10).astype(np.uint8), (160, 1))[..., None].repeat(3, 2)
-    assert check_pair(stripes, np.roll(stripes, 5, axis=1)).matches == 0
-
-
 def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     left, right = sample
     good = check_pair(left, right)
     assert advise(good) == []
+    assert not good.unrelated
     assert abs(good.vertical_offset) < 0.3
+    (line,) = advise(check_pair(left, np.ascontiguousarray(right[::-1, ::-1])))
+    assert "different scenes" in line
+    bright = (left / 255) ** 1.5 * 40_000 + 3_000
+    assert advise(check_pair(bright.astype(np.uint16), right.astype(np.uint16) * 257)) == []
     swapped = check_pair(right, left)
     assert swapped.is_exchanged
     assert swapped.median_disparity < -20
@@ -215,30 +185,14 @@ def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     assert lower.vertical_error > 1
 
 
-def test_the_sample_pair_upscaled_is_measured_in_full_size_pixels(sample: tuple[Picture, Picture]) -> None:
-    left, right = (image.repeat(3, 0).repeat(3, 1) for image in sample)
-    check = check_pair(left[4:], right[:-4])
-    assert check.vertical_offset == pytest.approx(4, abs=1)
-    assert 60 < check.median_disparity < 200
-
-
-def test_views_of_different_scenes(sample: tuple[Picture, Picture]) -> None:
-    left, right = sample
-    found = check_pair(left, np.ascontiguousarray(right[::-1, ::-1]))
-    assert found.unrelated
-    (line,) = advise(found)
-    assert "different scenes" in line
-    assert not check_pair(left, right).unrelated
-
-
-@pytest.mark.parametrize("x", [0, 150, 300])
+@pytest.mark.parametrize("x", [0, 300])
 def test_a_side_by_side_image_split_as_top_and_bottom(sample: tuple[Picture, Picture], x: int) -> None:
     both = np.concatenate([view[:380, x : x + 434] for view in sample], axis=1)
     assert check_pair(both[:190], both[190:]).unrelated
     assert not check_pair(both[:190, :434], both[:190, 434:]).unrelated
 
 
-@pytest.mark.parametrize("blur", [6, 12, 25])
+@pytest.mark.parametrize("blur", [6, 25])
 def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> None:
     rng = np.random.default_rng(blur)
     left, right, other = (
@@ -253,7 +207,7 @@ def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> 
     assert not check_pair(*dim).unrelated  # there is nothing to see
 
 
-@pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.48, 0.09, 0), (0.5, 0.1, 0), (0.55, 0.42, 2)])
+@pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.5, 0.1, 0), (0.55, 0.42, 2)])
 def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int) -> None:
     """Disparities may exceed the reach of the usual search; the rows show that the images are a pair."""
     width, height = 480, 240
@@ -271,11 +225,3 @@ def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int)
     assert np.quantile(check.disparity, 0.1) > 0.8 * farthest * width
     assert [f"matches lie {lower}.0 px lower" in line for line in advise(check, 0)] == [True] * bool(lower)
     assert check_pair(left, np.ascontiguousarray(right[::-1, ::-1])).unrelated
-
-
-def test_one_problem_does_not_hide_another() -> None:
-    rows, shift = advise(check_pair(*scene(far=-30, near=14, vertical=3)), 0)
-    assert "3.0 px lower" in rows
-    assert "the pair is shifted" in shift
-    assert "rectify with `uncalibrated`, or use `min_disparity` -40 to search them" in shift
-    assert "swap" not in shift

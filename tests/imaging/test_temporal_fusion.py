@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
+from pamcli.imaging import temporal_fusion
 from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 
 HEIGHT, WIDTH = 96, 160
@@ -103,16 +104,17 @@ def test_what_is_unknown_or_of_another_size_changes_nothing() -> None:
     assert np.isfinite(fuse_frames(found[:5, :7], left[:5, :7], right[:5, :7], tiny)).all()
 
 
-def test_large_images_and_16_bits() -> None:
+def test_large_images_and_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their flow is that of smaller copies."""
+    monkeypatch.setattr(temporal_fusion, "FLOW_PIXELS", 4 * HEIGHT * WIDTH)
     frames = [scene(60 + number, number) for number in range(2)]
     large = [
-        [cv2.resize(part, None, fx=12, fy=12, interpolation=cv2.INTER_CUBIC) for part in frame]
+        [cv2.resize(part, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC) for part in frame]
         for frame in frames
     ]
     (left, right, disparity), (next_left, next_right, truth) = large
-    before = PreviousFrame(left.astype(np.uint16) * 257, right.astype(np.uint16) * 257, 12 * disparity)
-    found = 12 * truth + np.float32(0.9)
+    before = PreviousFrame(left.astype(np.uint16) * 257, right.astype(np.uint16) * 257, 4 * disparity)
+    found = 4 * truth + np.float32(0.9)
     fused = fuse_frames(found, next_left.astype(np.uint16) * 257, next_right.astype(np.uint16) * 257, before)
     assert fused.dtype == np.float32
-    assert np.abs(fused - 12 * truth).mean() < np.abs(found - 12 * truth).mean()
+    assert np.abs(fused - 4 * truth).mean() < np.abs(found - 4 * truth).mean()
