@@ -8,10 +8,11 @@ references to the steps.
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -49,7 +50,10 @@ def run_overlapped(
     """
     loading: deque[tuple[Job, Future[Any]]] = deque()
     saving: deque[tuple[Job, Future[Any]]] = deque()
-    loaders, savers = ThreadPoolExecutor(threads, "load"), ThreadPoolExecutor(threads, "save")
+    loader_threads: list[threading.Thread] = []
+    saver_threads: list[threading.Thread] = []
+    loaders = ThreadPoolExecutor(threads, "load", lambda: loader_threads.append(threading.current_thread()))
+    savers = ThreadPoolExecutor(threads, "save", lambda: saver_threads.append(threading.current_thread()))
     room = threading.Semaphore(PAIRS_AT_ONCE + 2 * (threads - 1))
     changed, ended, stopped = threading.Event(), threading.Event(), threading.Event()
     failures: list[BaseException] = []
@@ -102,11 +106,14 @@ def run_overlapped(
     finally:
         stopped.set()
         room.release()
-        loaders.shutdown(wait=False, cancel_futures=True)
-        savers.shutdown(cancel_futures=True)
-        taker.join(None if ended.is_set() else PATIENCE)
-        unfinished = wait([future for _, future in loading if not future.done()], PATIENCE).not_done
-        loaders.shutdown(wait=not unfinished)
+        # A pool does not know a thread that it was starting when a signal arrived: it cannot join it.
+        for pool in (loaders, savers):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for thread in saver_threads:
+            thread.join()
+        last = time.monotonic() + PATIENCE
+        for thread in (taker, *loader_threads):
+            thread.join(max(0.0, last - time.monotonic()))
         # A thread that still waits for a pipe must not own a network.
         steps, jobs = None, ()  # type: ignore[assignment]
     if failures:

@@ -88,7 +88,7 @@ def test_a_tile_without_data(truth: np.ndarray) -> None:
     ("arguments", "code", "said"),
     [
         (("-r", "5", "-R", "-5", "left.tif", "right.tif", "x.tif"), 2, "must be at most -R"),
-        (("-r", "nan", "-R", "5", "left.tif", "right.tif", "x.tif"), 2, "must be at most -R"),
+        (("-r", "nan", "-R", "5", "left.tif", "right.tif", "x.tif"), 2, "--lowest must be finite, got nan"),
         (("left.tif", "right.tif"), 2, "Missing argument 'output'"),
         (("-r", "-5", "-R", "5", "left.tif", "small.tif", "x.tif"), 3, "must have the same size"),
         (("-r", "-5", "-R", "5", "left.tif", "missing.tif", "x.tif"), 3, "missing.tif"),

@@ -178,10 +178,10 @@ def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
 ) -> None:
     """It is written last with the range of the whole batch, when the other results are there."""
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path: Path, data: bytes, **options: bool) -> None:
         if path == Path("c/2.png"):
             raise OutputError("cannot write c/2.png: no space left on device")
-        write_atomically(path, data)
+        write_atomically(path, data, **options)
 
     monkeypatch.setattr("pamcli.batch.processing.write_atomically", write)
     for number in (1, 2, 3):

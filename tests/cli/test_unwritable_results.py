@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pamcli.files import atomic
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 
+LINK, REPLACE = os.link, os.replace
 pytestmark = pytest.mark.usefixtures("networks", "pair")
 
 
@@ -20,12 +22,16 @@ def fill_disk(patch: pytest.MonkeyPatch, after: int) -> None:
     """Let some results be written; the next one finds the disk full."""
     left = iter(range(after))
 
-    def replace(source: Path, target: Path) -> None:
-        if next(left, None) is None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.rename(source, target)
+    def fill(usual: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
+        def place(source: Path, target: Path) -> None:
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            usual(source, target)
 
-    patch.setattr(atomic.os, "replace", replace)
+        return place
+
+    for usual in (LINK, REPLACE):  # a new result, and one that is overwritten
+        patch.setattr(atomic.os, usual.__name__, fill(usual))
 
 
 @pytest.mark.parametrize(("command", "suffix"), [("disparity", "pfm"), ("superres", "png")])
