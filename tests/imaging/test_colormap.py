@@ -49,3 +49,8 @@ def test_disparities_are_clipped_to_the_range_and_unknown_is_black(
 def test_an_empty_range_is_refused(low: float, high: float) -> None:
     with pytest.raises(UsageError, match="range"):
         colorize(np.zeros((2, 2), np.float32), low, high)
+
+
+def test_a_map_without_any_range() -> None:
+    colored = colorize(np.full((2, 2), 7, np.float32), 7, 7)
+    assert (colored == get_color_table()[0]).all()

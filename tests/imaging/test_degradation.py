@@ -82,3 +82,7 @@ def test_what_is_no_degradation(text: str, words: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_degradation(text, "--degrade")
     assert words in f"{error.value} {error.value.hint}"
+
+
+def test_by_default_a_camera_changes_nothing() -> None:
+    np.testing.assert_array_equal(Degradation()(step(), rng()), step())

@@ -117,3 +117,10 @@ def test_constant_factors() -> None:
     other = np.random.default_rng(1).uniform(0, 200, MAP.shape).astype(np.float32)
     assert measure_scale_factor(other, MAP) is None
     assert measure_scale_factor(MAP * 1.3, MAP) is None
+
+
+def test_markers_below_and_beyond_all_disparities(tmp_path: Path) -> None:
+    numbers = MAP.copy()
+    numbers[:, :9], numbers[:3, 9:] = 0, 1e6
+    found = read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity
+    assert np.array_equal(np.isnan(found), numbers != MAP)

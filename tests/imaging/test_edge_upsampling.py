@@ -92,3 +92,21 @@ def test_strips_make_no_difference(
         for one, other in zip(whole, strips, strict=True):
             np.testing.assert_array_equal(one, other)
         assert told[-1] == size[0]
+
+
+def test_the_type_of_the_image_makes_no_difference() -> None:
+    view = halves(45)
+    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
+    small = nearest(truth, 4)
+    (expected,) = upsample_along_edges(small, [], reduced(view, 4), view)
+    for other in (view.astype(np.uint16) * 257, view.astype(">u2") * 257, view / np.float32(255)):
+        (found,) = upsample_along_edges(small, [], reduced(view, 4), other)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_thin_thing_is_as_thin_as_it_is() -> None:
+    view = halves(1000)
+    view[:, 41:44] = WHITE  # three pixels, all of them in one reduced pixel
+    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
+    (found,) = upsample_along_edges(nearest(truth, 4), [], reduced(view, 4), view)
+    np.testing.assert_allclose(found, truth, atol=1e-4)

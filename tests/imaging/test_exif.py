@@ -77,3 +77,36 @@ def test_the_resolution_for_printing_is_kept(kind: str, suffix: str) -> None:
     assert Image.open(io.BytesIO(written)).info["dpi"] == pytest.approx((600, 300), abs=0.02)
     unstated = read_image(encode_image(RgbImage(picture.pixels), suffix, name="x"))
     assert unstated.dpi is None
+
+
+def test_no_notes_are_made_up() -> None:
+    picture = read_image(photograph(exif=b""))
+    for suffix in (".jpg", ".png", ".webp"):
+        assert not Image.open(io.BytesIO(encode_image(picture, suffix, name="x"))).getexif()
+
+
+def test_a_turned_image_exchanges_its_resolutions() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (32, 24)).save(buffer, "JPEG", dpi=(600, 300), exif=camera_notes().tobytes())
+    assert read_image(buffer.getvalue()).dpi == (300, 600)
+
+
+@pytest.mark.parametrize("dpi", [(0, 0), (0.1, 0.1), (90_000, 90_000)])
+def test_a_resolution_without_sense_is_ignored(dpi: tuple[float, float]) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (32, 24)).save(buffer, "TIFF", dpi=dpi)
+    assert read_image(buffer.getvalue()).dpi is None
+
+
+@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
+def test_a_tiff_with_notes_is_the_same_image(depth: type) -> None:
+    pixels = (np.arange(24 * 32 * 3).reshape(24, 32, 3) * 7 % np.iinfo(depth).max).astype(depth)
+    exif = camera_notes()
+    exif[0x013B] = "Jose"
+    data = encode_image(RgbImage(pixels, icc_profile=b"profile", exif=exif.tobytes()), ".tif", name="x")
+    read = read_image(data)
+    assert (read.icc_profile, read.pixels.dtype) == (b"profile", depth)
+    np.testing.assert_array_equal(read.pixels, pixels)
+    again = Image.Exif()
+    again.load(read.exif)
+    assert (again[0x013B], again.get_ifd(GPS)[1]) == ("Jose", "N")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -114,3 +115,9 @@ def test_two_streams_are_views_unless_one_is_a_thumbnail(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"3d\.avi holds 2 video streams of 64x48 px") as caught:
         Video(tmp_path / "3d.avi")
     assert "-map 0:v:0 -c copy left.mkv -map 0:v:1 -c copy right.mkv" in (caught.value.hint or "")
+
+
+def test_a_pipe_is_no_video() -> None:
+    os.mkfifo("left.mkv")
+    with pytest.raises(InputError, match="not a regular file: it is a pipe"):
+        Video(Path("left.mkv"))

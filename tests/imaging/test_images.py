@@ -67,6 +67,12 @@ class TestSixteenBits:
             read_image(b"P6 2 2 65535\n" + bytes(24))
         assert caught.value.hint == "convert it to PNG or TIFF"
 
+    def test_grey_pgm(self) -> None:
+        stored = noise(4, 5, dtype=np.uint16)
+        read = read_image(b"P5 5 4 65535\n" + stored.astype(">u2").tobytes())
+        assert read.pixels.dtype == np.uint16
+        np.testing.assert_array_equal(read.pixels[..., 0], stored)
+
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp", ".PNG"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
@@ -157,6 +163,10 @@ class TestWriting:
         image = Image.open(io.BytesIO(encode_mask(mask)))
         assert image.mode == "L"
         np.testing.assert_array_equal(np.asarray(image), np.where(mask, 255, 0))
+
+    def test_grey_jpeg_is_grey(self) -> None:
+        grey = noise(8, 8, 1).repeat(3, axis=2)
+        assert Image.open(io.BytesIO(encode_image(picture(grey, grey=True), ".jpeg", name="a"))).mode == "L"
 
 
 class TestKindsOfFiles:
@@ -278,6 +288,25 @@ class TestKindsOfFiles:
             writer.write(stored[::4, ::4], photometric="rgb", subfiletype=1)
         np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, stored)
 
+    def test_ascii_ppm_and_comments(self) -> None:
+        read = read_image(b"P3\n# made by hand\n2 1\n255\n1 2 3 255 7 0\n")
+        assert read.pixels.tolist() == [[[1, 2, 3], [255, 7, 0]]]
+
+    def test_jpeg_in_tiff(self) -> None:
+        data = pillow_bytes(Image.fromarray(noise(20, 30, 3)), "TIFF", compression="jpeg")
+        expected = np.asarray(Image.open(io.BytesIO(data)))
+        np.testing.assert_array_equal(read_image(data).pixels, expected)
+
+    def test_content_decides_not_the_suffix(self, tmp_path: Path) -> None:
+        (tmp_path / "a.jpg").write_bytes(pillow_bytes(Image.fromarray(noise(5, 6, 3)), "PNG"))
+        np.testing.assert_array_equal(read_image(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
+
+    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "PPM", "BMP"])
+    def test_black_and_white(self, format_: str) -> None:
+        image = Image.fromarray(noise(9, 13)).convert("1")
+        read = read_image(pillow_bytes(image, format_))
+        np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
+
 
 class TestOrientation:
     @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
@@ -345,3 +374,18 @@ def test_pixels_are_spread_over_several_chunks(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), samples)
     with io.BytesIO(data) as stream:
         np.testing.assert_array_equal(raster.read_png(stream, "a", None)[0], samples)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (1, 9, 3), (5, 1, 4), (13, 17, 3)])
+def test_images_of_a_pixel_a_row_or_a_column(shape: tuple[int, ...], dtype: type) -> None:
+    samples = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    # A part of a larger array: its numbers do not lie side by side.
+    spread = np.repeat(samples, 2, axis=1)[:, ::2]
+    data = raster.encode_png(spread)
+    found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    assert found is not None
+    if len(shape) == 3:
+        found = found[..., [2, 1, 0, 3][: shape[2]]]
+    np.testing.assert_array_equal(found, samples)
+    assert raster.encode_png(samples) == data

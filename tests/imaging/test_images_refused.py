@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from image_bytes import claim_png, pillow_bytes, png_chunk, tiff_bytes
@@ -140,6 +143,18 @@ class TestKindsThatAreRefused:
         with pytest.raises(InputError, match=message):
             read_image(tiff_bytes(array, **options))
 
+    @pytest.mark.parametrize("magic", [b"Pf", b"PF"])
+    def test_pfm(self, magic: bytes) -> None:
+        with pytest.raises(InputError, match="floating-point numbers"):
+            read_image(magic + b"\n1 1\n-1\n" + bytes(12))
+
+    def test_a_compression_that_nothing_here_reads(self) -> None:
+        data = tiff_bytes(NOISE, photometric="rgb", compression="lzw")
+        entry = struct.pack("<HHII", 259, 3, 1, 5)
+        assert data.count(entry) == 1
+        with pytest.raises(InputError, match="has an unsupported format"):
+            read_image(data.replace(entry, struct.pack("<HHII", 259, 3, 1, 32809)))
+
 
 def claiming(kind: str, width: int, height: int) -> bytes:
     """A few dozen bytes whose header claims an image of that size."""
@@ -181,6 +196,11 @@ class TestThePixelLimit:
         with pytest.raises(InputError, match=r"50x40 = 2,000 pixels, over the limit of 1,999"):
             read_image(GOOD[kind], max_pixels=1999)
 
+    @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm"])
+    def test_no_pixels_at_all(self, kind: str) -> None:
+        with pytest.raises(InputError, match=r"no pixels|damaged"):
+            read_image(claiming(kind, 0, 5))
+
 
 def test_reading_in_threads_leaves_the_warning_filters() -> None:
     before = list(warnings.filters)
@@ -189,3 +209,19 @@ def test_reading_in_threads_leaves_the_warning_filters() -> None:
     assert all(picture.pixels.shape == (40, 50, 3) for picture in read)
     assert all(picture.pixels.flags.writeable for picture in read)
     assert list(warnings.filters) == before
+
+
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:  # the tests may run as root, who may read everything
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"cannot read .*left\.png: no permission"):
+        read_image(tmp_path / "left.png")
+
+
+def test_opencv_agrees_on_the_good_ones() -> None:
+    for kind in ("png", "16.png", "lossless.webp", "tif", "lzw.tif", "16.tif", "bmp", "ppm"):
+        array = cv2.imdecode(np.frombuffer(GOOD[kind], np.uint8), cv2.IMREAD_UNCHANGED)
+        assert array is not None
+        np.testing.assert_array_equal(read_image(GOOD[kind]).pixels, array[..., ::-1])

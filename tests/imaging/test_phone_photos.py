@@ -192,3 +192,22 @@ def test_avif(mode: str, views: tuple[np.ndarray, np.ndarray]) -> None:
     np.testing.assert_array_equal(read.pixels, expected[..., :3])
     assert (read.alpha is not None) == (mode == "RGBA")
     assert read.icc_profile == b"profile"
+
+
+def test_avif_without_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pillow_bytes(Image.new("RGB", (20, 30)), "AVIF")
+    monkeypatch.setattr("PIL.AvifImagePlugin.SUPPORTED", False)
+    with pytest.raises(InputError, match=r"x has an unsupported format: .*AVIF support not installed"):
+        read_image(data, name="x")
+
+
+def test_a_damaged_vr180_photo_is_one_line(tmp_path: Path) -> None:
+    left = stereo_files.jpeg(panorama(0))
+    data = made.vr180(left, b"this is not a JPEG", (512, 512))
+    (tmp_path / "a.vr.jpg").write_bytes(data)
+    assert states_layout(tmp_path / "a.vr.jpg")
+    with pytest.raises(InputError, match="photo"):
+        read(data)
+    with pytest.raises(InputError, match="damaged"):
+        read(made.vr180(left, left, (512, 0)))
+    assert not states_layout(SAMPLE / "left.png")

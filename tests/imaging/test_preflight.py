@@ -175,8 +175,6 @@ def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     assert abs(good.vertical_offset) < 0.3
     (line,) = advise(check_pair(left, np.ascontiguousarray(right[::-1, ::-1])))
     assert "different scenes" in line
-    bright = (left / 255) ** 1.5 * 40_000 + 3_000
-    assert advise(check_pair(bright.astype(np.uint16), right.astype(np.uint16) * 257)) == []
     swapped = check_pair(right, left)
     assert swapped.is_exchanged
     assert swapped.median_disparity < -20
@@ -225,3 +223,44 @@ def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int)
     assert np.quantile(check.disparity, 0.1) > 0.8 * farthest * width
     assert [f"matches lie {lower}.0 px lower" in line for line in advise(check, 0)] == [True] * bool(lower)
     assert check_pair(left, np.ascontiguousarray(right[::-1, ::-1])).unrelated
+
+
+def test_one_problem_does_not_hide_another() -> None:
+    rows, shift = advise(check_pair(*scene(far=-30, near=14, vertical=3)), 0)
+    assert "3.0 px lower" in rows
+    assert "the pair is shifted" in shift
+    assert "rectify with `uncalibrated`, or use `min_disparity` -40 to search them" in shift
+    assert "swap" not in shift
+
+
+def test_no_disparity_at_all_is_no_exchange() -> None:
+    check = check_pair(*scene(far=0, near=0, vertical=1))
+    assert check.matches >= 40
+    assert not check.is_exchanged
+
+
+def test_the_upscaled_sample_is_measured_in_full_size_pixels(sample: tuple[Picture, Picture]) -> None:
+    left, right = (image.repeat(3, 0).repeat(3, 1) for image in sample)
+    check = check_pair(left[4:], right[:-4])
+    assert check.vertical_offset == pytest.approx(4, abs=1)
+    assert 60 < check.median_disparity < 200
+
+
+def test_stripes_have_rivals_and_no_verdict() -> None:
+    stripes = np.tile((np.arange(240) % 20 * 10).astype(np.uint8), (160, 1))[..., None].repeat(3, 2)
+    assert check_pair(stripes, np.roll(stripes, 5, axis=1)).matches == 0
+
+
+def test_an_error_near_the_limit_is_shown_with_enough_digits() -> None:
+    for error, shown in ((1.04, "1.04 px"), (1.001, "1.001 px"), (1.26, "1.3 px")):
+        line = advise(PairCheck(40, 5.0, -error, error))[0]
+        assert f"matches lie {shown} higher in the right image" in line
+        assert "min_disparity" not in line
+
+
+def test_sixteen_bits_and_another_exposure() -> None:
+    left, right = scene(far=6, near=14)
+    bright = (left.astype(np.float64) / 255) ** 1.5 * 40_000 + 3_000
+    check = check_pair(bright.astype(np.uint16), right.astype(np.uint16) * 257)
+    assert check.matches >= 40
+    assert advise(check) == []

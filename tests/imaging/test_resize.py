@@ -177,3 +177,16 @@ def test_unknown_disparities_stay_where_they_are_when_downscaled() -> None:
     smaller = downscale_disparity(holes, 8, 8)
     np.testing.assert_array_equal(np.isnan(smaller), np.isnan(resize_nearest(holes, 8, 8)))
     np.testing.assert_allclose(smaller[np.isfinite(smaller)], 8 * 8 / 12, rtol=1e-6)
+
+
+def test_channels_are_resized_each_on_their_own() -> None:
+    color = np.stack([MATRIX, MATRIX[::-1], 255 - MATRIX], axis=2)
+    resized = imresize(color, 0.5)
+    assert resized.shape == (4, 5, 3)
+    for channel in range(3):
+        assert np.array_equal(resized[..., channel], imresize(color[..., channel], 0.5))
+
+
+def test_a_downscaled_step_has_no_values_between_its_sides() -> None:
+    step = np.where(np.arange(60) < 31, np.float32(9), np.float32(27)).repeat(40).reshape(60, 40).T.copy()
+    assert np.unique(downscale_disparity(step, 40, 28)).tolist() == [6, 18]

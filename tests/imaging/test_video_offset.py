@@ -53,7 +53,7 @@ def offset_of(folder: Path) -> int:
     return found.frames
 
 
-@pytest.mark.parametrize(("offset", "dropped"), [(-9, ()), (4, (10, 11, 30))])
+@pytest.mark.parametrize(("offset", "dropped"), [(0, ()), (-9, ()), (4, (10, 11, 30))])
 def test_cameras_that_are_held_by_hand(tmp_path: Path, offset: int, dropped: tuple[int, ...]) -> None:
     write_views(tmp_path, wander(30), offset, dropped)
     assert offset_of(tmp_path) == offset
