@@ -142,7 +142,6 @@ dymax=1.516
 
 def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: bool = True) -> None:
     rig = stored.rig
-    assert rig is not None
     coefficients = (FISHEYE1, FISHEYE2) if fisheye else (D1, D2)
     for camera, k, d in zip((rig.left, rig.right), (K1, K2), coefficients, strict=True):
         np.testing.assert_allclose(camera.matrix, k, rtol=1e-9)
@@ -158,7 +157,6 @@ def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: b
 
 
 def check_rectified(calibration: Calibration | None, size: tuple[int, int] | None = SIZE) -> None:
-    assert calibration is not None
     assert calibration.focal_length == pytest.approx(P1[0, 0])
     assert calibration.baseline == pytest.approx(BASELINE)
     assert calibration.offset == pytest.approx(0, abs=1e-9)

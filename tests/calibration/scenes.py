@@ -16,7 +16,6 @@ LEVEL = cv2.Rodrigues(np.array([np.pi / 2, 0, 0]))[0]
 
 def photograph_room(rig: Rig, seed: int = 0, *, floor: float = FLOOR) -> tuple[np.ndarray, np.ndarray]:
     """Photograph the room: left and right image (H, W, 3) uint8, before rectification."""
-    assert rig.size is not None
     flats = (
         (make_texture(seed, 14), np.eye(3), [0, 0, WALL]),
         (make_texture(seed + 1, 14), LEVEL, [0, floor, WALL]),
@@ -37,6 +36,5 @@ def photograph_room(rig: Rig, seed: int = 0, *, floor: float = FLOOR) -> tuple[n
             )
             below = rays[..., 1] / np.maximum(rays[..., 2], 1e-9) > floor / WALL  # the floor
             view = taken if view is None else np.where(below, taken, view)
-        assert view is not None
         views.append(np.repeat(view[..., None], 3, axis=2).astype(np.uint8))
     return views[0], views[1]

@@ -146,14 +146,6 @@ def compute_rays(camera: Camera, points: np.ndarray) -> np.ndarray:
     return np.column_stack([flat, np.ones(len(flat))])
 
 
-def project_points(camera: Camera, points: np.ndarray) -> np.ndarray:
-    """Return pixels (N, 2) of points (N, 3) in camera coordinates."""
-    zero = np.zeros(3)
-    module = cv2.fisheye if camera.fisheye else cv2
-    found, _ = module.projectPoints(points.reshape(-1, 1, 3), zero, zero, camera.matrix, camera.distortion)
-    return found.reshape(-1, 2)
-
-
 def make_rig(seed: int, *, fisheye: bool = False, size: tuple[int, int] = (1024, 640)) -> Rig:
     """Make a typical rig: two similar lenses, rotated by a degree or two."""
     random = np.random.default_rng([seed, fisheye])
@@ -184,7 +176,6 @@ def sample_poses(
     All inner corners are in the image of one camera, which is the left one two times out of three.
     """
     random = np.random.default_rng([seed, 99])
-    assert rig.size is not None
     grid = np.stack(np.meshgrid(np.arange(columns), np.arange(rows), [0]), axis=-1).reshape(-1, 3) * square
     found: list[tuple[np.ndarray, np.ndarray]] = []
     while len(found) < count:
@@ -198,7 +189,7 @@ def sample_poses(
         wide = random.uniform(0.25, 0.6) * rig.size[0]
         distance = (columns - 1) * square * camera.matrix[0, 0] / wide
         translation = ray * distance - rotation @ grid.mean(axis=0)
-        corners = project_points(camera, grid @ rotation.T + translation)
+        corners = camera.project(grid @ rotation.T + translation)
         if camera is rig.right:
             rotation = rig.rotation.T @ rotation
             translation = rig.rotation.T @ (translation - rig.translation)
@@ -216,7 +207,6 @@ def photograph(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Photograph a plane with both cameras at each pose, (H, W) uint8, with motion blur (px) at some."""
     random = np.random.default_rng([seed, 7])
-    assert rig.size is not None
     simulators = [CameraSimulator(camera, rig.size) for camera in (rig.left, rig.right)]
     found = []
     for number, (rotation, translation) in enumerate(poses):
@@ -229,14 +219,13 @@ def photograph(
 
 def measure_row_errors(rig: Rig, found: Rig) -> np.ndarray:
     """Return row errors (N,), px, of points at three distances after rectification by the estimated rig."""
-    assert rig.size is not None
     x, y = np.meshgrid(np.linspace(0.02, 0.98, 25), np.linspace(0.02, 0.98, 17))
     pixels = np.column_stack([x.ravel(), y.ravel()]) * rig.size
     rays = rig.left.rays(pixels)
     apart = []
     for baselines in (5, 20, 200):
         points = rays * baselines * rig.baseline
-        there = project_points(rig.right, points @ rig.rotation.T + rig.translation)
+        there = rig.right.project(points @ rig.rotation.T + rig.translation)
         taken = ((there > 0) & (there < rig.size)).all(axis=1)
         left, right = found.rectify_points(pixels, there)
         for side in (left, right):

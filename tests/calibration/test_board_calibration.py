@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,7 +15,6 @@ from simulated_rigs import (
     make_rig,
     measure_row_errors,
     photograph,
-    project_points,
     sample_poses,
 )
 
@@ -56,13 +57,25 @@ def sightings(
             place = points @ rotation.T + translation
             if side:
                 place = (place + (moved or {}).get(number, 0)) @ rig.rotation.T + rig.translation
-            pixels = project_points(camera, place)
+            pixels = camera.project(place)
             inside = ((pixels > 4) & (pixels < np.array(rig.size) - 5)).all()
             pixels = pixels + random.normal(0, NOISE, pixels.shape)
             views.append(Detection(Corners(np.arange(54), pixels), 1.6) if inside else None)
         if any(views):
             found.append(Sighting(f"{number:04}", views[0], views[1]))
     return found
+
+
+def calibrate(rig: Rig, given: Sequence[Sighting] | int, poses: int = 3, **options: Any) -> BoardCalibration:
+    """Calibrate with sightings, or with a number of random ones. poses: seed of their poses."""
+    if isinstance(given, int):
+        given = sightings(rig, sample_poses(rig, given, poses), **options)
+    return calibrate_rig(given, BOARD, rig.size, fisheye=rig.left.fisheye)
+
+
+@pytest.fixture(scope="module")
+def pinhole() -> Rig:
+    return make_rig(3)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["pinhole", "fisheye"])
@@ -72,8 +85,7 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 
 @pytest.fixture(scope="module")
 def made(rig: Rig) -> BoardCalibration:
-    assert rig.size is not None
-    return calibrate_rig(sightings(rig, sample_poses(rig, 30, 3)), BOARD, rig.size, fisheye=rig.left.fisheye)
+    return calibrate(rig, 30)
 
 
 def test_rig_is_recovered(rig: Rig, made: BoardCalibration) -> None:
@@ -91,20 +103,20 @@ def test_rig_is_recovered(rig: Rig, made: BoardCalibration) -> None:
     assert not any("lens fits" in each for each in list_advice(made))
 
 
-def test_fit_of_clean_corners_equals_opencv() -> None:
-    rig = make_rig(3)
-    both = [each for each in sightings(rig, sample_poses(rig, 20, 3)) if each.both]
-    views = [(each.left.corners, each.right.corners) for each in both]  # type: ignore[union-attr]
-    problem = Problem(views, BOARD.points, rig.size, False)  # type: ignore[arg-type]
+def test_fit_of_clean_corners_equals_opencv(pinhole: Rig) -> None:
+    both = [each for each in sightings(pinhole, sample_poses(pinhole, 20, 3)) if each.both]
+    views = [(each.left.corners, each.right.corners) for each in both]
+    problem = Problem(views, BOARD.points, pinhole.size, False)
     solution = fit_rig(problem)
     solution = problem.solve(solution.shared, solution.poses, robust=False)
     found = build_rig(solution.shared, problem)
     points = [BOARD.points.astype(np.float32)] * len(views)
     left, right = ([view[side].pixels.astype(np.float32) for view in views] for side in (0, 1))
-    k1, k2 = (camera.matrix.copy() for camera in (rig.left, rig.right))
+    k1, k2 = (camera.matrix.copy() for camera in (pinhole.left, pinhole.right))
+    d1, d2 = (camera.distortion.copy() for camera in (pinhole.left, pinhole.right))
     stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 200, 1e-12)
     _, k1, _, k2, _, rotation, translation, *_ = cv2.stereoCalibrate(
-        points, left, right, k1, rig.left.distortion.copy(), k2, rig.right.distortion.copy(), rig.size,
+        points, left, right, k1, d1, k2, d2, pinhole.size,
         flags=cv2.CALIB_USE_INTRINSIC_GUESS, criteria=stop,
     )  # fmt: skip
     np.testing.assert_allclose(found.left.matrix, k1, rtol=2e-5, atol=2e-2)
@@ -131,10 +143,7 @@ def test_errors_are_within_twice_the_uncertainty() -> None:
     within = []
     for seed, fisheye in itertools.product(range(20, 23), (False, True)):
         rig = make_rig(seed, fisheye=fisheye)
-        assert rig.size is not None
-        found = calibrate_rig(
-            sightings(rig, sample_poses(rig, 20, seed), seed=seed), BOARD, rig.size, fisheye=fisheye
-        )
+        found = calibrate(rig, 20, seed, seed=seed)
         for number, (camera, true) in enumerate(((found.rig.left, rig.left), (found.rig.right, rig.right))):
             for axis in (0, 1):
                 off = camera.matrix[axis, axis] - true.matrix[axis, axis]
@@ -143,26 +152,20 @@ def test_errors_are_within_twice_the_uncertainty() -> None:
     assert 0.88 < np.mean(within) <= 1
 
 
-def test_boards_that_moved_are_rejected() -> None:
-    rig = make_rig(3)
-    assert rig.size is not None
+def test_boards_that_moved_are_rejected(pinhole: Rig) -> None:
     moves = {3: (0.004, 0, 0), 9: (0, 0.01, 0.01), 14: (0.001, 0, 0)}
-    found = calibrate_rig(sightings(rig, sample_poses(rig, 16, 3), moved=moves), BOARD, rig.size)
+    found = calibrate(pinhole, 16, moved=moves)
     assert [each.name for each in found.rejections] == ["0003", "0009", "0014"]
     assert all("the board moved between the two exposures" in each.reason for each in found.rejections)
-    assert found.rig.baseline == pytest.approx(rig.baseline, rel=1e-3)
+    assert found.rig.baseline == pytest.approx(pinhole.baseline, rel=1e-3)
     assert "in 3 pairs the board moved" in list_advice(found)[0]
 
 
-def test_wrong_corners_are_rejected() -> None:
-    rig = make_rig(3)
-    assert rig.size is not None
-    given = sightings(rig, sample_poses(rig, 14, 3))
-    assert given[4].left is not None
-    assert given[7].left is not None
+def test_wrong_corners_are_rejected(pinhole: Rig) -> None:
+    given = sightings(pinhole, sample_poses(pinhole, 14, 3))
     given[4].left.corners.pixels[[10, 20]] += [[5, 3], [-2, 2]]
     given[7].left.corners.pixels[:] += np.random.default_rng(1).normal(0, 4, (54, 2))
-    found = calibrate_rig(given, BOARD, rig.size)
+    found = calibrate(pinhole, given)
     assert [(each.name, each.reason.split(" by ")[0]) for each in found.rejections] == [
         ("0007", "corners are off")
     ]
@@ -171,13 +174,10 @@ def test_wrong_corners_are_rejected() -> None:
     assert found.error == pytest.approx(NOISE * np.sqrt(2), rel=0.1)
 
 
-def test_blurred_boards_are_rejected() -> None:
-    rig = make_rig(3)
-    assert rig.size is not None
-    given = sightings(rig, sample_poses(rig, 12, 3))
-    assert given[2].left is not None
+def test_blurred_boards_are_rejected(pinhole: Rig) -> None:
+    given = sightings(pinhole, sample_poses(pinhole, 12, 3))
     given[2] = replace(given[2], left=replace(given[2].left, blur=9.0))
-    found = calibrate_rig(given, BOARD, rig.size)
+    found = calibrate(pinhole, given)
     assert [(each.name, each.reason) for each in found.rejections] == [
         ("0002", "blurred: edges are 9 px wide, those of most boards 1.6 px")
     ]
@@ -186,7 +186,6 @@ def test_blurred_boards_are_rejected() -> None:
 def test_wrong_lens_model_is_advised_against() -> None:
     # The other way round, a fisheye's polynomial can be nearly that of a pinhole's weak distortion.
     rig = make_rig(12, fisheye=True)
-    assert rig.size is not None
     given = sightings(rig, sample_poses(rig, 10, 3))
     try:
         tips = list_advice(calibrate_rig(given, BOARD, rig.size))
@@ -196,60 +195,54 @@ def test_wrong_lens_model_is_advised_against() -> None:
     assert "use `fisheye`" in tips[0]
 
 
-def test_swapped_cameras_and_too_few_boards_raise() -> None:
-    rig = make_rig(3)
-    assert rig.size is not None
-    given = sightings(rig, sample_poses(rig, 12, 3))
+def test_swapped_cameras_and_too_few_boards_raise(pinhole: Rig) -> None:
+    given = sightings(pinhole, sample_poses(pinhole, 12, 3))
     exchanged = [Sighting(each.name, each.right, each.left) for each in given]
     with pytest.raises(InputError, match=r"the images are swapped: .*0\.192\d* m.* \(swap LEFT"):
-        calibrate_rig(exchanged, BOARD, rig.size)
+        calibrate(pinhole, exchanged)
     few = [*[each for each in given if each.both][:2], Sighting("alone", given[0].left, None)]
     seen = "in 2 image pairs, at least 5 are required; the left one sees it in 3, the right one in 2"
     with pytest.raises(InputError, match=seen):
-        calibrate_rig(few, BOARD, rig.size)
+        calibrate(pinhole, few)
     with pytest.raises(InputError, match="no image shows the board"):
-        calibrate_rig([], BOARD, rig.size)
+        calibrate(pinhole, [])
 
 
-def test_advice_names_missing_boards() -> None:
-    rig = make_rig(3)
-    assert rig.size is not None
-    given = sightings(rig, sample_poses(rig, 40, 3))
+def test_advice_names_missing_boards(pinhole: Rig) -> None:
+    given = sightings(pinhole, sample_poses(pinhole, 40, 3))
 
     def in_the_corner(found: Detection | None) -> bool:
-        places = np.zeros((1, 2)) if found is None else found.corners.pixels / rig.size  # type: ignore[operator]
+        places = np.zeros((1, 2)) if found is None else found.corners.pixels / pinhole.size
         return bool(((places[:, 0] > 0.73) & (places[:, 1] < 0.27)).any())
 
-    found = calibrate_rig([each for each in given if not in_the_corner(each.left)], BOARD, rig.size)
+    found = calibrate(pinhole, [each for each in given if not in_the_corner(each.left)])
     tips = list_advice(found)
     assert "boards in the upper right corner of the left image: 0, take 3 more there" in tips
-    counts = count_boards(found.camera_corners(0), rig.size)
+    counts = count_boards(found.camera_corners(0), pinhole.size)
     assert counts["upper right corner"] == 0
     assert counts["middle"] > 3
     assert list_advice(found, [{"upper right corner"}, set()]) == [
         each for each in tips if "upper right corner of the left" not in each
     ]
-    assert 0.3 < measure_coverage(found.camera_corners(0), rig.size) < 1
-    few = calibrate_rig(given[:9], BOARD, rig.size)
+    assert 0.3 < measure_coverage(found.camera_corners(0), pinhole.size) < 1
+    few = calibrate(pinhole, given[:9])
     assert any(
         each.startswith(f"both cameras see the board in {few.pairs} pairs: take at least 15")
         for each in list_advice(few)
     )
 
 
-def test_advice_on_flat_poses_and_bent_boards() -> None:
-    rig = make_rig(3)
-    assert rig.size is not None
+def test_advice_on_flat_poses_and_bent_boards(pinhole: Rig) -> None:
     flat: Poses = [
         (np.eye(3), np.array([x, y, z]))
         for x in np.linspace(-0.3, 0.1, 3)
         for y in (-0.2, 0)
         for z in (0.6, 0.7)
     ]
-    assert any("tilt" in each for each in list_advice(calibrate_rig(sightings(rig, flat), BOARD, rig.size)))
+    assert any("tilt" in each for each in list_advice(calibrate(pinhole, sightings(pinhole, flat))))
     bent = BOARD.points.copy()
     bent[:, 2] = 0.003 * ((bent[:, 0] - 0.12) / 0.12) ** 2
-    found = calibrate_rig(sightings(rig, sample_poses(rig, 14, 3), points=bent), BOARD, rig.size)
+    found = calibrate(pinhole, 14, points=bent)
     assert found.error > 0.5
     assert "stiff, flat plate" in list_advice(found)[0]
 
@@ -265,12 +258,11 @@ def test_dark_regions() -> None:
 
 
 def test_calibration_file_round_trip(made: BoardCalibration, tmp_path: object) -> None:
-    path = tmp_path / "rig.yaml"  # type: ignore[operator]
+    path = tmp_path / "rig.yaml"
     path.write_bytes(encode_rig(made.rig, select_file_facts(made, BOARD)))
     stored = read_calibration(path)
     assert not stored.notes
     assert stored.rectified is None
-    assert stored.rig is not None
     for found, wanted in ((stored.rig.left, made.rig.left), (stored.rig.right, made.rig.right)):
         np.testing.assert_allclose(found.matrix, wanted.matrix)
         np.testing.assert_allclose(found.distortion, wanted.distortion)

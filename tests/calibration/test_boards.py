@@ -11,7 +11,6 @@ from simulated_rigs import (
     make_chessboard,
     make_rig,
     photograph,
-    project_points,
     sample_poses,
 )
 
@@ -48,7 +47,6 @@ def test_corners_are_accurate(board: Board, fisheye: bool) -> None:
     flat, shift = (make_chessboard(9, 6, 0.03), 0.0) if board is CHESS else (marked(), 0.03)
     pairs = photograph(rig, flat, poses, 3)
     detector = find_detector(board, [view for pair in pairs for view in pair])
-    assert detector is not None
     seen = 0
     for pair, (rotation, translation) in zip(pairs, poses, strict=True):
         there = rig.rotation @ rotation, rig.rotation @ translation + rig.translation
@@ -60,7 +58,7 @@ def test_corners_are_accurate(board: Board, fisheye: bool) -> None:
                 continue
             seen += 1
             points = (board.points + np.array([shift, shift, 0])) @ turn.T + place
-            off = np.abs(found.corners.pixels - project_points(camera, points)[found.corners.ids]).max(axis=1)
+            off = np.abs(found.corners.pixels - camera.project(points)[found.corners.ids]).max(axis=1)
             # Squares of 20 px leave three beside a marker: some corners are worse, and a fit drops them.
             assert np.median(off) < (0.05 if board is CHESS else 0.1)
             assert np.mean(off > 0.25) <= (0 if board is CHESS else 0.2)
@@ -82,9 +80,7 @@ def test_dictionary_and_layout_are_detected(dictionary: int, rows: int, old: boo
     ((left, _),) = photograph(rig, flat, sample_poses(rig, 1, 5), 4)
     board = Board(10, rows, 0.03, 0.022)
     detector = find_detector(board, [np.full_like(left, 90), left])
-    assert detector is not None
     found = detector.detect(left)
-    assert found is not None
     assert len(found.corners) > 0.6 * len(board.points)
 
 
@@ -97,9 +93,7 @@ def test_motion_widens_the_edges() -> None:
     poses = sample_poses(rig, 1, 8) * 3
     pairs = photograph(rig, make_chessboard(9, 6, 0.03), poses, 2, {1: (7, 0), 2: (0, 7)})
     sharp, across, down = (BoardDetector(CHESS).detect(left) for left, _ in pairs)
-    assert sharp is not None
     for blurred in (across, down):
-        assert blurred is not None
         assert blurred.blur > 2 * sharp.blur
         assert blurred.blur > 4
 
@@ -124,8 +118,7 @@ def test_first_corner_is_at_the_dark_end() -> None:
         ((left, _),) = photograph(rig, make_chessboard(9, 6, 0.03), [turned], 2)
         points = CHESS.points @ turned[0].T + turned[1]
         corners = BoardDetector(CHESS).detect(left)
-        assert corners is not None
-        found.append(np.abs(corners.corners.pixels - project_points(rig.left, points)).max())
+        found.append(np.abs(corners.corners.pixels - rig.left.project(points)).max())
     assert max(found) < 0.3
 
 
@@ -146,7 +139,7 @@ def test_symmetric_boards_are_aligned() -> None:
 )
 def test_impossible_boards_raise(values: tuple[float, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Board(*values)  # type: ignore[arg-type]
+        Board(*values)
 
 
 def test_diverse_frames_are_selected() -> None:
@@ -154,7 +147,7 @@ def test_diverse_frames_are_selected() -> None:
     random = np.random.default_rng(0)
     sightings = []
     for number, (rotation, translation) in enumerate(sample_poses(rig, 40, 5)):
-        pixels = project_points(rig.left, CHESS.points @ rotation.T + translation)
+        pixels = rig.left.project(CHESS.points @ rotation.T + translation)
         for frame in range(4):  # the board is held nearly still
             corners = Corners(np.arange(54), pixels + random.normal(0, 0.2, pixels.shape))
             found = Detection(corners, 2.0)
@@ -175,7 +168,6 @@ def test_motion_between_frames() -> None:
         2,
     )
     corners = BoardDetector(CHESS).detect(now)
-    assert corners is not None
     expected = 0.004 * rig.left.matrix[0, 0] / (rotation @ [0.12, 0.075, 0] + translation)[2]
     assert measure_motion(now, later, corners.corners.pixels) == pytest.approx(expected, rel=0.15)
     assert measure_motion(now, now, corners.corners.pixels) < 0.05

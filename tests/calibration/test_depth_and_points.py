@@ -127,7 +127,13 @@ def test_a_principal_point_that_nobody_states_is_in_the_middle() -> None:
 
 
 MAP = np.ones((4, 6), np.float32)
-CLOUD_CALIBRATION = Calibration(100, 1)
+ONE = Calibration(100, 1)
+
+
+def cloud(disparity: np.ndarray, calibration: Any = ONE, **options: Any) -> int:
+    return write_point_cloud("never.ply", disparity, calibration, **options)
+
+
 NONSENSE: list[tuple[Callable[[], object], str]] = [
     (lambda: Calibration(0, 1), "focal length is 0 px"),
     (lambda: Calibration(float("nan"), 1), "focal length is nan"),
@@ -135,33 +141,33 @@ NONSENSE: list[tuple[Callable[[], object], str]] = [
     (lambda: Calibration(100, -0.1), "left of the left camera"),
     (lambda: Calibration(100, 0.1, float("nan")), "offset is nan"),
     (lambda: Calibration(100, 0.1, 0, (float("nan"), 1)), "principal point is nan"),
-    (lambda: Calibration("x", 1), "`focal_length` must be a number, got 'x'"),  # type: ignore[arg-type]
-    (lambda: Calibration(None, 1), "`focal_length` must be a number, got 'None'"),  # type: ignore[arg-type]
+    (lambda: Calibration("x", 1), "`focal_length` must be a number, got 'x'"),
+    (lambda: Calibration(None, 1), "`focal_length` must be a number, got 'None'"),
     (lambda: Calibration(10**5000, 1), "focal length is inf px"),
-    (lambda: Calibration(100, [1]), r"`baseline` must be a number, got '\[1\]'"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, [1]), r"`baseline` must be a number, got '\[1\]'"),
     (lambda: Calibration(100, 1, size=(0, 0)), r"`size` must be \(width, height\) in px, .*got 0x0"),
-    (lambda: Calibration(100, 1, size=(4.5, 4)), "`size` must be .*got 4.5x4"),  # type: ignore[arg-type]
-    (lambda: Calibration(100, 1, principal=(1,)), r"`principal` must be \(x, y\)"),  # type: ignore[arg-type]
-    (lambda: Calibration(100, 1, size=5), "`size` must be"),  # type: ignore[arg-type]
-    (lambda: Calibration(100, 1).for_size(0, 0), "`size` must be .*got 0x0"),
-    (lambda: Calibration(100, 1).depth("x"), "array of numbers, got str"),  # type: ignore[arg-type]
-    (lambda: Calibration(100, 1).depth([[1], [1, 2]]), "array of numbers: "),  # type: ignore[arg-type]
-    (lambda: Calibration(100, 1).depth_error(MAP, "x"), "`deviation` must"),  # type: ignore[arg-type]
+    (lambda: Calibration(100, 1, size=(4.5, 4)), "`size` must be .*got 4.5x4"),
+    (lambda: Calibration(100, 1, principal=(1,)), r"`principal` must be \(x, y\)"),
+    (lambda: Calibration(100, 1, size=5), "`size` must be"),
+    (lambda: ONE.for_size(0, 0), "`size` must be .*got 0x0"),
+    (lambda: ONE.depth("x"), "array of numbers, got str"),
+    (lambda: ONE.depth([[1], [1, 2]]), "array of numbers: "),
+    (lambda: ONE.depth_error(MAP, "x"), "`deviation` must"),
+    (lambda: Calibration(100, 0).depth(np.ones(3)), "depth requires a baseline"),
     (lambda: cloud(np.zeros((0, 0))), r"shape \(height, width\), got \(0, 0\)"),
     (lambda: cloud(np.zeros((1, 2, 3))), r"shape \(height, width\), got \(1, 2, 3\)"),
     (lambda: cloud(MAP, stride=0), "`stride` must be a whole number from 1, got 0"),
     (lambda: cloud(MAP, max_depth=-1), "`max_depth` must be above 0 m, got -1"),
     (lambda: cloud(MAP, image="x"), r"image must be \(4, 6, 3\)"),
+    (lambda: cloud(MAP, image=np.zeros((8, 12, 3), np.uint8)), r"\(4, 6, 3\) of uint8"),
+    (lambda: cloud(MAP, image=np.zeros((4, 6, 3))), r"\(4, 6, 3\) of uint8"),
+    (lambda: cloud(MAP, image=np.zeros((4, 6), np.uint8)), r"\(4, 6, 3\) of uint8"),
     (lambda: cloud(MAP, None), "`calibration` must be a Calibration, got NoneType"),
-    (lambda: write_point_cloud(None, MAP, Calibration(100, 1)), "`path` must be"),  # type: ignore[arg-type]
-    (lambda: read_calibration(None), "file must be a path, got NoneType"),  # type: ignore[arg-type]
-    (lambda: read_calibration(SAMPLE / "calib.txt", cameras="x"), "`cameras` must"),  # type: ignore[arg-type]
-    (lambda: read_calibration(SAMPLE / "calib.txt", extrinsics="x"), "one of tr"),  # type: ignore[arg-type]
+    (lambda: write_point_cloud(None, MAP, ONE), "`path` must be"),
+    (lambda: read_calibration(None), "file must be a path, got NoneType"),
+    (lambda: read_calibration(SAMPLE / "calib.txt", cameras="x"), "`cameras` must"),
+    (lambda: read_calibration(SAMPLE / "calib.txt", extrinsics="x"), "one of tr"),
 ]
-
-
-def cloud(disparity: np.ndarray, calibration: Any = CLOUD_CALIBRATION, **options: Any) -> int:
-    return write_point_cloud("never.ply", disparity, calibration, **options)
 
 
 @pytest.mark.parametrize("number", range(len(NONSENSE)))
@@ -175,10 +181,9 @@ def test_nonsense_is_refused_in_one_line(number: int, tmp_path: Path, monkeypatc
 
 
 def test_lists_are_maps_too(tmp_path: Path) -> None:
-    assert Calibration(100, 1).depth(MAP.tolist())[0, 0] == 100  # type: ignore[arg-type]
-    path = tmp_path / "a.ply"
-    assert write_point_cloud(path, MAP.tolist(), Calibration(100, 1)) == 24  # type: ignore[arg-type]
-    assert Calibration(np.float32(100), 1, size=np.array([6, 4])) == Calibration(100, 1, size=(6, 4))  # type: ignore[arg-type]
+    assert ONE.depth(MAP.tolist())[0, 0] == 100
+    assert write_point_cloud(tmp_path / "a.ply", MAP.tolist(), ONE) == 24
+    assert Calibration(np.float32(100), 1, size=np.array([6, 4])) == Calibration(100, 1, size=(6, 4))
 
 
 @pytest.mark.parametrize(
@@ -194,11 +199,6 @@ def test_lists_are_maps_too(tmp_path: Path) -> None:
 def test_warnings(values: tuple[Any, ...], said: str) -> None:
     assert said in Calibration(*values).warnings()[0]
     assert Calibration(100, 0.1, 0, (3, 2), (6, 4)).warnings() == []
-
-
-def test_depth_requires_a_baseline() -> None:
-    with pytest.raises(InputError, match="depth requires a baseline"):
-        Calibration(100, 0).depth(np.ones(3))
 
 
 def read_back(data: bytes) -> PlyData:
@@ -252,11 +252,10 @@ def test_depth_of_a_map_of_another_size_is_refused() -> None:
     """Half as large, it has half the disparities: with the focal length of the whole, twice the depths."""
     calibration = Calibration(1000, 0.2, size=(640, 480))
     half = np.full((240, 320), 25, np.float32)
-    with pytest.raises(InputError, match="for 640x480 px, but the disparity map is 320x240 px") as refused:
+    said = r"for 640x480 px, but the disparity map is 320x240 px.*calibration.for_size\(320, 240\)"
+    with pytest.raises(InputError, match=said):
         calibration.depth(half)
-    assert refused.value.hint is not None
-    assert "calibration.for_size(320, 240)" in refused.value.hint
-    with pytest.raises(InputError, match="320x240"):
+    with pytest.raises(InputError, match=said):
         calibration.depth_error(half, 0.5)
     assert calibration.for_size(320, 240).depth(half)[0, 0] == pytest.approx(4)
     assert calibration.depth(np.full((480, 640), 50, np.float32))[0, 0] == pytest.approx(4)

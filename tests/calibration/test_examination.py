@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 import pytest
 from scenes import FLOOR, WALL, photograph_room
-from simulated_rigs import make_rig, project_points
+from simulated_rigs import make_rig
 
 from pamcli.calibration.description import StoredCalibration
 from pamcli.calibration.examination import KnownLength, examine
@@ -25,49 +25,62 @@ ENDS = np.array([[0.5, -0.3, WALL], [1.2, 0.1, WALL]])
 """Two points on the wall, in the left camera's coordinates, metres."""
 
 
-@pytest.fixture(scope="module")
-def rig() -> Rig:
-    return make_rig(4, size=SIZE)
+@dataclass(frozen=True)
+class Room:
+    """A room, photographed by a rig and rectified."""
+
+    rig: Rig
+    views: Views
+    rectified: Views
+    calibration: Calibration
+
+    def resize(self, width: int, height: int) -> Views:
+        left, right = (cv2.resize(view, (width, height), interpolation=cv2.INTER_AREA) for view in self.views)
+        return left, right
 
 
-@pytest.fixture(scope="module")
-def taken(rig: Rig) -> Views:
-    return photograph_room(rig)
-
-
-@pytest.fixture(scope="module")
-def rectified(rig: Rig, taken: Views) -> tuple[np.ndarray, np.ndarray, Calibration]:
+def photograph_rectified(*, fisheye: bool = False) -> Room:
+    rig = make_rig(4, fisheye=fisheye, size=SIZE)
+    left, right = photograph_room(rig)
     found = rig.compute_rectification()
-    assert found.calibration is not None
-    return found.left(taken[0]), found.right(taken[1]), found.calibration
+    return Room(rig, (left, right), (found.left(left), found.right(right)), found.calibration)
+
+
+@pytest.fixture(scope="module")
+def room() -> Room:
+    return photograph_rectified()
 
 
 def store(cameras: Rig | None = None, pictures: Calibration | None = None) -> StoredCalibration:
     return StoredCalibration("a made-up one", cameras, pictures)
 
 
-def by_topic(findings: Sequence[Finding]) -> dict[str, Finding]:
-    return {each.topic: each for each in findings}
-
-
-def list_wrong(findings: Sequence[Finding]) -> list[str]:
-    return [each.topic for each in findings if each.verdict == "wrong"]
-
-
-def rotate_right(rig: Rig, degrees: Sequence[float]) -> Rig:
+def turn_right(rig: Rig, *degrees: float) -> Rig:
     """The rig as it would have been calibrated before its right camera turned back by these angles."""
     turn = cv2.Rodrigues(np.radians(degrees))[0]
     return replace(rig, rotation=turn @ rig.rotation, translation=turn @ rig.translation)
 
 
+def check(
+    views: Views,
+    stored: StoredCalibration | None,
+    wrong: str = "",
+    topic: str = "",
+    *words: str,
+    known: Sequence[KnownLength] = (),
+) -> dict[str, Finding]:
+    """Check which topics are wrong, and the words of one topic; return the findings by topic."""
+    findings = {each.topic: each for each in examine(*views, stored, known)}
+    assert ", ".join(each.topic for each in findings.values() if each.verdict == "wrong") == wrong
+    for word in words:
+        assert word in f"{findings[topic].verdict}: {findings[topic].text} -> {findings[topic].do}"
+    return findings
+
+
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
-def test_a_right_calibration(fisheye: bool, rig: Rig, taken: Views) -> None:
-    if fisheye:
-        rig = make_rig(4, fisheye=True, size=SIZE)
-        taken = photograph_room(rig)
-    found = by_topic(examine(*taken, store(rig)))
-    assert list_wrong(list(found.values())) == []
-    assert found["size"].text == "640x400 px, as in the calibration"
+def test_a_right_calibration(fisheye: bool, room: Room) -> None:
+    room = photograph_rectified(fisheye=True) if fisheye else room
+    found = check(room.views, store(room.rig), "", "size", "640x400 px, as in the calibration")
     assert found["rows"].verdict == found["left and right"].verdict == "ok"
     assert float(found["rows"].text.split(" matches are ")[1].split(" px")[0]) < 0.15
     assert "median 4 m" in found["baseline"].text or fisheye
@@ -79,18 +92,12 @@ def test_a_right_calibration(fisheye: bool, rig: Rig, taken: Views) -> None:
 @pytest.mark.parametrize(
     ("degrees", "said"),
     [
-        (
-            (0, 0, 0.5),
-            "the right image is rotated by 0.50 degrees counter-clockwise; largest in the lower left part",
-        ),
+        ((0, 0, 0.5), "rotated by 0.50 degrees counter-clockwise; largest in the lower left part"),
         ((-0.3, 0, 0), "the right image is 4.1 px higher"),
     ],
 )
-def test_a_camera_that_turned_since(degrees: tuple[float, ...], said: str, rig: Rig, taken: Views) -> None:
-    found = examine(*taken, store(rotate_right(rig, degrees)))
-    assert list_wrong(found) == ["rows"]
-    assert said in by_topic(found)["rows"].text
-    assert "pam calibration make" in (by_topic(found)["rows"].do or "")
+def test_a_camera_that_turned_since(degrees: tuple[float, ...], said: str, room: Room) -> None:
+    check(room.views, store(turn_right(room.rig, *degrees)), "rows", "rows", said, "pam calibration make")
 
 
 @pytest.mark.parametrize(
@@ -105,141 +112,85 @@ def test_a_camera_that_turned_since(degrees: tuple[float, ...], said: str, rig: 
 def test_row_offsets_are_described(slope: float, shift: float, said: str) -> None:
     x, y = (each.ravel() for each in np.meshgrid(np.linspace(0, 639, 20), np.linspace(0, 399, 20)))
     rows = summarize_row_offsets(Matches(x, y, np.zeros(400), shift + slope * (x - 319.5)), *SIZE)
-    assert rows is not None
     assert rows.pattern == said
 
 
-def test_exchanged_images(rig: Rig, taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
-    left, right, calibration = rectified
-    for pair, stored in ((taken, store(rig)), ((left, right), store(None, calibration))):
-        found = examine(*pair[::-1], stored)
-        assert list_wrong(found) == ["left and right"]
-        assert (by_topic(found)["left and right"].do or "").startswith("swap the two")
-
-
-def test_exchanged_images_of_cameras_that_are_parallel(rectified: tuple[np.ndarray, ...]) -> None:
-    left, right, calibration = rectified
-    k = np.array(calibration.projections())[:, :, :3]
-    rig = make_rig(4, size=SIZE)
-    cameras = [replace(rig.left, matrix=each, distortion=np.zeros(5)) for each in k]
-    parallel = Rig(cameras[0], cameras[1], np.eye(3), np.array([-rig.baseline, 0, 0]), SIZE)
-    assert list_wrong(examine(left, right, store(parallel))) == []
-    assert list_wrong(examine(right, left, store(parallel))) == ["left and right"]
+def test_exchanged_images(room: Room) -> None:
+    for views, stored in ((room.views, store(room.rig)), (room.rectified, store(None, room.calibration))):
+        check(views[::-1], stored, "left and right", "left and right", "-> swap the two")
+    k = np.array(room.calibration.projections())[:, :, :3]
+    cameras = [replace(room.rig.left, matrix=each, distortion=np.zeros(5)) for each in k]
+    parallel = store(Rig(cameras[0], cameras[1], np.eye(3), np.array([-room.rig.baseline, 0, 0]), SIZE))
+    check(room.rectified, parallel)
+    check(room.rectified[::-1], parallel, "left and right")
+    # Upside down, the images have nothing in common.
+    mixed = room.views[0], room.views[1][::-1].copy()
+    check(mixed, store(room.rig), "matches", "matches", "check that both belong to one pair")
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(1000, "mm"), (100, "cm")])
-def test_a_baseline_in_another_unit(factor: int, unit: str, rig: Rig, taken: Views) -> None:
-    found = examine(*taken, store(rig.with_baseline(factor * rig.baseline)))
-    assert list_wrong(found) == ["baseline"]
-    do = by_topic(found)["baseline"].do or ""
-    assert float(do.rpartition(" ")[2].removesuffix(unit)) == pytest.approx(factor * rig.baseline, rel=1e-4)
+def test_a_baseline_in_another_unit(factor: int, unit: str, room: Room) -> None:
+    long = factor * room.rig.baseline
+    do = check(room.views, store(room.rig.with_baseline(long)), "baseline")["baseline"].do or ""
+    assert float(do.rpartition(" ")[2].removesuffix(unit)) == pytest.approx(long, rel=1e-4)
 
 
-def test_a_baseline_that_is_too_short_or_not_stated(rectified: tuple[np.ndarray, ...]) -> None:
-    left, right, calibration = rectified
-    short = calibration.with_baseline(calibration.baseline / 1000)
-    found = examine(left, right, store(None, short))
-    assert list_wrong(found) == ["baseline"]
-    assert "1000 times too small: `baseline` 0.0937" in (by_topic(found)["baseline"].do or "")
-    found = examine(left, right, store(None, calibration.with_baseline(0)))
-    assert list_wrong(found) == ["baseline"]
-    assert "states none" in by_topic(found)["baseline"].text
+def test_a_baseline_that_is_too_short_or_not_stated(room: Room) -> None:
+    for metres, said in (
+        (room.calibration.baseline / 1000, "1000 times too small: `baseline` 0.0937"),
+        (0, "states none"),
+    ):
+        check(room.rectified, store(None, room.calibration.with_baseline(metres)), *["baseline"] * 2, said)
 
 
-def test_images_of_other_sizes(rig: Rig, taken: Views) -> None:
-    left, right = taken
-    found = examine(left[:300], right[:300], store(rig))
-    assert list_wrong(found) == ["size"]
-    assert "640x300 px" in found[0].text
-    assert "640x400 px" in found[0].text
-    small = [cv2.resize(view, (320, 200), interpolation=cv2.INTER_AREA) for view in taken]
-    found = examine(small[0], small[1], store(rig))
-    assert list_wrong(found) == []
-    assert by_topic(found)["size"].verdict == "look"
-    assert "0.5 times the size of the calibration (640x400 px)" in by_topic(found)["size"].text
-    found = examine(left, right, store(replace(rig, size=None)))
-    assert by_topic(found)["size"].verdict == "look"
+def test_images_of_other_sizes(room: Room) -> None:
+    rig, (left, right) = room.rig, room.views
+    check((left[:300], right[:300]), store(rig), "size", "size", "640x300 px", "640x400 px")
+    said = "0.5 times the size of the calibration (640x400 px)"
+    check(room.resize(320, 200), store(rig), "", "size", "look", said)
+    check(room.views, store(replace(rig, size=None)), "", "size", "look")
+    stated = store(rig, rig.compute_rectification(size=(600, 300)).calibration)  # of another aspect
+    check(room.views, stated, "", "size", "640x400 px, as in the calibration")
+    (found,) = (each for each in examine(*room.resize(300, 150), stated) if each.topic == "size")
+    assert found.verdict == "look"
+    assert "0.5 times the size of the calibration (600x300 px)" in found.text
 
 
-def test_images_that_are_rectified_already(rig: Rig, rectified: tuple[np.ndarray, ...]) -> None:
-    left, right, calibration = rectified
-    found = examine(left, right, store(rig))
-    assert list_wrong(found) == ["rectified"]
-    assert "calibration.yaml" in (by_topic(found)["rectified"].do or "")
-    found = examine(left, right, store(rig, calibration))
-    assert list_wrong(found) == []
-    assert by_topic(found)["rectified"].verdict == "ok"
-    assert (
-        list_wrong(examine(left, right, store(None, calibration)))
-        == list_wrong(examine(left, right, None))
-        == []
-    )
+def test_images_that_are_rectified_already_or_not_yet(room: Room) -> None:
+    check(room.rectified, store(room.rig), "rectified", "rectified", "calibration.yaml")
+    check(room.rectified, store(room.rig, room.calibration), "", "rectified", "ok")
+    check(room.rectified, store(None, room.calibration))
+    check(room.rectified, None)
+    for stored in (None, store(None, room.calibration)):
+        found = {each.topic: each for each in examine(*room.views, stored)}["rows"]
+        assert found.verdict == "wrong"
+        assert "pam rectify" in (found.do or "")
 
 
-def test_images_that_are_not_rectified_yet(taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
-    for stored in (None, store(None, rectified[2])):
-        found = examine(*taken, stored)
-        assert "rows" in list_wrong(found)
-        assert "pam rectify" in (by_topic(found)["rows"].do or "")
-
-
-def test_a_focal_length_in_millimetres(rectified: tuple[np.ndarray, ...]) -> None:
-    left, right, calibration = rectified
-    found = examine(left, right, store(None, replace(calibration, focal_length=4.0)))
-    assert "focal length" in list_wrong(found)
-    assert "178.6 degrees" in by_topic(found)["focal length"].text
+def test_a_focal_length_in_millimetres(room: Room) -> None:
+    findings = examine(*room.rectified, store(None, replace(room.calibration, focal_length=4.0)))
+    (found,) = (each for each in findings if each.topic == "focal length")
+    assert found.verdict == "wrong"
+    assert "178.6 degrees" in found.text
 
 
 @pytest.mark.parametrize("offset", [-10.0, -60.0])
-def test_principal_points_that_put_things_behind_infinity(
-    offset: float, rectified: tuple[np.ndarray, ...]
-) -> None:
-    left, right, calibration = rectified
-    wall = calibration.focal_length * calibration.baseline / WALL
-    found = examine(left, right, store(None, replace(calibration, offset=offset - wall)))
-    assert list_wrong(found) == ["infinity"]
-    assert (
-        f"100 % of the matches are behind infinity, by up to {-offset:.0f}"
-        in by_topic(found)["infinity"].text
-    )
-    assert by_topic(found)["left and right"].verdict == "ok"
+def test_principal_points_that_put_things_behind_infinity(offset: float, room: Room) -> None:
+    wall = room.calibration.focal_length * room.calibration.baseline / WALL
+    stored = store(None, replace(room.calibration, offset=offset - wall))
+    said = f"100 % of the matches are behind infinity, by up to {-offset:.0f}"
+    assert check(room.rectified, stored, *["infinity"] * 2, said)["left and right"].verdict == "ok"
 
 
-def test_a_known_length(rig: Rig, taken: Views) -> None:
-    one, two = (tuple(map(float, each)) for each in project_points(rig.left, ENDS))
-    known = KnownLength((one, two), float(np.linalg.norm(ENDS[0] - ENDS[1])))  # type: ignore[arg-type]
-    found = examine(*taken, store(rig), [known])
-    assert [each.verdict for each in found if each.topic.startswith("known length")] == ["ok"]
-    found = examine(*taken, store(rig.with_baseline(1.2 * rig.baseline)), [known])
-    (topic,) = list_wrong(found)
-    assert topic.startswith("known length")
-    do = by_topic(found)[topic].do or ""
-    assert "1.2 times the true ones" in do
-    assert float(do.split("`baseline` ")[1].split("m")[0]) == pytest.approx(rig.baseline, rel=0.03)
-
-
-def test_points_that_cannot_be_measured(rig: Rig, taken: Views) -> None:
-    known = KnownLength(((3.0, 3.0), (320.0, 200.0)), 1.0)
-    (found,) = (
-        each for each in examine(*taken, store(rig), [known]) if each.topic.startswith("known length")
-    )
-    assert found.verdict == "look"
-    assert "3,3 px has no match in the right image" in found.text
-
-
-def test_images_of_two_scenes(rig: Rig, taken: Views) -> None:
-    found = examine(taken[0], taken[1][::-1].copy(), store(rig))  # upside down, they have nothing in common
-    assert list_wrong(found) == ["matches"]
-    assert "check that both belong to one pair" in (found[-1].do or "")
-
-
-def test_images_of_the_cameras_beside_a_rectification_of_another_aspect(rig: Rig, taken: Views) -> None:
-    stated = rig.compute_rectification(size=(600, 300)).calibration
-    assert stated is not None
-    found = examine(*taken, store(rig, stated))
-    assert list_wrong(found) == []
-    assert by_topic(found)["size"].text == "640x400 px, as in the calibration"
-    half = [cv2.resize(view, (300, 150)) for view in taken]
-    size = by_topic(examine(*half, store(rig, stated)))["size"]
-    assert size.verdict == "look"
-    assert "0.5 times the size of the calibration (600x300 px)" in size.text
+def test_a_known_length(room: Room) -> None:
+    one, two = room.rig.left.project(ENDS).tolist()
+    known = [KnownLength((tuple(one), tuple(two)), float(np.linalg.norm(ENDS[0] - ENDS[1])))]
+    topic = f"known length {one[0]:g},{one[1]:g},{two[0]:g},{two[1]:g}"
+    check(room.views, store(room.rig), "", topic, "ok", known=known)
+    longer = store(room.rig.with_baseline(1.2 * room.rig.baseline))
+    found = check(room.views, longer, topic, topic, "1.2 times the true ones", known=known)
+    do = found[topic].do or ""
+    assert float(do.split("`baseline` ")[1].split("m")[0]) == pytest.approx(room.rig.baseline, rel=0.03)
+    near = [KnownLength(((3.0, 3.0), (320.0, 200.0)), 1.0)]
+    said = "look: the point 3,3 px has no match in the right image"
+    check(room.views, store(room.rig), "", "known length 3,3,320,200", said, known=near)

@@ -21,6 +21,7 @@ from pamcli.calibration.files import describe_calibration, read_calibration
 from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
+from pamcli.imaging.preflight import Finding
 
 SIZE = (512, 320)
 Views = tuple[np.ndarray, np.ndarray]
@@ -34,7 +35,7 @@ def rig() -> Rig:
 
 def four(camera: object) -> object:
     """A camera with four coefficients, as either of OpenCV's models may have."""
-    return replace(camera, distortion=camera.distortion[:4])  # type: ignore[attr-defined, type-var]
+    return replace(camera, distortion=camera.distortion[:4])
 
 
 @pytest.fixture(scope="module")
@@ -54,58 +55,44 @@ def test_meanings_of_r_and_t_are_distinguished(rig: Rig, taken: Views) -> None:
     meanings = {"transform": (r, t), "pose": (r.T, -r.T @ t), "rows": (r.T, t), "position": (r, -r.T @ t)}
     for way, given in meanings.items():
         found = compare_interpretations(describe(rig, *given), Interpretation(), *taken)
-        assert found is not None
         if way == "transform":
             assert found.better is None
             assert found.row_error < 0.3
         else:
-            assert found.better is not None
             assert found.do == f"`extrinsics` {way}"
             assert "rows agree to 0." in found.text
             assert describe(rig, *given).resolve(found.better).rig is not None
 
 
+def find_wrong(views: Views, description: CameraDescription) -> Finding:
+    findings = examine_interpretations(*views, description, Interpretation())
+    (found,) = (each for each in findings if each.verdict == "wrong")
+    return found
+
+
 def test_fisheye_and_swapped_cameras_are_distinguished(taken: Views, rig: Rig) -> None:
     fisheye = make_rig(3, size=SIZE, fisheye=True)
-    unnamed = replace(
-        fisheye, left=replace(fisheye.left, fisheye=False), right=replace(fisheye.right, fisheye=False)
-    )
-    (finding,) = [
-        each
-        for each in examine_interpretations(
-            *photograph_room(fisheye),
-            describe(unnamed, fisheye.rotation, fisheye.translation),
-            Interpretation(),
-        )
-        if each.verdict == "wrong"
-    ]
-    assert (finding.topic, finding.do) == ("cameras", "`fisheye`")
+    left, right = (replace(camera, fisheye=False) for camera in (fisheye.left, fisheye.right))
+    unnamed = replace(fisheye, left=left, right=right)
     wide = describe(unnamed, fisheye.rotation, fisheye.translation)
-    found = compare_interpretations(wide, Interpretation(fisheye=True), *photograph_room(unnamed))
-    assert found is not None
-    assert found.do == "leave out `fisheye`"
-    back = -rig.rotation.T @ rig.translation
-    turned = replace(
-        describe(rig, rig.rotation.T, back),
-        pairs=[CameraPair((rig.right, rig.left), make_transform(rig.rotation.T, back), (SIZE, SIZE))],
-    )
-    (finding,) = examine_interpretations(*taken, turned, Interpretation())
-    assert (finding.verdict, finding.do) == ("wrong", "`cameras` 1:0")
-    assert "is left of the left camera; rows agree to 0." in finding.text
+    found = find_wrong(photograph_room(fisheye), wide)
+    assert (found.topic, found.do) == ("cameras", "`fisheye`")
+    other = compare_interpretations(wide, Interpretation(fisheye=True), *photograph_room(unnamed))
+    assert other.do == "leave out `fisheye`"
+    back = make_transform(rig.rotation.T, -rig.rotation.T @ rig.translation)
+    turned = CameraDescription("a test", [CameraPair((rig.right, rig.left), back, (SIZE, SIZE))])
+    found = find_wrong(taken, turned)
+    assert found.do == "`cameras` 1:0"
+    assert "is left of the left camera; rows agree to 0." in found.text
 
 
 def test_no_interpretation_fits_other_cameras(rig: Rig, taken: Views) -> None:
-    other = cv2.Rodrigues(np.radians([9.0, 0, 4]))[0] @ rig.rotation
-    found = compare_interpretations(describe(rig, other, rig.translation), Interpretation(), *taken)
-    assert found is not None
+    turn = cv2.Rodrigues(np.radians([9.0, 0, 4]))[0]
+    other = describe(rig, turn @ rig.rotation, rig.translation)
+    found = compare_interpretations(other, Interpretation(), *taken)
     assert found.better is None
     assert found.row_error > 20
-    assert (
-        compare_interpretations(
-            describe(rig, other, rig.translation), Interpretation(), *(0 * view for view in taken)
-        )
-        is None
-    )
+    assert compare_interpretations(other, Interpretation(), *(0 * view for view in taken)) is None
 
 
 def write(folder: Path, rig: Rig, rotation: np.ndarray, translation: np.ndarray, views: Views) -> Path:
@@ -188,10 +175,8 @@ def test_cameras_that_converge_are_refused(degrees: float, alpha: float | None, 
 
 def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
     turn = cv2.Rodrigues(np.radians([0, 20, 0]))[0]
-    assert (
-        replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0]).compute_rectification().calibration
-        is not None
-    )
+    converging = replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0])
+    assert converging.compute_rectification().calibration is not None
 
 
 @pytest.mark.parametrize(("length", "units"), [(4.14, "mm or cm or board squares"), (120, "mm or cm;")])
@@ -204,7 +189,6 @@ def test_unstated_unit_is_doubted(length: float, units: str, rig: Rig, taken: Vi
     assert "`unit` mm, `unit` cm, or `unit` 25mm for board squares" in stored.doubt
     stated = found.resolve(Interpretation(unit=0.025))
     assert (stated.doubt, stated.unit_note) == (None, None)
-    assert stated.rig is not None
     assert stated.rig.baseline == pytest.approx(0.025 * length)
     (finding,) = [
         each for each in examine_interpretations(*taken, found, Interpretation()) if each.topic == "unit"
@@ -223,7 +207,6 @@ def test_extrinsics_may_be_one_matrix(rig: Rig, tmp_path: Path) -> None:
     for name in ("T", "RT", "T_lr", "extrinsics"):
         (tmp_path / "rig.yaml").write_text(files.opencv(**lenses, **{name: pose}))
         found = read_calibration(tmp_path / "rig.yaml", baseline="12cm").rig
-        assert found is not None
         np.testing.assert_allclose(found.rotation, rig.rotation, atol=1e-9)
         assert found.baseline == pytest.approx(0.12)
 

@@ -13,7 +13,6 @@ import pytest
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.mesh import encode_mesh
 from pamcli.calibration.point_cloud import encode_point_cloud, write_point_cloud
-from pamcli.errors import InputError
 
 CALIBRATION = Calibration(100, 0.2, principal=(15.5, 11.5))
 
@@ -92,12 +91,3 @@ def test_las_and_laz_hold_the_points_of_a_ply(suffix: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(np.asarray(las.green) // 257, vertices["green"])
     sky = np.where(np.isfinite(disparity), disparity, np.float32(1e-7))
     assert write_point_cloud(path, sky, CALIBRATION, overwrite=True) == count
-
-
-@pytest.mark.parametrize(
-    "image", [np.zeros((48, 64, 3), np.uint8), np.zeros((24, 32, 3)), np.zeros((24, 32), np.uint8)]
-)
-def test_an_image_that_does_not_fit_the_disparities(image: np.ndarray, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"\(24, 32, 3\) of uint8"):
-        write_point_cloud(tmp_path / "cloud.ply", two_walls()[0], CALIBRATION, image=image)
-    assert not any(tmp_path.iterdir())

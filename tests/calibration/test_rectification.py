@@ -10,11 +10,11 @@ import calibration_files as files
 import cv2
 import numpy as np
 import pytest
-from simulated_rigs import make_texture, photograph, project_points
+from simulated_rigs import make_texture, photograph
 
 from pamcli.calibration.camera import Camera, StatedRectification
 from pamcli.calibration.feature_rectification import estimate_rectification
-from pamcli.calibration.rig import Rig
+from pamcli.calibration.rig import Rectification, Rig
 from pamcli.errors import InputError
 from pamcli.imaging.preflight import check_pair
 
@@ -41,37 +41,35 @@ def photographs_of(fisheye: bool) -> tuple[np.ndarray, np.ndarray]:
     return photographs(rig(fisheye=fisheye))
 
 
+def check_rows(views: tuple[np.ndarray, np.ndarray], found: Rectification) -> None:
+    """Check that matches of rectified images are in the same rows, and tell the distance of the plane."""
+    check = check_pair(found.left(views[0]), found.right(views[1]))
+    assert check.matches > 50
+    assert check.vertical_error < 0.25
+    # The plane stands nearly square to the rectified cameras.
+    depth = found.calibration.depth(np.float32([check.median_disparity]))[0]
+    assert depth == pytest.approx(DEPTH, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("fisheye", "dtype"), [(False, np.uint8), (True, np.uint16)], ids=["pinhole", "fisheye, 16 bits"]
 )
 def test_rectified_images_have_matches_in_the_same_rows(fisheye: bool, dtype: type) -> None:
-    cameras = rig(fisheye=fisheye)
     top = np.iinfo(dtype).max // 255
     left, right = (view.astype(dtype) * dtype(top) for view in photographs_of(fisheye))
     assert check_pair(left, right).vertical_error > 1.5
-    rectification = cameras.compute_rectification()
-    calibration = rectification.calibration
-    left, right = rectification.left(left), rectification.right(right)
-    check = check_pair(left, right)
-    assert check.matches > 50
-    assert check.vertical_error < 0.2
-    assert left.dtype == dtype
-    assert left.shape == (480, 640, 3)
-    assert calibration is not None
-    assert calibration.baseline == pytest.approx(files.BASELINE)
-    # The plane stands nearly square to the rectified cameras.
-    assert calibration.focal_length * calibration.baseline / check.median_disparity == pytest.approx(
-        DEPTH, rel=0.02
-    )
+    found = rig(fisheye=fisheye).compute_rectification()
+    check_rows((left, right), found)
+    assert (found.left(left).dtype, found.left(left).shape) == (dtype, (480, 640, 3))
+    assert found.calibration.baseline == pytest.approx(files.BASELINE)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_points_go_where_the_calibration_says(alpha: float) -> None:
     cameras = rig()
     calibration = cameras.compute_rectification(alpha=alpha, size=(800, 600)).calibration
-    assert calibration is not None
     assert calibration.size == (800, 600)
-    assert 0 < calibration.principal[0] < 800  # type: ignore[index]
+    assert 0 < calibration.principal[0] < 800
     points = np.random.default_rng(1).uniform((-0.3, -0.3, 1), (0.3, 0.3, 4), (50, 3))
     turns = cv2.stereoRectify(
         files.K1, files.D1, files.K2, files.D2, files.SIZE, files.R, files.T.reshape(3, 1), alpha=alpha
@@ -94,29 +92,22 @@ def stated() -> Rig:
 
 
 def test_images_are_rectified_as_their_file_says() -> None:
-    cameras = stated()
-    left, right = photographs_of(False)
-    rectification = cameras.compute_rectification()
-    calibration = rectification.calibration
-    assert calibration is not None
-    assert (calibration.focal_length, calibration.offset, calibration.principal, calibration.size) == (
-        *(410, 6, (300, 230)),
+    found = stated().compute_rectification()
+    check_rows(photographs_of(False), found)
+    values = found.calibration
+    assert (values.focal_length, values.offset, values.principal, values.size) == (
+        410,
+        6,
+        (300, 230),
         (600, 450),
     )
-    assert calibration.baseline == pytest.approx(files.BASELINE)
-    left, right = rectification.left(left), rectification.right(right)
-    assert left.shape == right.shape == (450, 600, 3)
-    check = check_pair(left, right)
-    assert check.matches > 50
-    assert check.vertical_error < 0.2
-    depth = calibration.depth(np.float32([check.median_disparity]))[0]
-    assert depth == pytest.approx(DEPTH, rel=0.02)
+    assert values.baseline == pytest.approx(files.BASELINE)
+    assert found.left(photographs_of(False)[0]).shape == (450, 600, 3)
 
 
 def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
     cameras = stated().with_baseline(0.5).for_size(1280, 960)
     calibration = cameras.compute_rectification().calibration
-    assert calibration is not None
     assert calibration.baseline == pytest.approx(0.5)
     assert (calibration.focal_length, calibration.offset) == (820, 12)
     assert calibration.principal == (600.5, 460.5)
@@ -141,17 +132,13 @@ def test_cameras_follow_the_size_of_the_images() -> None:
     double = rig().for_size(1280, 960)
     points = np.array([[0.1, 0.2, 1.0], [-0.3, 0.1, 2.0]])
     for camera, small in ((double.left, rig().left), (double.right, rig().right)):
-        expected = (project_points(small, points) + 0.5) * 2 - 0.5
-        np.testing.assert_allclose(project_points(camera, points), expected, atol=1e-9)
-    with pytest.raises(InputError, match="aspect ratios differ"):
-        rig().for_size(640, 400)
-
-
-def test_cameras_that_are_no_pair() -> None:
-    with pytest.raises(InputError, match="only one is a fisheye"):
-        replace(rig(), right=replace(rig(fisheye=True).right))
+        np.testing.assert_allclose(camera.project(points), (small.project(points) + 0.5) * 2 - 0.5, atol=1e-9)
     assert rig().with_baseline(0.5).baseline == pytest.approx(0.5)
     assert rig().to_calibration() is None
+    with pytest.raises(InputError, match="aspect ratios differ"):
+        rig().for_size(640, 400)
+    with pytest.raises(InputError, match="only one is a fisheye"):
+        replace(rig(), right=rig(fisheye=True).right)
 
 
 def test_without_a_calibration_rows_are_found_from_features() -> None:
@@ -205,12 +192,10 @@ def test_a_rectified_fisheye_keeps_the_scale_of_its_middle(degrees: float) -> No
     cameras = wide_fisheye(degrees)
     assert cameras.left.field_of_view((848, 800)) == pytest.approx((degrees, degrees * 800 / 848), rel=1e-3)
     found = cameras.compute_rectification()
-    assert found.calibration is not None
     assert found.calibration.focal_length == pytest.approx(cameras.left.matrix[0, 0])
     assert found.calibration.field_of_view[0] < degrees
     assert (found.left(np.full((800, 848), 255, np.uint8)) == 255).mean() > 0.999
     whole = cameras.compute_rectification(alpha=1).calibration
-    assert whole is not None
     # The corners of an image reach farther than the middles of its edges.
     assert min(degrees, 155) < whole.field_of_view[0] < 162
 
@@ -221,23 +206,16 @@ def test_a_field_of_view_that_is_asked_for(fisheye: bool) -> None:
     white = np.full((480, 640), 255, np.uint8)
     for degrees in (40, 90):
         found = cameras.compute_rectification(fov=degrees)
-        assert found.calibration is not None
         assert found.calibration.field_of_view[0] == pytest.approx(degrees)
         assert found.calibration.baseline == pytest.approx(files.BASELINE)
         assert ((found.left(white) == 255).mean() > 0.999) == (degrees == 40)
-    narrow = cameras.compute_rectification(fov=40)
-    left, right = photographs_of(fisheye)
-    check = check_pair(narrow.left(left), narrow.right(right))
-    assert check.vertical_error < 0.25
-    assert narrow.calibration is not None
-    depth = narrow.calibration.focal_length * narrow.calibration.baseline / check.median_disparity
-    assert depth == pytest.approx(DEPTH, rel=0.02)
+    check_rows(photographs_of(fisheye), cameras.compute_rectification(fov=40))
 
 
 def test_rays_are_the_way_back_from_pixels() -> None:
     points = np.random.default_rng(3).uniform((-0.4, -0.3, 1), (0.4, 0.3, 3), (40, 3))
     for camera in (rig().left, rig(fisheye=True).left):
-        rays = camera.rays(project_points(camera, points))
+        rays = camera.rays(camera.project(points))
         np.testing.assert_allclose(rays, points / np.linalg.norm(points, axis=1, keepdims=True), atol=1e-4)
 
 

@@ -17,7 +17,7 @@ from pamcli.calibration.rig import Rig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
 from scenes import WALL, photograph_room
-from simulated_rigs import make_rig, project_points
+from simulated_rigs import make_rig
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIR = ("left.png", "right.png", "--calibration", "rig.yaml")
@@ -70,7 +70,7 @@ def test_what_is_wrong_ends_with_3(taken: Path) -> None:
 
 def test_known_lengths(taken: Path, rig: Rig) -> None:
     ends = np.array([[0.5, -0.3, WALL], [1.2, 0.1, WALL]])
-    pixels = ",".join(f"{value:.1f}" for value in project_points(rig.left, ends).ravel())
+    pixels = ",".join(f"{value:.1f}" for value in rig.left.project(ends).ravel())
     metres = float(np.linalg.norm(ends[0] - ends[1]))
     run = pam("doctor", *PAIR, "--known-length", f"{pixels}={100 * metres:.1f}cm")
     assert run.code == 0, run.stdout
