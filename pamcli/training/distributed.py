@@ -200,12 +200,15 @@ class JointBatchNorm2d(nn.BatchNorm2d):
         return run(input, self.weight, self.bias, mean, variance, count, self.eps)
 
     def _track(self, mean: Tensor, unbiased_variance: Tensor) -> None:
-        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
-            return
-        self.num_batches_tracked.add_(1)
-        share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
-        self.running_mean.mul_(1 - share).add_(mean * share)
-        self.running_var.mul_(1 - share).add_(unbiased_variance * share)
+        count, mean_before, variance_before = self.num_batches_tracked, self.running_mean, self.running_var
+        share = self.momentum
+        assert share is not None
+        assert count is not None
+        assert mean_before is not None
+        assert variance_before is not None
+        count.add_(1)
+        mean_before.mul_(1 - share).add_(mean * share)
+        variance_before.mul_(1 - share).add_(unbiased_variance * share)
 
 
 def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -233,7 +236,7 @@ class _Normalise(torch.autograd.Function):
     """Batch norm with moments that depend on the input of every process."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tensor:
         mean, variance, count, ctx.eps = rest
         ctx.save_for_backward(x, weight, mean, variance, count)
         return F.batch_norm(x, mean, variance, weight, bias, eps=ctx.eps)
@@ -252,10 +255,8 @@ class _Normalise(torch.autograd.Function):
         # Gradients through the joint mean and variance, for each value of each process.
         via_mean, via_variance = joint / count
         gradient = gradient - _channels(via_mean) - normalised * _channels(via_variance)
-        scale = 1 / deviation if weight is None else weight / deviation
-        for_x = (gradient * _channels(scale)).to(x.dtype)
-        shares = (None, None) if weight is None else (for_weight, for_bias)
-        return for_x, *shares, None, None, None, None
+        for_x = (gradient * _channels(weight / deviation)).to(x.dtype)
+        return for_x, for_weight, for_bias, None, None, None, None
 
 
 def _channels(values: Tensor) -> Tensor:

@@ -214,7 +214,7 @@ def test_nothing_given_is_the_recipe_for_the_task() -> None:
 
 
 @pytest.mark.parametrize("network", [None, "passrnet2"])
-def test_weights_of_a_variant_begin_a_run_of_theirs_whatever_is_said_of_the_network(
+def test_a_run_takes_the_variant_of_its_initial_weights(
     network: str | None,
 ) -> None:
     found = recipe("superres", start="passrnet2-x4", network=network, scale=2)
@@ -223,7 +223,7 @@ def test_weights_of_a_variant_begin_a_run_of_theirs_whatever_is_said_of_the_netw
     assert recipe("superres", start="passrnet2-camera-x2").variant == "blocks=32"
 
 
-def test_a_network_for_camera_images_is_not_consistent_with_their_noise() -> None:
+def test_camera_augmentation_excludes_bicubic_consistency() -> None:
     given: dict[str, Any] = {"start": "passrnet2-x4", "recipe": "passrnet2-camera"}
     assert recipe("superres", **given).variant == "blocks=32"
     problem = "a network with consistency=bicubic cannot remove noise and JPEG artefacts"

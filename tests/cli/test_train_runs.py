@@ -113,7 +113,7 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
     assert (run.code, run.lines) == (0, ["d.pfm"])
 
 
-def test_a_run_of_the_wide_pasmnet2_is_resumed_though_its_recipe_does_not_name_it() -> None:
+def test_an_old_recipe_without_the_wide_variant_resumes() -> None:
     tiny = ["--crop", "64x32", "--set", "phases=[]", "--set", "sizes=[]", *COMMON, "--batch", "1"]
     wide = ["--network", "pasmnet2", "--variant", "inner=wide", "--data", "procedural", *tiny]
     assert pam("train", "disparity", *wide, "--steps", "1", "-o", "run").code == 0
@@ -167,7 +167,7 @@ def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(
     assert steps == [1, 2, 3, 4]
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_message(whole: Path) -> None:
     shutil.copytree(whole, "run")
     newest = Path(f"run/checkpoints/step-{STEPS:08d}.pt")
     newest.write_bytes(newest.read_bytes()[:-1000])
@@ -179,7 +179,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -
     assert same_weights(Path("run"), whole)
 
 
-def test_a_finished_run_stays_as_it_is_or_is_extended_to_more_steps(whole: Path) -> None:
+def test_a_finished_run_can_be_extended(whole: Path) -> None:
     shutil.copytree(whole, "run")
     Path("run/last.safetensors").unlink()  # as of a run that was killed before it could write them
     run = pam(RESUME)
@@ -221,7 +221,7 @@ def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None
         ("recipe.json", "blocks=1", "blocks=2", 4, "step-00000004.pt"),
     ],
 )
-def test_a_run_whose_records_are_damaged_says_which_and_what_to_do(
+def test_damaged_records_of_a_run_are_named(
     whole: Path, file: str, old: str, new: str, code: int, said: str
 ) -> None:
     shutil.copytree(whole, "run")
@@ -341,7 +341,7 @@ def test_passrnet_2_is_trained_measured_and_used(here: Path) -> None:
         assert large.size == (160, 80)
 
 
-def test_a_stop_while_a_validation_is_made_up_leaves_it_to_the_next_run(here: Path) -> None:
+def test_a_stopped_validation_is_repeated_by_the_next_run(here: Path) -> None:
     put_pairs("a")
     data = ("--scale", "2", "--data", "pairs:pairs", "--val", "pairs:pairs", "--crop", "24x10", *COMMON)
     at_once = ("--max-minutes", "0.00001", "--jsonl")
@@ -355,7 +355,7 @@ def test_a_stop_while_a_validation_is_made_up_leaves_it_to_the_next_run(here: Pa
     assert Path("run/best.safetensors").is_file()
 
 
-def test_data_that_is_damaged_in_the_middle_leaves_the_last_checkpoint(here: Path) -> None:
+def test_damaged_data_leaves_the_last_checkpoint(here: Path) -> None:
     for side in ("left", "right"):
         Path("pairs", side).mkdir(parents=True)
         Image.new("RGB", (64, 32)).save(f"pairs/{side}/a.png")

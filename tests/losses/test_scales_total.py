@@ -24,7 +24,7 @@ def example_matching() -> PASMnet2Matching:
     return PASMnet2Matching(36 * torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), torch.randn(1, h, w))
 
 
-def test_the_expected_error_is_held_against_that_of_the_pixel_next_to_each_cells_centre() -> None:
+def test_the_expected_error_is_compared_with_the_cells_pixel() -> None:
     truth, matching = example_truth(1), example_matching()
     weights = LossWeights(confidence=0.5)
     terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), weights, truth)
@@ -37,7 +37,7 @@ def test_the_expected_error_is_held_against_that_of_the_pixel_next_to_each_cells
     torch.testing.assert_close(value(quotient), -likelihood.mean())
 
 
-def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_less() -> None:
+def test_earlier_and_coarser_updates_count_less() -> None:
     truth = example_truth(1)
     counts = {16: 0.5, 8: 0.7, 4: 1.0}
     matching = example_matching()

@@ -45,7 +45,7 @@ def test_the_psnr_of_both_views_is_one_term() -> None:
     assert torch.allclose(total_loss(terms)[0], expected, rtol=1e-5)
 
 
-def test_super_resolution_can_learn_from_charbonnier_and_from_ground_truth() -> None:
+def test_superres_learns_by_charbonnier_and_ground_truth() -> None:
     result, pictures, costs = example_superres(both=False)
     weights = LossWeights(charbonnier=1, likelihood=0.1)
     disparity = torch.full((2, 8, 12), 3.0)

@@ -37,7 +37,7 @@ def test_smooth_l1_is_quadratic_below_a_pixel_and_linear_above() -> None:
     assert quotient.count == 3
 
 
-def test_an_expected_error_is_as_likely_as_the_laplace_distribution_says() -> None:
+def test_the_likelihood_of_an_error_is_laplaces() -> None:
     found, truth = row(10, 13, 10.25, 5, 300).requires_grad_(), row(10.5, 10, 10, NAN, 20)
     scales = row(0.2, 2, 1, 1, 8).log().requires_grad_()
     quotient = error_likelihood(scales, found, truth, truth.isfinite())
@@ -51,20 +51,8 @@ def test_an_expected_error_is_as_likely_as_the_laplace_distribution_says() -> No
     assert scales.grad[0, 0, 3] == 0
 
 
-def test_of_all_scales_the_mean_error_is_the_likeliest() -> None:
-    errors = row(*torch.rand(40, generator=torch.Generator().manual_seed(0)).mul(6).tolist())
-    nothing, everywhere = torch.zeros_like(errors), torch.ones_like(errors, dtype=torch.bool)
-
-    def likelihood(scale: float) -> float:
-        logarithm = torch.full_like(errors, scale).log()
-        return float(value(error_likelihood(logarithm, errors, nothing, everywhere)))
-
-    mean = float(errors.mean())
-    assert likelihood(mean) < min(likelihood(0.8 * mean), likelihood(1.25 * mean))
-
-
 @pytest.mark.parametrize("limit", [0.5, 1.0, 8.0])
-def test_beyond_a_limit_an_error_grows_as_the_logarithm_without_a_step_or_a_kink(limit: float) -> None:
+def test_errors_beyond_the_limit_grow_logarithmically(limit: float) -> None:
     def loss(error: float) -> tuple[float, float]:
         found = torch.full((1, 1, 1), 50 + error, dtype=torch.float64).requires_grad_()
         quotient = smooth_l1(found, torch.full((1, 1, 1), 50.0), torch.ones(1, 1, 1), limit)
@@ -81,7 +69,7 @@ def test_beyond_a_limit_an_error_grows_as_the_logarithm_without_a_step_or_a_kink
     assert loss(0.9 * limit)[0] == pytest.approx(float(plain), rel=1e-5)
 
 
-def test_smooth_l1_takes_the_refined_disparity_as_the_network_gives_it() -> None:
+def test_smooth_l1_accepts_a_channel_axis() -> None:
     truth = torch.rand(2, 4, 6)
     known = torch.ones_like(truth, dtype=torch.bool)
     assert value(smooth_l1(truth[:, None], truth, known)) == 0
@@ -98,7 +86,7 @@ def test_unknown_ground_truth_never_reaches_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 16])
-def test_the_ground_truth_of_a_scale_is_that_at_the_centres_of_its_cells(stride: int) -> None:
+def test_truth_is_sampled_at_the_centres_of_cells(stride: int) -> None:
     column = torch.arange(48.0).expand(1, 48, 48)
     truth, mask = sample_truth(column, torch.ones(1, 48, 48, dtype=torch.bool), stride)
     centre = (torch.arange(48 // stride) + 0.5) * stride - 0.5
@@ -162,7 +150,7 @@ def test_a_map_that_is_sure_of_a_wrong_position_still_learns() -> None:
     assert cost.grad[0, 0, 0, [0, 5]].tolist() == pytest.approx([1, -1], abs=1e-4)  # as a cross entropy
 
 
-def test_likelihood_gradients_are_finite_where_the_map_is_exactly_zero() -> None:
+def test_likelihood_gradients_are_finite_for_zero_attention() -> None:
     cost = torch.zeros(1, 1, 3, 3)
     cost[..., 0] = 500  # everything else becomes exactly zero
     cost.requires_grad_()
@@ -195,7 +183,7 @@ def test_true_maps_of_both_views_are_likely_at_every_scale(stride: int, disparit
         assert value(quotient) == pytest.approx(entropy, abs=1e-4)
 
 
-def test_only_counted_pixels_teach_the_map_and_a_view_without_ground_truth_counts_nothing() -> None:
+def test_only_counted_pixels_teach_the_attention() -> None:
     costs = random_costs(1, 1, 4, 16)
     truth = torch.full((1, 16, 64), 6.0)
     truth[:, :, 40:44] = NAN
@@ -221,13 +209,13 @@ def step_scene() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return tuple(view.expand(1, 3, 50) for view in views)  # type: ignore[return-value]
 
 
-def test_visible_pixels_follow_from_the_ground_truths_of_both_views() -> None:
+def test_visible_pixels_from_the_truth_of_both_images() -> None:
     left, right, seen_left, seen_right = step_scene()
     assert torch.equal(find_visible_left(left, right), seen_left)
     assert torch.equal(find_visible_right(left, right), seen_right)
 
 
-def test_visible_pixels_follow_from_a_dense_ground_truth_of_the_left_view_alone() -> None:
+def test_visible_pixels_from_the_left_truth_alone() -> None:
     left, right, seen_left, _ = step_scene()
     assert torch.equal(find_visible_left(left), seen_left)
     mixed = find_visible_left(left.repeat(2, 1, 1), torch.cat((right, torch.full_like(right, NAN))))
@@ -263,7 +251,7 @@ def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
     assert not find_visible_left(nothing, nothing).any()
 
 
-def test_the_likelihood_of_logarithms_is_that_of_the_attention_itself() -> None:
+def test_likelihoods_of_logarithms_and_attention_agree() -> None:
     torch.manual_seed(1)
     logs = RowAttention.from_cost(3 * torch.randn(2, 4, 24, 24), "left")
     position = torch.arange(24) - 8 * torch.rand(2, 4, 24)

@@ -98,7 +98,7 @@ def enlarged(valid: Tensor) -> Tensor:
     return valid.repeat_interleave(4, -2).repeat_interleave(4, -1)
 
 
-def test_photometric_agrees_with_the_vectors_where_the_authors_sample(pasmnet: Example) -> None:
+def test_photometric_loss_agrees_with_the_vectors(pasmnet: Example) -> None:
     g, matching, left, right = pasmnet
     rebuilt = warp_as_the_authors(right, matching.disparity)
     quotient = masked_mean(
@@ -142,7 +142,7 @@ def test_warping_by_a_part_of_a_pixel_shares_between_neighbours() -> None:
     assert torch.allclose(warped[..., 3:], expected, atol=1e-6)
 
 
-def test_the_right_disparity_has_no_photometric_loss_and_others_have() -> None:
+def test_the_right_disparity_has_no_photometric_loss() -> None:
     base = random_pictures(2, 1, 12, 60)[0]
     left, right = base[..., :50], base[..., 5:55]  # left[x] = right[x - 5]
     valid = (torch.arange(50) >= 15).expand(1, 12, 50)  # away from what lies outside, and SSIM's window of it
@@ -177,7 +177,7 @@ def test_ssim_and_its_gradient_are_those_of_an_explicit_window() -> None:
     assert (our_gradient - gradient).abs().max() < 1e-5 * gradient.abs().max()
 
 
-def test_perfect_attention_has_no_cycle_loss_and_a_useless_one_nearly_two() -> None:
+def test_cycle_loss_of_perfect_and_of_flat_attention() -> None:
     identity = torch.eye(20).expand(1, 3, 20, 20)
     everywhere = torch.ones(1, 3, 20, dtype=torch.bool)
     assert float(value(*attention_cycle(ParallaxMaps(identity, identity, everywhere, everywhere)))) == 0
@@ -186,7 +186,7 @@ def test_perfect_attention_has_no_cycle_loss_and_a_useless_one_nearly_two() -> N
     assert [float(value(q)) for q in cycle] == pytest.approx([1.9, 1.9])
 
 
-def test_cycle_and_attention_photometric_count_the_rows_of_each_view() -> None:
+def test_attention_terms_count_the_valid_pixels_of_each_image() -> None:
     maps = maps_of(*random_costs(4, 2, 5, 12))
     left, right = random_pictures(4, 2, 5, 12)
     for of_left, of_right in (attention_cycle(maps), attention_photometric(maps, left, right)):
@@ -197,7 +197,7 @@ def test_cycle_and_attention_photometric_count_the_rows_of_each_view() -> None:
     assert float(value(attention_cycle(maps)[0]).detach()) == pytest.approx(by_hand, rel=1e-5)
 
 
-def test_attention_is_smooth_where_the_disparity_stays_and_not_where_it_jumps() -> None:
+def test_attention_is_smooth_except_at_disparity_jumps() -> None:
     everywhere = torch.ones(2, 4, 16, dtype=torch.bool)
 
     def smoothness(position: Tensor) -> list[float]:
@@ -248,16 +248,6 @@ def all_terms(maps: ParallaxMaps, left: Tensor, right: Tensor) -> dict[str, tupl
     }
 
 
-def test_every_term_reaches_the_attention_with_finite_gradients() -> None:
-    costs = random_costs(6, 2, 6, 10)
-    for name, quotients in all_terms(maps_of(*costs), *random_pictures(6, 2, 6, 10)).items():
-        directions = costs[:1] if name in ("photometric", "smoothness") else costs
-        for gradient in torch.autograd.grad(value(*quotients), directions, retain_graph=True):
-            assert gradient.isfinite().all(), name
-            assert gradient.abs().sum() > 0, name
-        assert not any(q.count.requires_grad for q in quotients)
-
-
 def test_under_autocast_the_terms_stay_in_float32() -> None:
     maps = maps_of(*(cost.detach() for cost in random_costs(7, 1, 6, 10)))
     left, right = random_pictures(7, 1, 6, 10)
@@ -273,7 +263,7 @@ def test_a_disparity_that_is_not_a_number_reaches_the_loss() -> None:
     assert value(photometric_loss(left, right, disparity, torch.ones(1, 4, 8, dtype=torch.bool))).isnan()
 
 
-def test_super_resolution_errors_are_means_over_pixels_and_channels() -> None:
+def test_superres_errors_are_means_over_pixels_and_channels() -> None:
     picture, truth = random_pictures(9, 2, 6, 8)
     assert value(squared_error_loss(picture, truth)) == pytest.approx(
         float(F.mse_loss(picture, truth)), rel=1e-6

@@ -58,7 +58,7 @@ def warped(picture: torch.Tensor, disparity: torch.Tensor, sign: int) -> torch.T
     return picture[:, rows, before] * (1 - share) + picture[:, rows, before + 1] * share
 
 
-def test_the_right_view_warped_by_the_disparity_is_the_left_one_where_both_see_it(
+def test_the_warped_right_image_is_the_left_one(
     library: TextureLibrary,
 ) -> None:
     agree, disagree = [], []
@@ -76,7 +76,7 @@ def test_the_right_view_warped_by_the_disparity_is_the_left_one_where_both_see_i
     assert hidden.mean() > 5 * seen.mean()
 
 
-def test_the_left_view_warped_by_the_right_disparity_is_the_right_one(library: TextureLibrary) -> None:
+def test_the_warped_left_image_is_the_right_one(library: TextureLibrary) -> None:
     agree, disagree = [], []
     for number in range(6):
         views = render(scene_of(library, number).layers, HEIGHT, WIDTH)
@@ -93,9 +93,7 @@ def test_the_left_view_warped_by_the_right_disparity_is_the_right_one(library: T
 
 
 @pytest.mark.parametrize("generate_texture", [True, False])
-def test_every_pixel_of_both_views_has_a_finite_disparity_from_zero_on(
-    library: TextureLibrary, generate_texture: bool
-) -> None:
+def test_every_pixel_has_a_finite_disparity(library: TextureLibrary, generate_texture: bool) -> None:
     for number in range(5):
         views = drawn(scene_of(MADE_UP if generate_texture else library, number))
         for disparity in (views.disparity, views.right_disparity):
@@ -132,20 +130,7 @@ def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
     assert sum(20 < each < 150 for each in largest) > 3
 
 
-def test_disparities_are_not_whole_numbers() -> None:
-    fraction = torch.stack([drawn(scene_of(MADE_UP, number)).disparity for number in range(6)]) % 1
-    assert 0.1 < ((fraction > 0.25) & (fraction < 0.75)).float().mean() < 0.9
-
-
-def test_half_of_the_scenes_have_the_range_of_cameras_on_cars_and_desks() -> None:
-    largest = []
-    for number in range(12):
-        scene = make_scene(np.random.default_rng((7, number)), MADE_UP, 24, 640)
-        largest.append(float(render(scene.layers, 24, 640).disparity.quantile(0.995)))
-    assert sum(35 < each < 140 for each in largest) >= 5, largest
-
-
-def test_a_scene_is_the_same_within_rounding_however_it_is_computed(library: TextureLibrary) -> None:
+def test_float32_and_float64_scenes_agree(library: TextureLibrary) -> None:
     """But for a few pixels where rounding decides which surface is nearer."""
     for number in range(4):
         scene = scene_of(library, number)
@@ -173,7 +158,7 @@ def kinds(layer: Layer) -> set[str]:
     return found | ({"cut to size"} if layer.clips else set())
 
 
-def test_grounds_walls_ceilings_tables_objects_thin_things_and_curved_ones_occur(
+def test_all_kinds_of_surfaces_occur(
     library: TextureLibrary,
 ) -> None:
     scenes = [scene_of(library, number) for number in range(40)]
@@ -255,7 +240,7 @@ def test_one_narrow_photograph_is_enough_for_any_scene(tmp_path: Path) -> None:
         assert drawn(scene_of(library, number)).left.isfinite().all()
 
 
-def test_cameras_differ_in_light_and_noise_but_not_in_what_they_see(library: TextureLibrary) -> None:
+def test_cameras_differ_in_light_and_noise(library: TextureLibrary) -> None:
     differences = []
     for number in range(6):
         pair = scene_pair(library, 5, number, HEIGHT, WIDTH)

@@ -62,7 +62,7 @@ def test_both_views_of_a_block_agree_with_rays_that_are_traced(block: Block) -> 
     assert wrong <= 0.01 * hits, "but for corners that a ray just grazes"
 
 
-def test_a_face_shows_its_texture_upright_and_the_right_way_round() -> None:
+def test_a_face_shows_its_texture_upright() -> None:
     texture = PLAIN.clone()
     texture[0], texture[1] = torch.arange(8) / 8, (torch.arange(8) / 8)[:, None]
     shape = Face(np.array([-1.0, -1, 9]), np.array([2.0, 0, 0]), np.array([0, 2.0, 0]))

@@ -41,9 +41,7 @@ def test_the_right_view_leads_back_to_the_left_column(surface: Surface) -> None:
 @pytest.mark.parametrize(
     ("slope", "waves"), [(0.81, ()), (0.5, (Wave(4.0, 0.1, 0.0, 0.0),)), (0.0, (Wave(1.0, 0.9, 0.0, 0.0),))]
 )
-def test_a_surface_that_turns_its_back_to_the_right_view_is_refused(
-    slope: float, waves: tuple[Wave, ...]
-) -> None:
+def test_a_surface_hidden_from_the_right_view_is_refused(slope: float, waves: tuple[Wave, ...]) -> None:
     with pytest.raises(ValueError, match="no inverse"):
         Surface(1.0, slope, 0.0, waves)
 
@@ -66,7 +64,7 @@ def test_an_image_lies_at_its_anchor_with_its_density() -> None:
     assert texel(homography, 31, 22) == pytest.approx([9, 6])
 
 
-def test_an_image_on_a_tilted_plane_is_foreshortened_as_the_plane_is() -> None:
+def test_an_image_on_a_tilted_plane_is_foreshortened() -> None:
     """Equal steps on the plane in space are equal steps in the image."""
     focal, centre = 400.0, (256.0, 128.0)
     surface = Surface.tilted(20.0, 200, 100, 0.8, 0.4, focal)

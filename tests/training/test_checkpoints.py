@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from pamcli.errors import OutputError
 from pamcli.training import checkpoints
 from pamcli.training.checkpoints import (
     Checkpoint,
@@ -18,8 +16,6 @@ from pamcli.training.checkpoints import (
     newest_checkpoint,
     random_states,
     read_checkpoint,
-    remove_older,
-    restore_random_states,
     save_checkpoint,
 )
 
@@ -53,7 +49,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
         assert all(torch.equal(found.optimizer["state"][number][key], value) for key, value in state.items())
 
 
-def test_older_ones_go_only_when_the_new_one_would_outlive_a_loss_of_power(
+def test_older_ones_are_removed_after_the_new_one_is_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_checkpoint(tmp_path, checkpoint(1), keep=1)
@@ -74,13 +70,6 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
     assert steps(tmp_path) == [6, 10, 100]
     save_checkpoint(tmp_path, checkpoint(102), keep=1)
     assert steps(tmp_path) == [102]
-
-
-def test_what_a_kill_left_over_is_removed_later(tmp_path: Path) -> None:
-    for step in (2, 4, 6, 8):
-        save_checkpoint(tmp_path, checkpoint(step), keep=4)
-    remove_older(tmp_path, 6, keep=2)
-    assert steps(tmp_path) == [4, 6, 8]
 
 
 def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
@@ -126,27 +115,3 @@ def test_a_file_of_something_else_is_none(tmp_path: Path) -> None:
 def test_an_empty_folder_and_none_have_no_checkpoint(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) == (None, [])
     assert newest_checkpoint(tmp_path / "none") == (None, [])
-
-
-def test_older_ones_stay_until_the_new_one_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_checkpoint(tmp_path, checkpoint(2), keep=1)
-
-    def power_fails(path: Path) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(checkpoints, "_flush_to_disk", power_fails)
-    with pytest.raises(OutputError, match="input/output error"):
-        save_checkpoint(tmp_path, checkpoint(4), keep=1)
-    assert 2 in steps(tmp_path)
-
-
-def test_random_states_go_on_where_they_were(tmp_path: Path) -> None:
-    torch.manual_seed(3)
-    saved = dataclasses.replace(checkpoint(1), random=random_states())
-    expected = torch.rand(5)
-    found = read_checkpoint(save_checkpoint(tmp_path, saved, keep=1))
-    torch.rand(100)
-    restore_random_states(found.random)
-    assert torch.equal(torch.rand(5), expected)

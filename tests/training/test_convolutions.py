@@ -68,7 +68,7 @@ def test_a_1x1_convolution_in_bf16_is_that_of_torch(bias: bool) -> None:
 
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_gradient_of_the_weights_is_one_for_any_number_of_threads(threads: int) -> None:
+def test_weight_gradients_are_right_for_any_number_of_threads(threads: int) -> None:
     torch.manual_seed(0)
     x, gradient = (torch.randn(2, 32, 50, 70).to(memory_format=torch.channels_last) for _ in range(2))
     wanted = torch.nn.grad.conv2d_weight(x.double(), (32, 32, 3, 3), gradient.double(), padding=1)
@@ -81,7 +81,7 @@ def test_the_gradient_of_the_weights_is_one_for_any_number_of_threads(threads: i
     assert (found - wanted).abs().max() < 1e-4 * float(wanted.abs().max())
 
 
-def test_a_layer_without_a_gradient_of_what_it_reads_has_that_of_its_weights() -> None:
+def test_weights_get_gradients_if_the_input_needs_none() -> None:
     torch.manual_seed(0)
     theirs = nn.Conv2d(32, 32, 3, padding=1)
     ours = copy.deepcopy(theirs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from datetime import timedelta
@@ -18,14 +17,11 @@ from two_processes import (
     ALL_TERMS,
     ATTENTION_ALONE,
     CPU,
-    NORMS,
-    PARTS,
     State,
+    Values,
     in_one_process,
     joined_batch,
-    norm_and_batch,
-    normed,
-    part_of,
+    norm_results,
     pasmnet,
     results,
     run,
@@ -33,8 +29,6 @@ from two_processes import (
 from warm_python import WarmPython
 
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.losses.total import matching_terms
-from pamcli.networks.pasmnet import PASMnet
 from pamcli.training.distributed import JointBatchNorm2d, Processes, join_batch_norms, wrap
 
 TORCHRUN = {
@@ -68,20 +62,7 @@ def deviations(expected: dict[str, Tensor], found: dict[str, Tensor]) -> dict[st
     return far
 
 
-def test_the_two_batches_differ_in_how_many_pixels_count() -> None:
-    counts = []
-    for rank in range(2):
-        left, right, truth = part_of(joined_batch(), rank)
-        with torch.no_grad():
-            terms = matching_terms(pasmnet()(left, right, all_stages=True), left, right, ALL_TERMS, truth)
-        counts.append({name: [float(q.count) / len(left) for _, q in means] for name, means in terms.items()})
-    for name in ("refined", "initial", "likelihood"):
-        assert all(many > 5 * few > 0 for many, few in zip(counts[0][name], counts[1][name], strict=True))
-    for name in ("photometric", "pam_photometric", "pam_cycle"):
-        assert counts[0][name] != counts[1][name]
-
-
-def test_two_processes_have_the_gradients_of_one_with_the_joined_batch(
+def test_two_processes_have_the_gradients_of_the_joined_batch(
     whole_network: list[dict[str, State]],
 ) -> None:
     expected = in_one_process(ALL_TERMS, joint_norm=True)
@@ -127,74 +108,45 @@ def assert_same_tensors(found: dict[str, Tensor], expected: dict[str, Tensor]) -
 
 
 @pytest.fixture(scope="module")
-def batch_norms(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+def batch_norms(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Values]]:
     return results("batch_norms", tmp_path_factory.mktemp("batch_norms"))
 
 
-def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Per-sample tensors one after the other; gradients of weight and bias added, as their shares are."""
-    together = dict(parts[0])
-    for name in ("out", "x.grad", "eval"):
-        together[name] = torch.cat([part[name] for part in parts])
-    for name in {"weight.grad", "bias.grad"} & together.keys():
-        together[name] = parts[0][name] + parts[1][name]
-    return together
+@pytest.mark.parametrize(
+    ("case", "names", "rtol", "atol"),
+    [
+        ("float64", None, 1e-11, 1e-11),
+        ("far from zero", ["running_var"], 1e-6, 0),
+        ("far from zero", ["x.grad"], 0, 1e-2),
+        ("bf16", None, 1.6e-2, 1.6e-2),  # a step of bf16 is 2^-7
+    ],
+)
+def test_batch_norm_is_that_of_the_joined_batch(
+    batch_norms: list[dict[str, Values]], case: str, names: list[str] | None, rtol: float, atol: float
+) -> None:
+    exact = case == "far from zero"
+    expected, parts = norm_results(case, exact=exact), [result[case] for result in batch_norms]
+    assert parts[0].keys() == expected.keys()
+    for name in names or expected:
+        found, other = (part[name] for part in parts)
+        if name in ("out", "x.grad", "eval"):
+            found = torch.cat((found, other))
+        elif name in ("weight.grad", "bias.grad"):
+            found = found + other
+        assert exact or found.dtype == expected[name].dtype, name
+        torch.testing.assert_close(found.to(expected[name].dtype), expected[name], rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("name", NORMS)
-def test_batch_norm_is_that_of_the_joined_batch(batch_norms: list[dict[str, Any]], name: str) -> None:
-    norm, x, weight = norm_and_batch(NORMS[name], torch.float64)
-    if name == "without running statistics":  # evaluation mode normalises with the batch's own, here as there
-        norm.eval()
-        own = torch.cat([norm(x[part]).detach() for part in PARTS])
-        norm.train()
-    expected = normed(norm, x, weight)
-    if name == "without running statistics":
-        expected["eval"] = own
-    found = joined([part[name] for part in batch_norms])
-    assert found.keys() == expected.keys()
-    for key, tensor in expected.items():
-        torch.testing.assert_close(found[key], tensor, rtol=1e-11, atol=1e-11, msg=key)
-
-
-def test_batch_norm_keeps_a_small_variance_beside_a_large_mean(batch_norms: list[dict[str, Any]]) -> None:
-    _, x, weight = norm_and_batch({}, torch.float32, offset=1e4)  # rounded as the processes had it
-    norm, _, _ = norm_and_batch({}, torch.float64)
-    exact = normed(norm, x.double(), weight.double())
-    found = joined([part["far from zero"] for part in batch_norms])
-    torch.testing.assert_close(found["running_var"].double(), exact["running_var"], rtol=1e-6, atol=0)
-    torch.testing.assert_close(found["x.grad"].double(), exact["x.grad"], rtol=0, atol=1e-2)
-
-
-def test_batch_norm_works_under_autocast(batch_norms: list[dict[str, Any]]) -> None:
-    norm, x, weight = norm_and_batch({}, torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        expected = normed(norm, x.bfloat16(), weight)
-    found = joined([part["bf16"] for part in batch_norms])
-    for key, tensor in expected.items():
-        assert found[key].dtype == tensor.dtype, key
-        tolerance = 1.6e-2 if tensor.dtype == torch.bfloat16 else 1e-5  # a step of bf16 is 2^-7
-        torch.testing.assert_close(found[key], tensor, rtol=tolerance, atol=tolerance, msg=key)
-
-
-def test_one_process_is_left_alone() -> None:
-    network = PASMnet()
-    step = wrap(network, lambda net, x: (net.hourglass.E0(x).sum(), {}), Processes(), CPU)
-    assert type(network.hourglass.E0.body[0][1]) is nn.BatchNorm2d
-    x = torch.rand(1, 3, 8, 8)
-    again = PASMnet()
-    again.load_state_dict(network.state_dict())
-    assert torch.equal(step(x)[0], again.hourglass.E0(x).sum())
-
-
-def test_joint_batch_norms_keep_the_names_and_without_other_processes_every_bit() -> None:
+def test_joint_batch_norms_change_nothing_in_one_process() -> None:
     network, plain = pasmnet(), pasmnet()
+    loss = wrap(network, lambda net, *views: (net(*views).disparity, {}), Processes(), CPU)
+    assert type(network.hourglass.E0.body[0][1]) is nn.BatchNorm2d
     join_batch_norms(network)
     assert isinstance(network.hourglass.E0.body[0][1], JointBatchNorm2d)
     assert list(network.state_dict()) == list(plain.state_dict())
     left, right, _ = joined_batch()
     with torch.no_grad():
-        assert torch.equal(network(left, right).disparity, plain(left, right).disparity)
+        assert torch.equal(loss(left, right)[0], plain(left, right).disparity)
         assert_same_tensors(network.state_dict(), plain.state_dict())
         assert torch.equal(network.eval()(left, right).disparity, plain.eval()(left, right).disparity)
 
@@ -327,7 +279,3 @@ def test_several_processes_without_a_gpu_take_the_cpu(monkeypatch: pytest.Monkey
     assert Processes(1, 1, 2).device("auto") == "cpu"
     with pytest.raises(DeviceError, match=r"has no GPU: .* 0 "):
         Processes(1, 1, 2).device("cuda")
-
-
-def test_the_environment_of_the_tests_is_that_of_one_process() -> None:
-    assert Processes.from_environment(os.environ) == Processes()

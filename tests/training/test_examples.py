@@ -19,13 +19,11 @@ from example_pairs import (
     numbers,
     pair,
     superres,
-    unlabelled,
     warp_error,
 )
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
-from pamcli.errors import InputError
 from pamcli.imaging.resize import imresize
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import load_batches
@@ -50,7 +48,7 @@ def test_a_position_is_an_example_whoever_asks_for_it_and_when() -> None:
     assert not same(one[0], make_examples(sources, CROP, 4, EVERYTHING)[0])
 
 
-def test_a_pass_over_one_data_set_takes_each_sample_once_in_ever_new_orders() -> None:
+def test_a_pass_takes_each_sample_once_in_a_new_order() -> None:
     made = examples(*numbered(7))
     passes = [numbers(made, range(7 * k, 7 * k + 7)) for k in range(6)]
     assert all(sorted(order) == list(range(7)) for order in passes)
@@ -98,7 +96,7 @@ def test_truth_warps_whatever_is_done_to_the_pair() -> None:
             assert warp_error(example) <= most
 
 
-def test_truth_of_any_scale_is_that_of_one_pixel_times_the_scale_of_the_width() -> None:
+def test_scaled_truth_is_never_averaged() -> None:
     made = examples(pair(96, 192), augmentation=Augmentation(smallest=0.6, largest=1.6, stretch=0.3))
     for position in range(20):
         values = np.unique(made[position].disparity)
@@ -207,7 +205,7 @@ def test_sixteen_bits_become_the_same_light() -> None:
 
 
 @pytest.mark.parametrize("scale", [2, 4])
-def test_low_resolution_patches_are_those_of_the_whole_image_reduced(scale: int) -> None:
+def test_low_resolution_crops_are_cut_from_the_reduced_image(scale: int) -> None:
     sample = pair(61, 103)
     height, width = (side - side % scale for side in (61, 103))
     whole = {name: imresize(getattr(sample, name)[:height, :width], 1 / scale) for name in ("left", "right")}
@@ -235,7 +233,7 @@ def places(picture: np.ndarray, patch: np.ndarray) -> Iterator[tuple[int, int]]:
                 yield top, left
 
 
-def test_low_resolution_truth_is_that_of_one_high_resolution_pixel() -> None:
+def test_low_resolution_truth_is_that_of_one_pixel() -> None:
     sample = pair(48, 96, near=12, far=4)
     made = superres(sample, scale=4)
     for position in range(10):
@@ -248,7 +246,7 @@ def test_low_resolution_truth_is_that_of_one_high_resolution_pixel() -> None:
         assert not example.visible[match < 0].any()
 
 
-def test_super_resolution_turns_low_and_high_together_and_lights_them_alike() -> None:
+def test_low_and_high_resolution_are_augmented_alike() -> None:
     augmentation = Augmentation(mirror=0.5, upside_down=0.5, permute_colours=0.5, brightness=0.2)
     made, turned = superres(pair(64, 120), augmentation=augmentation), 0
     for position in range(20):
@@ -260,7 +258,7 @@ def test_super_resolution_turns_low_and_high_together_and_lights_them_alike() ->
     assert turned == 20
 
 
-def test_a_camera_spares_the_image_that_is_to_be_made_and_each_view_has_its_own() -> None:
+def test_cameras_degrade_only_the_low_resolution_images() -> None:
     sample = pair(64, 120)
     clean, taken = superres(sample), superres(sample, augmentation=Augmentation(camera=0.9))
     same = 0
@@ -283,11 +281,3 @@ def test_super_resolution_of_scenes_has_truth_at_low_resolution() -> None:
     assert np.array_equal(example.left_high, drawn.left)  # type: ignore[arg-type]
     assert np.array_equal(example.disparity, drawn.disparity[1::2, 1::2] / 2)
     assert example.left.shape == (8, 16, 3)
-
-
-def test_what_can_be_learned_from_has_truth() -> None:
-    assert PROCEDURAL.has_truth()
-    assert Stored(pair()).has_truth()
-    assert not Stored(unlabelled(pair())).has_truth()
-    with pytest.raises(InputError):
-        Stored(None).has_truth()

@@ -90,11 +90,3 @@ def test_the_first_step_of_a_script_is_not_drowned_by_one_term(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert domination(recipe_of(script, tmp_path, monkeypatch)) < DROWNED
-
-
-def test_the_estimate_of_a_dead_refinement_would_drown_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = recipe_of("pasmnet.sh", tmp_path, monkeypatch)
-    harmful = replace(recipe, losses=replace(recipe.losses, estimate=0.5))
-    assert any(domination(harmful, seed) > DROWNED for seed in SEEDS)

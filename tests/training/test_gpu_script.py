@@ -134,7 +134,7 @@ def test_super_resolution_learns_from_pairs_and_photographs(machine: Path) -> No
     assert "2 steps" in (machine / "gpu/log-superres-x2.txt").read_text()
 
 
-def test_mixed_weights_are_between_both_and_the_largest_differences_count_apart(tmp_path: Path) -> None:
+def test_mixed_weights_lie_between_both(tmp_path: Path) -> None:
     first, second, mixed = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "mixed"))
     torch.manual_seed(0)
     old, spec = load_network(ROOT / "weights/passrnet2-x2.safetensors")
@@ -152,7 +152,7 @@ def test_mixed_weights_are_between_both_and_the_largest_differences_count_apart(
     torch.testing.assert_close(moved, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Path) -> None:
+def test_textures_are_packed_into_a_given_size(machine: Path) -> None:
     original = sum(path.stat().st_size for path in (machine.parent / "textures").rglob("*.png"))
     packed = pack(machine, original / 2e6)
     assert packed.returncode == 0, packed.stderr
@@ -166,7 +166,7 @@ def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Pat
     assert "does not fit" in refused.stderr
 
 
-def test_pairs_are_reduced_and_photographs_become_pairs_of_whole_disparities(tmp_path: Path) -> None:
+def test_reduced_pairs_and_shifted_photographs(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (80, 240, 3), np.uint8) for _ in range(3)]
     for number, name in enumerate(("mine/left/a.png", "mine/right/a.png", "photos/b.png")):

@@ -19,11 +19,9 @@ from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.initialisation import (
-    SMOOTHING,
     check_weights,
     halve_scale,
     initial_network,
-    initialise_as_upscaler,
     initialise_by_xavier,
 )
 from pamcli.training.recipe import Recipe
@@ -40,7 +38,7 @@ def enlarged(network: PASSRnet, left: torch.Tensor, right: torch.Tensor) -> torc
 
 
 @pytest.mark.parametrize("scale", [2, 3, 4])
-def test_a_plain_upscaler_enlarges_bilinearly_away_from_the_border(scale: int) -> None:
+def test_an_initial_upscaler_interpolates_bilinearly(scale: int) -> None:
     network = initial_network(replace(SUPERRES, scale=scale))
     assert isinstance(network, PASSRnet)
     left, right = torch.rand(2, 1, 3, 12, 20).unbind()
@@ -53,13 +51,7 @@ def test_a_plain_upscaler_enlarges_bilinearly_away_from_the_border(scale: int) -
     torch.testing.assert_close(enlarged(network, left, right)[inner], bilinear[inner], atol=1e-5, rtol=0)
 
 
-def test_every_scale_has_its_smoothing() -> None:
-    for scale in SMOOTHING:
-        initialise_as_upscaler(PASSRnet(scale))
-    assert set(SMOOTHING) == {2, 3, 4, 8}
-
-
-def test_every_weight_of_a_plain_upscaler_learns_within_two_steps() -> None:
+def test_every_weight_of_an_initial_upscaler_learns() -> None:
     network = initial_network(replace(SUPERRES, scale=2))
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
     left, right, high = torch.rand(1, 3, 8, 24), torch.rand(1, 3, 8, 24), torch.rand(1, 3, 16, 48)
@@ -104,7 +96,7 @@ def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
     assert modes == {"hourglass": False, "cas_pam": False, "refine": True}
 
 
-def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path: Path) -> None:
+def test_a_fresh_refinement_upsamples_the_initial_disparity(tmp_path: Path) -> None:
     path = str(weights(tmp_path / "w.safetensors", PASMnet()))
     recipe = replace(RECIPES["scenes"], start=path, reinitialise="refine", freeze_batch_norm=True)
     network = initial_network(recipe)
@@ -141,7 +133,7 @@ def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path) -> None:
     )
 
 
-def test_x4_weights_start_x2_where_every_place_is_the_mean_of_four(tmp_path: Path) -> None:
+def test_x2_starts_from_the_means_of_x4_weights(tmp_path: Path) -> None:
     trained = PASSRnet(4)
     path = weights(tmp_path / "w.safetensors", trained, scale=4)
     network = initial_network(replace(SUPERRES, scale=2, start=str(path)))
@@ -156,7 +148,7 @@ def test_x4_weights_start_x2_where_every_place_is_the_mean_of_four(tmp_path: Pat
     torch.testing.assert_close(found[1], F.avg_pool2d(found[0], 2))
 
 
-def test_halving_changes_nothing_but_the_layer_before_the_shuffle() -> None:
+def test_halving_changes_only_the_layer_before_the_shuffle() -> None:
     state = PASSRnet(4).state_dict()
     halved = halve_scale(state)
     assert [key for key in state if halved[key] is not state[key]] == ["upscale.4.weight"]

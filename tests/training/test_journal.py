@@ -12,7 +12,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from pamcli.errors import OutputError
 from pamcli.training import journal as module
-from pamcli.training.journal import Journal, RunFolder, read_entries
+from pamcli.training.journal import Journal, RunFolder
 
 
 def lines(folder: Path) -> list[Any]:
@@ -59,7 +59,7 @@ def test_each_entry_is_a_line_and_a_point_of_each_curve(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_that_goes_on_drops_what_was_logged_beyond_its_checkpoint(tmp_path: Path) -> None:
+def test_resuming_drops_log_lines_after_the_checkpoint(tmp_path: Path) -> None:
     with Journal(RunFolder(tmp_path), 0) as journal:
         for step in (20, 40, 60):
             journal.write(entry(step))
@@ -84,10 +84,6 @@ def test_images_stand_among_the_events(tmp_path: Path) -> None:
         journal.add_image(5, "1-kitti2015-1", np.full((4, 6, 3), 200, np.uint8))
     (picture,) = [value for event in events(tmp_path) for value in event.summary.value]
     assert (picture.tag, picture.image.height, picture.image.width) == ("1-kitti2015-1", 4, 6)
-
-
-def test_a_log_that_does_not_exist_is_empty(tmp_path: Path) -> None:
-    assert read_entries(tmp_path / "log.jsonl") == []
 
 
 def test_a_full_disk_is_one_line_that_names_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ class Held(Named):
         return Sample(self.names[index], view, view)
 
 
-def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_path: Path) -> None:
+def test_labels_of_other_pairs_with_the_same_names_are_refused(tmp_path: Path) -> None:
     first, notes = Held(90, 20), Image.Exif()
     sample = first.load(0)
     notes[Base.ImageDescription] = labels.HASH_NOTE + labels._hash([sample.left, sample.right])
@@ -104,7 +104,7 @@ def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_pat
             select_pairs_to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)
 
 
-def test_disparities_of_somebody_else_are_not_taken_for_half_a_label(tmp_path: Path) -> None:
+def test_foreign_disparity_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "disparity").mkdir()
     for name in ("000", "001"):
         (tmp_path / f"disparity/{name}.npy").write_bytes(b"mine")

@@ -21,7 +21,6 @@ from example_pairs import (
     numbered,
     numbers,
     pair,
-    superres,
     unlabelled,
 )
 
@@ -31,7 +30,7 @@ from pamcli.errors import DeviceError, InputError
 from pamcli.training.examples import StepBatch, load_batches
 
 
-def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> None:
+def test_batches_hold_bytes_and_masks_of_known_pixels() -> None:
     sample = pair(*CROP)
     sample.disparity[:4] = np.nan
     made = examples(sample, unlabelled(pair(*CROP, seed=1)))
@@ -54,7 +53,7 @@ def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> 
     assert not truth.right_visible[labelled.index(False)].any()
 
 
-def test_a_batch_without_any_label_knows_nothing_and_one_of_numbers_stays_as_it_is() -> None:
+def test_a_batch_without_labels_knows_nothing() -> None:
     (batch,) = load_batches(examples(unlabelled(pair())), 0, 1, 2, workers=0)
     assert not any(part.isfinite().any() for part in batch.truth.both)
     assert not (batch.truth.visible | batch.truth.right_visible).any()
@@ -69,20 +68,11 @@ def test_batches_name_the_pairs_with_left_ground_truth_only() -> None:
         assert batch.to("cpu").truth.left_only.tolist() == [expected] * 2  # type: ignore[union-attr]
 
 
-def test_batches_of_super_resolution_hold_both_sizes() -> None:
-    (batch,) = load_batches(superres(pair()), 0, 1, 3, workers=0)
-    batch = batch.to("cpu")
-    assert batch.left.shape == (3, 3, 6, 10)
-    assert batch.left_high.shape == batch.right_high.shape == (3, 3, 24, 40)
-    assert batch.right_high.dtype == torch.float32
-    assert batch.truth.disparity.shape == (3, 6, 10)
-
-
 def colours(batches: Iterator[StepBatch]) -> list[list[int]]:
     return [batch.left[:, 0, 0, 0].tolist() for batch in batches]
 
 
-def test_processes_share_the_positions_of_a_step_and_a_later_start_goes_on() -> None:
+def test_processes_share_the_positions_of_a_step() -> None:
     made = examples(*numbered(100))
     alone = colours(load_batches(made, 0, 5, 4, workers=0))
     assert [number for step in alone for number in step] == numbers(made, range(20))
@@ -135,7 +125,7 @@ def test_more_workers_than_processors_are_no_warning(monkeypatch: pytest.MonkeyP
     assert colours(load_batches(made, 0, 2, 2, workers=2)) == colours(load_batches(made, 0, 2, 2, workers=0))
 
 
-def test_a_killed_worker_raises_nowhere_but_where_a_batch_is_wanted() -> None:
+def test_loading_keeps_the_sigchld_handler() -> None:
     before = signal.getsignal(signal.SIGCHLD)
     made = load_batches(examples(*numbered(2)), 0, 2, 1, workers=1)
     next(made)
@@ -159,7 +149,7 @@ class Lacking(Stored):
         raise ModuleNotFoundError("No module named 'elsewhere'", name="elsewhere")
 
 
-def test_an_error_that_nobody_expects_is_the_same_one_outside_of_a_worker() -> None:
+def test_unexpected_errors_of_workers_keep_their_type() -> None:
     made = make_examples([(Lacking(*numbered(2)), 1.0)], CROP, 0, NOTHING)
     with pytest.raises(ModuleNotFoundError) as caught:
         next(load_batches(made, 0, 2, 1, workers=1))

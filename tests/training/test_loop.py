@@ -101,7 +101,7 @@ def raises_at(step: int, error: BaseException) -> Callable[[int], None]:
     return before
 
 
-def test_a_run_keeps_its_checkpoints_and_the_average_in_half_precision(tmp_path: Path) -> None:
+def test_a_run_saves_checkpoints_and_the_average_in_fp16(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", replace(RECIPE, keep=2))
     assert run.go() == RunEnd(STEPS, None)
     assert run.kept == [6, 8]
@@ -144,7 +144,7 @@ def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("killed", [1, 3, 4, 7, 8])
-def test_a_run_that_was_killed_goes_on_bit_for_bit_also_by_chance(tmp_path: Path, killed: int) -> None:
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, killed: int) -> None:
     """A network or a loss may draw of torch's generator while it learns."""
 
     def drawing(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
@@ -161,7 +161,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit_also_by_chance(tmp_path: Path
     assert [e["step"] for e in parted.log][-1] == STEPS
 
 
-def test_a_checkpoint_that_a_killed_run_had_yet_to_remove_is_removed_later(
+def test_checkpoints_left_by_a_kill_are_removed_later(
     tmp_path: Path,
 ) -> None:
     run = Run(tmp_path / "run", replace(RECIPE, keep=3))
@@ -350,16 +350,6 @@ def test_statistics_stand_from_the_same_step_on_after_a_stop(
     for means in kept:
         moved = [not torch.equal(*pair) for pair in itertools.pairwise(means)]
         assert moved == [True] * 6 + [False] * 2
-
-
-def test_weights_are_the_mean_of_the_end_on_request(tmp_path: Path) -> None:
-    kept = []
-    for name, recipe in (("plain", RECIPE), ("mean", replace(RECIPE, average_from=0.5))):
-        run = Run(tmp_path / name, recipe)
-        run.go()
-        found, _ = newest_checkpoint(run.folder.checkpoints)
-        kept.append(found.average["0.weight"])
-    assert not torch.equal(*kept)
 
 
 @pytest.mark.parametrize(("others", "said"), [(False, "time"), (True, "terminated")])

@@ -57,7 +57,7 @@ def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, d
         assert np.abs(of_matches - disparity[row, inside]).max() < 1e-3
 
 
-def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_not_visible() -> None:
+def test_occluded_pixels_keep_their_truth_but_are_not_visible() -> None:
     texture = torch.cat((torch.zeros(3, 40, 24), torch.ones(1, 40, 24)))  # 12 x 20 px, black
     thing = Occluder(texture, 59.5, 9.5, 9, 0, 0)
     changed, behind = occluders._insert(even(), thing.views(48, 128), even().disparity)
@@ -96,7 +96,7 @@ def test_things_stand_in_front_of_all_that_they_cover() -> None:
     assert max(float(one.disparity.max()) for one in found) < 128 * occluders.NEAREST * 1.5
 
 
-def test_a_thing_that_would_stand_behind_what_it_covers_in_either_view_is_refused() -> None:
+def test_an_occluder_must_be_in_front_in_both_views() -> None:
     wall = even().disparity
     board = wall.copy()
     board[:, 40:60] = 30  # at 10 to 29 of the right view
@@ -130,7 +130,7 @@ def test_what_stands_behind_a_framework_is_seen_through_it() -> None:
         assert mask.max() == 1
 
 
-def test_examples_get_things_by_their_share_where_the_left_view_alone_has_labels() -> None:
+def test_examples_get_occluders_by_their_share() -> None:
     sample = left_alone(pair(near=10, far=3))
     plain = examples(sample)
     changed = {
@@ -146,7 +146,7 @@ def test_examples_get_things_by_their_share_where_the_left_view_alone_has_labels
 
 
 @pytest.mark.parametrize("by", [INSERT, Augmentation(synthesize_right=1)])
-def test_pairs_without_any_label_and_those_of_superres_stay_as_they_are(by: Augmentation) -> None:
+def test_unlabelled_and_superres_pairs_get_no_occluders(by: Augmentation) -> None:
     unknown = np.full((48, 96), np.nan, np.float32)
     sample = dataclasses.replace(pair(), disparity=unknown, right_disparity=None)
     made = examples(sample, augmentation=by)[0], superres(left_alone(pair()), augmentation=by)[0]

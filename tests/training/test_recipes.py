@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,43 +57,6 @@ def test_paper_superres_is_section_5_4() -> None:
     assert rates == pytest.approx([2e-4, 2e-4, 1e-4, 1e-4, 5e-5, 5e-5])
     assert (recipe.losses.super_resolution, recipe.losses.pam) == (1, 0.005)
     assert (recipe.initialisation, recipe.views, recipe.precision) == ("xavier", "left", "fp32")
-
-
-def test_passrnet2_ends_with_what_psnr_measures() -> None:
-    recipe, before = RECIPES["passrnet2-psnr"], RECIPES["passrnet2"]
-    assert (recipe.after, recipe.network, recipe.losses.charbonnier) == ("passrnet2", "passrnet2", 0)
-    assert recipe.losses.psnr > 0
-    assert recipe.has_unsupervised_terms
-    assert recipe.optimizer == "muon"
-    assert replace(recipe, losses=before.losses, learning_rate=before.learning_rate) == replace(
-        before, name=recipe.name, after=recipe.after, schedule=recipe.schedule, optimizer=recipe.optimizer
-    )
-
-
-@pytest.mark.parametrize("name", ["unsupervised", "paper-kitti"])
-def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
-    assert not RECIPES[name].losses.needs_truth
-    assert RECIPES[name].has_unsupervised_terms
-
-
-def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
-    recipe = RECIPES["adapt"]
-    assert recipe.pseudo_labels
-    assert 0 < recipe.held_out < 0.5
-    assert recipe.freeze_batch_norm
-    for network in ("pasmnet", "pasmnet2"):
-        assert replace(recipe, network=network).losses.needs_truth  # or its terms would have been refused
-
-
-def test_views_that_are_compared_are_lit_alike() -> None:
-    values = asdict(RECIPES["unsupervised"].augmentation)
-    apart = [key for key in values if key.startswith("view_")] + ["noise", "blur", "erase"]
-    assert [values[key] for key in apart] == [0] * len(apart)
-
-
-def test_scenes_learn_from_the_truth_alone() -> None:
-    assert SCENES.losses.supervised
-    assert not SCENES.has_unsupervised_terms
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -161,11 +124,6 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, content: str) -> None:
         read_recipe(file)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.json"):
-        read_recipe(tmp_path / "none.json")
-
-
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
@@ -224,7 +182,7 @@ def test_values_out_of_range_and_contradictions_are_refused(
         {"mask_by_truth_below": float("inf")},
     ],
 )
-def test_a_weight_that_would_teach_the_opposite_or_nothing_is_refused(wrong: dict[str, float]) -> None:
+def test_loss_weights_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         LossWeights(**wrong)  # type: ignore[arg-type]
 
@@ -285,7 +243,7 @@ def test_a_key_takes_the_value_of_a_text(key: str, text: str, expected: object) 
         ("augmentation.mirror", "1.5"),
     ],
 )
-def test_a_key_that_does_not_exist_or_a_value_that_is_none_is_refused(key: str, text: str) -> None:
+def test_unknown_keys_and_wrong_values_are_refused(key: str, text: str) -> None:
     with pytest.raises(UsageError, match=key.rpartition(".")[2]) as raised:
         change_recipe(SCENES, {key: text})
     assert "\n" not in str(raised.value)
@@ -316,7 +274,7 @@ def test_files_name_sizes_by_width_and_height() -> None:
     assert values["scenes"]["sizes"][2] == "832x288"
 
 
-def test_the_nearest_name_that_fits_says_how_fast_a_weight_learns() -> None:
+def test_the_most_specific_learning_rate_factor_applies() -> None:
     recipe = RECIPES["pasmnet2"]
     rates = {"E0.0.weight": 0.5, "st1.blocks.0.head.0.weight": 0.5, "s1.upd.out.weight": 1, "mask.1.bias": 1}
     assert {key: recipe.get_rate(key) for key in rates} == rates
@@ -325,8 +283,3 @@ def test_the_nearest_name_that_fits_says_how_fast_a_weight_learns() -> None:
     late = replace(recipe, only="head,st3", rates={"head": 0.5, "s1": 0.1})
     keys = "mask.0.0.weight", "s1.h0.0.weight", "st3.blocks.0.head.0.weight", "st1.blocks.0.head.0.weight"
     assert [late.get_rate(key) for key in keys] == [0.5, 0.1, 1, 0]
-
-
-@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])
-def test_attention_terms_have_the_weight_that_the_lambdas_were_chosen_for(name: str) -> None:
-    assert RECIPES[name].losses.pam_over_columns

@@ -54,11 +54,6 @@ def test_each_scene_is_drawn_once_and_used_as_often_as_asked(tmp_path: Path) -> 
     assert shapes == {(48, 96), (32, 128)}
 
 
-def test_neighbouring_examples_are_of_many_scenes(tmp_path: Path) -> None:
-    names = [kept(Counted(), tmp_path).number(position) for position in range(100, 112)]
-    assert len(set(names)) > 4
-
-
 def test_old_scenes_leave_the_disk(tmp_path: Path) -> None:
     scenes = kept(Counted(), tmp_path)
     for position in range(0, 800, 2):
@@ -66,7 +61,7 @@ def test_old_scenes_leave_the_disk(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) <= DRAWING.pool + LATE + 3
 
 
-def test_a_scene_is_the_same_from_disk_drawn_anew_and_after_damage(tmp_path: Path) -> None:
+def test_cached_scenes_equal_rendered_ones_also_after_damage(tmp_path: Path) -> None:
     source = open_data("procedural")
     first = kept(source, tmp_path).scene(7)
     (file,) = tmp_path.iterdir()
@@ -97,7 +92,7 @@ def test_any_number_of_workers_make_the_same_batches(tmp_path: Path) -> None:
     assert all(batch.prepared > 0 for batch in runs[0])
 
 
-def test_scenes_are_changed_by_their_own_augmentation_and_real_pairs_by_theirs() -> None:
+def test_scenes_have_their_own_augmentation() -> None:
     plain, mirrored = made(None), made(None, Augmentation(mirror=1))
     changed = {
         plain._choose_source(position): not np.array_equal(plain[position].left, mirrored[position].left)

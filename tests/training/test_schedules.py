@@ -31,12 +31,12 @@ def test_cosine_falls_from_the_peak_to_the_final_part() -> None:
     assert 0.2 < found[-1] < 0.201
 
 
-def test_warm_up_rises_in_a_straight_line_and_never_starts_at_zero() -> None:
+def test_warm_up_rises_linearly_from_above_zero() -> None:
     found = rates(Schedule("constant", warmup=0.1))
     assert found[:11] == pytest.approx([0.2 * (i + 1) for i in range(10)] + [2.0])
 
 
-def test_one_cycle_rises_to_the_peak_then_falls_to_its_final_part() -> None:
+def test_one_cycle_rises_to_the_peak_then_falls() -> None:
     found = rates(Schedule("one-cycle", warmup=0.3, final=1e-4))
     top = found.index(max(found))
     assert found[top] == pytest.approx(2.0)

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from example_pairs import EVERYTHING, NOTHING, Made, Stored, make_examples, pair
+from example_pairs import EVERYTHING, NOTHING, Made, Stored, make_examples
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
@@ -58,8 +58,3 @@ def test_a_patch_in_other_light_is_reduced_anew() -> None:
 def test_patches_of_another_enlargement_are_refused() -> None:
     with pytest.raises(UsageError, match=r"prepared for x2, but the run trains x4.*`scale` 4"):
         examples(patch(), NOTHING, (4, 8), scale=4)[0]
-
-
-def test_pairs_without_stored_views_are_reduced() -> None:
-    example = examples(pair(), NOTHING, (8, 16))[0]
-    assert example.left.shape == (8, 16, 3)

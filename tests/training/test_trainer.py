@@ -179,7 +179,7 @@ def test_the_average_is_the_recurrence_of_weights_and_statistics() -> None:
     assert found["1.num_batches_tracked"].item() == 120
 
 
-def test_the_end_of_a_run_is_averaged_evenly_with_what_came_before() -> None:
+def test_the_end_of_a_run_is_averaged_evenly() -> None:
     network = small_network()
     average = make_average(network, 0.9, mean_from=50)
     for _ in range(50):

@@ -27,7 +27,7 @@ class Pairs(Stored):
         (10, [0, 1, 3, 4, 5, 6, 8, 9], [2, 7]),
     ],
 )
-def test_a_share_of_the_pairs_is_kept_aside_where_there_are_enough(
+def test_a_share_of_enough_pairs_is_held_out(
     tmp_path: Path, count: int, learned: list[int], aside: list[int]
 ) -> None:
     found, kept = split_pairs(Stored(*numbered(count)), 0.2, tmp_path)
@@ -40,7 +40,7 @@ def test_a_share_of_the_pairs_is_kept_aside_where_there_are_enough(
     assert all(f"{index:03d}" in line for index in aside)
 
 
-def test_of_many_pairs_some_are_learned_from_and_none_of_those_kept_aside(tmp_path: Path) -> None:
+def test_many_pairs_are_thinned_and_held_out_apart(tmp_path: Path) -> None:
     found, kept = split_pairs(Stored(*numbered(250)), 0.2, tmp_path)
     assert (len(found), len(kept)) == (unlabelled_pairs.MOST_LEARNED, unlabelled_pairs.MOST_HELD_OUT)
     assert not set(found.names) & set(kept.names)

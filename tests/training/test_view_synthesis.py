@@ -41,7 +41,7 @@ def drawn(sample: Sample, seed: int = 0) -> Example:
 
 
 @pytest.mark.usefixtures("at_its_baseline")
-def test_at_the_pairs_own_baseline_the_view_is_the_pairs_own_also_where_the_left_one_sees_nothing() -> None:
+def test_at_the_own_baseline_the_right_image_is_the_pairs_own() -> None:
     sample = pair(near=16)
     made, true = drawn(sample), example(sample)
     inside = slice(None), slice(0, 96 - 16)  # beyond, the left view sees nothing, and the wall goes on
@@ -60,7 +60,7 @@ def test_pixels_that_both_views_see_look_alike_by_any_baseline() -> None:
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.4, -0.4])
-def test_disparities_of_a_drawn_view_are_off_by_no_part_of_a_sample(slope: float) -> None:
+def test_synthesized_disparities_are_exact_at_sub_pixel_places(slope: float) -> None:
     columns = np.arange(160)
     wave = 128 + 100 * np.sin(columns / 4)
     left = np.repeat(np.rint(wave).astype(np.uint8)[None, :, None], 8, 0).repeat(3, 2)
@@ -97,7 +97,7 @@ def test_of_two_surfaces_on_one_pixel_the_nearer_one_is_seen() -> None:
         assert np.nanmin(of_right[:, columns]) > 5
 
 
-def test_gaps_that_something_nearer_explains_are_learned_from_and_wider_ones_are_not() -> None:
+def test_only_gaps_that_an_occlusion_explains_are_learned() -> None:
     disparity = np.full((8, 80), 3, np.float32)
     disparity[:, 40:60] = 23
     disparity[:, 22:40] = UNKNOWN  # before a thing that is 20 px nearer
@@ -116,7 +116,7 @@ def test_gaps_that_something_nearer_explains_are_learned_from_and_wider_ones_are
     assert not fill_gaps(border)[1][:, :40].any()
 
 
-def test_rows_without_a_label_take_those_of_others_and_teach_nothing() -> None:
+def test_rows_without_labels_are_filled_but_not_learned() -> None:
     disparity = np.full((8, 80), UNKNOWN, np.float32)
     disparity[3:5] = 7
     found, learned = fill_gaps(disparity)
@@ -124,7 +124,7 @@ def test_rows_without_a_label_take_those_of_others_and_teach_nothing() -> None:
     assert learned.sum() == 2 * 80
 
 
-def test_examples_are_redrawn_by_their_share_where_the_left_view_alone_has_labels() -> None:
+def test_right_images_are_synthesized_by_their_share() -> None:
     sample = pair(near=10, far=3)
     sparse = left_alone(sample)
     truths = {share: [made[position] for position in range(40)] for share, made in _made(sparse).items()}

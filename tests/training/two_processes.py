@@ -47,8 +47,8 @@ PARTS = (slice(0, 1), slice(1, 3))
 flat and hardly known."""
 
 Batch = tuple[Tensor, Tensor, GroundTruth]
-LossAndFigures = tuple[Tensor, dict[str, Tensor]]
 State = dict[str, dict[str, Any]]
+Values = dict[str, Any]
 
 
 def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
@@ -171,54 +171,43 @@ def whole_network(processes: Processes) -> dict[str, State]:
     }
 
 
-NORMS: dict[str, dict[str, Any]] = {
-    "usual": {},
-    "without weight and bias": {"affine": False},
-    "without running statistics": {"track_running_stats": False},
-    "cumulative average": {"momentum": None},
+NORMS = {
+    "float64": (torch.float64, 3.0),
+    "far from zero": (torch.float32, 1e4),
+    "bf16": (torch.bfloat16, 3.0),
 }
+"""Types and means of the inputs of batch norm."""
 
 
-def normed(norm: nn.BatchNorm2d, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
-    """Output, gradients and buffers, of two batches in training and one in evaluation mode."""
-    for _ in range(2):
-        norm.zero_grad()
-        x = x.detach().requires_grad_()
-        out = norm(x)
-        (out.to(weight.dtype) * weight).sum().backward()
-    found = {"out": out.detach(), "x.grad": x.grad, **norm.state_dict()}
-    found |= {f"{name}.grad": p.grad for name, p in norm.named_parameters() if p.grad is not None}
-    return found | {"eval": norm.eval()(x.detach()).detach()}
-
-
-def norm_and_batch(
-    options: dict[str, Any], dtype: torch.dtype, offset: float = 3.0
-) -> tuple[nn.BatchNorm2d, Tensor, Tensor]:
-    random = torch.Generator().manual_seed(2)
+def norm_results(case: str, part: slice = slice(None), *, exact: bool = False, joint: bool = False) -> Values:
+    """Return output, gradients and buffers, after two batches in training and one in evaluation mode."""
+    (dtype, offset), random = NORMS[case], torch.Generator().manual_seed(2)
     x = torch.randn(3, 6, 7, 9, generator=random) * torch.linspace(0.1, 3, 3)[:, None, None, None] + offset
-    norm = nn.BatchNorm2d(6, **options).to(dtype)
-    if norm.affine:
-        with torch.no_grad():
-            norm.weight.copy_(torch.rand(6, generator=random) + 0.5)
-            norm.bias.copy_(torch.randn(6, generator=random))
-    return norm, x.to(dtype), torch.randn(x.shape, generator=random).to(dtype)
-
-
-def batch_norms(processes: Processes) -> dict[str, dict[str, Tensor]]:
-    part = PARTS[processes.rank]
-    found = {}
-    for name, options in NORMS.items():
-        norm, x, weight = norm_and_batch(options, torch.float64)
+    kept = torch.float64 if exact or dtype == torch.float64 else torch.float32
+    x, norm = x.to(dtype).to(kept if exact else dtype)[part], nn.BatchNorm2d(6).to(kept)
+    with torch.no_grad():
+        norm.weight.copy_(torch.rand(6, generator=random) + 0.5)
+        norm.bias.copy_(torch.randn(6, generator=random))
+    factors = torch.randn(3, 6, 7, 9, generator=random).to(kept)[part]
+    if joint:
         join_batch_norms(norm)
-        found[name] = normed(norm, x[part], weight[part])
-    norm, x, weight = norm_and_batch({}, torch.float32, offset=1e4)
-    join_batch_norms(norm)
-    found["far from zero"] = normed(norm, x[part], weight[part])
-    norm, x, weight = norm_and_batch({}, torch.float32)
-    join_batch_norms(norm)
-    with torch.autocast("cpu", torch.bfloat16):
-        found["bf16"] = normed(norm, x[part].bfloat16(), weight[part])
-    return found
+    with torch.autocast("cpu", enabled=x.dtype == torch.bfloat16):
+        for _ in range(2):
+            norm.zero_grad()
+            x = x.detach().requires_grad_()
+            out = norm(x)
+            (out.to(kept) * factors).sum().backward()
+        gradients = {"x.grad": x.grad, "weight.grad": norm.weight.grad, "bias.grad": norm.bias.grad}
+        return {
+            "out": out.detach(),
+            **gradients,
+            **norm.state_dict(),
+            "eval": norm.eval()(x.detach()).detach(),
+        }
+
+
+def batch_norms(processes: Processes) -> dict[str, Values]:
+    return {case: norm_results(case, PARTS[processes.rank], joint=True) for case in NORMS}
 
 
 def messages(processes: Processes) -> dict[str, Any]:
