@@ -82,10 +82,10 @@ def test_yaml_values() -> None:
 
 
 def test_many_values_are_read_quickly() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(parse_first("a: [" + "1, " * 300_000 + "]")["a"]) == 300_000
     assert parse_first("t: 1" + ":1" * 450_000)["t"].startswith("1:1")
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def npz(header: str, body: bytes = b"", flags: int = 0) -> bytes:
