@@ -101,10 +101,14 @@ def pair_frames(
         raise UsageError(f"left and right video are both {quote(paths[0])}", hint)
     videos = [Video(path) for path in paths]
     for video in videos:
-        if video.missing:
+        read = pluralize(len(video.stamps), "frame")
+        if not video.is_readable_to_end:
+            fault = f"cannot be read from frame {len(video.stamps)} on"
+            LOG.warning(f"{quote(video.path)} {fault}; the {read} before it are processed")
+        elif video.missing:
             LOG.warning(
                 f"{quote(video.path)} ends {video.missing:.1f} s before the end in its header and may be "
-                f"incomplete; its {pluralize(len(video.stamps), 'frame')} are processed"
+                f"incomplete; its {read} are processed"
             )
     if len(videos) == 1:
         numbers = np.arange(len(videos[0].stamps))

@@ -7,6 +7,7 @@ uniform motion is uninformative.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +57,10 @@ def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> Vi
 
 
 def _measure_motion(video: Video, step: float, begin: float) -> NDArray[np.float64]:
-    """Return the mean flow (px) to each frame from `begin` on, (T, 2 BANDS); NaN if a frame is missing."""
+    """Return the mean flow (px) to each frame from `begin` on, (T, 2 BANDS).
+
+    NaN if a frame is missing or damaged.
+    """
     import cv2
 
     flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
@@ -65,8 +69,10 @@ def _measure_motion(video: Video, step: float, begin: float) -> NDArray[np.float
     motion = np.full((places[numbers[-1]] + 1 if len(numbers) else 0, 2 * BANDS), np.nan)
     before = None
     for number in numbers.tolist():
-        image = video.small(number, LONGER_SIDE)
-        if before is not None and places[number] == places[number - 1] + 1:
+        image = None
+        with suppress(InputError):  # it is reported when it is processed
+            image = video.small(number, LONGER_SIDE)
+        if image is not None and before is not None and places[number] == places[number - 1] + 1:
             bands = np.array_split(flow.calc(before, image, None), BANDS)
             motion[places[number]] = np.concatenate([band.mean(axis=(0, 1)) for band in bands])
         before = image

@@ -44,6 +44,9 @@ _LOSSLESS = {
 class Video:
     """A video file, read frame by frame in constant memory."""
 
+    is_readable_to_end = True
+    """False once `stamps` found that the file cannot be read beyond the last of them."""
+
     def __init__(self, path: Path) -> None:
         """Open a video. Raises UsageError if PyAV is missing, and InputError if the file is unreadable."""
         self.path, self.library = path, import_extra("av")
@@ -91,15 +94,23 @@ class Video:
 
     @cached_property
     def stamps(self) -> NDArray[np.int64]:
-        """Times of the frames, (N,), in `time_base`, ascending. Raises InputError if there are none."""
-        found = []
+        """Times of the frames, (N,), in `time_base`, ascending, up to where the file cannot be read.
+
+        Raises InputError if there are none.
+        """
+        found: list[Any] = []
         with (
-            report_damage(quote(self.path), "cannot be read to its end"),
+            report_damage(quote(self.path), "cannot be read as a video"),
             self._open_container() as container,
         ):
-            for packet in container.demux(container.streams[self.stream.index]):
-                if packet.size and not packet.is_discard:
-                    found.append(packet.pts)
+            try:
+                for packet in container.demux(container.streams[self.stream.index]):
+                    if packet.size and not packet.is_discard:
+                        found.append(packet.pts)
+            except (self.library.FFmpegError, OSError):
+                if not found:
+                    raise
+                self.is_readable_to_end = False
         if not found:
             raise InputError(f"{quote(self.path)} contains no frame")
         if None in found:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import cv2
 import numpy as np
@@ -126,6 +130,8 @@ def test_the_offset_is_measured(clips: Views, here: Path) -> None:
     made = pam("disparity left.mkv right.mkv --offset auto --count 1 -o out --jsonl")
     assert "pam: offset 3: " in made.stderr
     assert made.code == 0
+    write_damaged(here / "left.mov", shown[0][3:], 9)
+    assert "pam: offset 3: " in pam("disparity left.mov right.mkv --offset auto --count 1 -o torn").stderr
     for side in ("left", "right"):
         write_video(here / f"{side}.mkv", shown[0][:1] * 8)
     made = pam("disparity left.mkv right.mkv --offset auto -o more")
@@ -167,20 +173,47 @@ def test_a_video_is_turned_as_the_telephone_was(here: Path) -> None:
     assert np.abs(found.astype(int) - np.rot90(corner, -1)).mean() < 3
 
 
-def test_a_damaged_frame_fails_alone(clips: Views, here: Path) -> None:
-    """A frame with a damaged beginning, in a video whose frames need no others."""
-    write_video(here / "left.mov", clips[0], "png", "rgb24")
-    video = Video(here / "left.mov")
-    with video.library.open("left.mov") as container:
+def write_damaged(path: Path, frames: list[np.ndarray], number: int) -> None:
+    """Write a video whose frames need no others, and damage the beginning of one."""
+    write_video(path, frames, "png", "rgb24")
+    with Video(path).library.open(str(path)) as container:
         packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
-    data = (here / "left.mov").read_bytes()
-    at = data.find(packets[2])
+    data = path.read_bytes()
+    at = data.find(packets[number])
     assert at > 0
-    (here / "left.mov").write_bytes(data[:at] + bytes(200) + data[at + 200 :])
+    path.write_bytes(data[:at] + bytes(200) + data[at + 200 :])
+
+
+def test_a_damaged_frame_fails_alone(clips: Views, here: Path) -> None:
+    write_damaged(here / "left.mov", clips[0], 2)
     made = pam("disparity left.mov right.mkv -o out")
     assert made.code == 6
     assert "left.mov, frame 2 cannot be decoded" in made.stderr
     assert made.lines == [f"out/00000{number}.pfm" for number in (0, 1, 3, 4, 5)]
+
+
+def test_a_file_that_cannot_be_read_to_its_end(
+    clips: Views, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Video._open_container
+
+    def open_torn(video: Video) -> Any:
+        container = usual(video)
+        torn = MagicMock(wraps=container, __enter__=lambda _: torn, __exit__=lambda *_: container.close())
+        torn.streams = container.streams
+
+        def demux(stream: Any) -> Iterator[Any]:
+            yield from itertools.islice(container.demux(stream), 4)
+            raise video.library.error.InvalidDataError(1, "torn")
+
+        torn.demux = demux
+        return torn
+
+    monkeypatch.setattr(Video, "_open_container", open_torn)
+    made = pam("disparity left.mkv right.mkv -o out")
+    assert made.lines == [f"out/00000{number}.pfm" for number in range(4)]
+    assert "left.mkv cannot be read from frame 4 on; the 4 frames before it are processed" in made.stderr
+    assert made.code == 0
 
 
 @pytest.mark.parametrize("name", ["left.mkv", "left.avi"])
