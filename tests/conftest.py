@@ -14,6 +14,7 @@ from warm_python import WarmPython
 # Before anything imports torch, for these tests and the programs that they start: the images are small, and
 # more threads would only get in the way of the tests that run beside.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+import pamcli  # noqa: F401 - before PyTorch, as in a program of pam: it warns of the other order
 
 gc.set_threshold(5_000)  # as in a program of pam
 
