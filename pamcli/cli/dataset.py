@@ -174,7 +174,7 @@ def stats(
         scores = load_scores(cnniqa)
     from pamcli.data.statistics import measure_data_set
     from pamcli.evaluation.published import make_data_set_table
-    from pamcli.evaluation.results import format_text, to_json_row
+    from pamcli.evaluation.tables import format_text, to_json_row
     from pamcli.workers import default_workers
 
     rows = []

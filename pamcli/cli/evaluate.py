@@ -1,11 +1,16 @@
 """Run `pam eval` and `pam submit`."""
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pamcli.cli.console import Console
 from pamcli.cli.groups import make_name_argument
-from pamcli.settings.evaluation import EvaluateDisparitySettings, EvaluateSuperresSettings, SubmitSettings
+from pamcli.settings.evaluation import (
+    EvaluateDisparitySettings,
+    EvaluateSettings,
+    EvaluateSuperresSettings,
+    SubmitSettings,
+)
 
 if TYPE_CHECKING:
     from pamcli.evaluation.results import Evaluation
@@ -39,9 +44,9 @@ def superres(settings: EvaluateSuperresSettings, console: Console) -> None:
     _show(measure_superres(settings, console), settings, console)
 
 
-def _show(evaluation: "Evaluation", settings: Any, console: Console) -> None:
+def _show(evaluation: "Evaluation", settings: EvaluateSettings, console: Console) -> None:
     """Write the requested files, then print the tables or everything as JSON."""
-    from pamcli.evaluation.run import write_files
+    from pamcli.evaluation.results import write_files
 
     try:
         write_files(evaluation, settings)

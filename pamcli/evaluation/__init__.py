@@ -1,18 +1,19 @@
 """Evaluate methods on data sets: benchmark metrics, protocols and reports.
 
->>> evaluation = evaluate(Disparity(), ["kitti2015:kitti"], [FilesMethod(Path("results"))])
+>>> evaluation = evaluate(Disparity(), ["kitti2015:kitti"], [DisparityFiles(Path("results"))])
 >>> print(evaluation.text()); Path("report.html").write_bytes(render_report(evaluation))
 
 | topic | module |
 | --- | --- |
-| the loop over methods and data sets | `run` |
-| the tasks: commands, cases, tables and charts | `disparity`, `superres` |
-| metrics | `disparity_metrics`, `superres_metrics` |
+| the loop over pairs, methods and protocols | `loop` |
+| the two tasks, from settings to the page | `disparity`, `superres` |
+| metrics, added up by a `Meter` | `disparity_metrics`, `superres_metrics` |
 | per-pixel errors, image regions, error distributions | `pixels` |
 | rules of benchmarks and papers, one row each | `protocols` |
 | methods: networks, result files, peak memory | `methods`; OpenCV: `opencv_methods` |
-| comparison of methods: differences, intervals, errors by region | `comparison` |
-| `Evaluation`: facts, tables, notes as text, JSON, CSV | `results` |
+| tables as text, Markdown, LaTeX, CSV, JSON | `tables` |
+| `Evaluation`: the tables, facts and notes of all methods | `results` |
+| further tables: paired differences; regions and protocols | `comparison`, `disparity_tables` |
 | HTML report, from `templates/` | `report`, `report_charts`, `report_images` |
 | published results | `published` |
 | accuracy by resolution, range, maximum disparity | `studies` |

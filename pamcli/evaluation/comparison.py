@@ -1,4 +1,4 @@
-"""Compare methods: metrics, paired differences with 95 % intervals, errors by image region.
+"""Compare methods: paired differences to the first method, with 95 % intervals, time and memory.
 
 Differences are paired: for each image, a method's metric minus that of the first method. Images of one scene
 are correlated, so the bootstrap resamples scenes: the interval is a studentised bootstrap of the (weighted)
@@ -6,34 +6,18 @@ mean with the jackknife's spread over scenes (Efron and Tibshirani 1993, Section
 percentiles are too narrow for few scenes: with 12 scenes they cover the true mean in 86 to 91 % of draws.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, DisparityMeter
-from pamcli.evaluation.pixels import COMPUTED_REGIONS, name_ranges
-from pamcli.evaluation.protocols import POOLED
-from pamcli.evaluation.report_charts import CurveChart
-from pamcli.evaluation.results import (
-    Column,
-    Evaluation,
-    Table,
-    Value,
-    make_text_columns,
-    to_json_row,
-    to_json_rows,
-)
-from pamcli.evaluation.run import MeasuredSet
+from pamcli.evaluation.loop import ImageFigures, MeasuredSet
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import Column, Table, Value, flatten, make_text_columns, to_json_row
 from pamcli.files.paths import pluralize
-
-FIGURES = ("d1", "epe", "bad-2")  # metrics to compare after those that the protocol states
-
-DISTANCES = (0.0, 16.0, 32.0, 64.0, 128.0, math.inf)  # edges of ground-truth ranges, px, far to near
 
 DRAWS = 2000
 LEAST_SCENES = 5  # minimum number of scenes for an interval
@@ -80,78 +64,56 @@ def compute_interval(
     return float(mean - high * spread), float(mean - low * spread)
 
 
-def compare_methods(one: MeasuredSet, method: str, other: str, metric: str) -> Difference | None:
-    """Compare two methods by a metric over all pixels; return None if no image has it for both."""
+def compare_methods(one: MeasuredSet[Any], method: str, other: str, key: str) -> Difference | None:
+    """Compare two methods by a metric of `flatten`; return None if no image has it for both."""
+    total, reference = one.methods[method], one.methods[other]
     names, values = [], []
-    for image, reference in zip(one.methods[method].images, one.methods[other].images, strict=True):
-        if "all" in image.figures and "all" in reference.figures:
-            value = image.figures["all"][metric] - reference.figures["all"][metric]
-            if math.isfinite(value):
-                names.append(image.name)
-                values.append(value)
+    for image, beside in zip(total.images, reference.images, strict=True):
+        value = flatten(image.figures).get(key, math.nan) - flatten(beside.figures).get(key, math.nan)
+        if math.isfinite(value):
+            names.append(image.name)
+            values.append(value)
     if not names:
         return None
     scenes = [one.source.scene(name) for name in names]
-    by_name = one.methods[method].protocol.weights
-    weights = np.array([by_name.get(name.rpartition("/")[2], 1.0) for name in names])
+    weights = np.array([total.weights.get(name.rpartition("/")[2], 1.0) for name in names])
     interval = compute_interval(np.array(values), scenes, weights)
     return Difference(float(np.average(values, weights=weights)), *interval, len(names), len({*scenes}))
 
 
 def add_comparison(
-    page: Evaluation, sets: Sequence[MeasuredSet], columns: Mapping[str, Column]
+    page: Evaluation,
+    sets: Sequence[MeasuredSet[Any]],
+    columns: Mapping[str, Column],
+    metrics: Sequence[str],
+    *beyond: str,
+    timed: str,
 ) -> Evaluation:
-    """Add the tables of methods and of image regions, their charts and notes. `columns`: of the metrics."""
+    """Add the table of methods, one row per data set and method, and its notes.
+
+    Args:
+        page: The evaluation.
+        sets: The measurements.
+        columns: The columns of all metrics.
+        metrics: Keys of the metrics to compare, the most important first.
+        beyond: Keys of further metrics to show.
+        timed: What time and memory include.
+    """
     first = next(iter(sets[0].methods))
     rows: list[dict[str, Value]] = []
-    numbers = []
-    stated = [each.metric for each in sets[0].meter.protocol.stated if each.region == "all"]
-    metrics = [*dict.fromkeys((*stated, *FIGURES))][:3]
+    numbers, notes = [], []
     for one in sets:
         for name, total in one.methods.items():
-            figures = {"data": one.label, "method": name} | _list_costs(total)
-            figures |= {metric: total.image_means["all"].get(metric) for metric in (*metrics, "density")}
+            means = flatten(total.image_means)
+            figures = {"data": one.label, "method": name} | _list_costs(total.images)
+            figures |= {key: means.get(key) for key in (*metrics, *beyond)}
             row, plain = {**figures}, {}
-            for metric in metrics if name != first else ():
-                difference = compare_methods(one, name, first, metric)
-                row[f"{metric}-first"] = difference and difference.format(columns[metric].decimals)
-                plain[metric] = difference and to_json_row(difference._asdict())
+            for key in metrics if name != first else ():
+                difference = compare_methods(one, name, first, key)
+                row[f"{key}-first"] = difference and difference.format(columns[key].decimals)
+                plain[key] = difference and to_json_row(difference._asdict())
             rows.append(row)
             numbers.append({**to_json_row(figures), "differences": plain})
-    beyond = [
-        Column(f"{key}-first", f"{columns[key].title} minus {first}", columns[key].unit, text=True)
-        for key in metrics
-    ]
-    memory = "largest memory used for a pair, beyond what was in use before"
-    table_columns = (
-        *make_text_columns("data", "method"),
-        columns[metrics[0]],
-        beyond[0],
-        *(columns[metric] for metric in metrics[1:]),
-        Column("seconds", "time", "s", 3),
-        Column("megabytes", "memory", "MB", 0, note=memory),
-        *beyond[1:],
-        columns["density"],
-    )
-    note = (
-        f"Means over the images. Differences to {first} are paired by image, with 95 % intervals by scenes."
-    )
-    parts = _make_region_table(sets, columns[metrics[0]])
-    charts = [_make_chart(one) for one in sets]
-    compared = {"reference": first, "methods": numbers, "parts": to_json_rows(parts)}
-    return replace(
-        page,
-        sections=(Table(table_columns, tuple(rows), "Method comparison", note), parts, *page.sections),
-        charts=(*charts, *page.charts),
-        notes=(*_list_notes(sets), "time and memory are those of the disparity alone", *page.notes),
-        numbers={**page.numbers, "comparison": compared},
-    )
-
-
-def _list_notes(sets: Sequence[MeasuredSet]) -> list[str]:
-    """Return notes per data set: how its intervals were computed, and which methods have holes."""
-    notes = []
-    for one in sets:
         count = len({one.source.scene(image.name) for image in one.meter.images if image.figures})
         scenes = pluralize(count, "scene")
         if count < LEAST_SCENES:
@@ -161,48 +123,38 @@ def _list_notes(sets: Sequence[MeasuredSet]) -> list[str]:
             notes.append(
                 f"{one.label}: the intervals contain the true mean difference in 95 % of cases, {method}"
             )
-        for name, total in one.methods.items():
-            missing = 100 - total.image_means["all"]["density"]
-            if missing > 0 and not total.protocol.fill:
-                pixels = f"the {missing:.2g} % of pixels without an estimate"
-                notes.append(f"{one.label}: mean errors of {name} ignore {pixels}")
-    return notes
+    minus_first = [
+        Column(f"{key}-first", f"{columns[key].title} minus {first}", columns[key].unit, text=True)
+        for key in metrics
+    ]
+    memory = "largest memory used for a pair, beyond what was in use before"
+    table_columns = (
+        *make_text_columns("data", "method"),
+        columns[metrics[0]],
+        minus_first[0],
+        *(columns[key] for key in metrics[1:]),
+        Column("seconds", "time", "s", 3),
+        Column("megabytes", "memory", "MB", 0, note=memory),
+        *minus_first[1:],
+        *(columns[key] for key in beyond),
+    )
+    regions = page.numbers.get("comparison", {})
+    note = (
+        f"Means over the images. Differences to {first} are paired by image, with 95 % intervals by scenes."
+    )
+    return replace(
+        page,
+        sections=(Table(table_columns, tuple(rows), "Method comparison", note), *page.sections),
+        notes=(*notes, f"time and memory are those of the {timed} alone", *page.notes),
+        numbers={**page.numbers, "comparison": {"reference": first, "methods": numbers} | regions},
+    )
 
 
-def _list_costs(total: DisparityMeter) -> dict[str, Value]:
-    seconds = [image.seconds for image in total.images if image.seconds is not None]
-    memory = [image.memory for image in total.images if image.memory is not None]
+def _list_costs(images: Sequence[ImageFigures]) -> dict[str, Value]:
+    seconds = [image.seconds for image in images if image.seconds is not None]
+    memory = [image.memory for image in images if image.memory is not None]
     return {
         "seconds": sum(seconds) / len(seconds) if seconds else None,
         # The first pair also pays for loading libraries.
         "megabytes": max(memory[1:] or memory) / 1e6 if memory else None,
     }
-
-
-def _make_region_table(sets: Sequence[MeasuredSet], figure: Column) -> Table:
-    rows: list[dict[str, Value]] = []
-    for one in sets:
-        pooled = {name: total.pooled_metrics for name, total in one.methods.items()}
-        first = next(iter(pooled.values()))
-        ranges = [*name_ranges(one.meter.protocol.ranges)]
-        # Regions that only some data sets define: those of Spring and Booster.
-        others = [name for name in first if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
-        for part in ("all", "noc", "occluded", "bg", "fg", *COMPUTED_REGIONS, *others, *ranges):
-            if part in first:
-                row: dict[str, Value] = {"data": one.label, "part": f"{part} px" if part in ranges else part}
-                row["pixels"] = first[part]["pixels"]
-                rows.append(row | {name: each[part][figure.key] for name, each in pooled.items()})
-    methods = (Column(name, name, figure.unit, figure.decimals) for name in sets[0].methods)
-    columns = (*make_text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods)
-    note = f"{figure.heading}, {POOLED} over all pixels of each region."
-    return Table(columns, tuple(rows), "Errors by region", note)
-
-
-def _make_chart(one: MeasuredSet) -> CurveChart:
-    shown = itertools.islice(one.methods.items(), 3)
-    curves = {
-        name: [total.pooled_metrics["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in shown
-    }
-    caption = "" if len(one.methods) <= 3 else "Only the first three methods are shown."
-    title = f"{one.label}: pixels with a larger error"
-    return CurveChart(title, BAD_THRESHOLDS, curves, "error (px)", "pixels with a larger error (%)", caption)

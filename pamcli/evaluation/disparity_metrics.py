@@ -6,7 +6,7 @@ density before. Elsewhere holes fail every threshold and are excluded from means
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, format_size
 from pamcli.errors import InputError
 from pamcli.evaluation import pixels
+from pamcli.evaluation.loop import ImageFigures, Meter
 from pamcli.evaluation.pixels import REGIONS, Mask
 from pamcli.evaluation.protocols import DisparityProtocol
-from pamcli.evaluation.results import Figures, ImageFigures, Meter, flatten
+from pamcli.evaluation.tables import Figures, flatten
 from pamcli.files.paths import pluralize
 from pamcli.imaging.disparity_units import UNITS, measure_scale_factor, round_to_known_unit
 
@@ -68,21 +69,14 @@ class Estimate:
     units: float | None = None  # units per pixel with which a result file was read
 
 
-class DisparityMeter(Meter):
+class DisparityMeter(Meter[Sample, Estimate]):
     """The metrics of a method on a data set; memory grows only by the metrics of each sample."""
 
-    def __init__(
-        self,
-        protocol: DisparityProtocol | None = None,
-        beside: Mapping[str, "DisparityMeter"] | None = None,
-        *,
-        full_size: bool = False,
-    ) -> None:
-        """Create an empty meter. `beside`: meters of further protocols for the same estimates, by name."""
+    def __init__(self, protocol: DisparityProtocol | None = None, *, full_size: bool = False) -> None:
         super().__init__()
         self.protocol = protocol or DisparityProtocol()
         self.weights = self.protocol.weights
-        self.full_size, self.beside = full_size, beside or {}
+        self.full_size = full_size
         self._counters: dict[str, Counter[str]] = {}
         self.histograms = {"all": pixels.make_error_histogram(), "noc": pixels.make_error_histogram()}
         """Distributions of the errors of all counted pixels with an estimate."""
@@ -93,8 +87,6 @@ class DisparityMeter(Meter):
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
         """Measure one estimate; samples without a counted pixel add nothing. Raises InputError."""
         _check_estimate(case, answer)
-        for meter in self.beside.values():
-            meter.add(case, answer)
         protocol, sample, times = self.protocol, case, 1
         if protocol.parts:
             sample = replace(sample, masks={**(sample.masks or {}), **pixels.compute_regions(sample)})

@@ -1,4 +1,4 @@
-"""Define the methods to measure: loaded networks, and result files of any program.
+"""Define the methods to measure: loaded networks, bicubic upscaling, and result files of any program.
 
 The result of sample "a/b" is the file `a/b.pfm` (or another suffix), or `a/b_left.png` and `a/b_right.png`.
 Disparity may also lie as in the archives for KITTI and Middlebury: `disp_0/b.png`, `a/b/disp0NAME.pfm`.
@@ -8,7 +8,6 @@ import ctypes
 import os
 import re
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,21 +21,21 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source, format_size
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.results import Fact
+from pamcli.evaluation.loop import Answer, Case, Method, Watch
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
+from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, IMAGE_SUFFIXES
 from pamcli.imaging.disparity_units import DisparityFile, read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.registry.catalog import sha256
+from pamcli.registry.description import SUFFIX, read_description
+
+BICUBIC = "bicubic"
 
 Result = TypeVar("Result")
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-Matching = Callable[[Sample], Estimate | None]  # None if there is no result
-Upscaling = Callable[[SuperresPair], Upscaled | None]  # None if there is no result
-Watch = Callable[[int], Callable[[float], None]]  # rows of a pair -> callback for the completed fraction
 
 
 def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
@@ -65,40 +64,13 @@ def _read_memory_size(name: str) -> int:
     return int(found[1]) * 1024
 
 
-class Method(ABC):
-    """A method to measure: it estimates disparity, upscales images, or both."""
-
-    name: str  # in tables
-
-    @abstractmethod
-    def facts(self) -> list[Fact]:
-        """Return facts about the method as (name, value), the method itself first."""
-
-    def take_notes(self) -> list[str]:
-        """Return notes on the measurements since the last call."""
-        return []
-
-    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
-        """Prepare to match a data set. `extras`: also return confidence and visibility if useful."""
-        raise UsageError(f"{self.name} does not estimate disparity")
-
-    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
-        """Prepare to upscale a data set."""
-        raise UsageError(f"{self.name} does not upscale images")
-
-
 @dataclass(frozen=True)
-class NetworkMethod(Method):
-    """A loaded network: a `StereoMatcher` or a `StereoUpscaler`."""
+class NetworkMethod(Method[Case, Answer]):
+    """A loaded network."""
 
-    network: Any
+    network: Any  # a `StereoMatcher` or a `StereoUpscaler`
     name: str = "network"
     weights: Path | None = None  # the weights file, whose sha256 is reported
-    right_view: Literal["both", "right", "left"] = "right"
-    """Right input of super-resolution. "left" repeats the left image; "both" runs the right image and then
-    the left image again, which measures the gain from the second image."""
-    keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
-    """Super-resolution: called with name, left image and right image of every upscaled pair."""
     departures: dict[str, None] = field(default_factory=dict, init=False)
     """Preprocessing that an exported network needs and the original network does not, in words."""
 
@@ -114,11 +86,32 @@ class NetworkMethod(Method):
         self.departures.clear()
         return notes
 
-    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
+    def run(
+        self, left: NDArray[np.generic], right: NDArray[np.generic], watch: Watch | None, **options: Any
+    ) -> tuple[Any, float, int | None]:
+        """Run the network on a pair; return its result, the seconds, and the peak memory in bytes."""
+        if departure := self.network.adaptation_note(*left.shape[:2]):
+            self.departures[departure] = None
+        if watch is not None:
+            options["progress"] = watch(len(left))
+        device = self.network.compute.device
+        gpu = device if device.type == "cuda" else None
+        start = time.perf_counter()
+        found, memory = measure_peak(partial(self.network, left, right, **options), gpu=gpu)
+        return found, time.perf_counter() - start, memory
+
+
+@dataclass(frozen=True)
+class MatcherMethod(NetworkMethod[Sample, Estimate]):
+    """A loaded `StereoMatcher`."""
+
+    extras: bool = True  # also return confidence, and visibility where it can be measured
+
+    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Sample], Estimate]:
         def match(sample: Sample) -> Estimate:
             visible = {"visible"} if sample.visible is not None else set()
             sure = {"confidence"} if self.network.model.has_confidence else set()
-            return self.match(sample.left, sample.right, sure | visible if extras else (), watch=watch)
+            return self.match(sample.left, sample.right, sure | visible if self.extras else (), watch=watch)
 
         return match
 
@@ -130,81 +123,113 @@ class NetworkMethod(Method):
         *,
         watch: Watch | None = None,
     ) -> Estimate:
-        """Match one pair and measure time and memory. `extras`: further outputs to request."""
-        run = partial(self.network, left, right)
-        device = self.network.compute.device
-        gpu = device if device.type == "cuda" else None
-        options = self._options(left, watch)
-        start = time.perf_counter()
-        found, memory = measure_peak(partial(run, extras=extras, **options), gpu=gpu)
-        seconds = time.perf_counter() - start
+        """Match one pair. `extras`: further outputs to request."""
+        found, seconds, memory = self.run(left, right, watch, extras=extras)
+        again = partial(self.network, left, right)
         maps = found.disparity, found.visible, found.confidence
-        return Estimate(*maps, seconds, memory, run, of_network=True)
-
-    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
-        return partial(self.upscale, watch=watch)
-
-    def upscale(self, pair: SuperresPair, *, watch: Watch | None = None) -> Upscaled:
-        """Upscale one pair and measure the time."""
-        second = pair.low_left if self.right_view == "left" else pair.low_right
-        options = self._options(pair.low_left, watch)
-        start = time.perf_counter()
-        left, right = self.network(pair.low_left, second, **options)
-        seconds = time.perf_counter() - start
-        if self.keep is not None:
-            self.keep(pair.name, left, right)
-        alone = self.network.upscale_left(pair.low_left, pair.low_left) if self.right_view == "both" else None
-        return Upscaled(left, right, seconds, alone)
-
-    def _options(self, left: NDArray[np.generic], watch: Watch | None) -> dict[str, Any]:
-        """Note a departure from the original network, and return the options of a run."""
-        if departure := self.network.adaptation_note(*left.shape[:2]):
-            self.departures[departure] = None
-        return {} if watch is None else {"progress": watch(len(left))}
+        return Estimate(*maps, seconds, memory, again, of_network=True)
 
 
 @dataclass(frozen=True)
-class FilesMethod(Method):
+class UpscalerMethod(NetworkMethod[SuperresPair, Upscaled]):
+    """A loaded `StereoUpscaler`."""
+
+    right_view: Literal["both", "right", "left"] = "right"
+    """Right input. "left" repeats the left image; "both" runs the right image and then the left image again,
+    which measures the gain from the second image."""
+    keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
+    """Called with name, left image and right image of every upscaled pair."""
+
+    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[SuperresPair], Upscaled]:
+        return partial(self.upscale, watch=watch)
+
+    def upscale(self, pair: SuperresPair, *, watch: Watch | None = None) -> Upscaled:
+        """Upscale one pair."""
+        second = pair.low_left if self.right_view == "left" else pair.low_right
+        (left, right), seconds, memory = self.run(pair.low_left, second, watch)
+        if self.keep is not None:
+            self.keep(pair.name, left, right)
+        alone = self.network.upscale_left(pair.low_left, pair.low_left) if self.right_view == "both" else None
+        return Upscaled(left, right, seconds, memory, alone)
+
+
+class Bicubic(Method[SuperresPair, Upscaled]):
+    """Bicubic upscaling as in MATLAB, the baseline of super-resolution."""
+
+    def __init__(self, name: str = BICUBIC) -> None:
+        self.name = name
+
+    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[SuperresPair], Upscaled]:
+        return SuperresPair.bicubic
+
+
+@dataclass(frozen=True)
+class FilesMethod(Method[Case, Answer]):
     """Result files in a folder, named like the samples."""
 
     folder: Path
-    scale: float | None = None  # units per pixel of disparity in the files; None = as their formats define
     allow_missing: bool = False  # skip samples without a file, with a note
-    seconds: float | None = None  # run time of the program per pair, s
     name: str = ""  # name in tables; the folder's by default
-    warnings: dict[str, None] = field(default_factory=dict, init=False)  # warnings about the files
+    fits_one_set = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self.folder.resolve().name)
+        object.__setattr__(self, "name", self.name or self.folder.resolve().name or "(files)")
 
     def facts(self) -> list[Fact]:
         return [("predictions", quote(self.folder))]
+
+
+@dataclass(frozen=True)
+class DisparityFiles(FilesMethod[Sample, Estimate]):
+    """Disparity maps in a folder."""
+
+    scale: float | None = None  # units per pixel of disparity in the files; None = as their formats define
+    seconds: float | None = None  # run time of the program per pair, s
+    warnings: dict[str, None] = field(default_factory=dict, init=False)  # warnings about the files
 
     def take_notes(self) -> list[str]:
         notes = [join_names(self.warnings, "; ", most=2)] if self.warnings else []
         self.warnings.clear()
         return notes + ([] if self.scale is None else [f"the files have {self.scale:g} units per pixel"])
 
-    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
+    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Sample], Estimate | None]:
         files = find_files(self.folder, source.names, allow_missing=self.allow_missing)
 
         def match(sample: Sample) -> Estimate | None:
             if sample.name not in files:
                 return None
-            (file,), shape = files[sample.name], sample.left.shape
-            found = load_disparity(file, sample.name, shape, self.scale)
+            found = load_disparity(files[sample.name][0], sample.name, sample.left.shape, self.scale)
             self.warnings.update(dict.fromkeys(f"{sample.name}: {line}" for line in found.warnings))
             return Estimate(found.disparity, seconds=self.seconds, units=found.units)
 
         return match
 
-    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
+
+@dataclass(frozen=True)
+class UpscaledFiles(FilesMethod[SuperresPair, Upscaled]):
+    """Upscaled images in a folder."""
+
+    def prepare(
+        self, source: Source, watch: Watch | None = None
+    ) -> Callable[[SuperresPair], Upscaled | None]:
         files = find_files(self.folder, source.names, views=True, allow_missing=self.allow_missing)
 
         def upscale(pair: SuperresPair) -> Upscaled | None:
             return Upscaled(*load_views(files[pair.name], pair.left.shape)) if pair.name in files else None
 
         return upscale
+
+
+def list_built(pairs: Iterable[tuple[str, str]], network_from: str | None) -> list[str]:
+    """Return the descriptions of PyTorch networks that `network_from` builds; raise UsageError if none."""
+    if network_from is None:
+        return []
+    described = [Path(what) for _, what in pairs if what.endswith(SUFFIX)]
+    built = [str(path) for path in described if not read_description(path).network]
+    if not built:
+        problem = "`network_from` requires a `method` whose description (.toml) names no network file"
+        raise UsageError(problem)
+    return built
 
 
 def find_files(

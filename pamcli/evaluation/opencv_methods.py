@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import Matching, Method, Upscaling, Watch, measure_peak
+from pamcli.evaluation.loop import Method, Watch
+from pamcli.evaluation.methods import measure_peak
 from pamcli.evaluation.pixels import interpolate_background
-from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
+from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import pluralize
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import to_uint8
@@ -43,7 +45,7 @@ WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}  # WLS filter settings: smoothness a
 
 
 @dataclass(frozen=True)
-class SemiGlobalMethod(Method):
+class SemiGlobalMethod(Method[Sample, Estimate]):
     """StereoSGBM on grey images, padded on the left so that the left border is matched too."""
 
     name: str = "opencv"
@@ -77,7 +79,7 @@ class SemiGlobalMethod(Method):
         without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
         return {**SETTINGS, **(without if self.wls else {})}
 
-    def prepare_matching(self, source: Source, watch: Watch | None = None, extras: bool = True) -> Matching:
+    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Sample], Estimate]:
         return self.match
 
     def match(self, sample: Sample) -> Estimate:
@@ -113,7 +115,7 @@ class SemiGlobalMethod(Method):
 
 
 @dataclass(frozen=True)
-class DenoisedBicubic(Method):
+class DenoisedBicubic(Method[SuperresPair, Upscaled]):
     """Non-local means denoising by OpenCV, which gets the true noise level, then bicubic upscaling."""
 
     degradation: Degradation
@@ -124,7 +126,7 @@ class DenoisedBicubic(Method):
         strength = f"h {self._strength:g}"
         return [("denoised", f"OpenCV {cv2.__version__}, fastNlMeansDenoisingColored, {strength}")]
 
-    def prepare_upscaling(self, source: Source, watch: Watch | None = None) -> Upscaling:
+    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[SuperresPair], Upscaled]:
         return self.upscale
 
     def upscale(self, pair: SuperresPair) -> Upscaled:

@@ -9,9 +9,10 @@ from importlib import resources
 from typing import Any
 
 from pamcli.data.statistics import SetFigures
-from pamcli.evaluation.results import (
+from pamcli.evaluation.loop import MeasuredSet
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import (
     Column,
-    Evaluation,
     Figures,
     Table,
     Value,
@@ -68,7 +69,9 @@ def _load_rows() -> tuple[PublishedRow, ...]:
     return tuple(rows)
 
 
-def add_published(page: Evaluation, sets: Sequence[Any], method: str, scale: int | None) -> Evaluation:
+def add_published(
+    page: Evaluation, sets: Sequence[MeasuredSet[Any]], method: str, scale: int | None
+) -> Evaluation:
     """Add the published rows of every data set that has some, below the row of the method under test."""
     tables, rows, notes = {}, {}, [*page.notes]
     known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]

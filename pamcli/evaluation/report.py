@@ -7,7 +7,8 @@ from markupsafe import Markup
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, DrawnPair, encode_data_uri
-from pamcli.evaluation.results import Column, Table, Value, format_value, to_json_value
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import Column, Row, Table, format_value, to_json_value
 
 _WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
 _LONG = 40  # number of characters from which cell text is wrapped
@@ -25,11 +26,11 @@ def _make_environment() -> jinja2.Environment:
     return environment
 
 
-def render_report(evaluation: Any) -> bytes:
+def render_report(evaluation: Evaluation) -> bytes:
     """Render an `Evaluation` as a self-contained HTML file in UTF-8."""
     pairs = {(row.get("data"), row.get("name")) for row in evaluation.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
-    methods = {row.get("method") for row in evaluation.images.rows} - {"bicubic"}  # bicubic is in every table
+    differing = "comparison" in evaluation.numbers
     page = (
         _make_environment()
         .get_template("report.html")
@@ -37,7 +38,7 @@ def render_report(evaluation: Any) -> bytes:
             evaluation=evaluation,
             notes=evaluation.notes,
             several=several,
-            worst_title="Worst pairs" if len(methods) < 2 else "Where the methods differ most",
+            worst_title="Where the methods differ most" if differing else "Worst pairs",
             error_legend=[
                 (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
                 for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
@@ -57,7 +58,7 @@ def render_report(evaluation: Any) -> bytes:
     return page.encode("utf-8", "replace")
 
 
-def _make_cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:
+def _make_cells(row: Row, table: Table) -> list[tuple[Column, str, str | None, bool]]:
     """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:

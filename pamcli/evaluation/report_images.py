@@ -81,20 +81,13 @@ def draw_consistency(
 
 
 def draw_superres(
-    name: str,
-    caption: str,
-    bicubic: NDArray[np.uint8],
-    result: NDArray[np.uint8] | None,
-    truth: NDArray[np.uint8],
+    name: str, caption: str, views: Mapping[str, NDArray[np.uint8]], truth: NDArray[np.uint8]
 ) -> DrawnPair:
-    """Show the left image, and its crop with the largest error: bicubic, result (if any), ground truth."""
-    cut = _find_worst_window(bicubic if result is None else result, truth)
+    """Show the left image, and the crop with the largest error of the last of `views`: each, ground truth."""
+    cut = _find_worst_window([*views.values()][-1], truth)
     panels = [Panel("Left image with the crop shown below", _draw_frame(truth, cut))]
-    panels.append(Panel("Bicubic", bicubic[cut], "crop"))
-    if result is not None:
-        panels.append(Panel("Result", result[cut], "crop"))
-    panels.append(Panel("Ground truth", truth[cut], "crop"))
-    return DrawnPair(name, caption, tuple(panels))
+    panels += [Panel(title, view[cut], "crop") for title, view in views.items()]
+    return DrawnPair(name, caption, (*panels, Panel("Ground truth", truth[cut], "crop")))
 
 
 def encode_data_uri(panel: Panel) -> tuple[str, int, int]:

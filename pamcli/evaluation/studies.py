@@ -11,11 +11,12 @@ import numpy as np
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.methods import Method, NetworkMethod
+from pamcli.evaluation.loop import MeasuredSet, Method
+from pamcli.evaluation.methods import MatcherMethod
 from pamcli.evaluation.pixels import name_ranges
-from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.results import Column, Table, Value, make_text_columns
-from pamcli.evaluation.run import MeasuredSet
+from pamcli.evaluation.report_charts import CurveChart
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import Column, Table, Value, make_text_columns, to_json_rows
 from pamcli.imaging.resize import imresize_to, resize_nearest
 
 STUDIES = ("resolution", "range")
@@ -33,21 +34,23 @@ FIGURES = ("d1", "epe", "bad-2", "bad-3")
 Rows = list[dict[str, Value]]
 
 
-def make_variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
+def make_variants(
+    kind: str, method: Method[Sample, Estimate]
+) -> Mapping[float, Callable[[Sample], Estimate]]:
     """Return modified runs of a network, by resolution factor or by maximum disparity, px."""
     if kind == "resolution":
-        if not isinstance(method, NetworkMethod):
+        if not isinstance(method, MatcherMethod):
             raise UsageError("`study` resolution requires a network", "result files have one resolution")
         return {factor: partial(_match_at, method, factor) for factor in RESOLUTIONS if factor != 1}
-    if not isinstance(method, NetworkMethod) or method.network.model.has_fixed_search:
+    if not isinstance(method, MatcherMethod) or method.network.model.has_fixed_search:
         return {}
     return {limit: _limit_search(method, limit) for limit in LIMITS}
 
 
-def summarize(
-    kind: str, sets: Sequence[MeasuredSet], figures: Mapping[str, Column]
-) -> tuple[Table, list[Histogram | CurveChart]]:
-    """Return a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
+def add_study(
+    page: Evaluation, kind: str, sets: Sequence[MeasuredSet[DisparityMeter]], figures: Mapping[str, Column]
+) -> Evaluation:
+    """Add a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
     columns = make_text_columns("data")
     if kind == "resolution":
         columns += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
@@ -55,15 +58,17 @@ def summarize(
         columns += [*make_text_columns("maximum"), Column("truth", "ground truth (px)", text=True)]
         columns += [Column("pixels", "pixels", decimals=0)]
     rows: Rows = []
-    charts: list[Histogram | CurveChart] = []
+    charts = []
     for one in sets:
-        of_set, chart = (_make_range_rows if kind == "range" else _make_resolution_rows)(one)
-        rows += of_set
+        found, chart = (_make_range_rows if kind == "range" else _make_resolution_rows)(one)
+        rows += found
         charts.append(chart)
-    return Table((*columns, *(figures[key] for key in FIGURES)), tuple(rows)), charts
+    table = Table((*columns, *(figures[key] for key in FIGURES)), tuple(rows))
+    numbers = {**page.numbers, "study": {"kind": kind, "rows": to_json_rows(table)}}
+    return replace(page, studies=(table,), charts=(*charts, *page.charts), numbers=numbers)
 
 
-def _make_resolution_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
+def _make_resolution_rows(one: MeasuredSet[DisparityMeter]) -> tuple[Rows, CurveChart]:
     rows: Rows = []
     for factor in RESOLUTIONS:
         meter = one.meter if factor == 1 else one.variants[factor]
@@ -77,7 +82,7 @@ def _make_resolution_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
     return rows, CurveChart(title, RESOLUTIONS, curves, "factor of the image size", "bad pixels (%)", caption)
 
 
-def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
+def _match_at(method: MatcherMethod, factor: float, sample: Sample) -> Estimate:
     """Match resized images, and resize the disparity map back."""
     height, width = sample.left.shape[:2]
     sides = [max(16, round(side * factor)) for side in (width, height)]
@@ -87,7 +92,7 @@ def _match_at(method: NetworkMethod, factor: float, sample: Sample) -> Estimate:
     return Estimate(back, seconds=found.seconds, of_network=True)
 
 
-def _make_range_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
+def _make_range_rows(one: MeasuredSet[DisparityMeter]) -> tuple[Rows, CurveChart]:
     runs: dict[str, DisparityMeter] = {"as measured": one.meter}
     runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
     regions = name_ranges(RANGES)
@@ -107,7 +112,7 @@ def _make_range_rows(one: MeasuredSet) -> tuple[Rows, CurveChart]:
     return rows, CurveChart(title, edges, curves, "ground truth (px)", "D1 (%)", caption)
 
 
-def _limit_search(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
+def _limit_search(method: MatcherMethod, limit: int) -> Callable[[Sample], Estimate]:
     limited = copy.copy(method.network)
     limited.max_disparity = limit
     other = replace(method, network=limited)

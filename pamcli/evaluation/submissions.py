@@ -90,11 +90,11 @@ def submit(settings: SubmitSettings, listener: Reporter) -> Submission:
     if settings.predictions is not None and rules.seconds and seconds is None:
         message = f"a submission to {rules.kind} contains the run time, which result files do not contain"
         raise UsageError(message, "give the seconds per pair with `prediction_seconds`")
-    method = load_method(settings, listener, seconds=seconds)
+    method = load_method(settings, listener, extras=False, seconds=seconds)
 
     def results() -> Iterator[tuple[str, Estimate]]:
         for source in sets:
-            match = method.prepare_matching(source, bar.watch, extras=False)
+            match = method.prepare(source, bar.watch)
             for index, name in enumerate(source.names):
                 if found := match(source.load(index)):
                     yield name, found

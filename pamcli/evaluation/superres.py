@@ -1,10 +1,9 @@
-"""Measure super-resolution against bicubic: downscale pairs, upscale them again, and compare."""
+"""Measure super-resolution: downscale pairs, upscale them again, and compare: `pam eval superres`."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,12 @@ from numpy.typing import NDArray
 from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
-from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Upscaling, Watch
+from pamcli.evaluation.comparison import add_comparison
+from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
+from pamcli.evaluation.methods import BICUBIC, Bicubic, UpscaledFiles, UpscalerMethod, list_built
+from pamcli.evaluation.published import add_published
 from pamcli.evaluation.report_images import DrawnPair, draw_superres
-from pamcli.evaluation.results import (
-    WORST,
-    Column,
-    Evaluation,
-    Fact,
-    ImageFigures,
-    Value,
-    check_files,
-    flatten,
-    to_json_rows,
-)
-from pamcli.evaluation.run import MeasuredSet, Task, evaluate, write_files
+from pamcli.evaluation.results import WORST, Evaluation, check_files, make_page, write_files
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -35,6 +26,7 @@ from pamcli.evaluation.superres_metrics import (
     Upscaled,
     make_superres_pair,
 )
+from pamcli.evaluation.tables import Column, Fact, Value, flatten, to_json_rows
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import check_collisions, check_existing, check_separate_folders
 from pamcli.files.pairing import PairPaths
@@ -45,7 +37,9 @@ from pamcli.reporting import SILENT, Reporter
 from pamcli.settings.evaluation import EvaluateSuperresSettings
 from pamcli.settings.options import takes
 
-BICUBIC = "bicubic"
+COMPARED = ("left psnr", "both psnr", "left ssim-ipassr")  # metrics to compare
+
+SuperresMethod = Method[SuperresPair, Upscaled]
 
 COLUMNS = {
     f"{protocol} {metric}": Column(
@@ -78,39 +72,99 @@ def evaluate_superres(settings: EvaluateSuperresSettings) -> Evaluation:
 
 def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> Evaluation:
     """Measure super-resolution and report progress to a listener; raise as `evaluate_superres`."""
-    check_files(settings, settings.weights)
-    sets, keep = open_data_sets(settings.data), None
-    if settings.save is not None:
-        keep = UpscaledWriter(settings.save, sets, settings.weights, overwrite=settings.overwrite)
-    methods: list[Method] = []
-    degradation = None
-    if settings.degrade is not None:
-        from pamcli.evaluation.opencv_methods import DenoisedBicubic
+    pairs = settings.method or ()
+    check_files(settings, settings.weights, *(what for _, what in pairs))
+    sets = open_data_sets(settings.data)
+    degradation = settings.degrade and parse_degradation(settings.degrade, "`degrade`")
+    built = list_built(pairs, settings.network_from) if pairs else []
+    methods: list[SuperresMethod] = [_make_method(*pair, settings, built, listener) for pair in pairs]
+    if not pairs:
+        methods.append(Bicubic())
+        if degradation:
+            from pamcli.evaluation.opencv_methods import DenoisedBicubic
 
-        degradation = parse_degradation(settings.degrade, "`degrade`")
-        methods.append(DenoisedBicubic(degradation))
-    factor = int(settings.scale or DEFAULT_SCALE)
-    if settings.predictions is not None:
-        methods.append(FilesMethod(settings.predictions, allow_missing=settings.allow_missing))
-    elif not settings.baseline_only:
-        with listener.starting(str(settings.name)):
-            from pamcli.inference.loading import load_upscaler
-
-            upscaler, path = load_upscaler(settings)
-        factor = int(upscaler.scale)
-        name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
-        name += ", left view twice" if settings.right_view == "left" else ""
-        methods.append(NetworkMethod(upscaler, name, path, settings.right_view, keep))
-    task, worst = Superres(factor, degradation), WORST if settings.report else 0
+            methods.append(DenoisedBicubic(degradation))
+        if settings.predictions is not None:
+            name = settings.predictions.resolve().name
+            name = f"{name} (files)" if name in ("", BICUBIC) else name
+            methods.append(UpscaledFiles(settings.predictions, settings.allow_missing, name))
+        elif not settings.baseline_only:
+            methods.append(_load_network(settings, sets, listener))
+    scales = {int(each.network.scale) for each in methods if isinstance(each, UpscalerMethod)}
+    if len(scales) > 1:
+        message = f"the networks upscale by {' and '.join(map(str, sorted(scales)))}"
+        raise UsageError(f"{message}, but can only be compared at one scale", "set `scale`")
+    factor = scales.pop() if scales else int(settings.scale or DEFAULT_SCALE)
+    task, worst = Superres(factor, degradation or None, len(pairs) > 1), WORST if settings.report else 0
     return evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
 
 
+def _make_method(
+    name: str, what: str, settings: EvaluateSuperresSettings, built: Sequence[str], listener: Reporter
+) -> SuperresMethod:
+    """Return the method for `bicubic`, `files:FOLDER` or weights; raise UsageError."""
+    if what == BICUBIC:
+        return Bicubic(name)
+    if what.startswith("files:"):
+        return UpscaledFiles(Path(what.removeprefix("files:")), settings.allow_missing, name)
+    source = settings.network_from if str(Path(what)) in built else None
+    network = replace(
+        settings, method=None, allow_missing=False, weights=what, network_from=source, right_view="right"
+    )
+    return replace(_load_network(network, (), listener), name=name)
+
+
+def _load_network(
+    settings: EvaluateSuperresSettings, sets: Sequence[Source], listener: Reporter
+) -> UpscalerMethod:
+    """Load the network, and prepare the folder in which its results are saved."""
+    keep = None
+    if settings.save is not None:
+        keep = UpscaledWriter(settings.save, sets, settings.weights, overwrite=settings.overwrite)
+    with listener.starting(str(settings.name)):
+        from pamcli.inference.loading import load_upscaler
+
+        upscaler, path = load_upscaler(settings)
+    name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
+    name += ", left view twice" if settings.right_view == "left" else ""
+    return UpscalerMethod(upscaler, name, path, right_view=settings.right_view, keep=keep)
+
+
+def evaluate(
+    task: "Superres",
+    data: Iterable[str | Source],
+    methods: Sequence[SuperresMethod],
+    *,
+    compare: bool = False,
+    worst: int = WORST,
+    listener: Reporter = SILENT,
+) -> Evaluation:
+    """Measure methods on data sets, as `disparity.evaluate` does; the last of the methods is under test."""
+    measured, notes = measure_sets(task, open_data_sets(data), methods, worst=worst, listener=listener)
+    page = make_page(task, measured, methods, notes)
+    gains = {one.label: gain for one in measured if (gain := one.meter.second_view) is not None}
+    facts = [("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()]
+    note = "do not compare SSIM with the parallax-attention paper, which does not define its SSIM"
+    degraded = {} if task.degradation is None else {"degraded_by": str(task.degradation)}
+    numbers: dict[str, Any] = {"scale": task.scale, **degraded, "summary": to_json_rows(page.summary)}
+    page = replace(
+        page,
+        facts=(*page.facts, *facts),
+        notes=(*page.notes, note),
+        numbers={**numbers, "second_view": gains, **page.numbers},
+    )
+    if task.comparing:
+        page = add_comparison(page, measured, COLUMNS, COMPARED, timed="upscaling")
+    return add_published(page, measured, methods[-1].name, task.scale) if compare else page
+
+
 @dataclass(frozen=True)
-class Superres(Task):
-    """The task of upscaling by `scale`; bicubic accompanies every method, or is measured alone."""
+class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
+    """The task of upscaling by `scale`."""
 
     scale: int = field()
     degradation: Degradation | None = None  # of the low-resolution images; its noise is the same in every run
+    comparing: bool = False  # compare several methods by paired differences
 
     title = "Super-resolution"
     columns = COLUMNS
@@ -118,7 +172,7 @@ class Superres(Task):
     # Both protocols of a metric side by side, PSNR first.
     headline = ([f"{protocol} {metric}" for metric in METRICS for protocol in PROTOCOLS],)
     row_columns = (Column("pairs", "pairs", decimals=0),)
-    baseline = MappingProxyType({BICUBIC: None})
+    names_single_method = True
     timed = "network alone"
 
     def make_case(self, sample: Sample) -> SuperresPair:
@@ -129,47 +183,35 @@ class Superres(Task):
         low_left, low_right = (self.degradation(view, rng) for view in (pair.low_left, pair.low_right))
         return replace(pair, low_left=low_left, low_right=low_right)
 
-    def make_meter(self, source: Source) -> SuperresMeter:
-        return SuperresMeter()
+    def make_meters(self, source: Source) -> dict[str, SuperresMeter]:
+        return {"": SuperresMeter()}
 
-    def prepare(self, method: Method | None, source: Source, watch: Watch | None) -> Upscaling:
-        return SuperresPair.bicubic if method is None else method.prepare_upscaling(source, watch)
+    def make_rows(self, total: SuperresMeter) -> list[dict[str, Value]]:
+        return [{"pairs": len(total.images), **flatten(total.headline)}]
 
     def rank(self, images: Sequence[ImageFigures]) -> float:
-        return images[-1].figures["left"]["psnr"]
+        """Rank by the PSNR of the left image; when comparing, by the largest difference."""
+        quality = [image.figures["left"]["psnr"] for image in images]
+        gap = max(quality) - min(quality)
+        return float(-np.nan_to_num(gap, nan=0.0)) if self.comparing else quality[-1]
 
     def draw(
         self, case: SuperresPair, answers: Mapping[str, Upscaled], images: Sequence[ImageFigures]
     ) -> DrawnPair:
-        views = [each.left for each in answers.values()]
-        baseline, quality = (self.rank([image]) for image in (images[0], images[-1]))
-        caption, result = f"{quality:.2f} dB (left)", None
-        if len(views) > 1:
-            caption += f", {quality - baseline:+.2f} dB over bicubic"
-            result = views[-1]
-        return draw_superres(case.name, caption, views[0], result, case.left)
+        views = {name: answer.left for name, answer in answers.items()}
+        quality = [image.figures["left"]["psnr"] for image in images]
+        caption = f"{quality[-1]:.2f} dB (left)"
+        if self.comparing:
+            caption = "; ".join(f"{name} {each:.2f} dB" for name, each in zip(views, quality, strict=True))
+        else:
+            first, *others = views.values()
+            views = {"Bicubic": first} | ({"Result": others[-1]} if others else {})
+            caption += f", {quality[-1] - quality[0]:+.2f} dB over bicubic" if others else ""
+        return draw_superres(case.name, caption, views, case.left)
 
-    def describe(self, method: Method | None) -> list[Fact]:
+    def describe(self, method: SuperresMethod) -> list[Fact]:
         degraded = [] if self.degradation is None else [("degraded by", str(self.degradation))]
         return [("scale", f"x{self.scale}"), *degraded]
-
-    def make_rows(self, total: SuperresMeter) -> Iterator[dict[str, Value]]:
-        yield {"pairs": len(total.images), **flatten(total.headline)}
-
-    def extend(self, page: Evaluation, sets: Sequence[MeasuredSet], *, report: bool) -> Evaluation:
-        gains = {one.label: gain for one in sets if (gain := one.meter.second_view) is not None}
-        facts = [
-            ("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()
-        ]
-        note = "do not compare SSIM with the parallax-attention paper, which does not define its SSIM"
-        degraded = {} if self.degradation is None else {"degraded_by": str(self.degradation)}
-        numbers: dict[str, Any] = {"scale": self.scale, **degraded, "summary": to_json_rows(page.summary)}
-        return replace(
-            page,
-            facts=(*page.facts, *facts),
-            notes=(*page.notes, note),
-            numbers={**numbers, "second_view": gains, **page.numbers},
-        )
 
 
 class UpscaledWriter:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import format_size
 from pamcli.errors import InputError
-from pamcli.evaluation.results import Figures, ImageFigures, Meter
+from pamcli.evaluation.loop import ImageFigures, Meter
+from pamcli.evaluation.tables import Figures
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64  # number of high-resolution columns that the "left" protocol skips, at every scale
@@ -64,11 +65,12 @@ class Upscaled:
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
     seconds: float | None = None  # run time of the network, s
+    memory: int | None = None  # peak memory of the network beyond what was in use before, bytes
     alone: NDArray[np.uint8] | None = None
     """The left image upscaled from the left image alone; None = not measured."""
 
 
-class SuperresMeter(Meter):
+class SuperresMeter(Meter[SuperresPair, Upscaled]):
     """The metrics of a method on a data set, by protocol ("left", "both") and metric ("psnr", ...)."""
 
     def __init__(self) -> None:
@@ -87,7 +89,7 @@ class SuperresMeter(Meter):
             alone = psnr(case.left[:, LEFT_MARGIN:], answer.alone[:, LEFT_MARGIN:])
             gain = figures["left"]["psnr"] - alone
             self._gains += [gain] if np.isfinite(gain) else []  # identical images have infinite PSNR
-        self.images.append(ImageFigures(case.name, figures, answer.seconds))
+        self.images.append(ImageFigures(case.name, figures, answer.seconds, answer.memory))
         return self.images[-1]
 
 

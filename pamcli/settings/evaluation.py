@@ -80,17 +80,19 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
     def check(self) -> None:
         super().check()
         self.forbid("method", "predictions", "weights", "study")
-        if self.predictions is None and not any(what.startswith("files:") for _, what in self.method or ()):
+        if self.predictions is None and not _has_files(self.method):
             for name in ("allow_missing", "scale"):
                 if self.is_set(name):
-                    needed = "`predictions` or `method` files:FOLDER"
-                    raise UsageError(f"`{name}` requires {needed}", f"add one of them, or drop `{name}`")
+                    raise _make_files_error(name)
 
 
 class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, panel="Input"):
     """Options of `pam eval superres` and `evaluate_superres`."""
 
     allow_missing: bool = flag("Ignore samples without a prediction.")
+    method: Sequence[Method] | None = option(
+        "Compare methods with the first one; repeatable. WHAT: weights, files:FOLDER or bicubic."
+    )
     baseline_only: bool = flag("Evaluate bicubic upscaling only, without a network.")
     right_view: Literal["both", "right", "left"] = option(
         "Second input of the network. left: the left image again; right: the right image; both: also "
@@ -110,9 +112,26 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
         super().check()
         self.forbid("predictions", "weights", "right_view", "save", "degrade")
         self.forbid("baseline_only", "predictions", "weights", "right_view", "save")
-        self.require("allow_missing", "predictions")
+        self.forbid("method", "predictions", "weights", "baseline_only", "right_view", "save")
         if self.scale is not None and self.scale != int(self.scale):
             raise UsageError(f"`scale` must be 2, 3 or 4 for an evaluation, got {self.scale:g}")
+        if self.allow_missing and self.predictions is None and not _has_files(self.method):
+            raise _make_files_error("allow_missing")
+        if self.degrade is not None and _has_files(self.method):
+            hint = "files are results for images that are not degraded"
+            raise UsageError("cannot use both `method` files:FOLDER and `degrade`", hint)
+
+
+EvaluateSettings = EvaluateDisparitySettings | EvaluateSuperresSettings
+
+
+def _has_files(method: Sequence[tuple[str, str]] | None) -> bool:
+    return any(what.startswith("files:") for _, what in method or ())
+
+
+def _make_files_error(name: str) -> UsageError:
+    needed = "`predictions` or `method` files:FOLDER"
+    return UsageError(f"`{name}` requires {needed}", f"add one of them, or drop `{name}`")
 
 
 class SubmitSettings(DisparityMaps, NewFile, panel="Input"):

@@ -14,9 +14,9 @@ from pamcli.data.source import DataSpec, Sample, Source
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import NetworkMethod
-from pamcli.evaluation.run import measure
-from pamcli.evaluation.superres import BICUBIC, Superres
+from pamcli.evaluation.loop import measure
+from pamcli.evaluation.methods import BICUBIC, MatcherMethod, UpscalerMethod
+from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.paths import quote
 from pamcli.imaging.colormap import colorize
@@ -165,7 +165,7 @@ def _measure_disparity(
     images: list[NDArray[np.uint8]] = []
 
     def estimate(sample: Sample) -> Estimate:
-        found = NetworkMethod(matcher).match(sample.left, sample.right)
+        found = MatcherMethod(matcher).match(sample.left, sample.right)
         if len(images) < SAMPLES:
             # Colours span the range of the ground truth, so that validations are comparable.
             assert sample.disparity is not None
@@ -185,7 +185,7 @@ def _measure_superres(
     images: list[NDArray[np.uint8]] = []
 
     def upscale(pair: SuperresPair) -> Upscaled:
-        found = NetworkMethod(upscaler, right_view="both").upscale(pair)
+        found = UpscalerMethod(upscaler, right_view="both").upscale(pair)
         if len(images) < SAMPLES:
             height, width = map(min, found.left.shape[:2], CROP)
             top, left = (found.left.shape[0] - height) // 2, (found.left.shape[1] - width) // 2

@@ -36,8 +36,9 @@ from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.run import measure as measured
-from pamcli.evaluation.superres import BICUBIC, Superres
+from pamcli.evaluation.loop import measure as measured
+from pamcli.evaluation.methods import BICUBIC
+from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.atomic import write_atomically
 from pamcli.inference.matcher import StereoMatcher

@@ -72,3 +72,44 @@ def test_a_pytorch_network_of_ones_own_beside_another(
     assert methods == ["own", "pasmnet2", "opencv"]
     for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
         refuse(pam(*measure, "--method", *others), 2, "--network-from", "--method")
+
+
+def test_upscalers_are_compared_with_the_first(remembering_networks: None, kitti: Path) -> None:
+    assert pam("eval superres --save up --right-view right --data", KITTI).code == 0
+    methods = ["--method", "cubic=bicubic", "--method", "passrnet2-x4", "--method", "files:up"]
+    forms = ["--table", "t.csv", "--report", "r.html", "--per-image", "p.csv"]
+    run = pam("eval superres --json --data", KITTI, *methods, *forms)
+    assert run.code == 0, run.stderr
+    found = json.loads(run.stdout)
+    cubic, network, files = found["comparison"]["methods"]
+    assert [each["method"] for each in (cubic, network, files)] == ["cubic", "passrnet2-x4", "up"]
+    assert found["comparison"]["reference"] == "cubic"
+    gain = network["differences"]["left psnr"]
+    assert gain["mean"] == pytest.approx(network["left psnr"] - cubic["left psnr"])
+    assert gain["mean"] > 0
+    assert (gain["images"], gain["scenes"]) == (2, 2)
+    assert files["differences"]["left psnr"] == gain
+    assert network["seconds"] > 0
+    assert network["megabytes"] >= 0
+    assert files["seconds"] is None
+    assert found["second_view"] == {}
+    with Path("t.csv").open(newline="") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    assert rows["up"]["both psnr-first"].startswith("+")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "Where the methods differ most" in page
+    assert page.count('<img class="crop"') == 2 * 4, "a crop of each method and of the ground truth"
+    with Path("p.csv").open(newline="") as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["cubic", "passrnet2-x4", "up"] * 2
+
+
+def test_an_onnx_file_is_compared_with_bicubic(kitti: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'pamcli[onnx]')")
+    foreign_networks.side_by_side(Path("theirs.onnx"), 2)
+    methods = ["--method", "bicubic", "--method", "theirs.onnx"]
+    run = pam("eval superres --scale 2 --json --data", KITTI, *methods)
+    assert run.code == 0, run.stderr
+    bicubic, theirs = run.records[0]["comparison"]["methods"]
+    assert theirs["differences"]["both psnr"]["mean"] == pytest.approx(
+        theirs["both psnr"] - bicubic["both psnr"]
+    )

@@ -17,7 +17,6 @@ from pam_program import Run, names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.data.source import Sample
-from pamcli.evaluation.results import flatten
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -27,6 +26,7 @@ from pamcli.evaluation.superres_metrics import (
     make_superres_pair,
     measure_upscaled,
 )
+from pamcli.evaluation.tables import flatten
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
@@ -323,6 +323,17 @@ def test_contradictions_and_bad_values(monkeypatch: pytest.MonkeyPatch) -> None:
         2 --degrade jpeg=75 --predictions kitti | --predictions and --degrade
         4 --weights bad.safetensors | bad.safetensors
         4 --weights pasmnet | pasmnet
+        2 --method bicubic --predictions out | --method | --predictions
+        2 --method bicubic --weights passrnet2-x4 | --method | --weights
+        2 --method bicubic --baseline-only | --method | --baseline-only
+        2 --method bicubic --right-view left | --method | --right-view
+        2 --method bicubic --save out | --method | --save
+        2 --method bicubic --method bicubic | two methods | bicubic
+        2 --method files:out --degrade jpeg=75 | --method | --degrade
+        2 --method bicubic --allow-missing | --allow-missing | files:FOLDER
+        2 --method bicubic --network-from a:b | --network-from | --method
+        2 --method passrnet2-x2 --method passrnet2-x4 | upscale by 2 and 4 | --scale
+        2 --method files:none | no such folder | none
         3 --data flickr1024:kitti | kitti
     """
     refuse_all(table, "eval superres --data", KITTI)

@@ -14,14 +14,13 @@ from test_measuring import TRUTH, Held, Network, sample
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.comparison import LEAST_SCENES, compare_methods, compute_interval
-from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity import Disparity, evaluate
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.methods import NetworkMethod, measure_peak
+from pamcli.evaluation.methods import MatcherMethod, measure_peak
 from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.pixels import compute_regions
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.report import render_report
-from pamcli.evaluation.run import evaluate
 from pamcli.inference.device import peak_memory
 
 
@@ -71,7 +70,7 @@ def test_differences_use_the_weights_of_the_protocol() -> None:
             SimpleNamespace(name=f"set/{name}", figures={"all": {"epe": value}})
             for name, value in zip(("Piano", "PianoL"), values, strict=True)
         ]
-        return SimpleNamespace(images=images, protocol=SimpleNamespace(weights={"PianoL": 0.5}))
+        return SimpleNamespace(images=images, weights={"PianoL": 0.5})
 
     measured = SimpleNamespace(
         methods={"one": summary(2, 5), "other": summary(1, 1)}, source=SimpleNamespace(scene=str)
@@ -92,6 +91,10 @@ class Off(Network):
         return Estimate((TRUTH + np.float32(by)).astype(np.float32))
 
 
+def matcher(network: Off, name: str) -> MatcherMethod:
+    return MatcherMethod(network, name, extras=False)
+
+
 def several(count: int) -> Held:
     """Images in as many scenes; the last one begins with a grey pixel."""
     found = [sample(f"scene{number}/frame_0001") for number in range(count)]
@@ -100,7 +103,7 @@ def several(count: int) -> Held:
 
 
 def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() -> None:
-    methods = [NetworkMethod(Off(1, 1), "one"), NetworkMethod(Off(1.5, 9), "two")]
+    methods = [matcher(Off(1, 1), "one"), matcher(Off(1.5, 9), "two")]
     found = evaluate(Disparity(comparing=True), [several(8)], methods, worst=2)
     assert found.title == "Disparity of one and two"
     side, parts = found.sections
@@ -126,14 +129,17 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
 
 
 def test_too_few_scenes_are_noted() -> None:
-    methods = [NetworkMethod(Off(1, 1), "one"), NetworkMethod(Off(2, 2), "two")]
+    methods = [matcher(Off(1, 1), "one"), matcher(Off(2, 2), "two")]
     found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
     assert found.sections[0].rows[1]["epe-first"] == "+1.00"
     assert any("2 scenes; " in note for note in found.notes)
 
 
 def test_tables_for_papers_and_pages() -> None:
-    methods = [NetworkMethod(Off(1, 1), "a_b & 50%"), NetworkMethod(Off(2, 2), "x|y")]
+    methods = [
+        matcher(Off(1, 1), "a_b & 50%"),
+        matcher(Off(2, 2), "x|y"),
+    ]
     found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
     latex = found.latex()
     assert r"a\_b \& 50\% & " in latex
@@ -180,7 +186,7 @@ def test_opencv_finds_a_shift_and_says_its_settings() -> None:
     left, right = wide[:, :200], wide[:, 12:212]
     method = SemiGlobalMethod("sgbm", max_disparity=40)
     pair = Sample("a", left, right, disparity=np.full((80, 200), 12, np.float32))
-    found = method.prepare_matching(Held(pair))(pair)
+    found = method.prepare(Held(pair))(pair)
     assert found.disparity.shape == (80, 200)
     assert np.median(np.abs(found.disparity - 12)) < 0.5
     assert found.seconds is not None

@@ -13,7 +13,7 @@ from pamcli.errors import InputError
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate, disparity_metrics
 from pamcli.evaluation.pixels import REGIONS
 from pamcli.evaluation.protocols import USUAL, DisparityProtocol
-from pamcli.evaluation.results import Figures
+from pamcli.evaluation.tables import Figures
 
 NAN = math.nan
 
@@ -92,6 +92,7 @@ def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
     figures = measured(sample([[10, 10, 20, 20]]), [[10, NAN, -1, 20]], kitti=True)["all"]
     assert figures["density"] == 50
     assert figures["epe"] == 2.5  # 0, 0, 10, 0
+    assert figures["rms"] == 5, "over filled pixels, too"
     assert (figures["d1"], figures["d1-estimated"]) == (25, 0)
 
 

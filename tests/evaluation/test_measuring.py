@@ -14,12 +14,12 @@ from pamcli.calibration.geometry import Calibration
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity import Disparity, evaluate
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+from pamcli.evaluation.loop import measure
+from pamcli.evaluation.methods import DisparityFiles, MatcherMethod
 from pamcli.evaluation.protocols import USUAL
 from pamcli.evaluation.report import render_report
-from pamcli.evaluation.run import evaluate, measure
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.reporting import SilentReporter
@@ -126,7 +126,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_one_call_makes_figures_and_a_report(files: Path) -> None:
-    found = evaluate(Disparity(study="range"), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    found = evaluate(Disparity(study="range"), [f"pairs:{files}?first=1"], [DisparityFiles(files / "made")])
     assert found.json()["sets"][0]["pooled"]["all"]["epe"] == pytest.approx(1, abs=1e-5)
     assert found.json()["study"]["kind"] == "range"
     assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
@@ -147,18 +147,18 @@ def test_a_report_does_not_repeat_rows(files: Path) -> None:
     for name, truth in {"a": TRUTH, "b": TRUTH + 100}.items():
         (files / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
         (files / "made" / f"{name}.pfm").write_bytes(encode_disparity(truth * 1.5 + 1, ".pfm").data)
-    found = evaluate(Disparity(), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    found = evaluate(Disparity(), [f"pairs:{files}?first=1"], [DisparityFiles(files / "made")])
     assert len(rows_of(render_report(found))) == 1
     assert set(found.json()["sets"][0]["pooled"]) == {"all", "0-100"}, "programs are told of all"
 
-    found = evaluate(Disparity(), [f"pairs:{files}"], [FilesMethod(files / "made")])
+    found = evaluate(Disparity(), [f"pairs:{files}"], [DisparityFiles(files / "made")])
     rows = [(row["region"], row["average"]) for row in found.summary.rows]
     regions = ("all", "0-100", "100-200")
     assert rows == [*((region, "pooled") for region in regions), ("all", "mean of images")]
     shown = rows_of(render_report(found))
     assert len(shown) == len(set(shown)) == len(rows) + 2
     with pytest.raises(UsageError, match="is given twice"):
-        evaluate(Disparity(), [f"pairs:{files}"] * 2, [FilesMethod(files / "made")])
+        evaluate(Disparity(), [f"pairs:{files}"] * 2, [DisparityFiles(files / "made")])
 
 
 def test_notes_count_the_selected_samples(files: Path) -> None:
@@ -198,7 +198,7 @@ class Network:
 
 def test_a_study_of_the_resolution_gives_the_network_other_sizes_and_measures_the_full_one() -> None:
     network = Network()
-    found = evaluate(Disparity(study="resolution"), [Held(sample())], [NetworkMethod(network)], worst=0)
+    found = evaluate(Disparity(study="resolution"), [Held(sample())], [MatcherMethod(network)], worst=0)
     rows = {row["resolution"]: row for row in found.json()["study"]["rows"]}
     assert list(rows) == [0.25, 0.5, 1.0, 1.5, 2.0]
     said = "pictures of 32 x 24 px are padded; pictures of 16 x 16 px are padded and 2 more"
@@ -211,7 +211,7 @@ def test_a_study_of_the_resolution_gives_the_network_other_sizes_and_measures_th
 
 def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pamcli.evaluation.studies.LIMITS", (20,))
-    found = evaluate(Disparity(study="range"), [Held(sample())], [NetworkMethod(Network())], worst=1)
+    found = evaluate(Disparity(study="range"), [Held(sample())], [MatcherMethod(Network())], worst=1)
     rows = {(row["maximum"], row["truth"]): row for row in found.json()["study"]["rows"]}
     assert rows["as measured", "all"]["epe"] == 0
     assert rows["20 px", "0 to 16"]["epe"] == 0
@@ -225,14 +225,14 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_study_of_the_range_keeps_its_ranges_under_rules_that_have_others(files: Path) -> None:
     task = Disparity(study="range", protocols=("spring",))
-    found = evaluate(task, [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    found = evaluate(task, [f"pairs:{files}?first=1"], [DisparityFiles(files / "made")])
     assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
     assert render_report(found).startswith(b"<!doctype html>")
 
 
 def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
     other = f"pairs:{files}?left=left/{{}}.png&right=right/{{}}.png&disparity=disparity/{{}}.pfm"
-    found = evaluate(Disparity(), [f"pairs:{files}", other], [NetworkMethod(Network())], compare=True)
+    found = evaluate(Disparity(), [f"pairs:{files}", other], [MatcherMethod(Network())], compare=True)
     assert [each["data"] for each in found.json()["sets"]] == [f"pairs:{files}", other]
     assert [note for note in found.notes if "no published results" in note] == [
         f"there are no published results for {each}" for each in (f"pairs:{files}", other)
@@ -241,12 +241,12 @@ def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
 
 def test_files_have_one_resolution(files: Path) -> None:
     with pytest.raises(UsageError, match="requires a network"):
-        evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [FilesMethod(files / "made")])
+        evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [DisparityFiles(files / "made")])
 
 
 def test_methods_stand_side_by_side(files: Path) -> None:
-    network = NetworkMethod(Network(), "exact")
-    found = evaluate(Disparity(), [f"pairs:{files}"], [network, FilesMethod(files / "made")])
+    network = MatcherMethod(Network(), "exact")
+    found = evaluate(Disparity(), [f"pairs:{files}"], [network, DisparityFiles(files / "made")])
     assert found.title == "Disparity of exact and made"
     rows = [(row["method"], row["name"], round(row["epe"], 3)) for row in found.images.rows]
     assert rows == [(method, name, epe) for name in "ab" for method, epe in (("exact", 0), ("made", 1))]
@@ -260,14 +260,14 @@ def test_methods_stand_side_by_side(files: Path) -> None:
 
 def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> None:
     (files / "made" / "a.pfm").unlink()
-    some = FilesMethod(files / "made", allow_missing=True)
-    found = evaluate(Disparity(), [f"pairs:{files}"], [some, NetworkMethod(Network(), "exact")])
+    some = DisparityFiles(files / "made", allow_missing=True)
+    found = evaluate(Disparity(), [f"pairs:{files}"], [some, MatcherMethod(Network(), "exact")])
     assert [(row["method"], row["name"]) for row in found.images.rows] == [("made", "b"), ("exact", "b")]
     assert "1 pair without a prediction skipped: a" in found.notes
 
 
 def test_missing_and_duplicate_methods_are_errors(files: Path) -> None:
-    one = FilesMethod(files / "made")
+    one = DisparityFiles(files / "made")
     for methods, words in (([], "method is required"), ([one, one], "two methods .* made")):
         with pytest.raises(UsageError, match=words):
             evaluate(Disparity(), [f"pairs:{files}"], methods)
@@ -290,5 +290,5 @@ def test_watch_reports_the_progress_within_a_pair() -> None:
     told: list[tuple[int, float]] = []
     listener = SilentReporter()
     listener.watch = lambda rows: lambda share: told.append((rows, share))
-    evaluate(Disparity(), [Held(sample())], [NetworkMethod(Telling())], worst=0, listener=listener)
+    evaluate(Disparity(), [Held(sample())], [MatcherMethod(Telling())], worst=0, listener=listener)
     assert told == [(len(sample().left), 0.5)]

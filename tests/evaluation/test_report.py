@@ -19,7 +19,8 @@ from pamcli.data.source import Sample
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_images import draw_disparities, draw_superres
-from pamcli.evaluation.results import Column, Evaluation, Table
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import Column, Table
 
 NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' {{ x }} {% y %}"
 
@@ -65,7 +66,7 @@ def report_data() -> Evaluation:
         ),
         worst_pairs=(
             draw_disparities(Sample(NASTY, left, left, truth), f"D1 {NASTY}", {"one": truth + 1}),
-            draw_superres("sr", "21 dB", wide, wide, 255 - wide),
+            draw_superres("sr", "21 dB", {"Bicubic": wide, "Result": wide}, 255 - wide),
         ),
     )
 

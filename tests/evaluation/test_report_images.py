@@ -98,7 +98,7 @@ def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyP
     result[31:35, 71:76] = 160
     bicubic = truth.copy()
     bicubic[0, 0] = 255
-    example = draw_superres("a", "c", bicubic, result, truth)
+    example = draw_superres("a", "c", {"Bicubic": bicubic, "Result": result}, truth)
     left, *cuts = example.panels
     assert [panel.title for panel in cuts] == ["Bicubic", "Result", "Ground truth"]
     assert {panel.kind for panel in cuts} == {"crop"}
@@ -111,6 +111,6 @@ def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyP
 
 def test_bicubic_alone_and_an_image_smaller_than_the_cut() -> None:
     truth = np.zeros((6, 8, 3), np.uint8)
-    example = draw_superres("a", "c", truth + np.uint8(3), None, truth)
+    example = draw_superres("a", "c", {"Bicubic": truth + np.uint8(3)}, truth)
     assert [panel.title for panel in example.panels[1:]] == ["Bicubic", "Ground truth"]
     assert example.panels[1].pixels.shape == (6, 8, 3)

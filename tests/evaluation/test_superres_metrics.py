@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.evaluation.results import ImageFigures
+from pamcli.evaluation.loop import ImageFigures
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
     SuperresMeter,

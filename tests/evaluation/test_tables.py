@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pamcli.evaluation.results import (
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import (
     Column,
-    Evaluation,
     Table,
     format_csv,
     format_latex,

@@ -12,7 +12,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from layered_scene import layered_pair, moved
 from PIL import Image
 
-from pamcli.imaging.matching import DenseMatch, find_matches, match_densely, refine_matches, to_grey
+from pamcli.imaging.matching import (
+    DenseMatch,
+    find_matches,
+    match_densely,
+    match_keypoints,
+    refine_matches,
+    to_grey,
+)
 
 
 def matched(move: int) -> tuple[DenseMatch, np.ndarray]:
@@ -60,3 +67,15 @@ def test_places_are_measured_to_a_fraction_of_a_pixel(enlarged: int, deep: bool)
     assert np.median(found.dy) == pytest.approx(1.4 * enlarged, abs=0.1 * enlarged)
     truth = disparity[(found.y / enlarged).astype(int), (found.x / enlarged).astype(int)] * enlarged
     assert np.median(np.abs(found.disparity - truth)) < 0.15 * enlarged
+
+
+def test_matches_are_mutual() -> None:
+    """The first image shows the scene twice, once with noise: only the clear one is matched."""
+    scene = to_grey(layered_pair(seed=3, shape=(200, 300))[0])
+    noise = np.random.default_rng(0).normal(0, 6, scene.shape)
+    noisy = np.clip(scene + noise, 0, 255).astype(np.uint8)
+    at, to = match_keypoints(np.hstack([scene, noisy]), scene, 2000, 0.8)
+    copies = at[:, 0] > scene.shape[1] + 20
+    assert len(at) > 50
+    assert copies.mean() < 0.1
+    assert np.median(np.abs(at - to)[~copies]) < 0.1

@@ -14,8 +14,9 @@ from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.run import measure
-from pamcli.evaluation.superres import BICUBIC, Superres
+from pamcli.evaluation.loop import measure
+from pamcli.evaluation.methods import BICUBIC
+from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import (
     SuperresPair,
     Upscaled,
