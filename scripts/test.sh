@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every check of the project: formatting, lint, texts, types, tests. Arguments go to pytest, which runs in the
+# Every check of the project: formatting, lint, texts, sizes, types, tests. Arguments go to pytest, which runs in the
 # checkout's root: scripts/test.sh tests/imaging -k pfm
 # --fast, as the first argument: format, lint, texts, imports and every command once, in less than a minute.
 set -eu
@@ -17,6 +17,7 @@ unset PYTHONDONTWRITEBYTECODE # otherwise each of hundreds of processes would co
 "$python" -m ruff check
 "$python" -m ruff format --check
 "$python" .ci/check_texts.py
+"$python" .ci/check_sizes.py
 if [ -n "$fast" ]; then
     # shellcheck disable=SC2086 # a list of words
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"

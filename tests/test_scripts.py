@@ -76,7 +76,7 @@ def test_the_fast_selection_has_every_command_and_not_every_test(filled: Path, t
     )
     assert run.returncode == 0, run.stdout + run.stderr
     *checks, tests = run.stdout.splitlines()
-    assert checks == ["-m ruff check", "-m ruff format --check", ".ci/check_texts.py"]
+    assert checks == ["-m ruff check", "-m ruff format --check", ".ci/check_texts.py", ".ci/check_sizes.py"]
     assert tests.endswith(" -k pfm")
     files = set(re.findall(r"tests/\S+", tests))
     assert files == {"tests/test_floors.py", "tests/test_startup.py", "tests/cli/test_every_command.py"}
