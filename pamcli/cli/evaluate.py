@@ -46,7 +46,7 @@ def superres(settings: EvaluateSuperresSettings, console: Console) -> None:
 
 def _show(evaluation: "Evaluation", settings: EvaluateSettings, console: Console) -> None:
     """Write the requested files, then print the tables or everything as JSON."""
-    from pamcli.evaluation.results import write_files
+    from pamcli.evaluation.report import write_files
 
     try:
         write_files(evaluation, settings)

@@ -14,7 +14,7 @@
 | tables as text, Markdown, LaTeX, CSV, JSON | `tables` |
 | `Evaluation`: the tables, facts and notes of all methods | `results` |
 | further tables: paired differences; regions and protocols | `comparison`, `disparity_tables` |
-| HTML report, from `templates/` | `report`, `report_charts`, `report_images` |
+| all files; HTML report, from `templates/` | `report`, `report_charts`, `report_images` |
 | published results | `published` |
 | accuracy by resolution, range, maximum disparity | `studies` |
 | archives for benchmark servers | `submissions` |

@@ -35,8 +35,9 @@ from pamcli.evaluation.protocols import (
     check_protocol,
 )
 from pamcli.evaluation.published import add_published
+from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
-from pamcli.evaluation.results import WORST, Evaluation, check_files, make_page, write_files
+from pamcli.evaluation.results import WORST, Evaluation, make_page
 from pamcli.evaluation.tables import Column, Fact, Value
 from pamcli.imaging.resize import imresize_to
 from pamcli.reporting import SILENT, Reporter

@@ -1,16 +1,12 @@
-"""Hold the results of an evaluation, and make its tables, facts and files from what was measured."""
+"""Hold the results of an evaluation, and make its tables and facts from what was measured."""
 
 import datetime
-import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pamcli import __version__
-from pamcli.data.open import parse_data
-from pamcli.errors import UsageError
 from pamcli.evaluation.loop import MeasuredSet, Method, Task
 from pamcli.evaluation.methods import NetworkMethod
 from pamcli.evaluation.report_charts import CurveChart, Histogram
@@ -28,11 +24,7 @@ from pamcli.evaluation.tables import (
     format_value,
     make_text_columns,
 )
-from pamcli.files.atomic import write_atomically
-from pamcli.files.outputs import check_extra_output, check_new_file
 from pamcli.files.paths import escape_line, pluralize, quote
-from pamcli.registry.catalog import check_network_files
-from pamcli.settings.evaluation import EvaluateSettings
 
 WORST = 5  # number of pairs that a report shows
 
@@ -192,36 +184,3 @@ def _list_notes(one: MeasuredSet[Any]) -> Iterator[str]:
         yield f"{one.label}: unverified layout, {spec.info.unverified}"
     if spec and spec.weight != 1:
         yield f"{one.label}: weight={spec.weight:g} affects training only and is ignored here"
-
-
-def check_files(settings: EvaluateSettings, *weights: Any) -> None:
-    """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
-    data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
-    lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
-    files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
-    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
-    places: set[str] = set()
-    for name, file, suffixes in files:
-        if file is None:
-            continue
-        path = Path(file)
-        check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
-        check_network_files([path], *weights)
-        if os.path.realpath(path) in places:
-            raise UsageError(f"two options write {quote(path)}", "give each file its own name")
-        places.add(os.path.realpath(path))
-        check_extra_output(path, lists)
-
-
-def write_files(evaluation: Evaluation, settings: EvaluateSettings) -> Evaluation:
-    """Write the requested files, each atomically; raise OutputError if one cannot be written."""
-    forms = {".tex": evaluation.latex, ".md": evaluation.markdown, ".csv": evaluation.table_csv}
-    tables = [] if settings.per_image is None else [(settings.per_image, evaluation.csv)]
-    tables += [(path, forms[Path(path).suffix.lower()]) for path in settings.table or ()]
-    for path, text in tables:
-        write_atomically(Path(path), text().encode("utf-8", "surrogateescape"))
-    if settings.report is not None:
-        from pamcli.evaluation.report import render_report
-
-        write_atomically(Path(settings.report), render_report(evaluation))
-    return evaluation

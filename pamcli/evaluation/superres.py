@@ -16,8 +16,9 @@ from pamcli.evaluation.comparison import add_comparison
 from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
 from pamcli.evaluation.methods import BICUBIC, Bicubic, UpscaledFiles, UpscalerMethod, list_built
 from pamcli.evaluation.published import add_published
+from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_superres
-from pamcli.evaluation.results import WORST, Evaluation, check_files, make_page, write_files
+from pamcli.evaluation.results import WORST, Evaluation, make_page
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,

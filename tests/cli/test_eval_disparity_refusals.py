@@ -74,7 +74,7 @@ def test_figures_are_printed_even_where_a_file_cannot_be_written(
     def full(*_: object, **__: object) -> None:
         raise OutputError("cannot write rows.csv: no space left")
 
-    monkeypatch.setattr("pamcli.evaluation.results.write_atomically", full)
+    monkeypatch.setattr("pamcli.evaluation.report.write_atomically", full)
     run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
     assert run.code == 7
     assert "no space left" in run.stderr
