@@ -37,7 +37,7 @@ def main() -> None:
     cv2.setNumThreads(torch.get_num_threads())
     network = StereoMatcher.load(options.weights, device="cpu")
     methods: dict[str, Method] = {
-        "StereoSGBM": SemiGlobalMethod(max_disparity=DISPARITIES).match,
+        "StereoSGBM": SemiGlobalMethod(max_disparity=DISPARITIES).run,
         options.weights: lambda sample: Estimate(network(sample.left, sample.right, extras=()).disparity),
     }
     for data in options.data:

@@ -167,7 +167,7 @@ def camera() -> Composed:
     rows, titles = [], []
     for title, fault in FAULTS.items():
         pair = Superres(SCALE, fault).make_case(Sample("sample", *sample_views(), None))
-        results = {"bicubic": pair.bicubic(), "denoised, bicubic": DenoisedBicubic(fault).upscale(pair)}
+        results = {"bicubic": pair.bicubic(), "denoised, bicubic": DenoisedBicubic(fault).run(pair)}
         results |= {name: upscale(name, pair) for name in CAMERA_WEIGHTS}
         parts = crops_with_psnr(pair, results, CROP)
         rows.append(row({f"{title}: original": pair.left[CROP], **parts}, size=19))

@@ -67,7 +67,7 @@ def row(
             for view in (pair.low_left, pair.low_right)
         ]
         views = pair.low_left, pair.low_right
-        others = [each.left for each in (pair.bicubic(), denoised.upscale(pair))]
+        others = [each.left for each in (pair.bicubic(), denoised.run(pair))]
         made = [*others, clean.upscale_left(*views), camera.upscale_left(*views)]
         figures = [measure(pair.left, view) for view in made]
         taken += any(faults)

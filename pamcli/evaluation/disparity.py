@@ -24,7 +24,7 @@ from pamcli.evaluation.disparity_tables import (
     make_charts,
 )
 from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
-from pamcli.evaluation.methods import DisparityFiles, MatcherMethod, NetworkMethod, list_built
+from pamcli.evaluation.methods import DisparityFiles, MatcherMethod, list_built
 from pamcli.evaluation.pixels import RANGES, REGIONS
 from pamcli.evaluation.protocols import (
     MEANS,
@@ -38,7 +38,7 @@ from pamcli.evaluation.published import add_published
 from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
 from pamcli.evaluation.results import WORST, Evaluation, make_page
-from pamcli.evaluation.tables import Column, Fact, Value
+from pamcli.evaluation.tables import Column, Value
 from pamcli.imaging.resize import imresize_to
 from pamcli.reporting import SILENT, Reporter
 from pamcli.settings.evaluation import DisparityMaps, EvaluateDisparitySettings
@@ -161,7 +161,8 @@ class _Referenced(Source):
 
     def __init__(self, source: Source, method: DisparityMethod) -> None:
         self.source, self.names, self.unpaired, self.spec = source, source.names, source.unpaired, source.spec
-        self.method, self.run = method, method.prepare(source)
+        self.method = method
+        method.open_set(source)
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -170,7 +171,7 @@ class _Referenced(Source):
 
     def load(self, index: int) -> Sample:
         sample = self.source.load(index)
-        answer = self.run(sample)
+        answer = self.method.run(sample)
         return sample if answer is None else replace(sample, disparity=answer.disparity)
 
 
@@ -271,9 +272,3 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         again = first.again(extras={"right_disparity", "confidence"})
         panels = draw_consistency(again.disparity, again.right_disparity, again.confidence)
         return replace(pair, panels=(*pair.panels, *panels))
-
-    def describe(self, method: DisparityMethod) -> list[Fact]:
-        if not isinstance(method, NetworkMethod):
-            return []
-        limit = method.network.max_disparity
-        return [("maximum disparity", "none" if limit is None else f"{limit} px")]

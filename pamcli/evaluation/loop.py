@@ -97,13 +97,12 @@ class Method(ABC, Generic[Case, Answer]):
         """Return notes on the measurements since the last call."""
         return []
 
-    @abstractmethod
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Case], Answer | None]:
-        """Return the function that gives the answer for each pair of a data set; None if there is none.
+    def open_set(self, source: Source) -> None:
+        """Prepare to measure a data set; raise UsageError or InputError if the method does not fit it."""
 
-        Raises:
-            PamError: A UsageError or InputError if the method does not fit the data set.
-        """
+    @abstractmethod
+    def run(self, case: Case, watch: Watch | None = None) -> Answer | None:
+        """Return the answer for a pair of the data set, or None if there is none."""
 
 
 class Task(ABC, Generic[Case, Answer, Measures]):
@@ -118,6 +117,11 @@ class Task(ABC, Generic[Case, Answer, Measures]):
     headline: tuple[Sequence[str], ...]  # metrics of the terminal tables, most important first
     names_single_method = False  # True if tables name the method even if there is only one
     timed: str  # scope of the measured run time of a network
+
+    @property
+    def facts(self) -> list[Fact]:
+        """Facts on the cases."""
+        return []
 
     @abstractmethod
     def make_case(self, sample: Sample) -> Case | None:
@@ -138,10 +142,6 @@ class Task(ABC, Generic[Case, Answer, Measures]):
     @abstractmethod
     def draw(self, case: Case, answers: Mapping[str, Answer], images: Sequence[ImageFigures]) -> DrawnPair:
         """Render a pair for the report; `answers` are results by method, `images` figures in that order."""
-
-    def describe(self, method: Method[Case, Answer]) -> list[Fact]:
-        """Return facts on how a method is run."""
-        return []
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,9 @@ def measure_sets(
     with listener.progress("pairs", sum(map(len, sets))) as bar:
         for source in sets:
             LOG.debug(f"{source.spec.text if source.spec else source.label}: {len(source)} pairs")
-            runs = {each.name: each.prepare(source, bar.watch) for each in methods}
+            for each in methods:
+                each.open_set(source)
+            runs = {each.name: partial(each.run, watch=bar.watch) for each in methods}
             found = measure(task, source, runs, variants=variants, worst=worst, advance=bar.advance)
             if source.spec and labels.count(source.label) > 1:
                 found = replace(found, label=source.spec.text)

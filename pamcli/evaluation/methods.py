@@ -86,7 +86,7 @@ class NetworkMethod(Method[Case, Answer]):
         self.departures.clear()
         return notes
 
-    def run(
+    def _measure(
         self, left: NDArray[np.generic], right: NDArray[np.generic], watch: Watch | None, **options: Any
     ) -> tuple[Any, float, int | None]:
         """Run the network on a pair; return its result, the seconds, and the peak memory in bytes."""
@@ -107,13 +107,14 @@ class MatcherMethod(NetworkMethod[Sample, Estimate]):
 
     extras: bool = True  # also return confidence, and visibility where it can be measured
 
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Sample], Estimate]:
-        def match(sample: Sample) -> Estimate:
-            visible = {"visible"} if sample.visible is not None else set()
-            sure = {"confidence"} if self.network.model.has_confidence else set()
-            return self.match(sample.left, sample.right, sure | visible if self.extras else (), watch=watch)
+    def facts(self) -> list[Fact]:
+        limit = self.network.max_disparity
+        return [*super().facts(), ("maximum disparity", "none" if limit is None else f"{limit} px")]
 
-        return match
+    def run(self, case: Sample, watch: Watch | None = None) -> Estimate:
+        visible = {"visible"} if case.visible is not None else set()
+        sure = {"confidence"} if self.network.model.has_confidence else set()
+        return self.match(case.left, case.right, sure | visible if self.extras else (), watch=watch)
 
     def match(
         self,
@@ -124,7 +125,7 @@ class MatcherMethod(NetworkMethod[Sample, Estimate]):
         watch: Watch | None = None,
     ) -> Estimate:
         """Match one pair. `extras`: further outputs to request."""
-        found, seconds, memory = self.run(left, right, watch, extras=extras)
+        found, seconds, memory = self._measure(left, right, watch, extras=extras)
         again = partial(self.network, left, right)
         maps = found.disparity, found.visible, found.confidence
         return Estimate(*maps, seconds, memory, again, of_network=True)
@@ -140,46 +141,49 @@ class UpscalerMethod(NetworkMethod[SuperresPair, Upscaled]):
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
     """Called with name, left image and right image of every upscaled pair."""
 
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[SuperresPair], Upscaled]:
-        return partial(self.upscale, watch=watch)
-
-    def upscale(self, pair: SuperresPair, *, watch: Watch | None = None) -> Upscaled:
-        """Upscale one pair."""
-        second = pair.low_left if self.right_view == "left" else pair.low_right
-        (left, right), seconds, memory = self.run(pair.low_left, second, watch)
+    def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled:
+        second = case.low_left if self.right_view == "left" else case.low_right
+        (left, right), seconds, memory = self._measure(case.low_left, second, watch)
         if self.keep is not None:
-            self.keep(pair.name, left, right)
-        alone = self.network.upscale_left(pair.low_left, pair.low_left) if self.right_view == "both" else None
+            self.keep(case.name, left, right)
+        alone = self.network.upscale_left(case.low_left, case.low_left) if self.right_view == "both" else None
         return Upscaled(left, right, seconds, memory, alone)
 
 
+@dataclass(frozen=True)
 class Bicubic(Method[SuperresPair, Upscaled]):
     """Bicubic upscaling as in MATLAB, the baseline of super-resolution."""
 
-    def __init__(self, name: str = BICUBIC) -> None:
-        self.name = name
+    name: str = BICUBIC
 
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[SuperresPair], Upscaled]:
-        return SuperresPair.bicubic
+    def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled:
+        return case.bicubic()
 
 
-@dataclass(frozen=True)
+@dataclass
 class FilesMethod(Method[Case, Answer]):
     """Result files in a folder, named like the samples."""
 
     folder: Path
     allow_missing: bool = False  # skip samples without a file, with a note
     name: str = ""  # name in tables; the folder's by default
+    files: dict[str, list[Path]] = field(default_factory=dict, init=False)  # of the open data set, by sample
+
     fits_one_set = True
+    has_views = False  # True if each sample has a left and a right file
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or self.folder.resolve().name or "(files)")
+        self.name = self.name or self.folder.resolve().name or "(files)"
 
     def facts(self) -> list[Fact]:
         return [("predictions", quote(self.folder))]
 
+    def open_set(self, source: Source) -> None:
+        missing = self.allow_missing
+        self.files = find_files(self.folder, source.names, views=self.has_views, allow_missing=missing)
 
-@dataclass(frozen=True)
+
+@dataclass
 class DisparityFiles(FilesMethod[Sample, Estimate]):
     """Disparity maps in a folder."""
 
@@ -192,32 +196,22 @@ class DisparityFiles(FilesMethod[Sample, Estimate]):
         self.warnings.clear()
         return notes + ([] if self.scale is None else [f"the files have {self.scale:g} units per pixel"])
 
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Sample], Estimate | None]:
-        files = find_files(self.folder, source.names, allow_missing=self.allow_missing)
-
-        def match(sample: Sample) -> Estimate | None:
-            if sample.name not in files:
-                return None
-            found = load_disparity(files[sample.name][0], sample.name, sample.left.shape, self.scale)
-            self.warnings.update(dict.fromkeys(f"{sample.name}: {line}" for line in found.warnings))
-            return Estimate(found.disparity, seconds=self.seconds, units=found.units)
-
-        return match
+    def run(self, case: Sample, watch: Watch | None = None) -> Estimate | None:
+        if case.name not in self.files:
+            return None
+        found = load_disparity(self.files[case.name][0], case.name, case.left.shape, self.scale)
+        self.warnings.update(dict.fromkeys(f"{case.name}: {line}" for line in found.warnings))
+        return Estimate(found.disparity, seconds=self.seconds, units=found.units)
 
 
-@dataclass(frozen=True)
 class UpscaledFiles(FilesMethod[SuperresPair, Upscaled]):
     """Upscaled images in a folder."""
 
-    def prepare(
-        self, source: Source, watch: Watch | None = None
-    ) -> Callable[[SuperresPair], Upscaled | None]:
-        files = find_files(self.folder, source.names, views=True, allow_missing=self.allow_missing)
+    has_views = True
 
-        def upscale(pair: SuperresPair) -> Upscaled | None:
-            return Upscaled(*load_views(files[pair.name], pair.left.shape)) if pair.name in files else None
-
-        return upscale
+    def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled | None:
+        files = self.files.get(case.name)
+        return None if files is None else Upscaled(*load_views(files, case.left.shape))
 
 
 def list_built(pairs: Iterable[tuple[str, str]], network_from: str | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.source import Sample, Source
+from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.loop import Method, Watch
@@ -79,13 +78,9 @@ class SemiGlobalMethod(Method[Sample, Estimate]):
         without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
         return {**SETTINGS, **(without if self.wls else {})}
 
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[Sample], Estimate]:
-        return self.match
-
-    def match(self, sample: Sample) -> Estimate:
-        """Match one pair and measure time and memory."""
+    def run(self, case: Sample, watch: Watch | None = None) -> Estimate:
         start = time.perf_counter()
-        disparity, memory = measure_peak(lambda: self._find_disparity(sample))
+        disparity, memory = measure_peak(lambda: self._find_disparity(case))
         return Estimate(disparity, seconds=time.perf_counter() - start, memory=memory)
 
     def _find_disparity(self, sample: Sample) -> NDArray[np.float32]:
@@ -126,13 +121,9 @@ class DenoisedBicubic(Method[SuperresPair, Upscaled]):
         strength = f"h {self._strength:g}"
         return [("denoised", f"OpenCV {cv2.__version__}, fastNlMeansDenoisingColored, {strength}")]
 
-    def prepare(self, source: Source, watch: Watch | None = None) -> Callable[[SuperresPair], Upscaled]:
-        return self.upscale
-
-    def upscale(self, pair: SuperresPair) -> Upscaled:
-        """Denoise and upscale one pair."""
-        low_left, low_right = (self._denoise(view) for view in (pair.low_left, pair.low_right))
-        return replace(pair, low_left=low_left, low_right=low_right).bicubic()
+    def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled:
+        low_left, low_right = (self._denoise(view) for view in (case.low_left, case.low_right))
+        return replace(case, low_left=low_left, low_right=low_right).bicubic()
 
     @property
     def _strength(self) -> float:

@@ -141,26 +141,23 @@ def _describe_methods(
     task: Task[Any, Any, Any], sets: Sequence[MeasuredSet[Any]], methods: Sequence[Method[Any, Any]]
 ) -> tuple[str, list[Fact], dict[str, Any]]:
     """Return the methods' name in titles; facts about them; and, of a single network, time and memory."""
-    described = {each.name: each.facts() for each in methods}
-    several = [each for each in methods if described[each.name]]
+    described = {each.name: [*facts, *task.facts] for each in methods if (facts := each.facts())}
     method = methods[-1]
-    about: list[Fact] = [("method", f"{method.name} alone")]
     cost: list[Fact] = []
     numbers: dict[str, Any] = {"seconds_per_pair": None, "peak_memory_bytes": None}
-    if len(several) == 1:
-        about = [*described[several[0].name], *task.describe(several[0])]
-    title = about[0][1]
-    if len(several) > 1:
-        about, numbers = [], {}
+    if len(described) > 1:
+        numbers, about = {}, []
         title = f"{', '.join(each.name for each in methods[:-1])} and {method.name}"
-        for each in several:
-            facts = [fact for fact in (*described[each.name], *task.describe(each)) if fact[0] != "network"]
-            plain = ("method", "weights", "device")
-            texts = [value if key in plain else f"{key} {value}" for key, value in facts]
-            about.append((each.name, "; ".join(texts)))
-    elif isinstance(method, NetworkMethod):
+        plain = ("method", "weights", "device")
+        for name, facts in described.items():
+            texts = [value if key in plain else f"{key} {value}" for key, value in facts if key != "network"]
+            about.append((name, "; ".join(texts)))
+    else:
+        about = next(iter(described.values()), [("method", f"{method.name} alone")])
+        title = about[0][1]
         images = [image for one in sets for image in one.meter.images]
-        if seconds := [image.seconds for image in images if image.seconds is not None]:
+        seconds = [image.seconds for image in images if image.seconds is not None]
+        if seconds and isinstance(method, NetworkMethod):
             mean, compute = sum(seconds) / len(seconds), method.network.compute
             memory = compute.peak_memory()
             where = "on the GPU" if compute.device.type == "cuda" else "in total"

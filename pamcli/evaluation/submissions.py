@@ -94,9 +94,9 @@ def submit(settings: SubmitSettings, listener: Reporter) -> Submission:
 
     def results() -> Iterator[tuple[str, Estimate]]:
         for source in sets:
-            match = method.prepare(source, bar.watch)
+            method.open_set(source)
             for index, name in enumerate(source.names):
-                if found := match(source.load(index)):
+                if found := method.run(source.load(index), bar.watch):
                     yield name, found
                 bar.advance()
 

@@ -1,7 +1,7 @@
 """Measure super-resolution: downscale pairs, upscale them again, and compare: `pam eval superres`."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,22 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
         raise UsageError(f"{message}, but can only be compared at one scale", "set `scale`")
     factor = scales.pop() if scales else int(settings.scale or DEFAULT_SCALE)
     task, worst = Superres(factor, degradation or None, len(pairs) > 1), WORST if settings.report else 0
-    return evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
+    measured, notes = measure_sets(task, sets, methods, worst=worst, listener=listener)
+    page = make_page(task, measured, methods, notes)
+    gains = {one.label: gain for one in measured if (gain := one.meter.second_view) is not None}
+    facts = [("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()]
+    note = "do not compare SSIM with the parallax-attention paper, which does not define its SSIM"
+    degraded = {"degraded_by": str(degradation)} if degradation else {}
+    numbers: dict[str, Any] = {"scale": factor, **degraded, "summary": to_json_rows(page.summary)}
+    page = replace(
+        page,
+        facts=(*page.facts, *facts),
+        notes=(*page.notes, note),
+        numbers={**numbers, "second_view": gains, **page.numbers},
+    )
+    if task.comparing:
+        page = add_comparison(page, measured, COLUMNS, COMPARED, timed="upscaling")
+    return add_published(page, measured, methods[-1].name, factor) if settings.compare else page
 
 
 def _make_method(
@@ -131,34 +146,6 @@ def _load_network(
     return UpscalerMethod(upscaler, name, path, right_view=settings.right_view, keep=keep)
 
 
-def evaluate(
-    task: "Superres",
-    data: Iterable[str | Source],
-    methods: Sequence[SuperresMethod],
-    *,
-    compare: bool = False,
-    worst: int = WORST,
-    listener: Reporter = SILENT,
-) -> Evaluation:
-    """Measure methods on data sets, as `disparity.evaluate` does; the last of the methods is under test."""
-    measured, notes = measure_sets(task, open_data_sets(data), methods, worst=worst, listener=listener)
-    page = make_page(task, measured, methods, notes)
-    gains = {one.label: gain for one in measured if (gain := one.meter.second_view) is not None}
-    facts = [("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()]
-    note = "do not compare SSIM with the parallax-attention paper, which does not define its SSIM"
-    degraded = {} if task.degradation is None else {"degraded_by": str(task.degradation)}
-    numbers: dict[str, Any] = {"scale": task.scale, **degraded, "summary": to_json_rows(page.summary)}
-    page = replace(
-        page,
-        facts=(*page.facts, *facts),
-        notes=(*page.notes, note),
-        numbers={**numbers, "second_view": gains, **page.numbers},
-    )
-    if task.comparing:
-        page = add_comparison(page, measured, COLUMNS, COMPARED, timed="upscaling")
-    return add_published(page, measured, methods[-1].name, task.scale) if compare else page
-
-
 @dataclass(frozen=True)
 class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
     """The task of upscaling by `scale`."""
@@ -175,6 +162,11 @@ class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
     row_columns = (Column("pairs", "pairs", decimals=0),)
     names_single_method = True
     timed = "network alone"
+
+    @property
+    def facts(self) -> list[Fact]:
+        degraded = [] if self.degradation is None else [("degraded by", str(self.degradation))]
+        return [("scale", f"x{self.scale}"), *degraded]
 
     def make_case(self, sample: Sample) -> SuperresPair:
         pair = make_superres_pair(sample.left, sample.right, self.scale, name=sample.name)
@@ -209,10 +201,6 @@ class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
             views = {"Bicubic": first} | ({"Result": others[-1]} if others else {})
             caption += f", {quality[-1] - quality[0]:+.2f} dB over bicubic" if others else ""
         return draw_superres(case.name, caption, views, case.left)
-
-    def describe(self, method: SuperresMethod) -> list[Fact]:
-        degraded = [] if self.degradation is None else [("degraded by", str(self.degradation))]
-        return [("scale", f"x{self.scale}"), *degraded]
 
 
 class UpscaledWriter:

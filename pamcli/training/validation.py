@@ -185,7 +185,7 @@ def _measure_superres(
     images: list[NDArray[np.uint8]] = []
 
     def upscale(pair: SuperresPair) -> Upscaled:
-        found = UpscalerMethod(upscaler, right_view="both").upscale(pair)
+        found = UpscalerMethod(upscaler, right_view="both").run(pair)
         if len(images) < SAMPLES:
             height, width = map(min, found.left.shape[:2], CROP)
             top, left = (found.left.shape[0] - height) // 2, (found.left.shape[1] - width) // 2

@@ -51,7 +51,7 @@ def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
     camera = Degradation(noise=10)
     task = Superres(4, camera)
     pair = task.make_case(Sample("ramp", ramp, ramp, None))
-    made = pair.bicubic(), DenoisedBicubic(camera).upscale(pair)
+    made = pair.bicubic(), DenoisedBicubic(camera).run(pair)
     noisy, denoised = (measure_upscaled(pair, each.left, each.right)["left"]["psnr"] for each in made)
     assert denoised > noisy + 2
 

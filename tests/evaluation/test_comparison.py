@@ -186,13 +186,13 @@ def test_opencv_finds_a_shift_and_says_its_settings() -> None:
     left, right = wide[:, :200], wide[:, 12:212]
     method = SemiGlobalMethod("sgbm", max_disparity=40)
     pair = Sample("a", left, right, disparity=np.full((80, 200), 12, np.float32))
-    found = method.prepare(Held(pair))(pair)
+    found = method.run(pair)
     assert found.disparity.shape == (80, 200)
     assert np.median(np.abs(found.disparity - 12)) < 0.5
     assert found.seconds is not None
     assert np.isfinite(found.disparity).all(), "holes are filled"
     dark = Sample("a", *(20_000 + 2 * view.astype(np.uint16) for view in (left, right)))
-    assert np.median(np.abs(method.match(dark).disparity - 12)) < 0.5, "stretched, as for the networks"
+    assert np.median(np.abs(method.run(dark).disparity - 12)) < 0.5, "stretched, as for the networks"
     facts = dict(method.facts())
     assert "numDisparities 40" in facts["settings"]
     assert "P1 216" in facts["settings"]
