@@ -239,8 +239,22 @@ def measure_sets(
     worst: int = 0,
     listener: Reporter = SILENT,
 ) -> tuple[list[MeasuredSet[Measures]], list[str]]:
-    """Measure methods on several data sets as `measure` does; return the results and notes on them."""
-    check_methods(methods, len(sets))
+    """Measure methods on several data sets as `measure` does; return the results and notes on them.
+
+    Raises:
+        UsageError: A method does not fit the data sets, or two have one name.
+    """
+    if not methods:
+        raise UsageError("a method is required", "give a network or a folder of files")
+    names = [each.name for each in methods]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two methods have the name {quote(name)}", "give them different names")
+        if len(names) > 1 and name in RESERVED:
+            raise UsageError(f"a method cannot have the name {name}", f"give it another name: new={name}")
+    if len(sets) > 1 and (files := [each.name for each in methods if each.fits_one_set]):
+        message = f"the files of {quote(files[0])} belong to one data set, but {len(sets)} are given"
+        raise UsageError(message, "measure each data set by itself")
     labels = [source.label for source in sets]
     measured, notes = [], []
     with listener.progress("pairs", sum(map(len, sets))) as bar:
@@ -259,19 +273,3 @@ def measure_sets(
                 notes += each.take_notes()
             measured.append(found)
     return measured, notes
-
-
-def check_methods(methods: Sequence[Method[Any, Any]], sets: int) -> None:
-    """Raise UsageError unless there are methods that fit the number of sets, and have different names."""
-    if not methods:
-        raise UsageError("a method is required", "give a network or a folder of files")
-    names = [each.name for each in methods]
-    for each in methods:
-        if each.fits_one_set and sets > 1:
-            message = f"the files of {quote(each.name)} belong to one data set, but {sets} are given"
-            raise UsageError(message, "measure each data set by itself")
-        if names.count(each.name) > 1:
-            raise UsageError(f"two methods have the name {quote(each.name)}", "give them different names")
-        if len(names) > 1 and each.name in RESERVED:
-            hint = f"give it another name: new={each.name}"
-            raise UsageError(f"a method cannot have the name {each.name}", hint)

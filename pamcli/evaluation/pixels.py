@@ -17,6 +17,7 @@ from pamcli.errors import InputError
 
 Mask = NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
+Number = TypeVar("Number", np.int64, np.float64)
 
 REGIONS = {
     "all": "every pixel with ground truth (KITTI: occ)",
@@ -184,19 +185,15 @@ def compute_regions(sample: Sample) -> dict[str, Mask]:
     grey = sample.left.mean(axis=2, dtype=np.float64) / (257 if sample.left.dtype == np.uint16 else 1)
     squares = np.diff(grey, axis=1, prepend=grey[:, :1]) ** 2
     near = cv2.dilate(jumps, np.ones((2 * _REACH + 1, 2 * _REACH + 1), np.uint8))
-    flat = _sum_3x3(squares) < _FLAT * _sum_3x3(np.ones_like(squares))
-    return {"edges": near.astype(np.bool_), "textureless": flat}
+    sums, counts = (sum_windows(np.pad(each, 1), 3, 3) for each in (squares, np.ones_like(squares)))
+    return {"edges": near.astype(np.bool_), "textureless": sums < _FLAT * counts}
 
 
-def _sum_3x3(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum over the 3 x 3 pixels around each pixel, with zeros beyond the border."""
-    for axis in (0, 1):
-        width = [(0, 0), (0, 0)]
-        width[axis] = (2, 1)
-        sums = np.pad(values, width).cumsum(axis=axis)
-        later = np.take(sums, np.arange(3, sums.shape[axis]), axis=axis)
-        values = later - np.take(sums, np.arange(values.shape[axis]), axis=axis)
-    return values
+def sum_windows(values: NDArray[Number], height: int, width: int) -> NDArray[Number]:
+    """Sum over all windows inside, exact for integers: (H, W) -> (H - height + 1, W - width + 1)."""
+    rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
+    columns = np.cumsum(np.pad(rows[height:] - rows[:-height], ((0, 0), (1, 0))), axis=1)
+    return np.asarray(columns[:, width:] - columns[:, :-width])
 
 
 def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:

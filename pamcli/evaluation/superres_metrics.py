@@ -7,7 +7,6 @@ own tables is undocumented and not computed.
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import format_size
 from pamcli.errors import InputError
 from pamcli.evaluation.loop import ImageFigures, Meter
+from pamcli.evaluation.pixels import sum_windows
 from pamcli.evaluation.tables import Figures
 from pamcli.imaging.resize import imresize
 
@@ -30,8 +30,6 @@ METRICS = {
     "haarpsi": "HaarPSI, 0 to 1: perceived similarity of edges and colours",
     "ssim-skimage": "SSIM, 7x7 uniform window, sample covariance (49/48), mean of the channels",
 }
-
-_Number = TypeVar("_Number", np.int64, np.float64)
 
 _WINDOW = 7
 _K1, _K2 = 0.01, 0.03
@@ -153,10 +151,9 @@ def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float
     width, channels = truth.shape[1:]
     x, y = (np.hstack([view[..., c].astype(np.int64) for c in range(channels)]) for view in (truth, result))
     count = _WINDOW**2
-    mean_x, mean_y = _sum_windows(x) / count, _sum_windows(y) / count
-    var_x = _sum_windows(x * x) / count - mean_x**2
-    var_y = _sum_windows(y * y) / count - mean_y**2
-    cov = _sum_windows(x * y) / count - mean_x * mean_y
+    means = (sum_windows(each, _WINDOW, _WINDOW) / count for each in (x, y, x * x, y * y, x * y))
+    mean_x, mean_y, mean_xx, mean_yy, mean_xy = means
+    var_x, var_y, cov = mean_xx - mean_x**2, mean_yy - mean_y**2, mean_xy - mean_x * mean_y
     c1, c2 = (_K1 * 255) ** 2, (_K2 * 255) ** 2
     brightness = (2 * mean_x * mean_y + c1) / (mean_x**2 + mean_y**2 + c1)
 
@@ -198,13 +195,13 @@ def _halve_to_yiq(view: NDArray[np.generic]) -> NDArray[np.float64]:
 
 def _average_2x2(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean of each value and its right and lower neighbours: (H, W), zeros beyond."""
-    return _sum_windows(np.pad(values, (0, 1)), 2, 2) / 4
+    return sum_windows(np.pad(values, (0, 1)), 2, 2) / 4
 
 
 def _compute_haar(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the absolute vertical Haar response of the square around each value: (H, W)."""
     half = size // 2
-    halves = _sum_windows(np.pad(values, (half - 1, half)), half, size)
+    halves = sum_windows(np.pad(values, (half - 1, half)), half, size)
     return np.abs(halves[half:] - halves[:-half]) / size
 
 
@@ -220,13 +217,6 @@ def _measure_cropped(truth: NDArray[np.generic], result: NDArray[np.generic]) ->
         "haarpsi": haarpsi(truth, result),
         "ssim-skimage": skimage,
     }
-
-
-def _sum_windows(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW) -> NDArray[_Number]:
-    """Sum over all windows inside, exact for integers: (H, W) -> (H - height + 1, W - width + 1)."""
-    rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
-    columns = np.cumsum(np.pad(rows[height:] - rows[:-height], ((0, 0), (1, 0))), axis=1)
-    return np.asarray(columns[:, width:] - columns[:, :-width])
 
 
 def _resize(image: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:

@@ -80,10 +80,7 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
     def check(self) -> None:
         super().check()
         self.forbid("method", "predictions", "weights", "study")
-        if self.predictions is None and not _has_files(self.method):
-            for name in ("allow_missing", "scale"):
-                if self.is_set(name):
-                    raise _make_files_error(name)
+        _require_files(self, "allow_missing", "scale")
 
 
 class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, panel="Input"):
@@ -115,8 +112,7 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
         self.forbid("method", "predictions", "weights", "baseline_only", "right_view", "save")
         if self.scale is not None and self.scale != int(self.scale):
             raise UsageError(f"`scale` must be 2, 3 or 4 for an evaluation, got {self.scale:g}")
-        if self.allow_missing and self.predictions is None and not _has_files(self.method):
-            raise _make_files_error("allow_missing")
+        _require_files(self, "allow_missing")
         if self.degrade is not None and _has_files(self.method):
             hint = "files are results for images that are not degraded"
             raise UsageError("cannot use both `method` files:FOLDER and `degrade`", hint)
@@ -129,9 +125,11 @@ def _has_files(method: Sequence[tuple[str, str]] | None) -> bool:
     return any(what.startswith("files:") for _, what in method or ())
 
 
-def _make_files_error(name: str) -> UsageError:
-    needed = "`predictions` or `method` files:FOLDER"
-    return UsageError(f"`{name}` requires {needed}", f"add one of them, or drop `{name}`")
+def _require_files(settings: EvaluateSettings, *names: str) -> None:
+    for name in names if settings.predictions is None and not _has_files(settings.method) else ():
+        if settings.is_set(name):
+            needed = "`predictions` or `method` files:FOLDER"
+            raise UsageError(f"`{name}` requires {needed}", f"add one of them, or drop `{name}`")
 
 
 class SubmitSettings(DisparityMaps, NewFile, panel="Input"):
