@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -145,7 +146,7 @@ def evaluate(
     measured, notes = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
     page = add_figures(make_page(task, measured, methods, notes), measured, task.protocols)
     if task.study is not None:
-        page = studies.add_study(page, task.study, measured, COLUMNS)
+        page = studies.add_study(page, task.study, measured)
     if task.comparing:
         stated = [each.metric for each in measured[0].meter.protocol.stated if each.region == "all"]
         metrics = [*dict.fromkeys((*stated, *COMPARED))][:3]
@@ -181,7 +182,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
 
     max_gt: float | None = None  # count only pixels with ground truth below this, px
     resize: tuple[int, int] | None = None  # width, height to resize to before
-    study: str | None = None  # one of `studies.STUDIES`, measured in addition
+    study: Literal["resolution", "range"] | None = None  # measured in addition, see `studies`
     comparing: bool = False  # compare several methods by paired differences and more image regions
     protocols: tuple[str, ...] = ()
     """Keys of `PROTOCOLS`; the first one rules all tables. () = the protocol of each data set's benchmark."""
@@ -199,9 +200,6 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
     timed = "network with confidence (and visibility, where it is measured)"
 
     def __post_init__(self) -> None:
-        if self.study is not None and self.study not in studies.STUDIES:
-            known = ", ".join(studies.STUDIES)
-            raise UsageError(f"unknown study {self.study!r}, expected one of {known}")
         for name in self.protocols:
             check_protocol(name)
             if self.protocols.count(name) > 1:

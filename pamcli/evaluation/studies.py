@@ -1,4 +1,8 @@
-"""Run studies that need no training, as Tables 6 and 7 of the paper: accuracy by resolution and by range."""
+"""Run studies that need no training, as Tables 6 and 7 of the paper.
+
+resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by range of the ground truth,
+and with fixed maximum disparities.
+"""
 
 import copy
 import math
@@ -11,6 +15,7 @@ import numpy as np
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.disparity_tables import COLUMNS
 from pamcli.evaluation.loop import MeasuredSet, Method
 from pamcli.evaluation.methods import MatcherMethod
 from pamcli.evaluation.pixels import name_ranges
@@ -18,10 +23,6 @@ from pamcli.evaluation.report_charts import CurveChart
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table, Value, make_text_columns, to_json_rows
 from pamcli.imaging.resize import imresize_to, resize_nearest
-
-STUDIES = ("resolution", "range")
-"""resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by ground-truth range and
-with fixed maximum disparities."""
 
 RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)  # scale factors of the input images
 
@@ -47,10 +48,8 @@ def make_variants(
     return {limit: _limit_search(method, limit) for limit in LIMITS}
 
 
-def add_study(
-    page: Evaluation, kind: str, sets: Sequence[MeasuredSet[DisparityMeter]], figures: Mapping[str, Column]
-) -> Evaluation:
-    """Add a table of all data sets and a chart for each. `figures`: the columns of the metrics."""
+def add_study(page: Evaluation, kind: str, sets: Sequence[MeasuredSet[DisparityMeter]]) -> Evaluation:
+    """Add a table of all data sets and a chart for each."""
     columns = make_text_columns("data")
     if kind == "resolution":
         columns += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
@@ -63,7 +62,7 @@ def add_study(
         found, chart = (_make_range_rows if kind == "range" else _make_resolution_rows)(one)
         rows += found
         charts.append(chart)
-    table = Table((*columns, *(figures[key] for key in FIGURES)), tuple(rows))
+    table = Table((*columns, *(COLUMNS[key] for key in FIGURES)), tuple(rows))
     numbers = {**page.numbers, "study": {"kind": kind, "rows": to_json_rows(table)}}
     return replace(page, studies=(table,), charts=(*charts, *page.charts), numbers=numbers)
 

@@ -170,6 +170,17 @@ def gate(owner: Any, name: str, after: int) -> Iterator[None]:
     os.remove("gate")
 
 
+def answer(run: Run) -> dict[str, Any]:
+    """The one JSON object of a run; NaN and Infinity, which JSON has not, fail."""
+    assert run.code == 0, run.stderr
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    found: dict[str, Any] = json.loads(run.stdout, parse_constant=refused)
+    return found
+
+
 def refuse(run: Run, code: int, *texts: str) -> str:
     """Assert that a run said in one line and with its exit code what is wrong; returns the line."""
     assert run.code == code, run.stderr

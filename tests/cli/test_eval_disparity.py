@@ -13,7 +13,7 @@ from typing import Any
 import eval_trees
 import numpy as np
 import pytest
-from pam_program import Run, pam, refuse, unchanged
+from pam_program import answer, pam, refuse, unchanged
 
 from pamcli.data.listing import resize_sample
 from pamcli.data.source import Sample
@@ -51,18 +51,6 @@ def of_files(made: dict[str, np.ndarray], *, kitti: bool = True) -> DisparityMet
 def without_masks() -> list[Sample]:
     """The samples as the tree `pairs` has them."""
     return [replace(sample, visible=None, foreground=None) for sample in eval_trees.crops()]
-
-
-def answer(run: Run) -> dict[str, Any]:
-    """The one JSON object of a run; NaN and Infinity, which JSON has not, fail."""
-    assert run.code == 0, run.stderr
-
-    def refused(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
-
-    found = json.loads(run.stdout, parse_constant=refused)
-    assert isinstance(found, dict)
-    return found
 
 
 def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:

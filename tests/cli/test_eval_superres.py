@@ -13,20 +13,22 @@ from typing import Any
 import eval_trees
 import numpy as np
 import pytest
-from pam_program import Run, names, pam, refuse, refuse_all, unchanged
+from pam_program import answer, names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.data.source import Sample
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
+from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
     SuperresMeter,
     SuperresPair,
     Upscaled,
-    make_superres_pair,
     measure_upscaled,
 )
 from pamcli.evaluation.tables import flatten
+from pamcli.imaging.degradation import Degradation
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
@@ -35,14 +37,11 @@ NAMES = list(eval_trees.BOXES)
 VIEWS = [f"{name}_{view}.png" for name in NAMES for view in ("left", "right")]
 
 
-@pytest.fixture(autouse=True)
-def kitti(here: Path) -> Path:
-    eval_trees.kitti2015(here / "kitti")
-    return here / "kitti"
+pytestmark = pytest.mark.usefixtures("kitti")
 
 
 def pair_of(sample: Sample, scale: int) -> SuperresPair:
-    return make_superres_pair(sample.left, sample.right, scale, name=sample.name)
+    return Superres(scale).make_case(sample)
 
 
 def row(pairs: list[SuperresPair], results: list[Upscaled]) -> dict[str, float]:
@@ -68,16 +67,6 @@ def measure_network(
 ) -> dict[str, float]:
     pairs = [pair_of(sample, scale) for sample in samples or eval_trees.crops()]
     return row(pairs, [enlarged(pair, left_twice) for pair in pairs])
-
-
-def answer(run: Run) -> dict[str, Any]:
-    """The one JSON object of a run; NaN and Infinity, which JSON has not, fail."""
-    assert run.code == 0, run.stderr
-
-    def refused(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
-
-    return json.loads(run.stdout, parse_constant=refused)
 
 
 def rows(found: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -252,6 +241,37 @@ def test_saved_views_never_mix_with_the_images_of_the_set(here: Path, name: str,
             Image.fromarray(eval_trees.crops()[0].left).save(here / "mine" / side / f"{file}.png")
     with unchanged():
         refuse(pam("eval", "superres", "--data", "pairs:mine", "--save", "mine/left", "--overwrite"), 2, said)
+
+
+# --- images as cameras give them ----------------------------------------------------------------------------
+
+
+def test_noise_costs_and_is_the_same_in_every_run() -> None:
+    command = f"eval superres --baseline-only --json --data {KITTI}"
+    clean, noisy, again = (answer(pam(command + degrade)) for degrade in ("", *[" --degrade noise=25"] * 2))
+    assert "degraded_by" not in clean
+    assert noisy["degraded_by"] == "noise=25"
+    before, after = ({name: row["left psnr"] for name, row in rows(each).items()} for each in (clean, noisy))
+    assert after["bicubic"] < before["bicubic"] - 0.3
+    assert after["denoised, bicubic"] != after["bicubic"]
+    assert rows(again) == rows(noisy)
+
+
+def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
+    ramp = np.tile(np.linspace(40, 200, 512, dtype=np.uint8)[:, None], (64, 1, 3)).reshape(64, 512, 3)
+    camera = Degradation(noise=10)
+    pair = Superres(4, camera).make_case(Sample("ramp", ramp, ramp, None))
+    made = pair.bicubic(), DenoisedBicubic(camera).run(pair)
+    noisy, denoised = (measure_upscaled(pair, each.left, each.right)["left"]["psnr"] for each in made)
+    assert denoised > noisy + 2
+
+
+def test_a_network_stands_beside_both() -> None:
+    run = pam("eval superres --degrade jpeg=60 --right-view right --data", f"{KITTI}?first=1")
+    assert run.code == 0, run.stderr
+    shown = [line.split("  ")[0] for line in run.lines[2:5]]
+    assert shown == ["bicubic", "denoised, bicubic", "passrnet2-x4"]
+    assert "degraded by jpeg=60" in run.stdout.decode()
 
 
 # --- of files -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.pixels import compute_regions
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.report import render_report
+from pamcli.evaluation.results import Evaluation
 from pamcli.inference.device import peak_memory
 
 
@@ -91,8 +92,9 @@ class Off(Network):
         return Estimate((TRUTH + np.float32(by)).astype(np.float32))
 
 
-def matcher(network: Off, name: str) -> MatcherMethod:
-    return MatcherMethod(network, name, extras=False)
+def compared(source: Held, networks: dict[str, Off], worst: int = 0) -> Evaluation:
+    methods = [MatcherMethod(network, name, extras=False) for name, network in networks.items()]
+    return evaluate(Disparity(comparing=True), [source], methods, worst=worst)
 
 
 def several(count: int) -> Held:
@@ -103,8 +105,7 @@ def several(count: int) -> Held:
 
 
 def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() -> None:
-    methods = [matcher(Off(1, 1), "one"), matcher(Off(1.5, 9), "two")]
-    found = evaluate(Disparity(comparing=True), [several(8)], methods, worst=2)
+    found = compared(several(8), {"one": Off(1, 1), "two": Off(1.5, 9)}, worst=2)
     assert found.title == "Disparity of one and two"
     side, parts = found.sections
     first, second = side.rows
@@ -128,19 +129,10 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     assert "ause-epe" not in found.json()["sets"][0]["pooled"]["all"], "nothing but disparity is asked for"
 
 
-def test_too_few_scenes_are_noted() -> None:
-    methods = [matcher(Off(1, 1), "one"), matcher(Off(2, 2), "two")]
-    found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
+def test_tables_for_papers_and_pages_and_of_too_few_scenes() -> None:
+    found = compared(several(2), {"a_b & 50%": Off(1, 1), "x|y": Off(2, 2)})
     assert found.sections[0].rows[1]["epe-first"] == "+1.00"
     assert any("2 scenes; " in note for note in found.notes)
-
-
-def test_tables_for_papers_and_pages() -> None:
-    methods = [
-        matcher(Off(1, 1), "a_b & 50%"),
-        matcher(Off(2, 2), "x|y"),
-    ]
-    found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
     latex = found.latex()
     assert r"a\_b \& 50\% & " in latex
     assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == latex.count(r"\end{tabular}") == 2

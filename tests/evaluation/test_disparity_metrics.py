@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +37,15 @@ def sample(
     )
 
 
-def measured(one: Sample, estimate: list[list[float]], *, kitti: bool = False) -> Figures:
-    meter = DisparityMeter(DisparityProtocol(fill=kitti))
-    return meter.add(one, Estimate(np.array(estimate, np.float32))).figures
+def meter_of(*pairs: tuple[Sample, list[list[float]]], **rules: Any) -> DisparityMeter:
+    meter = DisparityMeter(DisparityProtocol(**rules))
+    for one, estimate in pairs:
+        meter.add(one, Estimate(np.array(estimate, np.float32)))
+    return meter
+
+
+def measured(one: Sample, estimate: list[list[float]], **rules: Any) -> Figures:
+    return meter_of((one, estimate), **rules).images[0].figures
 
 
 def test_one_pixel_wrong() -> None:
@@ -89,7 +96,7 @@ def test_holes_are_wrong_and_have_no_error() -> None:
 
 def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
     # The gap takes the smaller neighbour, 10; below 0 is a hole, too.
-    figures = measured(sample([[10, 10, 20, 20]]), [[10, NAN, -1, 20]], kitti=True)["all"]
+    figures = measured(sample([[10, 10, 20, 20]]), [[10, NAN, -1, 20]], fill=True)["all"]
     assert figures["density"] == 50
     assert figures["epe"] == 2.5  # 0, 0, 10, 0
     assert figures["rms"] == 5, "over filled pixels, too"
@@ -97,7 +104,7 @@ def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
 
 
 def test_kitti_takes_zero_for_an_estimate() -> None:
-    figures = measured(sample([[1, 1]]), [[0, NAN]], kitti=True)["all"]
+    figures = measured(sample([[1, 1]]), [[0, NAN]], fill=True)["all"]
     assert (figures["density"], figures["epe"]) == (50, 1)
 
 
@@ -111,8 +118,8 @@ def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
 
 
 def test_an_empty_estimate_is_wrong_everywhere() -> None:
-    for kitti in (False, True):
-        figures = measured(sample([[10, 20]]), [[NAN, NAN]], kitti=kitti)["all"]
+    for fill in (False, True):
+        figures = measured(sample([[10, 20]]), [[NAN, NAN]], fill=fill)["all"]
         assert figures["bad-0.5"] == figures["bad-5"] == figures["d1"] == 100
         assert figures["density"] == 0
         assert all(math.isnan(figures[name]) for name in ("epe", "rms", "a50", "a99", "d1-estimated"))
@@ -155,23 +162,20 @@ def test_ranges_of_the_ground_truth() -> None:
 
 
 def test_custom_ranges_begin_at_their_lower_edge() -> None:
-    meter = DisparityMeter(DisparityProtocol(ranges=(10, 20, math.inf)))
-    figures = meter.add(sample([[9.5, 10, 19.5, 20, 500]]), Estimate(np.zeros((1, 5), np.float32))).figures
+    figures = measured(sample([[9.5, 10, 19.5, 20, 500]]), [[0] * 5], ranges=(10, 20, math.inf))
     assert (figures["10 to 20"]["pixels"], figures["20 and more"]["pixels"]) == (2, 2)
 
 
 def test_max_gt_excludes_pixels() -> None:
-    meter = DisparityMeter(DisparityProtocol(max_gt=192))
-    figures = meter.add(sample([[191.5, 192, 250]]), Estimate(np.full((1, 3), 191.5, np.float32))).figures
+    figures = measured(sample([[191.5, 192, 250]]), [[191.5] * 3], max_gt=192)
     assert figures["all"]["pixels"] == 1
     assert figures["all"]["epe"] == 0
     assert ">192" not in figures
 
 
 def test_pooled_and_means_of_images_differ() -> None:
-    meter = DisparityMeter()
-    meter.add(sample([[10, 10, 10]], name="large"), Estimate(np.array([[10, 10, 10]], np.float32)))
-    meter.add(sample([[10, NAN, NAN]], name="small"), Estimate(np.array([[18, 0, 0]], np.float32)))
+    large, small = sample([[10, 10, 10]], name="large"), sample([[10, NAN, NAN]], name="small")
+    meter = meter_of((large, [[10, 10, 10]]), (small, [[18, 0, 0]]))
     assert meter.image_counts["all"] == 2
     assert (meter.pooled_metrics["all"]["d1"], meter.image_means["all"]["d1"]) == (25, 50)
     assert (meter.pooled_metrics["all"]["epe"], meter.image_means["all"]["epe"]) == (2, 4)
@@ -180,28 +184,22 @@ def test_pooled_and_means_of_images_differ() -> None:
 
 
 def test_pooled_quantiles_are_close() -> None:
-    meter = DisparityMeter()
     errors = np.random.default_rng(0).gamma(1, 3, (4, 50, 40)).astype(np.float32)
-    for error in errors:
-        meter.add(sample(np.full((50, 40), 300.0).tolist()), Estimate(300 + error))
+    truth = sample(np.full((50, 40), 300.0).tolist())
+    pooled = meter_of(*((truth, 300 + error) for error in errors)).pooled_metrics["all"]
     exact = np.quantile(errors, [0.5, 0.9, 0.95, 0.99])
-    pooled = meter.pooled_metrics["all"]
     assert [pooled[name] for name in ("a50", "a90", "a95", "a99")] == pytest.approx(exact, rel=2e-3)
 
 
 def test_means_take_the_images_that_have_the_region() -> None:
-    meter = DisparityMeter()
-    meter.add(sample([[10, 10]], foreground=[[1, 0]]), Estimate(np.array([[12, 10]], np.float32)))
-    meter.add(sample([[10, 10]], foreground=[[0, 0]]), Estimate(np.array([[10, 10]], np.float32)))
-    meter.add(sample([[10, 10]]), Estimate(np.array([[10, 10]], np.float32)))
+    one, other = (sample([[10, 10]], foreground=foreground) for foreground in ([[1, 0]], [[0, 0]]))
+    meter = meter_of((one, [[12, 10]]), (other, [[10, 10]]), (sample([[10, 10]]), [[10, 10]]))
     assert [meter.image_counts[region] for region in ("all", "bg", "fg", "0-100", "noc")] == [3, 2, 1, 3, 0]
     assert meter.image_means["fg"]["epe"] == 2
 
 
 def test_an_image_without_an_estimate_is_not_left_out_of_the_means() -> None:
-    meter = DisparityMeter()
-    meter.add(sample([[10]]), Estimate(np.array([[10]], np.float32)))
-    meter.add(sample([[10]]), Estimate(np.array([[NAN]], np.float32)))
+    meter = meter_of((sample([[10]]), [[10]]), (sample([[10]]), [[NAN]]))
     assert meter.image_means["all"]["d1"] == meter.pooled_metrics["all"]["d1"] == 50
     assert math.isnan(meter.image_means["all"]["epe"])
 
@@ -256,22 +254,16 @@ def test_nothing_to_measure_is_an_error() -> None:
     with pytest.raises(InputError, match="in 0 images"):
         _ = DisparityMeter().pooled_metrics
     meter = DisparityMeter()
-    image = meter.add(
-        sample([[NAN, 0]], name="unknown"), Estimate(np.ones((1, 2)), confidence=np.ones((1, 2)))
-    )
-    assert image.figures == {}
+    unknown = meter.add(sample([[NAN, 0]]), Estimate(np.ones((1, 2)), confidence=np.ones((1, 2))))
+    assert unknown.figures == {}
     with pytest.raises(InputError, match="no pixel has ground truth in 1 image"):
         _ = meter.pooled_metrics
-    meter = DisparityMeter(DisparityProtocol(max_gt=192))
-    meter.add(sample([[200]]), Estimate(np.ones((1, 1))))
     with pytest.raises(InputError, match="below 192 px"):
-        _ = meter.pooled_metrics
+        _ = meter_of((sample([[200]]), [[1]]), max_gt=192).pooled_metrics
 
 
 def test_an_image_without_known_ground_truth_changes_nothing() -> None:
-    meter = DisparityMeter()
-    meter.add(sample([[10]]), Estimate(np.full((1, 1), 12.0)))
-    meter.add(sample([[NAN]]), Estimate(np.full((1, 1), 12.0)))
+    meter = meter_of((sample([[10]]), [[12]]), (sample([[NAN]]), [[12]]))
     assert meter.image_counts["all"] == 1
     assert meter.image_means["all"]["epe"] == meter.pooled_metrics["all"]["epe"] == 2
 

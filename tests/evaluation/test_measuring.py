@@ -46,37 +46,28 @@ def sample(name: str = "a") -> Sample:
 
 
 @pytest.mark.parametrize(
-    ("factor", "words"),
+    ("factor", "units", "words"),
     [
-        (256, "256 times the ground truth nearly everywhere"),
-        (2, "2 times the ground truth"),
-        (0.5, "0.5 times"),
-        (1 / 256, "0.00391 times the ground truth"),
-        (-1, "negative everywhere"),
-        (-0.25, "negative everywhere"),
-        (0, "0 everywhere"),
-    ],
-)
-def test_estimates_in_another_unit_or_of_another_sign_are_an_error(factor: float, words: str) -> None:
-    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
-    with pytest.raises(InputError, match=f"a: the disparit.* {words}"):
-        measure(Disparity(), Held(sample()), run)
-
-
-@pytest.mark.parametrize(
-    ("stored", "read", "hint"),
-    [
-        (64, 256, "`scale` 64 if 64 units are one pixel, as NeRF-Supervised Stereo stores them"),
-        (100, 256, "`scale` 100 if 100 units are one pixel, as InStereo2K stores them"),
+        (256, None, "disparities are 256 times the ground truth nearly everywhere"),
+        (2, None, "2 times the ground truth"),
+        (0.5, None, "0.5 times"),
+        (1 / 256, None, "0.00391 times the ground truth"),
+        (-1, None, "negative everywhere"),
+        (-0.25, None, "negative everywhere"),
+        (0, None, "the disparity is 0 everywhere"),
+        (64 / 256, 256, "`scale` 64 if 64 units are one pixel, as NeRF-Supervised Stereo stores them"),
+        (100 / 256, 256, "`scale` 100 if 100 units are one pixel, as InStereo2K stores them"),
         (-1, 1, "`scale` -1 if"),
         (7, 1, "`scale` 7 if"),
     ],
 )
-def test_the_unit_of_the_files_is_named(stored: float, read: float, hint: str) -> None:
-    run = {"files": lambda _: Estimate(TRUTH * np.float32(stored / read), units=read)}
-    with pytest.raises(InputError) as refused:
+def test_another_unit_or_sign_is_an_error_that_names_it(
+    factor: float, units: float | None, words: str
+) -> None:
+    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor), units=units)}
+    with pytest.raises(InputError, match=r"^a: the disparit") as refused:
         measure(Disparity(), Held(sample()), run)
-    assert hint in str(refused.value)
+    assert words in str(refused.value)
 
 
 def test_the_unit_of_the_ground_truth_is_named() -> None:
@@ -239,11 +230,6 @@ def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
     ]
 
 
-def test_files_have_one_resolution(files: Path) -> None:
-    with pytest.raises(UsageError, match="requires a network"):
-        evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [DisparityFiles(files / "made")])
-
-
 def test_methods_stand_side_by_side(files: Path) -> None:
     network = MatcherMethod(Network(), "exact")
     found = evaluate(Disparity(), [f"pairs:{files}"], [network, DisparityFiles(files / "made")])
@@ -266,26 +252,22 @@ def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> N
     assert "1 pair without a prediction skipped: a" in found.notes
 
 
-def test_missing_and_duplicate_methods_are_errors(files: Path) -> None:
+def test_unsuitable_methods_are_errors(files: Path) -> None:
     one = DisparityFiles(files / "made")
-    for methods, words in (([], "method is required"), ([one, one], "two methods .* made")):
+    for study, methods, words in (
+        (None, [], "method is required"),
+        (None, [one, one], "two methods .* made"),
+        ("resolution", [one], "requires a network"),
+    ):
         with pytest.raises(UsageError, match=words):
-            evaluate(Disparity(), [f"pairs:{files}"], methods)
+            evaluate(Disparity(study=study), [f"pairs:{files}"], methods)
 
 
 def test_watch_reports_the_progress_within_a_pair() -> None:
     class Telling(Network):
-        def __call__(
-            self,
-            left: np.ndarray,
-            right: np.ndarray,
-            *,
-            extras: object = (),
-            progress: Callable[[float], None] | None = None,
-        ) -> Estimate:
-            if progress is not None:
-                progress(0.5)
-            return super().__call__(left, right, extras=extras)
+        def __call__(self, *views: np.ndarray, extras: object, progress: Callable[[float], None]) -> Estimate:
+            progress(0.5)
+            return super().__call__(*views, extras=extras)
 
     told: list[tuple[int, float]] = []
     listener = SilentReporter()

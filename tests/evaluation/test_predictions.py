@@ -94,13 +94,10 @@ def test_two_predictions_for_one_sample_are_an_error(tmp_path: Path) -> None:
         find_files(tmp_path, ["k/a"])
 
 
-def test_a_prediction_of_another_size_is_an_error(tmp_path: Path) -> None:
+def test_a_prediction_of_another_size_or_damaged_is_an_error(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(InputError, match=r"a\.pfm is 3x2, but a is 6x4"):
         load_disparity(tmp_path / "a.pfm", "a", (4, 6, 3))
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.pfm").write_bytes(b"Pf\n3 2\n-1\nabc")
     with pytest.raises(InputError, match=r"a\.pfm is damaged"):
         load_disparity(tmp_path / "a.pfm", "a", (2, 3))

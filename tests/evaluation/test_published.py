@@ -31,36 +31,28 @@ def test_the_ssim_of_the_paper_is_called_undefined() -> None:
     assert "not define" in row.protocol
 
 
-@pytest.mark.parametrize(("data", "scale"), SUPERRES)
-def test_super_resolution_rows_are_named_as_measurements_are(data: str, scale: int) -> None:
+@pytest.mark.parametrize(("data", "scale"), [*SUPERRES, *((data, None) for data in DISPARITY)])
+def test_rows_are_named_as_measurements_are(data: str, scale: int | None) -> None:
     rows = list_published_rows(data, scale)
-    assert len({(row.method, row.protocol) for row in rows}) == len(rows) > 8
+    assert len({(row.method, row.protocol, row.source) for row in rows}) == len(rows) > (8 if scale else 4)
+    regions, metrics = (
+        (superres_metrics.PROTOCOLS, {*superres_metrics.METRICS, "ssim"})
+        if scale
+        else (REGIONS, {*disparity_metrics.METRICS})
+    )
     for row in rows:
         assert (row.data, row.scale) == (data, scale)
         assert row.protocol
         assert row.source
         assert row.subset
-        for region, figures in row.figures.items():
-            assert region in superres_metrics.PROTOCOLS
-            assert set(figures) <= {*superres_metrics.METRICS, "ssim"}
-            assert 20 < figures["psnr"] < 40
-            assert all(0.6 < value < 1 for metric, value in figures.items() if metric != "psnr")
-
-
-@pytest.mark.parametrize("data", DISPARITY)
-def test_disparity_rows_are_named_as_measurements_are(data: str) -> None:
-    rows = list_published_rows(data)
-    assert len({(row.method, row.protocol, row.source) for row in rows}) == len(rows) > 4
-    for row in rows:
-        assert row.data == data
-        assert row.protocol
-        assert row.source
-        assert row.subset
         assert row.figures
         for region, figures in row.figures.items():
-            assert region in REGIONS
-            assert set(figures) <= set(disparity_metrics.METRICS)
-            assert all(0 < value < 40 for value in figures.values())
+            assert region in regions
+            assert set(figures) <= metrics
+            assert scale is None or "psnr" in figures
+            for metric, value in figures.items():
+                low, high = (20, 40) if metric == "psnr" else (0.6, 1) if scale else (0, 40)
+                assert low < value < high
 
 
 def test_unknown_sets_have_no_rows() -> None:
