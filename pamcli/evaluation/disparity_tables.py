@@ -73,20 +73,20 @@ def add_figures(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[
     several = any(len(one.methods) > 1 for one in sets)
     columns = make_text_columns("data", *(["method"] if several else []), "region", "figure")
     rows = [row for one in sets for method in one.methods for row in _make_stated_rows(one, method)]
-    protocol_columns, sources, described = [], [], {}
+    protocol_columns, described = [], {}
     for name in protocols:
-        about, source, figures = PROTOCOLS[name].about, PROTOCOLS[name].source, []
-        for row in rows:
-            if name in row:
-                texts = {each.key: row[each.key] for each in columns}
-                figures.append({**texts, "value": to_json_value(row[name])})
+        about, source = PROTOCOLS[name].about, PROTOCOLS[name].source
+        figures = [
+            {**{each.key: row[each.key] for each in columns}, "value": to_json_value(row[name])}
+            for row in rows
+            if name in row
+        ]
         described[name] = {"about": about, "source": source, "figures": figures}
-        sources.append(f"{name}: {about} ({source})")
         protocol_columns.append(Column(name, name, note=f"{about} ({source})"))
     return replace(
         page,
         sections=(Table((*columns, *protocol_columns), tuple(rows), "By protocol"),),
-        notes=(*sources, *notes),
+        notes=(*(f"{each.key}: {each.note}" for each in protocol_columns), *notes),
         numbers={**numbers, "protocols": described},
     )
 

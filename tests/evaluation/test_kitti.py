@@ -10,7 +10,7 @@ from pamcli.evaluation.pixels import interpolate_background
 N = math.nan
 
 
-def slow(disparity: np.ndarray) -> np.ndarray:
+def fill_slowly(disparity: np.ndarray) -> np.ndarray:
     """Pixel by pixel, -1 = unknown, in the order of the kit."""
     d = np.where(np.isfinite(disparity), disparity, -1)
     height, width = d.shape
@@ -61,7 +61,7 @@ def test_equals_the_loops_of_the_kit(share: float) -> None:
         disparity = random.uniform(0, 200, random.integers(1, 12, 2)).astype(np.float32)
         disparity[random.random(disparity.shape) > share] = N
         before = disparity.copy()
-        assert np.array_equal(interpolate_background(disparity), slow(disparity), equal_nan=True)
+        assert np.array_equal(interpolate_background(disparity), fill_slowly(disparity), equal_nan=True)
         assert np.array_equal(disparity, before, equal_nan=True)
 
 

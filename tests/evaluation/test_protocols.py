@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_kitti import fill_slowly
 
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import Sample
@@ -61,31 +62,13 @@ def planted(name: str, seed: int) -> tuple[Sample, np.ndarray]:
 SET = [planted(name, seed) for seed, name in enumerate(NAMES)]
 
 
-def filled(estimate: np.ndarray) -> np.ndarray:
-    """KITTI's interpolation, in words: gaps take the smaller neighbour, ends the nearest, then whole rows."""
-    done = estimate.copy()
-    for row in done:
-        known = [x for x in range(WIDTH) if row[x] >= 0]
-        for x in range(WIDTH):
-            if known and x not in known:
-                before, behind = [k for k in known if k < x][-1:], [k for k in known if k > x][:1]
-                row[x] = min(row[k] for k in (*before, *behind))
-    rows = [y for y in range(HEIGHT) if (estimate[y] >= 0).any()]
-    for y in range(HEIGHT):
-        if y < rows[0]:
-            done[y] = done[rows[0]]
-        if y > rows[-1]:
-            done[y] = done[rows[-1]]
-    return done
-
-
 def scored_pixels(name: str, data: str, sample: Sample, estimate: np.ndarray) -> Iterator[dict[str, object]]:
     """What each counted pixel gives under the rules of a name: its regions, error, and the truth for 5 %."""
     limited = name in ("sceneflow", "pasmnet", "igev") or (name == "raft-stereo" and data == "sceneflow")
     limited |= name == "lite-any-stereo" and data != "eth3d"
     positive = name in ("kitti", "kitti2012", "sceneflow", "pasmnet", "booster", "booster-own-size")
     fine = {"middlebury-v3": TIMES, "booster": TIMES}.get(name, 1)
-    done = filled(estimate) if name.startswith("kitti") else estimate
+    done = fill_slowly(estimate) if name.startswith("kitti") else estimate
     for y in range(fine * HEIGHT):
         for x in range(fine * WIDTH):
             at = y // fine, x // fine

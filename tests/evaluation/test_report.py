@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from headless_browser import browsing, seen_by_browser
 
 from pamcli.data.source import Sample
 from pamcli.evaluation.report import render_report
@@ -170,95 +167,46 @@ def test_a_file_name_that_is_no_utf8_does_not_break_the_page() -> None:
 
 # ----------------------------------------------------------------- in a browser
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-
 PROBE = """
-<pre id="probe"></pre>
-<script>
-addEventListener("load", () => {
-  const seen = {};
-  const table = document.querySelector("table.sortable");
-  const names = () => Array.from(table.tBodies[0].rows, (row) => row.cells[0].textContent);
-  const click = (column) => {
-    const button = table.tHead.rows[0].cells[column].querySelector("button");
-    button.focus();
-    seen.focused = (seen.focused ?? true) && document.activeElement === button && button.tabIndex === 0;
-    button.click();
-    const sorts = Array.from(table.tHead.rows[0].cells, (cell) => cell.getAttribute("aria-sort"));
-    return { names: names(), sorts };
-  };
-  seen.given = names();
-  seen.clicks = [1, 1, 0, 0, 2].map(click);
-  seen.align = getComputedStyle(table.tBodies[0].rows[0].cells[1]).textAlign;
-  seen.title = document.title;
-  seen.images = Array.from(document.images, (image) => [image.naturalWidth, image.naturalHeight]);
-  seen.loaded = performance.getEntriesByType("resource").map((entry) => entry.name);
-  seen.refused = [];
-  addEventListener("securitypolicyviolation", (event) => {
-    seen.refused.push(event.blockedURI);
-    document.getElementById("probe").textContent = JSON.stringify(seen);
-  });
-  new Image().src = "http://127.0.0.1:9/outside.png";
+const seen = {};
+const table = document.querySelector("table.sortable");
+const names = () => Array.from(table.tBodies[0].rows, (row) => row.cells[0].textContent);
+const click = (column) => {
+  const button = table.tHead.rows[0].cells[column].querySelector("button");
+  button.focus();
+  seen.focused = (seen.focused ?? true) && document.activeElement === button && button.tabIndex === 0;
+  button.click();
+  const sorts = Array.from(table.tHead.rows[0].cells, (cell) => cell.getAttribute("aria-sort"));
+  return { names: names(), sorts };
+};
+seen.given = names();
+seen.clicks = [1, 1, 0, 0, 2].map(click);
+seen.align = getComputedStyle(table.tBodies[0].rows[0].cells[1]).textAlign;
+seen.title = document.title;
+seen.images = Array.from(document.images, (image) => [image.naturalWidth, image.naturalHeight]);
+const refused = new Promise((go) => addEventListener("securitypolicyviolation", go));
+new Image().src = "http://127.0.0.1:9/outside.png";
+seen.refused = (await refused).blockedURI;
+return seen;
+"""
+
+IN_SIGHT = """
+return [...document.querySelectorAll(".key dt, .key dd")].map((each) => {
+  const box = each.getBoundingClientRect();
+  return [each.textContent, box.left >= 0 && box.right <= innerWidth && box.bottom <= 844];
 });
-</script>
 """
 
 
-def browser_or_skip() -> str:
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
-        pytest.skip(f"no browser on PATH: none of {', '.join(BROWSERS)}")
-    return browser
-
-
-def in_browser(browser: str, file: Path, profile: Path) -> bytes:
-    """The document when its scripts have run."""
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={profile}",
-        "--virtual-time-budget=10000",
-        "--dump-dom",
-    ]
-    ran = subprocess.run([browser, *options, file.as_uri()], capture_output=True, timeout=240, check=True)
-    return ran.stdout
-
-
 @pytest.fixture(scope="module")
-def seen(page: bytes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    browser = browser_or_skip()
-    folder = tmp_path_factory.mktemp("browser")
-    file = folder / "report.html"
-    file.write_bytes(page.replace(b"</body>", PROBE.encode() + b"</body>"))
-    yield json.loads("".join(Page(in_browser(browser, file, folder / "profile")).text_of("pre")))
-    shutil.rmtree(folder, ignore_errors=True)
+def seen(page: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return seen_by_browser(page, PROBE, tmp_path_factory.mktemp("browser"))
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path, width: int) -> None:
-    browser = browser_or_skip()
-    # A window is at least 500 px wide, a frame is not.
-    frame = f'<iframe src="report.html" style="width:{width}px;height:844px;border:0"></iframe>'
-    probe = """<script>
-      parent.postMessage([...document.querySelectorAll(".key dt, .key dd")].map((each) => {
-        const box = each.getBoundingClientRect();
-        return [each.textContent, box.left >= 0 && box.right <= innerWidth && box.bottom <= innerHeight];
-      }), "*");
-    </script>"""
-    (tmp_path / "report.html").write_bytes(page.replace(b"</body>", probe.encode() + b"</body>"))
-    (tmp_path / "frame.html").write_text(
-        "<pre></pre><script>addEventListener('message', (event) => {"
-        "document.querySelector('pre').textContent = JSON.stringify(event.data); });</script>" + frame
-    )
-    dom = in_browser(browser, tmp_path / "frame.html", tmp_path / "profile")
-    seen = json.loads("".join(Page(dom).text_of("pre")))
+@pytest.mark.parametrize("phone", [False, True])
+def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path, phone: bool) -> None:
+    with browsing(page, tmp_path, phone=phone) as browser:
+        seen = browser.evaluate(IN_SIGHT)
     assert seen == [["D1 (%)", True], ["8.00", True], ["bad-2 (%)", True], ["9.00", True]]
 
 
@@ -267,8 +215,7 @@ def test_the_browser_shows_every_image(seen: dict[str, Any]) -> None:
 
 
 def test_the_browser_loads_nothing_and_may_not(seen: dict[str, Any]) -> None:
-    assert [name for name in seen["loaded"] if not name.startswith("data:")] == []
-    assert seen["refused"] == ["http://127.0.0.1:9/outside.png"]
+    assert seen["requested"] == [seen["refused"]] == ["http://127.0.0.1:9/outside.png"]
 
 
 def test_the_browser_runs_no_text(seen: dict[str, Any]) -> None:
