@@ -204,7 +204,7 @@ class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
 
 
 class UpscaledWriter:
-    """A writer of <name>_left.png and <name>_right.png for each sample, for `NetworkMethod.keep`."""
+    """A writer of <name>_left.png and <name>_right.png for each sample, for `UpscalerMethod.keep`."""
 
     def __init__(
         self, folder: Path, sets: Sequence[Source], weights: str | Path | None, *, overwrite: bool

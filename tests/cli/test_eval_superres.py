@@ -257,7 +257,7 @@ def test_noise_costs_and_is_the_same_in_every_run() -> None:
     assert rows(again) == rows(noisy)
 
 
-def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
+def test_denoising_helps_where_there_is_no_texture() -> None:
     ramp = np.tile(np.linspace(40, 200, 512, dtype=np.uint8)[:, None], (64, 1, 3)).reshape(64, 512, 3)
     camera = Degradation(noise=10)
     pair = Superres(4, camera).make_case(Sample("ramp", ramp, ramp, None))
