@@ -244,7 +244,8 @@ def test_no_jobs() -> None:
     assert list(run_overlapped([], same, same, same)) == []
 
 
-def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
+def test_a_caller_that_stops_gets_nothing_more_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pamcli.batch.overlapping.PATIENCE", PATIENCE)
     computed, saving, go_on = threading.Event(), threading.Event(), threading.Event()
     saved: list[int] = []
 
@@ -265,8 +266,9 @@ def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
     outcomes = run_overlapped(range(9), same, compute, save)
     assert next(outcomes)[0] == 0
     assert saving.wait(PATIENCE)
-    threading.Timer(0, go_on.set).start()
+    (timer := threading.Timer(0, go_on.set)).start()
     outcomes.close()  # which waits until what is being saved is saved
+    timer.join()
     # Further ones where the end came after the last of 1, or which other threads saved before the end.
     ahead = 3 if threads == 1 else 1 + PAIRS_AT_ONCE + 2 * (threads - 1)
     assert {0, 1} <= {*saved} <= {*range(ahead)}
