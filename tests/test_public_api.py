@@ -260,6 +260,9 @@ def test_metrics_of_arrays() -> None:
         pamcli.disparity_metrics(estimate[:, 1:], truth)
     with pytest.raises(pamcli.PamError, match="nothing to measure"):
         pamcli.disparity_metrics(estimate, np.full_like(truth, np.nan))
+    for wrong in (None, [[1]], truth[None]):
+        with pytest.raises(pamcli.PamError, match=r"`truth` must be an array \(H, W\)"):
+            pamcli.disparity_metrics(estimate, wrong)  # type: ignore[arg-type]
 
 
 def test_a_batch_from_python_is_that_of_the_command(

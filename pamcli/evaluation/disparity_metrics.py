@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, format_size
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
 from pamcli.evaluation import pixels
 from pamcli.evaluation.loop import ImageFigures, Meter
 from pamcli.evaluation.pixels import REGIONS, Mask
@@ -230,8 +230,14 @@ def disparity_metrics(
         The metrics of `METRICS`, by name.
 
     Raises:
+        UsageError: An argument is no map.
         InputError: Shapes differ, a confidence is outside [0, 1], or no pixel is counted.
     """
+    maps = {"estimate": estimate, "truth": truth, "visible": visible, "confidence": confidence}
+    for name, values in maps.items():
+        is_optional = name in ("visible", "confidence")
+        if not (is_optional and values is None) and len(getattr(values, "shape", ())) != 2:
+            raise UsageError(f"`{name}` must be an array (H, W)")
     image = np.zeros((*truth.shape, 3), np.uint8)
     mask = None if visible is None else np.asarray(visible, bool)  # masks read from images hold 0 and 255
     sample = Sample("the map", image, image, np.asarray(truth, np.float32), visible=mask)

@@ -174,6 +174,11 @@ def _parse_memory_size(text: str, option: str) -> int:
     raise _make_error(option, f"a number and {', '.join(MEMORY_UNITS)}, such as 4GB", repr(text))
 
 
+def _check_memory_size(value: Any, option: str) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise _make_error(option, "a number of bytes, or a text such as 4GB", value)
+
+
 def parse_length(text: str | float, option: str) -> float:
     """Return m above 0, from a number with its unit, or m."""
     try:
@@ -253,7 +258,7 @@ MatchingResolution = Annotated[
 ]
 Scale = Annotated[float, Form("N", _parse_scale)]
 """An upscaling factor, int where it is whole."""
-MemorySize = Annotated[int, Form("SIZE", _parse_memory_size)]
+MemorySize = Annotated[int, Form("SIZE", _parse_memory_size, _check_memory_size)]
 """Bytes."""
 Metres = Annotated[float, Form("LENGTH", parse_length, parse_length)]
 Length = Annotated[float | str, Form("LENGTH", parse_length, parse_length)]

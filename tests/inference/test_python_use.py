@@ -31,6 +31,7 @@ from pamcli.inference.upscaler import StereoUpscaler
         ({"max_disparity": float("nan")}, "`max_disparity` must be finite"),
         ({"max_disparity": 0}, "`max_disparity` must be a whole number from 1"),
         ({"max_memory": "1ZB"}, "`max_memory` must be a number and MB, GB"),
+        ({"max_memory": -1}, "`max_memory` must be a number of bytes"),
         ({"max_disparity": 63.5}, "`max_disparity` must be a whole number from 1"),
         ({"match_size": float("nan")}, "`match_size` must be finite"),
         ({"device": None}, "unknown device None"),
