@@ -257,8 +257,9 @@ def test_a_caller_that_stops_gets_nothing_more_saved(monkeypatch: pytest.MonkeyP
     def save(job: int, value: int) -> int:
         if job == 0:  # not before the next one is on its way
             assert (computed if threads == 1 else saving).wait(PATIENCE)
-        if job == 1:
-            saving.set()
+        else:
+            if job == 1:
+                saving.set()
             assert go_on.wait(PATIENCE)
         saved.append(job)
         return job
