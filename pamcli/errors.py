@@ -20,6 +20,7 @@ SIMILAR = 0.7  # least similarity of names, from 0 to 1, for a suggestion
 
 _EXTRAS = {  # optional packages, with the extra that installs each, and the message if it is missing
     "av": ("video", "videos require PyAV"),
+    "OpenEXR": ("exr", "OpenEXR files require the package OpenEXR"),
     "laspy": ("las", "LAS and LAZ files require laspy"),
     "pillow_heif": ("heif", "HEIC photos require pillow-heif"),
     "rerun": ("rerun", "`rerun` requires the package rerun-sdk"),

@@ -26,7 +26,7 @@ from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
-from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES, POINT_CLOUD_SUFFIXES
+from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_INPUT_SUFFIXES, POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_depth
 from pamcli.imaging.disparity_units import read_disparity_file
@@ -226,7 +226,7 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         names = [PairPaths(path, None, key) for key, path in matched.items()]
         pairing = Pairing(tuple(sorted(names, key=lambda pair: natural_key(str(pair.key)))))
     else:
-        pairing = resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES)
+        pairing = resolve_packed(inputs, suffixes=DISPARITY_INPUT_SUFFIXES)
         # Disparities of the right view have depth, but not the points and colours of the left camera.
         endings = (*OTHER_RESULTS, RIGHT_VIEW) if has_points or image is not None else OTHER_RESULTS
         pairing = _skip_other_results(pairing, inputs, endings)

@@ -6,7 +6,7 @@ from pamcli.batch import LOG
 from pamcli.batch.depth import check_same_size, load_rectified_calibration
 from pamcli.errors import UsageError
 from pamcli.files.paths import require_file
-from pamcli.files.suffixes import DISPARITY_SUFFIXES
+from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, TABLE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.images import read_image
@@ -29,8 +29,8 @@ def open_server(settings: ViewSettings) -> PageServer:
         if settings.image is not None:
             raise UsageError(f"cannot use both the page {result} and IMAGE", "drop the image")
         return PageServer(read_folder(result.parent), result.name, settings.port)
-    if result.suffix.lower() not in DISPARITY_SUFFIXES:
-        known = f"pages (.html) and disparity maps ({', '.join(DISPARITY_SUFFIXES)})"
+    if result.suffix.lower() not in (suffixes := (*DISPARITY_INPUT_SUFFIXES, *TABLE_SUFFIXES)):
+        known = f"pages (.html) and disparity maps ({', '.join(suffixes)})"
         raise UsageError(f"{result} has the suffix {result.suffix or '(none)'}", f"pam view shows {known}")
     return PageServer(serve_one(render_result(settings)), INDEX, settings.port)
 

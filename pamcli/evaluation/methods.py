@@ -25,7 +25,7 @@ from pamcli.evaluation.loop import Answer, Case, Method, Watch
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
-from pamcli.files.suffixes import DISPARITY_SUFFIXES, IMAGE_SUFFIXES
+from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
 from pamcli.imaging.disparity_units import DisparityFile, read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.registry.catalog import sha256
@@ -234,7 +234,7 @@ def find_files(
         if folder.exists():
             raise UsageError(f"{quote(folder)} is not a folder", "unpack an archive of predictions first")
         raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
-    endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
+    endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_INPUT_SUFFIXES)
     if not views and (folder / "disp_0").is_dir():
         folder /= "disp_0"
     present: dict[str, list[Path]] = {}

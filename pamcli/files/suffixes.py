@@ -45,6 +45,10 @@ BAG_OUTPUT_SUFFIXES = (".bag", ".mcap")  # of ROS 1; of ROS 2
 RERUN_SUFFIX = ".rrd"
 IMAGE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
+DISPARITY_INPUT_SUFFIXES = (*DISPARITY_SUFFIXES, ".pgm", ".npz", ".exr")
+"""Disparity maps that are found in a folder; `TABLE_SUFFIXES` are read only if named explicitly."""
+
+TABLE_SUFFIXES = (".csv", ".txt")
 CONFIDENCE_SUFFIXES = (".tif", ".tiff", ".npy", ".pfm", ".png")
 DEPTH_SUFFIXES = (".tif", ".tiff", ".npy", ".png")
 

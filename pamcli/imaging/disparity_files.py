@@ -1,5 +1,7 @@
 """Read and write disparity, depth and confidence maps: PFM, 16-bit PNG as in KITTI, NumPy and TIFF.
 
+PGM, NPZ, EXR, tables of numbers, and the optical flow of KITTI are only read.
+
 In memory, a disparity map is (H, W) float32, px, NaN = unknown. In files:
 
 | suffix        | numbers                                     | unknown |
@@ -14,16 +16,17 @@ import io
 import logging
 import math
 import re
+import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, check_new_file
-from pamcli.files.safe_reading import open_source, read_npy_header
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
+from pamcli.files.safe_reading import LARGEST_TEXT, open_source, read_npy_header
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES, TABLE_SUFFIXES
 from pamcli.imaging import raster, tiff
 from pamcli.validation import check_arguments
 
@@ -34,6 +37,8 @@ _TOO_LARGE = {  # warnings about values too large for a PNG, by `keep_far`
     True: "255.996 px, the limit of a disparity PNG, and are stored as the limit: use .pfm, .npy or .tif",
     False: "65.535 m, the limit of a depth PNG, and are stored as unknown: use .tif or .npy",
 }
+_MOST_VERTICAL_FLOW = 1.0  # px, that most known pixels of a disparity map stored as flow may have
+_PGM_HEADER = re.compile(rb"P([25])" + 3 * rb"\s+(?:#.*\n\s*)*(\d{1,9})" + rb"\s")
 _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PFM_HEADER = re.compile(rb"\s*Pf\s+([1-9]\d*)\s+([1-9]\d*)\s+(%s)(?!\S)" % _NUMBER)
 
@@ -104,7 +109,8 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
     """Read the numbers of a disparity file as stored, (H, W). Raises the errors of `read_disparity`."""
     suffix = path.suffix.lower()
     if suffix not in _READERS:
-        _reject_suffix(suffix, DISPARITY_SUFFIXES, f"{path}: ")
+        convert = "convert it in Python: numpy.save('disparity.npy', values), an array (H, W) in px; "
+        _reject_suffix(suffix, tuple(_READERS), f"{path}: ", convert)
     signatures, kind, read = _READERS[suffix]
     with open_source(path, str(path)) as stream:
         if not stream.read(8).startswith(signatures):
@@ -121,7 +127,7 @@ def convert_to_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> n
     units = get_default_scale(numbers.dtype, path) if scale is None else scale
     with np.errstate(over="ignore"):  # float64 beyond float32 becomes inf, hence unknown
         disparity = numbers.astype(np.float32) / np.float32(units)
-    if path.suffix.lower() == ".png":
+    if path.suffix.lower() in (".png", ".pgm") and numbers.dtype.kind == "u":
         disparity[numbers == 0] = np.nan
     disparity[~np.isfinite(disparity)] = np.nan
     return np.asarray(disparity, np.float32)
@@ -133,11 +139,11 @@ def get_default_scale(dtype: np.dtype[Any], path: Path) -> float:
         return 1.0
     if dtype == np.uint16 and path.suffix.lower() == ".png":
         return PNG_UNITS_PER_PIXEL
-    if dtype.kind == "i":
+    if dtype.kind == "i" and path.suffix.lower() not in TABLE_SUFFIXES:
         return SIGNED_UNITS_PER_PIXEL
     raise InputError(
         f"{path} holds {dtype} numbers of unknown scale",
-        "state the units per px with `scale` N: 4 or 8 for 8-bit images of Middlebury, 256 for KITTI",
+        "state the units per px with `scale` N: 1 for px, 4 or 8 for Middlebury in 8 bits, 256 for KITTI",
     )
 
 
@@ -198,9 +204,9 @@ def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...], un
     _reject_suffix(suffix, allowed)
 
 
-def _reject_suffix(suffix: str, allowed: tuple[str, ...], prefix: str = "") -> NoReturn:
+def _reject_suffix(suffix: str, allowed: tuple[str, ...], prefix: str = "", hint: str = "") -> NoReturn:
     reason = f"{prefix}{suffix or 'a name without suffix'} is not a supported format"
-    raise UsageError(reason, f"use one of {', '.join(allowed)}")
+    raise UsageError(reason, f"{hint}use one of {', '.join(allowed)}")
 
 
 def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -222,15 +228,100 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 
 def _check_data(length: int, expected: int, name: str) -> None:
     if length != expected:
-        raise InputError(f"{name} is damaged: the header states {expected} bytes of data, found {length}")
+        found = f"found {length}" if length < expected else "found more"
+        raise InputError(f"{name} is damaged: the header states {expected} bytes of data, {found}")
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     samples = raster.read_png(stream, name, max_pixels)[0]
+    if samples.dtype == np.uint16 and samples.shape[2] == 3 and samples[..., 2].max() == 1:
+        return _convert_flow(samples, name)
     if samples.shape[2] != 1:
         reason = f"{name} has {samples.shape[2]} channels, but a disparity map has one"
         raise InputError(reason, "pass the disparity map itself, not its colour map")
     return samples[..., 0]
+
+
+def _convert_flow(samples: np.ndarray, name: str) -> np.ndarray:
+    """Return the disparity map (px, NaN = unknown) of a flow map of KITTI: third channel 1 if known."""
+    known = samples[..., 2] == 1
+    across, down = (samples[..., :2].astype(np.float32) - 32768).transpose(2, 0, 1) / 64
+    if np.quantile(np.abs(down[known]), 0.9) > _MOST_VERTICAL_FLOW:
+        raise InputError(f"{name} is optical flow with vertical motion, so it is not a disparity map")
+    return np.where(known, -across, np.float32(np.nan))
+
+
+def _read_pgm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    # Image libraries would stretch the levels of a PGM whose largest one is below 255.
+    header = stream.read(4096)
+    if (found := _PGM_HEADER.match(header)) is None:
+        raise InputError(f"{name} must be a PGM: P5 WIDTH HEIGHT LARGEST")
+    width, height, largest = (int(each) for each in found.groups()[1:])
+    raster.check_size(width, height, name, max_pixels)
+    stream.seek(found.end())
+    dtype = np.dtype(">u2" if largest > 255 else "u1")
+    if found[1] == b"2":
+        with raster.report_damage(name):
+            levels = np.array(stream.read(LARGEST_TEXT).split(), np.uint16)
+            return levels.reshape(height, width).astype(dtype.newbyteorder("="))
+    expected = width * height * dtype.itemsize
+    data = stream.read(expected + 1)
+    _check_data(len(data), expected, name)
+    return np.frombuffer(data, dtype).reshape(height, width).astype(dtype.newbyteorder("="))
+
+
+def _read_npz(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    with raster.report_damage(name):
+        archive = zipfile.ZipFile(stream)
+        arrays = [each.removesuffix(".npy") for each in archive.namelist()]
+        if len(arrays) != 1:
+            hint = f"numpy.save('disparity.npy', numpy.load({name!r})[NAME]) extracts one of them"
+            names = ", ".join(arrays[:8]) or "none"
+            raise InputError(f"{name} must hold one array, but holds {len(arrays)} ({names})", hint)
+        with archive.open(archive.infolist()[0]) as member:
+            return _read_npy(member, name, max_pixels)  # type: ignore[arg-type]
+
+
+def _read_table(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    """Read a text of numbers: one row of the map a line, after "," ";" tabs or spaces."""
+    data = stream.read(LARGEST_TEXT + 1)
+    if len(data) > LARGEST_TEXT:
+        raise InputError(f"{name} has more than {LARGEST_TEXT >> 20} MB")
+    text = data.decode("utf-8", "replace")
+    mark = next((mark for mark in ";\t," if mark in text), None)
+    text = text.replace(",", ".") if mark == ";" else text  # 1,5;2,5 where commas are decimal marks
+    lines = [line.rstrip(" ,;\t\r") for line in text.splitlines()]
+    hint = "a table of disparities has one line of numbers for each row of the image"
+    try:
+        numbers: np.ndarray = np.loadtxt(lines, np.float64, delimiter=mark, ndmin=2)
+    except (ValueError, UnicodeError) as error:
+        raise InputError(
+            f"{name} is not a table of numbers: {' '.join(str(error).split())[:120]}", hint
+        ) from None
+    if min(numbers.shape) < 2:
+        raise InputError(f"{name} holds {numbers.size} numbers in a single row or column", hint)
+    raster.check_size(numbers.shape[1], numbers.shape[0], name, max_pixels)
+    is_whole = bool(np.isfinite(numbers).all()) and not (numbers % 1).any()
+    return numbers.astype(np.int64) if is_whole and "." not in text else numbers
+
+
+def _read_exr(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    openexr = import_extra("OpenEXR")
+    with raster.report_damage(name):
+        box = openexr.File(name, header_only=True).header()["dataWindow"]
+        width, height = (int(each) + 1 for each in box[1] - box[0])
+        raster.check_size(width, height, name, max_pixels)
+        channels = openexr.File(name, separate_channels=True).channels()
+    maps = [np.asarray(each.pixels, np.float32) for each in channels.values() if each.name != "A"]
+    if not maps or any(not np.array_equal(maps[0], other, equal_nan=True) for other in maps[1:]):
+        raise InputError(
+            f"{name} must hold one channel, but holds {', '.join(channels)}", "write one of them"
+        )
+    if [*channels] == ["Z"]:
+        raise InputError(
+            f"{name} is a depth map: its channel is Z", "pam depth --invert converts depth to disparity"
+        )
+    return maps[0]
 
 
 def decode_levels(levels: np.ndarray) -> np.ndarray:
@@ -245,12 +336,16 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
         shape, fortran_order, dtype = read_npy_header(stream)
     if dtype.kind not in "fiu":
         raise InputError(f"{name} holds {dtype} values, but a disparity map holds numbers")
-    if len(shape) != 2:
+    sides = shape
+    while len(sides) > 2 and 1 in (sides[0], sides[-1]):  # batches and channels of one map
+        sides = sides[1:] if sides[0] == 1 else sides[:-1]
+    if len(sides) != 2:
         raise InputError(f"{name} has shape {shape}, but a disparity map has shape (H, W)")
-    raster.check_size(shape[1], shape[0], name, max_pixels)
-    data = stream.read()
-    _check_data(len(data), shape[0] * shape[1] * dtype.itemsize, name)
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+    raster.check_size(sides[1], sides[0], name, max_pixels)
+    expected = sides[0] * sides[1] * dtype.itemsize
+    data = stream.read(expected + 1)
+    _check_data(len(data), expected, name)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C").reshape(sides)
 
 
 _READERS = {
@@ -258,6 +353,10 @@ _READERS = {
     ".pfm": ((b"",), "PFM", _read_pfm),  # the reader reports the first word
     ".png": ((raster.PNG_SIGNATURE,), "PNG", _read_png),
     ".npy": ((b"\x93NUMPY",), "NumPy .npy file", _read_npy),
+    ".npz": ((b"PK",), "NumPy .npz file", _read_npz),
+    ".pgm": ((b"P5", b"P2"), "PGM", _read_pgm),
+    ".exr": ((b"v/1\x01",), "OpenEXR file", _read_exr),
+    **dict.fromkeys(TABLE_SUFFIXES, ((b"",), "table", _read_table)),
     ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_map),
     ".tiff": (tiff.SIGNATURES, "TIFF", tiff.read_map),
 }

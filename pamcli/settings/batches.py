@@ -175,8 +175,8 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
     workers: ClassVar[int] = 1
     ray_cores: ClassVar[None] = None
     inputs: Sequence[Place] = argument(
-        "Disparity files (.pfm, .npy, .tif, .png), folders, a template with {}, or a video (.mkv) that pam "
-        "disparity wrote.",
+        "Disparity files (.pfm, .npy, .tif, .png; also .pgm, .npz, .exr, .csv, .txt), folders, a template "
+        "with {}, or a video (.mkv) that pam disparity wrote.",
         default=...,
         metavar="DISPARITY",
         show_default=False,

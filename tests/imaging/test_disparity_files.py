@@ -15,7 +15,12 @@ from image_bytes import claim_png, npy_bytes, pillow_bytes, tiff_bytes
 from PIL import Image
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
+from pamcli.files.suffixes import (
+    CONFIDENCE_SUFFIXES,
+    DISPARITY_INPUT_SUFFIXES,
+    DISPARITY_SUFFIXES,
+    TABLE_SUFFIXES,
+)
 from pamcli.imaging.disparity_files import encode_confidence, encode_depth, encode_disparity, read_disparity
 from pamcli.imaging.disparity_units import read_disparity_file
 
@@ -138,6 +143,63 @@ def test_numpy_reads_the_same() -> None:
     np.testing.assert_array_equal(again, unknown_as_nan(example()))
 
 
+def flow_png(vertical: float = 0) -> bytes:
+    """The map of 7.5 px, with one unknown pixel, in the format of KITTI's optical flow."""
+    flow = np.full((6, 8, 3), (1, 32768 + 64 * vertical, 32768 - 64 * 7.5), np.uint16)  # of OpenCV: BGR
+    flow[2, 3] = 0
+    return bytes(cv2.imencode(".png", flow)[1])
+
+
+def npz_bytes(**arrays: np.ndarray) -> bytes:
+    np.savez_compressed(buffer := io.BytesIO(), **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def exr_bytes(folder: Path, **channels: np.ndarray) -> bytes:
+    openexr = pytest.importorskip("OpenEXR", reason="OpenEXR is not installed (pip install 'pamcli[exr]')")
+    path = str(folder / "written.exr")
+    openexr.File({"type": openexr.scanlineimage}, channels).write(path)
+    return Path(path).read_bytes()
+
+
+OF_OTHERS: list[tuple[str, bytes, float | None]] = [
+    ("d.npz", npz_bytes(disp=np.full((6, 8), 7.5, np.float32)), None),
+    ("d.npy", npy_bytes(np.full((1, 1, 6, 8), 7.5, np.float32)), None),
+    ("d.npy", npy_bytes(np.full((6, 8, 1), 7.5, np.float64)), None),
+    ("d.csv", b"7.5,7.5,7.5,\n7.5,7.5,7.5,\n", None),
+    ("d.csv", b"7,5;7,5;nan\r\n7,5;7,5;7,5\r\n", None),
+    ("d.txt", b"# disparity\n7.5 7.5  7.5\n7.5 7.5 7.5 \n", None),
+    ("d.txt", b"15\t15\n15\t15\n", 2),
+    ("d.pgm", b"P5\n# Middlebury\n3 2\n63\n" + bytes([30] * 5 + [0]), 4),
+    ("d.pgm", b"P5 2 1 65535\n\x07\x80\x07\x80", 256),
+    ("d.pgm", b"P2 2 2 255\n30 30 30\n0", 4),
+    ("d.png", flow_png(), None),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "scale"), OF_OTHERS, ids=str)
+def test_maps_of_other_programs(tmp_path: Path, name: str, data: bytes, scale: float | None) -> None:
+    found = read_disparity(saved(tmp_path, name, data), scale=scale)
+    assert found.ndim == 2
+    assert set(found[np.isfinite(found)]) == {7.5}
+    has_unknown = name == "d.png" or any(part in data for part in (b"nan", b"P5\n", b"P2"))
+    assert np.isnan(found).sum() == has_unknown
+
+
+def test_exr_has_one_channel(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).uniform(1, 90, (6, 8)).astype(np.float32)
+    for channels in ({"Y": values}, {"RGB": np.dstack([values] * 3)}):
+        np.testing.assert_array_equal(
+            read_disparity(saved(tmp_path, "d.exr", exr_bytes(tmp_path, **channels))), values
+        )
+    for channels, said in (
+        ({"Z": values}, "is a depth map"),
+        ({"u": values, "v": -values}, "one channel, but holds u, v"),
+    ):
+        with pytest.raises(InputError, match=said):
+            read_disparity(saved(tmp_path, "d.exr", exr_bytes(tmp_path, **channels)))
+
+
 def npy_header(shape: str) -> bytes:
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
@@ -209,7 +271,24 @@ REFUSED: list[tuple[str, bytes, str]] = [
     ("a.npy", npy_bytes(np.zeros((2, 3), np.uint16)), "uint16"),
     ("a.npy", npy_bytes(np.zeros((2, 3), np.complex64)), "complex64"),
     ("a.npy", npy_bytes(np.zeros(6, np.float32)), "shape (6,)"),
-    ("a.npy", npy_bytes(np.zeros((2, 3, 1), np.float32)), "shape (2, 3, 1)"),
+    ("a.npy", npy_bytes(np.zeros((2, 3, 2), np.float32)), "shape (2, 3, 2)"),
+    ("a.npz", npz_bytes(a=np.zeros((2, 3)), b=np.zeros(2)), "must hold one array, but holds 2 (a, b)"),
+    ("a.npz", npz_bytes(a=np.zeros((2, 3)))[:-30], "is damaged"),
+    ("a.npz", npz_bytes(a=np.zeros((9000, 9000), np.uint8)), "holds uint8 numbers"),
+    ("a.pgm", b"P5 3 2 255\n" + bytes(6), "holds uint8 numbers"),
+    ("a.pgm", b"P5 3 2 65535\n" + bytes(12), "holds uint16 numbers"),
+    ("a.pgm", b"P5 3 2 255\n" + bytes(5), "is damaged: the header states 6 bytes of data, found 5"),
+    ("a.pgm", b"P5 3 2 255\n" + bytes(7), "found more"),
+    ("a.pgm", b"P2 3 2 255\n1 2 3", "is damaged"),
+    ("a.pgm", b"P5 x", "must be a PGM"),
+    ("a.pgm", b"P5 99999 99999 255\n", "over the limit"),
+    ("a.csv", b"x,y\n1,2\n", "is not a table of numbers"),
+    ("a.csv", b"1.5,2\n3\n", "is not a table of numbers"),
+    ("a.txt", b"1.5\n2.5\n3.5\n", "holds 3 numbers in a single row or column"),
+    ("a.txt", b"1 2\n3 4\n", "holds int64 numbers of unknown scale"),
+    ("a.txt", b"\xff\xfe1", "is not a table of numbers"),
+    ("a.png", flow_png(vertical=5), "optical flow with vertical motion"),
+    ("a.exr", b"v/1\x01" + bytes(20), "is damaged"),
     ("a.npy", npy_bytes(np.zeros((0, 3), np.float32)), "no pixels"),
     ("a.npy", npy_bytes(np.zeros((2, 3), np.dtype([("d", "<f4")]))), "holds numbers"),
     ("a.npy", npy_bytes(np.zeros((2, 3), np.float32)) + b"\0", "is damaged"),
@@ -220,7 +299,7 @@ REFUSED: list[tuple[str, bytes, str]] = [
     ("a.png", PFM, "is not a PNG"),
     ("a.npy", PFM, "is not a NumPy .npy file"),
     ("a.tif", PFM, "is not a TIFF"),
-    *((f"a{suffix}", b"", "is empty") for suffix in DISPARITY_SUFFIXES),
+    *((f"a{suffix}", b"", "is empty") for suffix in (*DISPARITY_INPUT_SUFFIXES, *TABLE_SUFFIXES)),
 ]
 
 

@@ -11,7 +11,7 @@ from pamcli.data.source import Files, make_info
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import read_pair_list, resolve_packed
 from pamcli.files.paths import list_entries, list_images_by_stem, match_template, quote, states_layout
-from pamcli.files.suffixes import DISPARITY_SUFFIXES
+from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, TABLE_SUFFIXES
 from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
@@ -25,7 +25,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
             raise UsageError(f"cannot use both the key {min(others)} and files that hold both views")
         pairs = resolve_packed([str(root)], by_suffix=layout == "auto").pairs
         lefts = rights = {pair.key or "": pair.left for pair in pairs}
-        truth = list_by_stem(root / "disparity", DISPARITY_SUFFIXES)
+        truth = list_by_stem(root / "disparity", DISPARITY_INPUT_SUFFIXES)
     elif root.is_file():
         if keys.keys() - {"scale"}:
             raise UsageError(
@@ -43,11 +43,11 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         # Two images with one stem in a folder are an error, as either could be meant.
         sides = (root / "left", root / "right")
         lefts, rights = (list_images_by_stem(side) if side.is_dir() else {} for side in sides)
-        truth = list_by_stem(root / "disparity", DISPARITY_SUFFIXES)
-        right_truth = list_by_stem(root / "right_disparity", DISPARITY_SUFFIXES)
+        truth = list_by_stem(root / "disparity", DISPARITY_INPUT_SUFFIXES)
+        right_truth = list_by_stem(root / "right_disparity", DISPARITY_INPUT_SUFFIXES)
     for path in truth.values():
-        if path.suffix.lower() not in DISPARITY_SUFFIXES:
-            known = ", ".join(DISPARITY_SUFFIXES)
+        if path.suffix.lower() not in (known_suffixes := (*DISPARITY_INPUT_SUFFIXES, *TABLE_SUFFIXES)):
+            known = ", ".join(known_suffixes)
             raise UsageError(f"cannot read the ground truth {quote(path)}", f"supported formats: {known}")
     scale = _scale(keys)
     parts = [
