@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 from typing import Literal
 
-from pamcli.batch.run import Batch
+from pamcli.batch.plan import plan_batch
 from pamcli.files.outputs import OutputKind
 from pamcli.settings.batches import MatchSettings
 
@@ -61,8 +61,8 @@ def work_off(stream: bool) -> tuple[int, float]:
     """Run the batch; return its memory, kB, and its processor time, s."""
     start, before = time.process_time(), most_memory()
     engine: Literal["ray", "local"] = "ray" if stream else "local"  # a cluster does not wait for the list
-    batch = Batch(MatchSettings(pairs="list.tsv", engine=engine, output="out/"), {DISPARITY: "out/"})
-    deque(batch.jobs(), maxlen=0)
+    plan = plan_batch(MatchSettings(pairs="list.tsv", engine=engine, output="out/"), {DISPARITY: "out/"})
+    deque(plan.jobs(), maxlen=0)
     return most_memory() - before, time.process_time() - start
 
 

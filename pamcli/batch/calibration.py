@@ -9,7 +9,7 @@ from typing import Any
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs, pair_frames, pair_messages
 from pamcli.batch.jobs import EMPTY_NAME, PACKED_HINT, are_videos
-from pamcli.batch.processing import PairProcessor
+from pamcli.batch.reading import PairReader
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.files import encode_rig
@@ -25,7 +25,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import resolve_packed, resolve_pairs
 from pamcli.files.paths import are_packed, is_recording, join_names, quote
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.stereo_pair import read_packed_pair, read_pair, split_packed
+from pamcli.imaging.stereo_pair import split_packed
 
 MOST_SHOWN = 8
 """Pairs and tips that `Calibrated.lines` lists; `facts` has all."""
@@ -34,18 +34,19 @@ MOST_SHOWN = 8
 class BoardImages:
     """Images of a board from both cameras, read one pair at a time."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(
+        self, inputs: Sequence[str], *, packed: PackedLayout | None = None, max_pixels: int | None
+    ) -> None:
         """Find two folders, templates or videos, or one that holds both views in the layout `packed`.
 
-        `settings` has `inputs`, `packed` and `max_pixels`. Raises UsageError, InputError. Suspected problems
-        are logged.
+        Raises UsageError, InputError. Suspected problems are logged.
         """
-        texts, packed = [*map(str, settings.inputs)], settings.packed
+        texts = [*inputs]
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", EMPTY_NAME)
         self.layout: PackedLayout | None = packed or ("auto" if are_packed(texts) else None)
-        self.reader = PairProcessor(settings)
-        self.reader.packed, self.reader.rectifies_recording = self.layout, False
+        self.reader = PairReader(max_pixels, self.layout)
+        self.reader.rectifies_recording = self.reader.same_size = False
         if len(texts) == 1 and is_recording(texts[0]):
             found = pair_messages(texts[0])
         elif len(texts) != (2 if self.layout is None else 1):
@@ -80,25 +81,18 @@ class BoardImages:
     def find_boards(self, board: Board, advance: Callable[[], None]) -> SightingCollector:
         """Detect the board in each pair; reject images that cannot be read. Raises InputError."""
         found, reader = SightingCollector(board), self.reader
-        limit = reader.settings.max_pixels
         for pair in self.pairs:
             name, following = quote(pair.key or pair.left.name), None
             try:
-                if pair.frames is None and self.layout is not None:
-                    views = read_packed_pair(pair.left, self.layout, max_pixels=limit, name=str(pair.left))
-                elif pair.frames is None:
-                    assert pair.right is not None
-                    views = read_pair(pair.left, pair.right, max_pixels=limit, same_size=False)
-                elif reader.recording is not None:
-                    views = reader.read_frames(pair)
-                else:
-                    video, number = reader.input_videos[pair.left], pair.frames[0]
+                video, number = None, 0
+                if pair.frames is not None and reader.recording is None:
+                    video, number = reader.videos[pair.left], pair.frames[0]
                     name = f"frame {number} ({video.times[number]:.1f} s)"
-                    views = reader.read_frames(pair)
-                    if number + 1 < len(video.stamps):
-                        after = video.frame(number + 1)  # decoded last: frames are read in ascending order
-                        after = after if pair.right else split_packed(after, self.layout or "lr", name).left
-                        following = after.pixels
+                views = reader.read(pair)
+                if video is not None and number + 1 < len(video.stamps):
+                    after = video.frame(number + 1)  # decoded last: frames are read in ascending order
+                    after = after if pair.right else split_packed(after, self.layout or "lr", name).left
+                    following = after.pixels
             except InputError as error:
                 found.reject(name, error)
             else:

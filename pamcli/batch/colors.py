@@ -6,15 +6,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.video_results import StoredFrames
 from pamcli.files.outputs import Encoded
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import decode_levels
 from pamcli.imaging.images import RgbImage, encode_image
+
+if TYPE_CHECKING:
+    from pamcli.batch.video_results import StoredFrames
 
 DEFAULT_RANGE = (0.0, 192.0)
 """Range (px) if all disparities are equal or unknown."""
@@ -55,20 +58,19 @@ def encode_colors(
 
 
 def render_frames(
-    frames: StoredFrames, colors: tuple[float, float], *, warn: bool, grey: bool
+    frames: StoredFrames, given: tuple[float, float] | None, *, grey: bool
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Yield the disparity maps of a video as colours, (H, W, 3) uint8 RGB. warn: as in `encode_colors`."""
-    for seconds, disparity in iterate_disparities(frames):
-        yield seconds, colorize(disparity, *colors, grey=grey)
-    maps = (disparity for _, disparity in iterate_disparities(frames))
-    for warning in _find_outliers(maps, colors) if warn else ():
-        LOG.warning(warning)
+    """Yield the disparity maps of a video as colours, (H, W, 3) uint8 RGB.
 
-
-def iterate_disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Yield the disparity maps of stored frames, each with its time in s."""
+    given: the range, px; then disparities outside of it are reported. None: the range of the frames.
+    """
+    maps = (decode_levels(levels[..., 0]) for _, levels in frames)
+    colors = given or ColorRange(maps).report("the video")
     for seconds, levels in frames:
-        yield seconds, decode_levels(levels[..., 0])
+        yield seconds, colorize(decode_levels(levels[..., 0]), *colors, grey=grey)
+    maps = (decode_levels(levels[..., 0]) for _, levels in frames)
+    for warning in _find_outliers(maps, colors) if given else ():
+        LOG.warning(warning)
 
 
 def _find_outliers(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from pamcli.batch import LOG
 from pamcli.batch.frames import pair_frames
 from pamcli.batch.jobs import EMPTY_NAME, Job, are_videos
+from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Outcome, PairProcessor
 from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
@@ -198,13 +199,13 @@ def depth_files(settings: DepthSettings) -> Batch:
     has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
     find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points)
     try:
-        batch = Batch(settings, results, find=find, read=settings.calibration_files, tag="_depth")
+        plan = plan_batch(settings, results, find=find, read=settings.calibration_files, tag="_depth")
     except UsageError as error:
         if "`root`" not in (error.hint or ""):
             raise
         hint = "name their folder, or run the command in a folder above them"
         raise UsageError(error.message, hint) from error
-    return batch.set_processor(_DepthProcessor(settings))
+    return Batch(plan, _DepthProcessor(settings, plan))
 
 
 def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pairing:
@@ -290,15 +291,17 @@ class _Map:
 
 
 class _DepthProcessor(PairProcessor):
-    def __init__(self, settings: DepthSettings) -> None:
-        super().__init__(settings)
+    settings: DepthSettings
+
+    def __init__(self, settings: DepthSettings, plan: Plan) -> None:
+        super().__init__(settings, plan)
         self.metric, self.calibration = MetricEncoder(settings), load_rectified_calibration(settings)
 
-    def read(self, job: Job) -> Any:
+    def read(self, job: Job) -> _Map:
         assert job.pair is not None
         path, settings, max_pixels = job.pair.left, self.settings, self.settings.max_pixels
         if job.pair.frames is not None:
-            return _Map(self.input_videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels), None)
+            return _Map(self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels), None)
         file = read_disparity_file(
             path, scale=settings.scale, invalid=settings.invalid, max_pixels=max_pixels
         )
@@ -310,22 +313,27 @@ class _DepthProcessor(PairProcessor):
         check_same_size(job.pair.right, image, path, loaded.disparity)
         return replace(loaded, image=image)
 
-    def find_problems(self, pair: Any) -> Sequence[str]:
-        return pair.warnings  # type: ignore[no-any-return]
+    def check_result(self, name: str, path: Path, pair: _Map) -> None:
+        self.metric.check(self.calibration, pair.width, pair.height)
 
-    def remarks(self, pair: Any, facts: Mapping[str, Any]) -> list[str]:
+    def apply(self, job: Job, pair: _Map) -> Outcome:
+        return None, {}, pair.warnings
+
+    def remarks(self, pair: _Map, facts: Mapping[str, Any]) -> list[str]:
         note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"
         return [note] if pair.is_default_png else []
 
-    def check_result(self, name: str, path: Path, pair: Any) -> None:
-        self.metric.check(self.calibration, pair.width, pair.height)
-
-    def apply(self, job: Job, pair: Any) -> Outcome:
-        return None, {}, ()
-
-    def encode(self, name: str, path: Path, pair: Any, computed: None) -> Encoded:
+    def encode(self, name: str, path: Path, pair: _Map, computed: None) -> Encoded:
         if name == RERUN.name:
             from pamcli.recordings.rrd import encode_frame
 
             return Encoded(encode_frame(pair.image, None, pair.disparity, self.calibration))
         return self.metric.encode(name, path.suffix.lower(), pair.disparity, pair.image, self.calibration)
+
+    def write_video(self, kind: str, video: Path, frames: Any) -> None:
+        if kind == RERUN.name:
+            from pamcli.batch.video_results import write_rerun
+
+            write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
+        else:
+            super().write_video(kind, video, frames)

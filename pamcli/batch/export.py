@@ -12,6 +12,7 @@ import numpy as np
 
 from pamcli.batch.jobs import Job
 from pamcli.batch.matching import MatchProcessor
+from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import compute_points, encode_ply
@@ -64,30 +65,33 @@ class Export:
             results[image] = f"{self.folder}/images/{side}/{{}}.png"
             depth = OutputKind(f"{side}_depth", "`output`", (".bin", ".png"))
             results[depth] = f"{self.folder}/{depths}/{side}/{{}}{suffix}"
-        self.batch = Batch(match, results, read=settings.calibration_files, tag="_scene")
-        if kind == "nerfstudio" and self.batch.many:
+        plan = plan_batch(match, results, read=settings.calibration_files, tag="_scene")
+        if kind == "nerfstudio" and plan.many:
             raise UsageError(
                 "nerfstudio needs the pose of every image, which several pairs do not state",
                 "export one pair, or use `pam export colmap` and reconstruct the poses",
             )
-        self.processor = _ExportProcessor(match, self.batch, self.folder)
-        self.batch.set_processor(self.processor)
+        self.processor = _ExportProcessor(match, plan, self.folder)
+        self.batch = Batch(plan, self.processor)
 
     def write_cameras(self) -> list[Path]:
         """Write the cameras of all exported pairs; return the files. Raises OutputError."""
         frames = self.processor.list_frames()
         if not frames:
             return []
-        many = self.batch.many
-        files = _describe_colmap(frames, many) if self.kind == "colmap" else _describe_nerfstudio(frames)
+        files = (
+            _describe_colmap(frames, self.processor.many)
+            if self.kind == "colmap"
+            else _describe_nerfstudio(frames)
+        )
         for name, data in files.items():
             write_atomically(self.folder / name, data)
         return [self.folder / name for name in files]
 
 
 class _ExportProcessor(MatchProcessor):
-    def __init__(self, settings: MatchSettings, batch: Batch, folder: Path) -> None:
-        super().__init__(settings, batch)
+    def __init__(self, settings: MatchSettings, plan: Plan, folder: Path) -> None:
+        super().__init__(settings, plan)
         self.images = folder / "images" / "left"
         self.frames: list[_Frame] = []
         self.skipped: Job | None = None

@@ -12,6 +12,7 @@ from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.pairing import STDIN, Pairing, PairPaths, read_pair_list, resolve_packed, resolve_pairs
 from pamcli.files.paths import STDIN_NAME, are_packed, is_recording, join_names, pluralize, quote
 from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
+from pamcli.settings.shared import Cluster, Pairs
 
 EMPTY_NAME = "check that the shell variable is set"
 PACKED_HINT = "add `packed` lr, rl, tb or bt"
@@ -123,7 +124,7 @@ def are_videos(inputs: Sequence[str]) -> bool:
     return bool(videos)
 
 
-def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
+def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
     """Find the pairs that settings name (None: a list that is read while it is processed), and their layout.
 
     Raises UsageError, InputError.
@@ -145,7 +146,8 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
             raise UsageError(f"`{name}` requires a video", f"drop `{name}`")
     if settings.pairs is not None:
         # With Ray, the list is distributed while it is read.
-        stream = settings.engine == "ray" or str(settings.pairs) == str(STDIN)
+        is_far = isinstance(settings, Cluster) and settings.engine == "ray"
+        stream = is_far or str(settings.pairs) == str(STDIN)
         return None if stream else Pairing(read_pair_list(Path(settings.pairs), settings.null, root)), None
     if packed is not None:
         if "-" in inputs:
@@ -165,7 +167,7 @@ def find_pairs(settings: Any) -> tuple[Pairing | None, PackedLayout | None]:
     return resolve_pairs(*inputs), None
 
 
-def _find_recorded(settings: Any, inputs: list[str]) -> Pairing:
+def _find_recorded(settings: Pairs, inputs: list[str]) -> Pairing:
     """Pair the images of a ROS bag. Raises UsageError, InputError."""
     for name in ("pairs", "root", "packed", "offset"):
         if getattr(settings, name):
@@ -180,7 +182,7 @@ def _find_recorded(settings: Any, inputs: list[str]) -> Pairing:
     return pair_messages(inputs[0], start=settings.start, every=settings.every, count=settings.count)
 
 
-def _find_frames(settings: Any, inputs: list[str], packed: str | None) -> Pairing:
+def _find_frames(settings: Pairs, inputs: list[str], packed: str | None) -> Pairing:
     """Pair the frames of one or two videos. Raises UsageError, InputError."""
     for name in ("pairs", "root"):
         if getattr(settings, name) is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.colors import ColorRange, encode_colors, iterate_disparities, render_frames
+from pamcli.batch.colors import ColorRange, encode_colors, render_frames
 from pamcli.batch.depth import (
     DEPTH,
     DEPTH_ERROR,
@@ -25,14 +24,21 @@ from pamcli.batch.depth import (
     load_rectified_calibration,
     read_stated_calibration,
 )
-from pamcli.batch.jobs import Job
-from pamcli.batch.processing import Outcome, PairProcessor
+from pamcli.batch.jobs import Job, Result
+from pamcli.batch.overlapping import attempt
+from pamcli.batch.plan import Plan, plan_batch
+from pamcli.batch.processing import NetworkProcessor, Outcome, Results
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
-from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import write_atomically
+from pamcli.errors import DiskFullError, InputError, PamError, UsageError
+from pamcli.files.atomic import FolderGoneError, write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, IMAGE_OUTPUT_SUFFIXES
+from pamcli.files.suffixes import (
+    BAG_OUTPUT_SUFFIXES,
+    CONFIDENCE_SUFFIXES,
+    DISPARITY_SUFFIXES,
+    IMAGE_OUTPUT_SUFFIXES,
+)
 from pamcli.imaging.disparity_files import (
     encode_confidence,
     encode_disparity,
@@ -95,8 +101,8 @@ def match_files(settings: MatchSettings) -> Batch:
         RERUN: settings.rerun,
     }
     read = [*settings.calibration_files, *list_network_files(settings.weights)]
-    batch = Batch(settings, results, read=read, tag="_disparity")
-    if settings.range == "shared" and COLOR_MAP.name not in batch.videos:
+    plan = plan_batch(settings, results, read=read, tag="_disparity")
+    if settings.range == "shared" and COLOR_MAP.name not in plan.videos:
         parts = {
             "`skip_existing`": settings.skip_existing,
             "`pairs` -": str(settings.pairs) == "-",
@@ -106,45 +112,43 @@ def match_files(settings: MatchSettings) -> Batch:
         if conflict := next(filter(parts.get, parts), None):
             message = f"cannot use both `range` shared and {conflict}: the range needs the whole batch"
             raise UsageError(message, "give MIN:MAX, or drop `range` for one range per pair")
-    if settings.min_disparity < 0 and STORED_AS_DISPARITY & batch.videos.keys():
+    if settings.min_disparity < 0 and STORED_AS_DISPARITY & plan.videos.keys():
         message = f"a video cannot hold negative disparities (`min_disparity` {settings.min_disparity})"
         raise UsageError(message, "write the results into a folder")
-    if settings.steady and not batch.many:
+    if settings.steady and not plan.many:
         raise UsageError("`steady` requires a video or numbered frames", "drop `steady` for a single pair")
-    return batch.set_processor(MatchProcessor(settings, batch))
+    return Batch(plan, MatchProcessor(settings, plan))
 
 
-class MatchProcessor(PairProcessor):
+class MatchProcessor(NetworkProcessor):
     """The steps of `pam disparity` for each pair."""
 
-    stretches_contrast = True
+    settings: MatchSettings
 
-    def __init__(self, settings: MatchSettings, batch: Batch) -> None:
-        super().__init__(settings)
-        self.uses_gpu = settings.device != "cpu"
+    def __init__(self, settings: MatchSettings, plan: Plan) -> None:
+        super().__init__(settings, plan)
+        self.min_disparity = settings.min_disparity
         is_given = settings.calibration or settings.focal
         self.calibration = load_rectified_calibration(settings) if is_given else None
         """The calibration of all pairs; None if each pair may state its own."""
-        self.rectifies_recording = not is_given
+        self.reader.rectifies_recording = not is_given
         self.fusion = VideoFusion() if settings.steady else None
         self.index: Path | None = None
         """Index of the pages of a batch."""
-        if batch.many and settings.page is not None:
+        if plan.many and settings.page is not None:
             from pamcli.viewing.index import check_index, find_index_path
 
             self.index = find_index_path(str(settings.page))
-            check_index(self.index, batch.outputs)
-        self.many = batch.many
+            check_index(self.index, plan.outputs)
         self.needs_whole_batch = (
-            settings.range == "shared" and batch.many and COLOR_MAP.name not in batch.videos
+            settings.range == "shared" and plan.many and COLOR_MAP.name not in plan.videos
         )
-        self.stored_maps: tempfile.TemporaryDirectory[str] | None = None
-        """Folder of disparity maps that are coloured after the whole batch."""
-        self.stored: dict[Path, Path] = {}
-        """The stored disparity map of each colour map."""
-        self.shared_range: ColorRange | None = None
+        if settings.steady or self.needs_whole_batch:
+            self.sequential = "`steady`" if settings.steady else "`range` shared"
         self.colors: tuple[float, float] | None = None
         """The range of the whole batch, once known."""
+        self.stored: dict[Path, Path] = {}
+        """The stored disparity map of each colour map that is written after the whole batch."""
         needs_confidence = (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
         requested = {
             "right_disparity": settings.output_right is not None,
@@ -156,7 +160,7 @@ class MatchProcessor(PairProcessor):
 
     @cached_property
     def network(self) -> StereoMatcher:
-        return load_matcher(self.settings, self.max_memory)[0]
+        return load_matcher(self.settings)[0]
 
     def get_calibration(self, pair: StereoPair) -> Calibration | None:
         """Return the given calibration, or the one that the pair states."""
@@ -224,6 +228,9 @@ class MatchProcessor(PairProcessor):
     def encode(self, name: str, path: Path, pair: StereoPair, computed: StereoResult) -> Encoded | None:
         suffix, disparity = path.suffix.lower(), self._mask_unknown(computed)
         calibration = self.get_calibration(pair)
+        if name in METRIC:
+            assert calibration is not None
+            return self.metric.encode(name, suffix, disparity, pair.left.pixels, calibration)
         if name == DISPARITY.name or (name == COLOR_MAP.name and name in self.videos):
             return encode_disparity(disparity, suffix)
         if name == VISIBLE.name:
@@ -247,26 +254,67 @@ class MatchProcessor(PairProcessor):
             return Encoded(
                 render_page(pair.title, image, disparity, confidence=confidence, calibration=calibration)
             )
-        if name == COLOR_MAP.name:
-            if self.needs_whole_batch:
-                self._store(disparity, path)
-                return None
-            given, grey = self.settings.range, self.settings.grey
-            if isinstance(given, tuple):
-                return encode_colors(disparity, given, path, warn=True, grey=grey)
-            colors = ColorRange([disparity]).report(pair.title, LOG.debug if self.many else LOG.info)
-            return encode_colors(disparity, colors, path, warn=False, grey=grey)
-        assert calibration is not None
-        return self.metric.encode(name, suffix, disparity, pair.left.pixels, calibration)
-
-    def render_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
-        if name != COLOR_MAP.name:
-            return frames
+        if self.needs_whole_batch:
+            self.shared_range.add(disparity)
+            stored = Path(self.stored_maps, f"{len(self.stored)}.npy")
+            write_atomically(stored, encode_disparity(disparity, ".npy").data)
+            self.stored[path] = stored
+            return None
         given, grey = self.settings.range, self.settings.grey
         if isinstance(given, tuple):
-            return render_frames(frames, given, warn=True, grey=grey)
-        colors = ColorRange(each for _, each in iterate_disparities(frames)).report("the video")
-        return render_frames(frames, colors, warn=False, grey=grey)
+            return encode_colors(disparity, given, path, warn=True, grey=grey)
+        colors = ColorRange([disparity]).report(pair.title, LOG.debug if self.many else LOG.info)
+        return encode_colors(disparity, colors, path, warn=False, grey=grey)
+
+    def write_video(self, kind: str, video: Path, frames: StoredFrames) -> None:
+        from pamcli.batch import video_results
+
+        if kind == RERUN.name:
+            video_results.write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
+        elif video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
+            pair = self.reader.read(next(iter(frames.pairing.pairs)))
+            video_results.write_bag(video, frames, self.get_calibration(pair))
+        elif kind == COLOR_MAP.name:
+            given = self.settings.range if isinstance(self.settings.range, tuple) else None
+            coloured = render_frames(frames, given, grey=self.settings.grey)
+            video_results.write_frames(video, coloured, frames.clock, kind)
+        else:
+            super().write_video(kind, video, frames)
+
+    def finish(self, results: Results) -> Results:
+        failed = False
+        for result in self._color_together(results) if self.needs_whole_batch else results:
+            failed |= result.error is not None
+            yield result
+        if self.index is not None:
+            from pamcli.viewing.index import write_index
+
+            index = attempt(write_index, self.index)
+            if isinstance(index, PamError) and not failed:
+                raise index
+            if isinstance(index, PamError):
+                LOG.error("%s", index)
+
+    def _color_together(self, results: Results) -> Results:
+        """Write the colour maps with one range after the last pair, then yield the results."""
+        self.shared_range = ColorRange()
+        with tempfile.TemporaryDirectory(prefix="pam-") as self.stored_maps:
+            done = []
+            for result in results:
+                if isinstance(result.error, (FolderGoneError, DiskFullError)):  # as for all
+                    raise result.error
+                done.append(result)
+            for result in done:
+                outcome = attempt(self._write_colors, result)
+                yield replace(result, error=outcome) if isinstance(outcome, PamError) else result
+
+    def _write_colors(self, result: Result) -> None:
+        path = result.job.files.get(COLOR_MAP.name, Path())
+        if path in self.stored:
+            disparity = read_disparity(self.stored[path], max_pixels=None)
+            self.colors = self.colors or self.shared_range.report("the batch")
+            encoded = encode_colors(disparity, self.colors, path, warn=False, grey=self.settings.grey)
+            self.write(result.job, path, encoded.data)
 
     def _mask_unknown(self, result: StereoResult) -> Any:
         """Return the disparity map, NaN where it counts as unknown."""
@@ -274,33 +322,6 @@ class MatchProcessor(PairProcessor):
         return result.disparity_where(
             visible=settings.unknown == "occluded", min_confidence=settings.min_confidence
         )
-
-    def end_batch(self) -> None:
-        if self.index is not None:
-            from pamcli.viewing.index import write_index
-
-            write_index(self.index)
-
-    def close(self) -> None:
-        if self.stored_maps is not None:
-            self.stored_maps.cleanup()
-
-    def _store(self, disparity: Any, path: Path) -> None:
-        """Store a disparity map until the range of the whole batch is known."""
-        self.shared_range = self.shared_range or ColorRange()
-        self.shared_range.add(disparity)
-        self.stored_maps = self.stored_maps or tempfile.TemporaryDirectory(prefix="pam-")
-        stored = Path(self.stored_maps.name, f"{len(self.stored)}.npy")
-        write_atomically(stored, encode_disparity(disparity, ".npy").data)
-        self.stored[path] = stored
-
-    def encode_delayed(self, name: str, path: Path) -> Encoded | None:
-        if name != COLOR_MAP.name:
-            return None
-        assert self.shared_range is not None
-        self.colors = self.colors or self.shared_range.report("the batch")
-        disparity = read_disparity(self.stored[path], max_pixels=None)
-        return encode_colors(disparity, self.colors, path, warn=False, grey=self.settings.grey)
 
 
 class VideoFusion:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ from pamcli.batch import LOG
 from pamcli.batch.depth import finish_calibration, read_description
 from pamcli.batch.frames import FramePairs
 from pamcli.batch.jobs import Job
-from pamcli.batch.processing import Outcome, PairProcessor
+from pamcli.batch.overlapping import attempt
+from pamcli.batch.plan import Plan, plan_batch
+from pamcli.batch.processing import Outcome, PairProcessor, Results
 from pamcli.batch.run import Batch
 from pamcli.batch.upscaling import LEFT, RIGHT
 from pamcli.calibration.description import CameraDescription, Interpretation
@@ -23,7 +26,7 @@ from pamcli.calibration.files import encode_calibration
 from pamcli.calibration.geometry import Pixels
 from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rectification, Rig
-from pamcli.errors import InputError, PamError, UsageError
+from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.outputs import Encoded, check_extra_output
 from pamcli.files.pairing import PairPaths
@@ -31,7 +34,7 @@ from pamcli.files.paths import pluralize
 from pamcli.imaging.images import RgbImage, check_encodable, encode_image
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.raster import update_exif
-from pamcli.imaging.stereo_pair import StereoPair, read_pair
+from pamcli.imaging.stereo_pair import StereoPair
 from pamcli.settings.batches import RectifySettings
 from pamcli.settings.options import takes
 
@@ -62,12 +65,12 @@ def rectify_files(settings: RectifySettings) -> Batch:
     """
     files, path = settings.calibration_files, settings.output_calibration
     results = {LEFT: settings.output, RIGHT: settings.output_right}
-    batch = Batch(settings, results, read=files, tag="_rectified")
-    main = next(iter(batch.names.templates), LEFT.name)
-    first = batch.videos.get(main) or next(batch.outputs, None)
+    plan = plan_batch(settings, results, read=files, tag="_rectified")
+    main = next(iter(plan.names.templates), LEFT.name)
+    first = plan.videos.get(main) or next(plan.outputs, None)
     target = path or (first.parent / CALIBRATION if first else None)
     if target is not None and files:
-        known = batch.jobs() if batch.total is not None else ()
+        known = plan.jobs() if plan.total is not None else ()
         check_extra_output(target, files, ((job.pair, job.files) for job in known if job.pair))
         check_writable(target)
     if settings.uncalibrated and target is not None and target.exists():
@@ -75,26 +78,10 @@ def rectify_files(settings: RectifySettings) -> Batch:
             f"{target} exists and does not describe these images",
             "`uncalibrated` writes no calibration: name another folder",
         )
-    if batch.names.templates.keys() == {LEFT.name}:
+    if plan.names.templates.keys() == {LEFT.name}:
         LOG.info("only the left image is written: `output_right` writes the right one, a folder gets both")
     # The calibration is written beside a video, not beside its stored frames.
-    processor = _RectifyProcessor(settings, batch.many, target if main in batch.videos else path)
-    batch.set_processor(processor)
-    if not settings.uncalibrated:
-        recording = batch.recording
-        if recording is not None and not files and recording.states_rectified:
-            raise InputError(
-                f"the images of {recording.name} are already rectified",
-                "use them with `pam disparity`, or add the key rectified=no: 'bag:FILE?rectified=no'",
-            )
-        options = {"fisheye": settings.fisheye, "extrinsics": settings.extrinsics}
-        processor.reading = read_description(settings, **options, recording=recording)  # type: ignore[arg-type]
-        if recording is not None and not files:
-            processor.files, processor.names = [recording.place], str(recording.place)
-        processor.load_rig(batch)
-    elif batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
-        processor.frames = batch.pairing.pairs.spread(SAMPLED_FRAMES)
-    return batch
+    return Batch(plan, _RectifyProcessor(settings, plan, target if main in plan.videos else path))
 
 
 def _first_file(job: Job) -> Path | None:
@@ -107,15 +94,14 @@ def _format_angles(field_of_view: tuple[float, float]) -> str:
 
 
 class _RectifyProcessor(PairProcessor):
+    settings: RectifySettings
     cores = 1
-    rectifies_recording = False
 
-    def __init__(self, settings: RectifySettings, many: bool, path: Path | None) -> None:
-        """path: of the calibration, if given."""
-        super().__init__(settings)
-        self.many, self.path, self.missing = many, path, ""
+    def __init__(self, settings: RectifySettings, plan: Plan, path: Path | None) -> None:
+        """path: of the calibration, if given. Raises InputError, UsageError."""
+        super().__init__(settings, plan)
+        self.path, self.missing, self.reader.rectifies_recording = path, "", False
         self.files = settings.calibration_files
-        self.names = ", ".join(map(str, self.files))
         self.reading: tuple[CameraDescription, Interpretation] | None = None
         """The cameras as files and options describe them; None without a calibration."""
         self.rig: Rig | None = None
@@ -129,17 +115,33 @@ class _RectifyProcessor(PairProcessor):
         self.right_size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0
-        self.offsets = array("f")
-        """Vertical offset of each checked pair, px."""
         self.is_written = False
+        recording = plan.recording
+        if settings.uncalibrated:
+            if plan.pairing and isinstance(plan.pairing.pairs, FramePairs):
+                self.frames = plan.pairing.pairs.spread(SAMPLED_FRAMES)
+            return
+        if recording is not None and not self.files:
+            if recording.states_rectified:
+                raise InputError(
+                    f"the images of {recording.name} are already rectified",
+                    "use them with `pam disparity`, or add the key rectified=no: 'bag:FILE?rectified=no'",
+                )
+            self.files = [recording.place]
+        self.reading = read_description(
+            settings, fisheye=settings.fisheye, extrinsics=settings.extrinsics, recording=recording
+        )
+        self.reader.same_size = not self.reading[0].has_two_sizes
+        self.names = ", ".join(map(str, self.files))
+        self.rig = self._load_rig(plan)
 
-    def load_rig(self, batch: Batch) -> None:
+    def _load_rig(self, plan: Plan) -> Rig:
         """Load the rig. Raises InputError, which suggests an interpretation that fits the first pair."""
         assert self.reading is not None
         try:
             stored = finish_calibration(self.files, *self.reading)
         except InputError as error:
-            raise self._suggest_interpretation(error, batch) from error
+            raise self._suggest_interpretation(error, plan) from error
         if stored.rig is None:
             raise InputError(
                 f"{self.names} describes images that are already rectified",
@@ -147,12 +149,12 @@ class _RectifyProcessor(PairProcessor):
             )
         for warning in stored.warnings():
             LOG.warning("%s: %s", self.names, warning)
-        self.rig, self.needs_first_pair = stored.rig, True
+        return stored.rig
 
-    def _suggest_interpretation(self, error: InputError, batch: Batch) -> InputError:
+    def _suggest_interpretation(self, error: InputError, plan: Plan) -> InputError:
         """Add the options of an interpretation that fits the first pair to the error, if there is one."""
         assert self.reading is not None
-        job = next(batch.jobs(), None) if self.reading[0].pairs and batch.total else None
+        job = next(plan.jobs(), None) if self.reading[0].pairs and plan.total else None
         if job is not None and job.pair is not None:
             with suppress(PamError):
                 pair = self.read(job)
@@ -163,22 +165,30 @@ class _RectifyProcessor(PairProcessor):
                     )
         return error
 
-    def find_problems(self, pair: StereoPair) -> Sequence[str]:
-        return ()
-
     def read(self, job: Job) -> StereoPair:
         if self.frames and self.rectification is None:
             self._rectify_video()
-        pair, differs = job.pair, self.reading is not None and self.reading[0].has_two_sizes
-        if differs and pair and pair.right and not pair.frames:
-            return read_pair(pair.left, pair.right, max_pixels=self.settings.max_pixels, same_size=False)
-        return super().read(job)
+        pair: StereoPair = super().read(job)
+        return pair.make_rectilinear(self.settings.vr180)
 
-    def prepare_batch(self, job: Job, pair: StereoPair) -> None:
-        rectification = self._get_rectification(pair)
-        self._check(pair, rectification.left(pair.left.pixels), rectification.right(pair.right.pixels))
-        self._write_calibration(_first_file(job))
-        self.rectification = None  # it is large; other processes compute it from `size`
+    def prepare(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        """Let the first readable pair determine the rectification and its calibration."""
+        read: list[Job] = []
+        for job in jobs if self.rig else ():
+            read.append(job)
+            loaded = attempt(self.load, job)
+            if loaded is None or isinstance(loaded, PamError):
+                continue
+            pair = loaded[0]
+            with suppress(InputError, DeviceError):  # the job fails when it is processed
+                rectification = self._get_rectification(pair)
+                self._check(
+                    pair, rectification.left(pair.left.pixels), rectification.right(pair.right.pixels)
+                )
+                self._write_calibration(_first_file(job))
+                self.rectification = None  # it is large; other processes compute it from `size`
+                break
+        return itertools.chain(read, jobs)
 
     def skip(self, job: Job) -> None:
         """Note a calibration that is missing beside existing images."""
@@ -186,18 +196,20 @@ class _RectifyProcessor(PairProcessor):
         if self.rig is not None and path is not None and not path.exists():
             self.missing = str(path)
 
-    def collect(self, facts: Mapping[str, Any]) -> None:
-        if facts.get("vertical_offset") is not None:
-            self.offsets.append(facts["vertical_offset"])
-
-    def end_batch(self) -> None:
-        if self.missing and not self.is_written:
+    def finish(self, results: Results) -> Results:
+        offsets = array("f")
+        for result in results:
+            if result.facts.get("vertical_offset") is not None:
+                offsets.append(result.facts["vertical_offset"])
+            yield result
+        if self.many and self.missing and not self.is_written:
             hint = "use `overwrite` instead of `skip_existing`"
             LOG.warning(f"{self.missing} is not written, because all images were skipped: {hint}")
-        if offsets := sorted(self.offsets):
+        if self.many and offsets:
+            ordered = sorted(offsets)
             LOG.info(
-                f"vertical offset: median {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px, "
-                f"in {len(offsets)} checked pairs"
+                f"vertical offset: median {ordered[len(ordered) // 2]:.2f} px, largest {ordered[-1]:.2f} px, "
+                f"in {len(ordered)} checked pairs"
             )
 
     def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
@@ -306,7 +318,7 @@ class _RectifyProcessor(PairProcessor):
         views = []
         for name in self.frames:
             with suppress(InputError):  # reported for that frame
-                pair = self.read_frames(name)
+                pair = self.reader.read(name).make_rectilinear(self.settings.vr180)
                 views.append((pair.left.pixels, pair.right.pixels))
         try:
             if not views:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
 from pamcli.batch.jobs import Job
-from pamcli.batch.processing import Outcome, PairProcessor
+from pamcli.batch.plan import Plan, plan_batch
+from pamcli.batch.processing import NetworkProcessor, Outcome, Results
 from pamcli.batch.run import Batch
 from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
@@ -58,48 +59,40 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     """
     results = {LEFT: settings.output, RIGHT: settings.output_right, PACKED: settings.output_packed}
     tag = f"_x{settings.scale or DEFAULT_SCALE:g}"
-    batch = Batch(settings, results, read=list_network_files(settings.weights), tag=tag)
-    if settings.quality is not None and batch.pairing:
-        paths = (path for job in batch.jobs() for path in job.places.values())
+    plan = plan_batch(settings, results, read=list_network_files(settings.weights), tag=tag)
+    if settings.quality is not None and plan.pairing:
+        paths = (path for job in plan.jobs() for path in job.places.values())
         if not any(path.suffix.lower() in LARGEST_SIDE for path in paths):
             hint = "omit `quality`, or use .jpg or .webp"
             raise UsageError("`quality` applies to JPEG and WebP, but no result has this format", hint)
-    processor = _UpscaleProcessor(settings)
-    if processor.kind == "auto" and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
-        processor.frames = batch.pairing.pairs
-    return batch.set_processor(processor)
+    return Batch(plan, _UpscaleProcessor(settings, plan))
 
 
-class _UpscaleProcessor(PairProcessor):
-    stretches_contrast = True
+class _UpscaleProcessor(NetworkProcessor):
+    settings: UpscaleSettings
     _loading = threading.Lock()
 
-    def __init__(self, settings: UpscaleSettings) -> None:
-        super().__init__(settings)
-        self.uses_gpu = settings.device != "cpu"
+    def __init__(self, settings: UpscaleSettings, plan: Plan) -> None:
+        super().__init__(settings, plan)
         self.kind = None if settings.weights is not None else settings.input or "auto"
         """Kind of images that selects the weights; None if the weights are given."""
-        self.frames: Iterable[PairPaths] = ()
+        is_video = plan.pairing and isinstance(plan.pairing.pairs, FramePairs)
+        self.frames: Iterable[PairPaths] = plan.pairing.pairs if plan.pairing and is_video else ()
         """Frames of a video, of which the first readable one selects the weights."""
         self.video_fault: tuple[str | None] | None = None
         """The fault of that frame: all frames, shards and machines use the same weights."""
-        self.is_reported = False
 
     @cached_property
     def network(self) -> StereoUpscaler:
-        return load_upscaler(self.settings, camera=self.kind == "camera", max_memory=self.max_memory)[0]
+        return load_upscaler(self.settings, camera=self.kind == "camera")[0]
 
     @cached_property
     def camera_network(self) -> StereoUpscaler:
         """The network for images with camera faults, loaded once, for the first of them."""
         with self._loading:
             if "camera_network" not in self.__dict__:  # another thread may have loaded it meanwhile
-                loaded = load_upscaler(self.settings, camera=True, max_memory=self.max_memory)[0]
-                self.__dict__["camera_network"] = loaded
+                self.__dict__["camera_network"] = load_upscaler(self.settings, camera=True)[0]
             return self.__dict__["camera_network"]  # type: ignore[no-any-return]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "camera_network"}
 
     def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
         views = {"left": [pair.left], "right": [pair.right]}.get(name, [pair.left, pair.right])
@@ -119,9 +112,9 @@ class _UpscaleProcessor(PairProcessor):
 
     def read(self, job: Job) -> StereoPair:
         frames, self.frames = self.frames, ()
-        for name in frames:
+        for name in frames if self.kind == "auto" else ():
             with suppress(InputError):  # reported for that frame
-                self.video_fault = (self.read_frames(name).camera_fault,)
+                self.video_fault = (self.reader.read(name).camera_fault,)
                 break
         return super().read(job)
 
@@ -148,10 +141,13 @@ class _UpscaleProcessor(PairProcessor):
         images = [self.rotate(each, -1) for each in upscaled]
         return dict(zip(("left", "right"), images, strict=False)), facts, ()
 
-    def collect(self, facts: Mapping[str, Any]) -> None:
-        if not self.is_reported and (fault := facts.get("input_shows")):
-            self.is_reported = True
-            LOG.info(f"{fault}: using the weights for camera images (`input` clean disables this)")
+    def finish(self, results: Results) -> Results:
+        is_reported = False
+        for result in results:
+            if not is_reported and (fault := result.facts.get("input_shows")):
+                is_reported = True
+                LOG.info(f"{fault}: using the weights for camera images (`input` clean disables this)")
+            yield result
 
     def encode(self, name: str, path: Path, pair: StereoPair, computed: dict[str, np.ndarray]) -> Encoded:
         views = {}

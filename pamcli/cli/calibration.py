@@ -92,7 +92,7 @@ def make(boards: Boards, output: Outputs, console: Console) -> None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")
     from pamcli.batch.calibration import BoardImages, calibrate
 
-    images = BoardImages(boards)
+    images = BoardImages(boards.inputs, packed=boards.packed, max_pixels=boards.max_pixels)
     with console.starting("OpenCV"):
         from pamcli.calibration.boards import Board
     board = Board(*boards.board, boards.square, boards.marker)

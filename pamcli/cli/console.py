@@ -247,7 +247,8 @@ def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *,
                 message = f"`{name}` - cannot write binary data to a terminal"
                 raise UsageError(message, "use a pipe, or name a file")
     batch = files(settings)
-    if loading is not None and settings.engine != "ray":
+    plan = batch.plan
+    if loading is not None and not plan.uses_ray:
         with console.starting(str(loading)):
             batch.start()
     counts, began = {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
@@ -257,21 +258,21 @@ def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *,
             with closing(iter(batch)) as results:
                 for each in results:
                     counts[each.status] += 1
-                    report(each, console, alone=not batch.many)
+                    report(each, console, alone=not plan.many)
     except (KeyboardInterrupt, SystemExit, DiskFullError) as stop:
-        if batch.many and getattr(stop, "code", None) != CLOSED_PIPE:
+        if plan.many and getattr(stop, "code", None) != CLOSED_PIPE:
             console.inform(f"stopped after {summary(counts)}; {batch.resume_hint}")
         raise
     if not console.jsonl:
         for path in batch.made:
             console.path(path)
-    shard = settings.shard
+    shard = plan.shard
     if shard is not None and not any(counts.values()):
         console.inform(f"shard {shard[0]}/{shard[1]} is empty: the batch has fewer pairs")
-    elif batch.many or shard is not None:
+    elif plan.many or shard is not None:
         rate = counts["ok"] / (time.monotonic() - began)
         console.inform(summary(counts) + (f", {rate:.2f} pairs/s" if counts["ok"] >= MANY else ""))
-    if counts["failed"] and batch.many:
+    if counts["failed"] and plan.many:
         raise typer.Exit(BATCH_FAILED)
 
 

@@ -119,7 +119,6 @@ class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine, panel="Ou
 class RectifySettings(Pairs, ImageResults, CalibrationFiles, LensesAndPose, Cluster, panel="Calibration"):
     """Options of `pam rectify` and `rectify_files`. Raises UsageError for contradictory options."""
 
-    workers: ClassVar[int] = 1
     output_calibration: Path | None = option(
         "Write the calibration of the rectified images, for `pam disparity` [default: calibration.yaml "
         "next to the images].",
@@ -165,15 +164,7 @@ class ExportSettings(RectifiedPairs, Results, RectifiedCalibration, Matching, Co
 class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output"):
     """Options of `pam depth` and `depth_files`. Raises UsageError for contradictory options."""
 
-    pairs: ClassVar[None] = None
-    packed: ClassVar[None] = None
-    shard: ClassVar[None] = None
-    root: ClassVar[None] = None
-    null: ClassVar[bool] = False
-    skip_unpaired: ClassVar[bool] = False
-    engine: ClassVar[str] = "local"
-    workers: ClassVar[int] = 1
-    ray_cores: ClassVar[None] = None
+    format: ClassVar[None] = None
     inputs: Sequence[Place] = argument(
         "Disparity files (.pfm, .npy, .tif, .png; also .pgm, .npz, .exr, .csv, .txt), folders, a template "
         "with {}, or a video (.mkv) that pam disparity wrote.",
@@ -190,6 +181,10 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
     depth: Place | None = result(
         "Write the depth map: .tif or .npy (m), .png (16 bits, mm).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
     )
+
+
+BatchSettings = MatchSettings | UpscaleSettings | RectifySettings | DepthSettings
+"""Options of a batch of image pairs or disparity maps."""
 
 
 class ViewSettings(DisparityFiles, RectifiedCalibration, panel="Input"):

@@ -54,13 +54,13 @@ def test_a_caller_that_stops_leaves_no_process(tmp_path: Path) -> None:
     assert len([*tmp_path.glob("*.txt")]) < 10
 
 
-def batch(pairs: int | None, *, whole: bool = False, **given: Any) -> Any:
+def batch(pairs: int | None, *, sequential: str | None = None, **given: Any) -> Any:
     """Stand in for a batch of so many pairs."""
     names = None if pairs is None else SimpleNamespace(pairs=[SimpleNamespace(frames=None)])
-    processor = SimpleNamespace(needs_whole_batch=whole)
     settings = MatchSettings(**{"device": "cpu", **given})
-    given = {"pairing": names, "total": pairs, "many": True, "videos": {}}
-    return SimpleNamespace(settings=settings, processor=processor, **given)
+    plan = {"settings": settings, "pairing": names, "total": pairs, "many": True, "videos": {}}
+    processor = SimpleNamespace(sequential=sequential)
+    return SimpleNamespace(plan=SimpleNamespace(**plan, uses_ray=False), processor=processor)
 
 
 def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +77,11 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count_processes(batch(enough, max_memory=2 * processes.PROCESS_MEMORY)) == 2
     assert count_processes(batch(enough, device="cuda")) == 1
     assert count_processes(batch(enough, weights="net.onnx")) == 1
-    assert count_processes(batch(enough, steady=True)) == 1
-    assert count_processes(batch(enough, whole=True)) == 1
+    assert count_processes(batch(enough, sequential="`steady`")) == 1
     assert count_processes(batch(2, workers=3)) == 2
     assert count_processes(batch(enough, workers=7, device="cuda")) == 7
     with pytest.raises(UsageError, match="`workers` 3 and `steady`"):
-        count_processes(batch(enough, workers=3, steady=True))
+        count_processes(batch(enough, workers=3, sequential="`steady`"))
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 32 * 24)
     assert count_processes(batch(enough)) == 1
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10**7)
@@ -94,7 +93,7 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_many_threads_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     def threads(device: str = "cuda", recording: object = None, **given: Any) -> int:
         made = batch(**{"pairs": 9, "device": device, **given})
-        made.recording, made.processor.uses_gpu = recording, True
+        made.plan.recording, made.processor.uses_gpu = recording, True
         made.processor.start = lambda: {"device": device}
         return count_threads(made)
 
@@ -102,9 +101,7 @@ def test_how_many_threads_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 500_000)
     assert threads() == 4
     assert threads(device="cpu") == 1
-    assert [threads(pairs=None), threads(steady=True), threads(whole=True), threads(recording="bag")] == [
-        1
-    ] * 4
+    assert [threads(pairs=None), threads(sequential="`steady`"), threads(recording="bag")] == [1] * 3
     monkeypatch.setattr(processes, "usable_cores", lambda: 64)
     assert threads() == processes.MOST_THREADS
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: processes.THREAD_PIXELS // 2)

@@ -185,7 +185,7 @@ def test_other_machines_open_the_videos_themselves(clips: Views, here: Path) -> 
     """What a cluster's workers are given makes the frames that this process puts together."""
     batch = match_files("left.mkv", "right.mkv", output="out.mkv", count=2)
     sent = pickle.loads(pickle.dumps(batch.processor))
-    for job in batch.jobs():
+    for job in batch.plan.jobs():
         outcome = sent.save(job, sent.compute(job, sent.load(job)))
         assert outcome.error is None
     assert names("out.mkv.frames") == ["000000.png", "000001.png"]

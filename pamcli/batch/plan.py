@@ -1,0 +1,212 @@
+"""Plan a batch: its pairs, the names of their results, and what exists."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pamcli.batch import LOG
+from pamcli.batch.jobs import Job, find_pairs
+from pamcli.errors import PamError, UsageError
+from pamcli.files.outputs import (
+    OutputKind,
+    OutputPlan,
+    PathRegistry,
+    check_existing,
+    check_extra_output,
+    plan_outputs,
+)
+from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
+from pamcli.files.paths import quote
+from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX, VIDEO_SUFFIXES, PackedLayout
+from pamcli.settings.batches import BatchSettings
+from pamcli.settings.options import Place
+from pamcli.settings.shared import Cluster, Pairs
+
+ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
+"""Suffixes of results that are one file for all pairs of a batch."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a batch."""
+
+    settings: BatchSettings
+    pairing: Pairing | None
+    """None for a list that is read while it is processed."""
+    packed: PackedLayout | None
+    """Layout of images that hold both views."""
+    names: OutputPlan
+    read: Sequence[Place]
+    """Other files than images that are read, and that no result may overwrite."""
+    videos: Mapping[str, Path]
+    """Videos to write, by the kind of result."""
+    returned: Mapping[str, Path]
+    """The result that is returned as bytes, by its kind, with a name that has the suffix of its format."""
+    complete_videos: frozenset[str] = frozenset()
+    """Videos that exist and are kept."""
+
+    @property
+    def many(self) -> bool:
+        """True if the batch continues after a failed pair."""
+        return self.pairing is None or self.pairing.batch
+
+    @property
+    def recording(self) -> Any:
+        """The `Recording` that holds the pairs; None for files."""
+        return getattr(self.pairing and self.pairing.pairs, "recording", None)
+
+    @property
+    def shard(self) -> tuple[int, int] | None:
+        """The share of the batch to process, and the number of shares; None: all."""
+        return self.settings.shard if isinstance(self.settings, Pairs) else None
+
+    @property
+    def uses_ray(self) -> bool:
+        """True if a Ray cluster processes the batch."""
+        return isinstance(self.settings, Cluster) and self.settings.engine == "ray"
+
+    @property
+    def total(self) -> int | None:
+        """Number of jobs; None while a list is being read."""
+        if self.pairing is None:
+            return None
+        part, count = self.shard or (1, 1)
+        return len(range(part - 1, len(self.pairing.pairs), count))
+
+    @property
+    def outputs(self) -> Iterator[Path]:
+        """The paths of all results that are known before processing starts."""
+        for job in self.jobs() if self.pairing else ():
+            yield from job.files.values()
+
+    def share(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items that belong to this shard."""
+        part, count = self.shard or (1, 1)
+        return itertools.islice(items, part - 1, None, count)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield the jobs, created on demand because there may be a million."""
+        if self.pairing is None:
+            return self.share(self._iterate_list())
+        return map(self._make_job, self.share(self.pairing.pairs))
+
+    def _iterate_list(self) -> Iterator[Job]:
+        """Yield the jobs of a list that is read line by line."""
+        settings, paths = self.settings, PathRegistry(read=self.read)
+        assert isinstance(settings, Pairs)
+        with open_pair_list(Path(settings.pairs or "")) as lines:
+            for line, item in iter_pair_list(lines, settings.null, settings.root):
+                if isinstance(item, PamError):
+                    yield Job(None, error=item, line=line)
+                else:
+                    yield self._make_job(item, paths)
+
+    def _make_job(self, pair: PairPaths, paths: PathRegistry | None = None) -> Job:
+        """Return the job of a pair; an error of the pair becomes the job's."""
+        settings = self.settings
+        try:
+            files = self.names.paths(pair)
+            if paths is not None:
+                paths.add(pair, files)
+            check_existing([files], overwrite=settings.overwrite, skip_existing=settings.skip_existing)
+        except PamError as error:
+            return Job(pair, error=error, line=pair.line)
+        done = settings.skip_existing and bool(files)
+        for name, path in files.items() if done else ():
+            done &= name in self.complete_videos or os.path.exists(path)
+        return Job(pair, files, self.returned, done, line=pair.line, videos=self.videos)
+
+
+def plan_batch(
+    settings: BatchSettings,
+    results: Mapping[OutputKind, Place | None],
+    *,
+    find: Callable[[], Pairing] | None = None,
+    read: Iterable[Place | None] = (),
+    tag: str = "",
+) -> Plan:
+    """Find the pairs and plan their results, the main one first. Raises UsageError and InputError.
+
+    Args:
+        settings: Options of the command.
+        results: Place of each kind of result, or None.
+        find: Finds inputs that are not image pairs.
+        read: Other files that no result may overwrite.
+        tag: Suffix of a suggested file name.
+    """
+    pairs = settings if isinstance(settings, Pairs) else None
+    texts = {kind: None if place is None else str(place) for kind, place in results.items()}
+    main = next(iter(texts))
+    listed = pairs and pairs.pairs
+    is_named = listed is not None or any(texts.values())
+    inputs = [*map(str, settings.inputs or ())]
+    most = 2 if pairs and not pairs.packed else 1
+    if not is_named and len(inputs) > most and not os.path.exists(inputs[-1]):
+        hint = f"if it names the result: {main.option} {shlex.quote(inputs[-1])}"
+        raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is requested", hint)
+    pairing, packed = find_pairs(pairs) if pairs else (find and find(), None)
+    many = pairing is None or pairing.batch
+    if isinstance(settings, Cluster) and settings.engine == "ray" and not many:
+        raise UsageError("`engine` ray requires a batch of several pairs", "drop `engine` ray")
+    if not is_named:
+        key = "results/" if pairing is None or many else next(iter(pairing.pairs)).key
+        example = key if many else f"{Path(key or main.name).name}{tag}{main.suffixes[0]}"
+        hint = f"name a file or folder: {main.option} {shlex.quote(example or main.name)}"
+        raise UsageError("no result is requested", hint)
+    format_name = settings.format
+    videos: dict[str, Path] = {}
+    if any(os.path.splitext(text or "")[1].lower() in ASSEMBLED for text in texts.values()):
+        from pamcli.batch.video_names import frame_template, plan_videos
+
+        videos = plan_videos(texts, pairing, format_name)
+        texts |= {kind: frame_template(videos[kind.name]) for kind in texts if kind.name in videos}
+    returned = {}
+    if stdout := [kind for kind, text in texts.items() if text == "-"]:
+        returned = _plan_returned(stdout, main, many, format_name)
+        texts[stdout[0]] = None
+    names = plan_outputs(texts, batch=many, format_name=format_name)
+    files_read = [place for place in (*read, listed) if place]
+    plan = Plan(settings, pairing, packed, names, files_read, videos, returned)
+    if plan.recording is not None:
+        plan = replace(plan, read=[*plan.read, plan.recording.place])
+    if pairing is None:
+        return plan
+    if pairing.unpaired and not (pairs and pairs.skip_unpaired):
+        require_all_paired(pairing)
+    for path in pairing.unpaired:
+        LOG.warning("%s has no partner and is ignored", path)
+    names.check(pairing.pairs, plan.read)
+    if videos:
+        from pamcli.batch.video_names import find_complete_videos
+
+        first = next(iter(pairing.pairs))
+        for video in videos.values():
+            check_extra_output(video, [first.left, first.right or first.left, *plan.read])
+        if settings.skip_existing:
+            plan = replace(plan, complete_videos=find_complete_videos(videos, names, pairing.pairs))
+    files = itertools.chain([videos], map(names.paths, plan.share(pairing.pairs)))
+    check_existing(files, overwrite=settings.overwrite, skip_existing=settings.skip_existing)
+    return plan
+
+
+def _plan_returned(
+    kinds: Sequence[OutputKind], main: OutputKind, many: bool, format_name: str | None
+) -> dict[str, Path]:
+    """Plan the result that `-` requests as bytes. Raises UsageError."""
+    kind, *others = kinds
+    if others:
+        message = f"cannot write both {kind.option} - and {others[0].option} - to stdout"
+        raise UsageError(message, "write one of them to a file")
+    if many:
+        message = f"{kind.option} - cannot hold a batch of several pairs"
+        raise UsageError(message, "name a folder, or a template with {}")
+    suffix = f".{format_name}" if format_name and kind.suffixes == main.suffixes else kind.suffixes[0]
+    return {kind.name: Path(f"standard output{suffix}")}
