@@ -78,7 +78,8 @@ def passages(page: str) -> Iterator[tuple[int, str]]:
 
 def pages() -> Iterator[str]:
     """Yield findings in README, guide, changelog and model cards."""
-    for path in [*sorted(ROOT.glob("*.md")), *sorted(GUIDE.glob("*.md")), *sorted(ROOT.glob("weights/*.md"))]:
+    folders = ROOT, ROOT / ".github", GUIDE, ROOT / "weights"
+    for path in [path for folder in folders for path in sorted(folder.glob("*.md"))]:
         text = path.read_text(encoding="utf-8")
         if (lines := text.count("\n")) > PAGE_LINES and path.parent == GUIDE and path.name not in LONG_PAGES:
             yield f"{path.relative_to(ROOT)}: {lines} lines instead of {PAGE_LINES} at most"

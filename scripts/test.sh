@@ -1,9 +1,13 @@
 #!/bin/sh
 # Every check of the project: formatting, lint, texts, sizes, types, tests. Arguments go to pytest, which runs in the
 # checkout's root: scripts/test.sh tests/imaging -k pfm
-# --fast, as the first argument: format, lint, texts, imports and every command once, in less than a minute.
+# As the first argument:
+#   --fast   format, lint, texts, imports and every command once, in less than a minute
+#   --lint   format, lint, texts, sizes and types, no tests
 set -eu
 fast=
+lint=
+if [ "${1:-}" = --lint ]; then lint=1; fi
 if [ "${1:-}" = --fast ]; then
     shift
     fast="tests/test_floors.py tests/test_startup.py tests/cli/test_every_command.py"
@@ -18,6 +22,7 @@ unset PYTHONDONTWRITEBYTECODE # otherwise each of hundreds of processes would co
 "$python" -m ruff format --check
 "$python" .ci/check_texts.py
 "$python" .ci/check_sizes.py
+if [ -n "$lint" ]; then exec "$python" -m mypy; fi
 if [ -n "$fast" ]; then
     # shellcheck disable=SC2086 # a list of words
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"

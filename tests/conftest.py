@@ -20,7 +20,8 @@ gc.set_threshold(5_000)  # as in a program of pam
 
 # Whoever starts the tests in the background (nohup ... &) has SIGINT or SIGHUP ignored, and so would have the
 # programs that they start.
-for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+    number = getattr(signal, name, signal.SIGINT)  # Windows has no SIGHUP
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
