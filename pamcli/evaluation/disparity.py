@@ -1,6 +1,7 @@
 """Measure disparity by the protocol of each data set's benchmark: `pam eval disparity`."""
 
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pamcli.evaluation.disparity_tables import (
     HEADLINES,
     REGION_COLUMN,
     add_figures,
+    add_means,
     add_regions,
     make_charts,
 )
@@ -40,6 +42,8 @@ from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
 from pamcli.evaluation.results import WORST, Evaluation, make_page
 from pamcli.evaluation.tables import Column, Value
+from pamcli.imaging.degradation import Degradation, parse_cameras
+from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize_to
 from pamcli.reporting import SILENT, Reporter
 from pamcli.settings.evaluation import DisparityMaps, EvaluateDisparitySettings
@@ -73,13 +77,17 @@ def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -
     rules = tuple(settings.protocol or ())
     task = Disparity(settings.max_gt, settings.resize, settings.study, len(pairs) > 1, rules)
     sets = open_data_sets(settings.data)
+    if settings.camera:
+        cameras = parse_cameras(settings.camera, "`camera`")
+        sets = [DegradedImages(each, *camera) for each in sets for camera in cameras.items()]
     if pairs:
         built = list_built(pairs, settings.network_from)
         methods = [_make_method(name, what, settings, built, listener) for name, what in pairs]
     else:
         methods = [load_method(settings, listener, allow_missing=settings.allow_missing)]
     worst = WORST if settings.report else 0
-    return evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
+    page = evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
+    return add_means(page) if settings.camera and len(pairs) < 2 else page
 
 
 def load_method(
@@ -157,13 +165,54 @@ def evaluate(
     return add_published(page, measured, methods[-1].name, task.scale) if compare else page
 
 
-class _Referenced(Source):
+class _Changed(Source):
+    """A data set whose samples are changed after they are loaded."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.names, self.unpaired, self.spec = source, source.names, source.unpaired, source.spec
+        self.full_size = source.full_size
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        return self.source.absent
+
+
+class DegradedImages(_Changed):
+    """A data set as a camera of a kind of `CAMERAS` would have taken it; the same on every run."""
+
+    def __init__(self, source: Source, kind: str, degradation: Degradation) -> None:
+        super().__init__(source)
+        self.kind, self.degradation = kind, degradation
+        if source.spec is not None:
+            self.spec = replace(source.spec, text=f"{source.spec.text}, {kind}")
+
+    @property
+    def label(self) -> str:
+        return f"{self.source.label}, {self.kind}".lstrip(", ")
+
+    def load(self, index: int) -> Sample:
+        sample = self.source.load(index)
+        if self.kind == "clean":
+            return sample
+        rngs = (
+            np.random.default_rng(zlib.crc32(f"{sample.name} {side}".encode())) for side in ("left", "right")
+        )
+        views = zip((sample.left, sample.right), rngs, strict=True)
+        left, right = (self.degradation(to_uint8(view), rng) for view, rng in views)
+        return replace(sample, left=left, right=right)
+
+
+class _Referenced(_Changed):
     """A data set without ground truth, with the results of a method in its place."""
 
     def __init__(self, source: Source, method: DisparityMethod) -> None:
-        self.source, self.names, self.unpaired, self.spec = source, source.names, source.unpaired, source.spec
+        super().__init__(source)
         self.method = method
         method.open_set(source)
+
+    @property
+    def label(self) -> str:
+        return self.source.label
 
     @property
     def absent(self) -> tuple[str, ...]:

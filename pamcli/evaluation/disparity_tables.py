@@ -91,6 +91,14 @@ def add_figures(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[
     )
 
 
+def add_means(page: Evaluation) -> Evaluation:
+    """Print one row per data set in place of the other tables: means of the images, over all pixels."""
+    rows = {row["data"]: row for row in page.summary.rows if row["region"] == "all"}  # the last: image means
+    columns = (*make_text_columns("data"), *(COLUMNS[key] for key in ("d1", "bad-2", "epe")))
+    note = "Means over the images, all pixels."
+    return replace(page, sections=(Table(columns, tuple(rows.values()), "By camera", note), *page.sections))
+
+
 def _list_numbers(one: Measured) -> Iterator[dict[str, Any]]:
     """Yield the metrics of each method for JSON, with its name if there are several."""
     for name, total in one.methods.items():

@@ -1,10 +1,10 @@
-"""Simulate camera faults to train and evaluate super-resolution: blur, noise, sharpening, JPEG.
+"""Simulate camera faults for training and evaluation: darkness, blur, noise, processing, JPEG.
 
 Images are (H, W, 3) RGB uint8, and so are the results.
 """
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,37 +24,71 @@ QUALITIES = 60, 95  # JPEG qualities common in cameras and among photographers
 class Degradation:
     """The faults of one camera, applied in this order. Raises UsageError if a value is out of range."""
 
+    exposure: float = 1.0  # share of the light
+    resolution: float = 1.0  # share of each side that the camera resolves; it upscales before compression
     blur: float = 0.0  # standard deviation of a Gaussian, px
     noise: float = 0.0  # standard deviation, in levels of 255
-    sharpening: float = 0.0  # strength of an unsharp mask with a radius of one pixel
+    denoising: float = 0.0  # levels that a bilateral filter of radius 2 px smooths as noise
+    sharpening: float = 0.0  # strength of an unsharp mask
+    radius: float = 1.0  # standard deviation of the unsharp mask, px
     jpeg: int | None = None  # quality, 1 to 100, as in libjpeg; None: not compressed
     whole_colours: bool = False  # if True, JPEG keeps colours at full size instead of half of each side
 
     def __post_init__(self) -> None:
-        within = {"blur": (0, 10), "noise": (0, 100), "sharpening": (0, 5), "jpeg": (1, 100)}
-        for name, (least, most) in within.items():
+        shares = {"exposure": (0.01, 1), "resolution": (0.1, 1), "radius": (0.1, 10)}
+        levels = {"blur": (0, 10), "noise": (0, 100), "denoising": (0, 100), "sharpening": (0, 5)}
+        for name, (least, most) in {**shares, **levels, "jpeg": (1, 100)}.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise UsageError(f"{name} must be from {least} to {most}, got {value:g}")
 
     def __str__(self) -> str:
-        return ",".join(f"{key}={it:g}" for key, it in vars(self).items() if it and key != "whole_colours")
+        values = {each.name: getattr(self, each.name) for each in fields(self)[:-1]}
+        return ",".join(f"{name}={it:g}" for name, it in values.items() if it != getattr(Degradation, name))
 
     def __call__(self, view: View, rng: Generator) -> View:
         """Apply the faults to an image (H, W, 3); `rng` draws the noise."""
+        import cv2
+
+        height, width = view.shape[:2]
+        if self.exposure < 1:
+            view = (view * np.float32(self.exposure)).astype(np.uint8)
+        if self.resolution < 1:
+            size = max(1, int(self.resolution * width)), max(1, int(self.resolution * height))
+            view = cv2.resize(view, size, interpolation=cv2.INTER_AREA).astype(np.uint8)
         view = apply_blur(view, self.blur)
         if self.noise:
             grain = rng.standard_normal(view.shape, np.float32)
             view = np.clip(np.rint(view + self.noise * grain), 0, 255).astype(np.uint8)
+        if self.denoising:
+            view = cv2.bilateralFilter(np.ascontiguousarray(view), 5, self.denoising, 2).astype(np.uint8)
         if self.sharpening:
-            by = ImageFilter.UnsharpMask(radius=1, percent=round(100 * self.sharpening), threshold=0)
+            percent = round(100 * self.sharpening)
+            by = ImageFilter.UnsharpMask(radius=self.radius, percent=percent, threshold=0)
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).filter(by))
+        if self.resolution < 1:
+            view = cv2.resize(view, (width, height), interpolation=cv2.INTER_LINEAR).astype(np.uint8)
         return view if self.jpeg is None else compress_jpeg(view, self.jpeg, whole_colours=self.whole_colours)
+
+
+CAMERAS = {
+    "clean": Degradation(),
+    "noise3": Degradation(noise=3),
+    "noise8": Degradation(noise=8),
+    "jpeg90": Degradation(jpeg=90),
+    "jpeg75": Degradation(jpeg=75),
+    "soft1": Degradation(blur=1),
+    "soft2": Degradation(blur=2),
+    "phone": Degradation(noise=6, denoising=18, sharpening=0.6, radius=1.2, jpeg=80),
+    "webcam": Degradation(resolution=0.5, noise=4, jpeg=70),
+    "dark": Degradation(exposure=0.12, noise=1.5),
+}
+"""Kinds of cameras on which `pam eval disparity --camera` measures robustness."""
 
 
 def parse_degradation(text: str, option: str) -> Degradation:
     """Parse "jpeg=75,noise=5", named `option` in messages. Raises UsageError for unknown keys and values."""
-    known = {"blur": float, "noise": float, "sharpening": float, "jpeg": int}
+    known = {each.name: int if each.name == "jpeg" else float for each in fields(Degradation)[:-1]}
     values: dict[str, Any] = {}
     for part in text.split(","):
         key, equals, given = (each.strip() for each in part.partition("="))
@@ -69,6 +103,18 @@ def parse_degradation(text: str, option: str) -> Degradation:
             kind = "an integer" if known[key] is int else "a number"
             raise UsageError(f"{option} {text!r}: {key} must be {kind}, got {given!r}") from None
     return Degradation(**values)
+
+
+def parse_cameras(text: str, option: str) -> dict[str, Degradation]:
+    """Parse "phone,noise3" or "all", named `option` in messages. Raises UsageError for unknown kinds."""
+    names = [*CAMERAS] if text == "all" else [each.strip() for each in text.split(",")]
+    for name in names:
+        if name not in CAMERAS:
+            hint = f"{did_you_mean(name, CAMERAS)}expected all, or some of {', '.join(CAMERAS)}"
+            raise UsageError(f"{option} {text!r}: unknown kind {name!r}", hint)
+        if names.count(name) > 1:
+            raise UsageError(f"{option} {text!r} has {name} twice", "give each kind once")
+    return {name: CAMERAS[name] for name in names}
 
 
 def draw_degradation(rng: Generator) -> Degradation:

@@ -72,6 +72,11 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         "Count only pixels with a ground truth below this, px; 192 in the paper."
     )
     resize: ImageSize | None = option("Resize images and ground truth to this size first, px.")
+    camera: Name | None = option(
+        "Degrade the images as these cameras do, and print one row per kind: all, or some of clean, noise3, "
+        "noise8, jpeg90, jpeg75, soft1, soft2, phone, webcam, dark.",
+        metavar="KIND,...",
+    )
     study: Literal["resolution", "range"] | None = option(
         "Repeat the evaluation. resolution: at 0.25 to 2 times the image size; range: by range of the "
         "ground truth, and with fixed maximum disparities."
@@ -80,7 +85,9 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
     def check(self) -> None:
         super().check()
         self.forbid("method", "predictions", "weights", "study")
+        self.forbid("camera", "predictions", "compare")
         _require_files(self, "allow_missing", "scale")
+        _forbid_files(self, "camera")
 
 
 class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, panel="Input"):
@@ -113,9 +120,7 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
         if self.scale is not None and self.scale != int(self.scale):
             raise UsageError(f"`scale` must be 2, 3 or 4 for an evaluation, got {self.scale:g}")
         _require_files(self, "allow_missing")
-        if self.degrade is not None and _has_files(self.method):
-            hint = "files are results for images that are not degraded"
-            raise UsageError("cannot use both `method` files:FOLDER and `degrade`", hint)
+        _forbid_files(self, "degrade")
 
 
 EvaluateSettings = EvaluateDisparitySettings | EvaluateSuperresSettings
@@ -123,6 +128,12 @@ EvaluateSettings = EvaluateDisparitySettings | EvaluateSuperresSettings
 
 def _has_files(method: Sequence[tuple[str, str]] | None) -> bool:
     return any(what.startswith("files:") for _, what in method or ())
+
+
+def _forbid_files(settings: EvaluateSettings, name: str) -> None:
+    if settings.is_set(name) and _has_files(settings.method):
+        hint = "files are results for images that are not degraded"
+        raise UsageError(f"cannot use both `method` files:FOLDER and `{name}`", hint)
 
 
 def _require_files(settings: EvaluateSettings, *names: str) -> None:

@@ -123,6 +123,29 @@ def test_several_sets_keep_their_own_figures(remembering_networks: None, kitti: 
     assert "visible-precision" not in two["pooled"]["all"]
 
 
+def test_cameras_have_a_row_each(kitti: Path, mine: Path) -> None:
+    command = f"eval disparity --method opencv --data {KITTI} --data pairs:mine"
+    run = pam(f"{command} --camera clean,noise8")
+    head, *rows = [re.split(r"  +", line) for line in run.stdout.decode().split("\n\n")[0].splitlines()]
+    assert head == ["data", "D1 (%)", "bad-2 (%)", "EPE (px)"]
+    names = ["kitti2015/training, clean", "kitti2015/training, noise8", "pairs, clean", "pairs, noise8"]
+    assert [row[0] for row in rows] == names
+    plain = answer(pam(f"{command} --json"))["sets"]
+    clean, noisy, *_ = answer(pam(f"{command} --camera clean,noise8 --json"))["sets"]
+    assert clean["image_means"] == plain[0]["image_means"]
+    assert f"{clean['image_means']['all']['d1']:.2f}" == rows[0][1], "the mean of the images"
+    assert noisy["image_means"]["all"]["epe"] != clean["image_means"]["all"]["epe"]
+
+
+def test_cameras_and_methods_share_a_table(mine: Path) -> None:
+    methods = "--method opencv --method again=opencv --data pairs:mine --data pairs:mine?first=1"
+    found = answer(pam(f"eval disparity {methods} --camera dark,jpeg75 --json"))
+    rows = found["comparison"]["methods"]
+    data = [f"pairs:mine{first}, {kind}" for first in ("", "?first=1") for kind in ("dark", "jpeg75")]
+    assert [row["data"] for row in rows] == [each for each in data for _ in range(2)]
+    assert rows[1]["differences"]["epe"]["mean"] == 0, "every method sees the same noise"
+
+
 def test_first_takes_the_first(remembering_networks: None, kitti: Path) -> None:
     found = answer(pam("eval disparity --json --data", f"{KITTI}?first=1"))
     same(found["sets"][0], measure_network(eval_trees.crops()[:1]))

@@ -54,6 +54,10 @@ def test_contradictions_and_bad_values(made: dict[str, np.ndarray], mine: Path) 
         2 --method opencv --allow-missing | --allow-missing
         2 --method date=opencv --method opencv | the name date | new=date
         2 --method ours=files:made --method opencv --data pairs:mine | the files of ours | one data set
+        2 --camera fone | --camera 'fone' | did you mean phone?
+        2 --camera dark --predictions made | --camera and --predictions
+        2 --camera dark --compare | --camera and --compare
+        2 --camera dark --method files:made | --method | --camera
         2 --method opencv --table t.txt | --table | .tex, .md, .csv
     """
     refuse_all(table, "eval disparity --data", KITTI)

@@ -5,7 +5,15 @@ import pytest
 from PIL import Image
 
 from pamcli.errors import UsageError
-from pamcli.imaging.degradation import Degradation, View, compress_jpeg, draw_degradation, parse_degradation
+from pamcli.imaging.degradation import (
+    CAMERAS,
+    Degradation,
+    View,
+    compress_jpeg,
+    draw_degradation,
+    parse_cameras,
+    parse_degradation,
+)
 
 
 def step() -> View:
@@ -35,6 +43,29 @@ def test_blur_widens_an_edge_and_sharpening_overshoots() -> None:
     assert soft.min() == 60
     assert sharp.max() > 195
     assert sharp.min() < 55
+
+
+def test_resolution_exposure_and_denoising() -> None:
+    stripes = np.broadcast_to(np.where(np.arange(64) % 2, 190, 60)[:, None], (64, 64, 3)).astype(np.uint8)
+    assert np.ptp(Degradation(resolution=0.5)(stripes, rng()).astype(int)) <= 1, "finer than it resolves"
+    np.testing.assert_array_equal(Degradation(exposure=0.5)(step(), rng()), step() // 2)
+    noisy, denoised = (
+        made(step(), rng()).astype(float) - step()
+        for made in (Degradation(noise=6), Degradation(noise=6, denoising=18))
+    )
+    assert denoised.std() < 0.7 * noisy.std(), "noise is reduced, and the edge stays"
+
+
+def test_kinds_of_cameras() -> None:
+    assert parse_cameras("phone, noise3", "--camera") == {
+        "phone": CAMERAS["phone"],
+        "noise3": Degradation(noise=3),
+    }
+    assert [*parse_cameras("all", "--camera")] == [*CAMERAS]
+    for text, words in {"fone": "did you mean phone?", "dark,dark": "dark twice", "": "unknown kind"}.items():
+        with pytest.raises(UsageError) as error:
+            parse_cameras(text, "--camera")
+        assert words in f"{error.value} {error.value.hint}"
 
 
 def test_a_jpeg_is_that_of_the_library_and_worse_with_less_quality() -> None:
