@@ -286,6 +286,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     unrectified.write(folder, "photo_left.jpg", "photo_right.jpg")
     save(Image.fromarray(np.concatenate([unrectified.left, unrectified.right], axis=1)), "card.jpg")
     matrix = "[100 0 {}; 0 100 32; 0 0 1]"
+    (folder / "boxes.csv").write_text("label,x,y,width,height\nball,40,20,16,16\n")
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
     )

@@ -19,6 +19,7 @@ from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Outcome, PairProcessor
 from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
+from pamcli.calibration.distances import Region, read_regions, select_regions
 from pamcli.calibration.files import describe_calibration, prefix_errors
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.mesh import encode_mesh
@@ -27,7 +28,12 @@ from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
-from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_INPUT_SUFFIXES, POINT_CLOUD_SUFFIXES
+from pamcli.files.suffixes import (
+    DEPTH_SUFFIXES,
+    DISPARITY_INPUT_SUFFIXES,
+    IMAGE_SUFFIXES,
+    POINT_CLOUD_SUFFIXES,
+)
 from pamcli.files.units import parse_length
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_depth
 from pamcli.imaging.disparity_units import read_disparity_file
@@ -44,11 +50,13 @@ DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", POINT_CLOUD_SUFFIXES, "_cloud")
 MESH = OutputKind("mesh", "`mesh`", (".glb",), "_mesh")
 RERUN = OutputKind("rerun", "`rerun`", (".npz",))  # of its stored frames
-METRIC = {kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD, MESH)}
+DISTANCES = "distances"
+METRIC = {DISTANCES, *(kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD, MESH))}
 """Kinds of results that need a calibration."""
 OTHER_RESULTS = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
 """Endings of file names in a folder of results that are not disparity maps."""
 RIGHT_VIEW = "_right"
+_PHOTOS = {*IMAGE_SUFFIXES} - {*DISPARITY_INPUT_SUFFIXES}
 COARSE = 0.01
 """Share of the median depth above which the 1 mm steps of a PNG are reported."""
 
@@ -131,6 +139,9 @@ class MetricEncoder:
         if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
             import_extra("laspy")
         self.reported: list[Calibration] = []
+        self.regions = [Region(*each) for each in settings.at or ()]
+        if settings.boxes is not None:
+            self.regions = read_regions(settings.boxes)
 
     def check(self, calibration: Calibration, width: int, height: int) -> None:
         """Raise InputError if the calibration does not fit images of this size; log if it is scaled."""
@@ -140,7 +151,8 @@ class MetricEncoder:
             return
         is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
         has_points = any(
-            getattr(self.settings, name, None) for name in ("point_cloud", "mesh", "page", "rerun")
+            getattr(self.settings, name, None)
+            for name in ("point_cloud", "mesh", "page", "rerun", "has_distances")
         )
         if has_points and is_assumed and not self.reported:
             LOG.info("the image centre is used as the principal point: `principal_point` X,Y states another")
@@ -154,6 +166,21 @@ class MetricEncoder:
                 f"the calibration of {size[0]}x{size[1]} px is scaled to {width}x{height} px: "
                 f"focal length {scaled.focal_length:g} px"
             )
+
+    def measure(self, job: Job, disparity: Any, calibration: Calibration | None) -> tuple[Any, list[str]]:
+        """Return the positions of points and boxes as facts, and warnings; `disparity`: as for `encode`.
+
+        Raises InputError if one is outside of the image.
+        """
+        if not self.regions or calibration is None:
+            return {}, []
+        regions = select_regions(self.regions, [*job.names[:1], str(job.pair and job.pair.left)])
+        rows = [each.measure(disparity, calibration, self.settings.disparity_error) for each in regions]
+        unknown = [f"{row['x']:g},{row['y']:g}" for row in rows if not row["known"]]
+        warnings = [] if rows else [f"{self.settings.boxes} has no box for this image"]
+        if unknown:
+            warnings += [f"no depth is known at {join_names(unknown)} px"]
+        return {DISTANCES: rows}, warnings
 
     def encode(self, name: str, suffix: str, disparity: Any, image: Any, calibration: Calibration) -> Encoded:
         """Encode a result. disparity: (H, W) px, NaN = unknown; image: (H, W, C), or None."""
@@ -227,6 +254,10 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         names = [PairPaths(path, None, key) for key, path in matched.items()]
         pairing = Pairing(tuple(sorted(names, key=lambda pair: natural_key(str(pair.key)))))
     else:
+        photos = [each for each in inputs if Path(each).suffix.lower() in _PHOTOS]
+        if photos:
+            hint = "pam disparity LEFT RIGHT measures in an image pair, with the same options"
+            raise UsageError(f"pam depth reads disparity maps, got the image {photos[0]}", hint)
         pairing = resolve_packed(inputs, suffixes=DISPARITY_INPUT_SUFFIXES)
         # Disparities of the right view have depth, but not the points and colours of the left camera.
         endings = (*OTHER_RESULTS, RIGHT_VIEW) if has_points or image is not None else OTHER_RESULTS
@@ -317,7 +348,8 @@ class _DepthProcessor(PairProcessor):
         self.metric.check(self.calibration, pair.width, pair.height)
 
     def apply(self, job: Job, pair: _Map) -> Outcome:
-        return None, {}, pair.warnings
+        distances, doubts = self.metric.measure(job, pair.disparity, self.calibration)
+        return None, distances, [*pair.warnings, *doubts]
 
     def remarks(self, pair: _Map, facts: Mapping[str, Any]) -> list[str]:
         note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"

@@ -16,6 +16,7 @@ from pamcli.batch.colors import ColorRange, encode_colors, render_frames
 from pamcli.batch.depth import (
     DEPTH,
     DEPTH_ERROR,
+    DISTANCES,
     MESH,
     METRIC,
     POINT_CLOUD,
@@ -63,6 +64,9 @@ COLOR_MAP = OutputKind("color_map", "`color_map`", IMAGE_OUTPUT_SUFFIXES, "_colo
 VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "`page`", (".html",))
+
+LEAST_CONFIDENCE = 0.5
+"""Confidence below which `at` and `boxes` ignore a pixel, unless `min_confidence` is set."""
 
 STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
 """Kinds of videos whose frames are stored as disparity maps."""
@@ -149,7 +153,9 @@ class MatchProcessor(NetworkProcessor):
         """The range of the whole batch, once known."""
         self.stored: dict[Path, Path] = {}
         """The stored disparity map of each colour map that is written after the whole batch."""
-        needs_confidence = (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
+        needs_confidence = settings.has_distances or (
+            (settings.confidence, settings.min_confidence, settings.page) != (None, None, None)
+        )
         requested = {
             "right_disparity": settings.output_right is not None,
             "visible": settings.visible is not None or settings.unknown == "occluded",
@@ -178,6 +184,8 @@ class MatchProcessor(NetworkProcessor):
 
     def read(self, job: Job) -> StereoPair:
         pair = super().read(job)
+        if self.settings.has_distances:
+            self.check_result(DISTANCES, Path(), pair)
         if self.fusion is not None:
             self.fusion.read_previous(job, super().read)
         return pair
@@ -201,7 +209,12 @@ class MatchProcessor(NetworkProcessor):
         if "confidence" in self.extras and result.doubtful:
             share = f"only {100 * result.confident_share:.0f} % of the pixels are confident"
             warnings = [f"{share}: the images may not be a pair, or have little texture"]
-        return result, {"matched_width": width, "matched_height": height}, warnings
+        facts = {"matched_width": width, "matched_height": height}
+        if self.settings.has_distances:
+            known = self._mask_unknown(result, LEAST_CONFIDENCE)
+            distances, doubts = self.metric.measure(job, known, self.get_calibration(pair))
+            return result, {**facts, **distances}, [*warnings, *doubts]
+        return result, facts, warnings
 
     def remarks(self, pair: StereoPair, facts: Mapping[str, Any]) -> list[str]:
         remarks = super().remarks(pair, facts)
@@ -316,12 +329,11 @@ class MatchProcessor(NetworkProcessor):
             encoded = encode_colors(disparity, self.colors, path, warn=False, grey=self.settings.grey)
             self.write(result.job, path, encoded.data)
 
-    def _mask_unknown(self, result: StereoResult) -> Any:
-        """Return the disparity map, NaN where it counts as unknown."""
+    def _mask_unknown(self, result: StereoResult, least: float | None = None) -> Any:
+        """Return the disparity map, NaN where it counts as unknown; `least`: confidence if none is set."""
         settings = self.settings
-        return result.disparity_where(
-            visible=settings.unknown == "occluded", min_confidence=settings.min_confidence
-        )
+        least = least if settings.min_confidence is None else settings.min_confidence
+        return result.disparity_where(visible=settings.unknown == "occluded", min_confidence=least)
 
 
 class VideoFusion:

@@ -26,7 +26,7 @@ from pamcli.files.paths import quote
 from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX, VIDEO_SUFFIXES, PackedLayout
 from pamcli.settings.batches import BatchSettings
 from pamcli.settings.options import Place
-from pamcli.settings.shared import Cluster, Pairs
+from pamcli.settings.shared import Cluster, MetricResults, Pairs
 
 ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 """Suffixes of results that are one file for all pairs of a batch."""
@@ -147,6 +147,7 @@ def plan_batch(
     main = next(iter(texts))
     listed = pairs and pairs.pairs
     is_named = listed is not None or any(texts.values())
+    is_named |= isinstance(settings, MetricResults) and settings.has_distances
     inputs = [*map(str, settings.inputs or ())]
     most = 2 if pairs and not pairs.packed else 1
     if not is_named and len(inputs) > most and not os.path.exists(inputs[-1]):

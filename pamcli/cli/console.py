@@ -1,6 +1,7 @@
 """Print results to stdout, and messages and progress to stderr."""
 
 import codecs
+import csv
 import io
 import json
 import os
@@ -141,6 +142,17 @@ class Console(Settings, panel="Messages"):
         text = json.dumps(values, default=os.fspath)
         self.result(json.dumps(json.loads(text, parse_constant=lambda name: None)))
 
+    def table(self, rows: list[dict[str, Any]], *, titles: bool) -> None:
+        """Print rows of values as CSV to stdout, with the names of the columns first if `titles`."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if titles:
+            writer.writerow(rows[0])
+        for row in rows:
+            numbers = ((f"{each:.6g}" if isinstance(each, float) else each) for each in row.values())
+            writer.writerow("" if each == "nan" else each for each in numbers)
+        self.block(text.getvalue().rstrip("\n"))
+
     def answer(self, values: dict[str, Any], *lines: str) -> None:
         """Print the values as JSON with `jsonl`, else the lines for people."""
         if self.jsonl:
@@ -251,7 +263,7 @@ def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *,
     if loading is not None and not plan.uses_ray:
         with console.starting(str(loading)):
             batch.start()
-    counts, began = {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
+    has_titles, counts, began = False, {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
     try:
         with console.progress("pairs", batch.total) as bar:
             batch.bar = None if console.quiet else bar
@@ -259,13 +271,18 @@ def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *,
                 for each in results:
                     counts[each.status] += 1
                     report(each, console, alone=not plan.many)
+                    rows = each.facts.get("distances")
+                    if rows and not console.jsonl:
+                        named = [{"image": each.job.names[0], **row} for row in rows]
+                        console.table(named, titles=not has_titles)
+                        has_titles = True
     except (KeyboardInterrupt, SystemExit, DiskFullError) as stop:
         if plan.many and getattr(stop, "code", None) != CLOSED_PIPE:
             console.inform(f"stopped after {summary(counts)}; {batch.resume_hint}")
         raise
     if not console.jsonl:
         for path in batch.made:
-            console.path(path)
+            console.inform(str(path)) if has_titles else console.path(path)
     shard = plan.shard
     if shard is not None and not any(counts.values()):
         console.inform(f"shard {shard[0]}/{shard[1]} is empty: the batch has fewer pairs")
@@ -292,7 +309,8 @@ def report(result: "Result", console: Console, *, alone: bool) -> None:
     elif result.status == "ok":
         for name, path in result.outputs.items():
             if name not in job.videos:  # they are finished at the end
-                console.path(path)
+                # stdout holds the table of distances alone
+                console.inform(str(path)) if "distances" in result.facts else console.path(path)
     if result.status == "skipped":
         console.detail(f"{job.names[0]}: skipped, because all results exist")
     if error is not None:

@@ -198,6 +198,24 @@ def _parse_point(text: str, option: str) -> tuple[float, float]:
     raise _make_error(option, "X,Y in px, such as 489.4,265.2", repr(text))
 
 
+def _parse_region(text: str, option: str) -> tuple[float, ...]:
+    with suppress(ValueError):
+        return tuple(map(float, text.split(",")))
+    raise _make_error(option, _REGION, repr(text))
+
+
+_REGION = "X,Y or X,Y,WIDTH,HEIGHT in px, such as 320,240"
+
+
+def _check_regions(regions: Any, option: str) -> None:
+    for each in regions:
+        known = isinstance(each, tuple | list) and len(each) in (2, 4)
+        if not known or not all(isinstance(number, int | float) and abs(number) < 1e9 for number in each):
+            raise _make_error(option, _REGION, each)
+        if min(each[2:], default=1) <= 0:
+            raise _make_error(option, "at least 1 px wide and high", each)
+
+
 def _parse_known_length(text: str, option: str) -> tuple[Any, float]:
     places, _, metres = text.partition("=")
     with suppress(ValueError):
@@ -265,6 +283,7 @@ Length = Annotated[float | str, Form("LENGTH", parse_length, parse_length)]
 """Metres; Python functions also accept a text."""
 KnownLength = Annotated[Any, Form("X1,Y1,X2,Y2=1.20m", _parse_known_length)]
 """Two pixels and the distance between them, m."""
+PointOrBox = Annotated[tuple[float, ...], Form("X,Y[,WIDTH,HEIGHT]", _parse_region, _check_regions)]
 Point = Annotated[tuple[float, float], Form("X,Y", _parse_point)]
 ColorRange = Annotated[
     tuple[float, float] | Literal["shared"],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pamcli.errors import UsageError
 from pamcli.files.paths import are_packed, is_recording
 from pamcli.files.suffixes import PackedLayout
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
@@ -21,6 +22,7 @@ from pamcli.settings.parsing import (
     MemorySize,
     Name,
     Point,
+    PointOrBox,
     RecordingFile,
     Scale,
     Shard,
@@ -351,8 +353,19 @@ class MetricResults(RectifiedCalibration):
     point_cloud: Place | None = result("Write a coloured point cloud: .ply, .las or .laz (m).")
     mesh: Place | None = result("Write a textured mesh for viewers and web pages (.glb, m).")
     rerun: RecordingFile | None = option("Write a recording for the Rerun viewer.")
+    at: Sequence[PointOrBox] | None = option(
+        "Print the position of a point or box of the left image in metres, as a table or with --json. "
+        "Repeat for several."
+    )
+    boxes: Path | None = option(
+        "Print the positions of all points or boxes of a file: .csv with the columns x,y,width,height or "
+        "x1,y1,x2,y2, or .json. A column image names the left image.",
+        metavar="FILE",
+    )
     disparity_error: float = option(
-        "Standard deviation of the disparity that --depth-error assumes, px.", default=0.5, metavar="PX"
+        "Standard deviation of the disparity that --depth-error, --at and --boxes assume, px.",
+        default=0.5,
+        metavar="PX",
     )
     max_depth: Length | None = option(
         "Mark pixels beyond this depth, such as 40m, as unknown (without a unit: metres)."
@@ -363,8 +376,19 @@ class MetricResults(RectifiedCalibration):
 
     def check(self) -> None:
         super().check()
-        for name in ("depth", "depth_error", "point_cloud", "mesh"):
+        for name in ("depth", "depth_error", "point_cloud", "mesh", "at", "boxes"):
             self.require(name, "calibration", "focal")
         self.require("max_depth", "depth", "depth_error", "point_cloud", "mesh", "rerun")
         self.require("stride", "point_cloud", "mesh", "rerun")
-        self.require("disparity_error", "depth_error")
+        self.require("disparity_error", "depth_error", "at", "boxes")
+        self.forbid("at", "boxes")
+        for name in ("at", "boxes"):
+            self.forbid(name, "skip_existing")
+            if self.is_set(name) and "-" in vars(self).values():
+                message = f"cannot write both `{name}` and a result to stdout"
+                raise UsageError(message, "write the result to a file")
+
+    @property
+    def has_distances(self) -> bool:
+        """True if positions of points or boxes are printed."""
+        return bool(self.at or self.boxes)
