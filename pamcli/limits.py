@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.errors import DeviceError
+from pamcli.systems import count_cores, get_address_space
 
 NEEDED = {"numpy": 500, "cv2": 800, "torch": 1300}  # address space on one thread at least, MB
 OF_A_THREAD = 250  # address space for each further thread, MB
@@ -30,8 +30,8 @@ class ImportWatch(MetaPathFinder):
 def require_room(library: str) -> None:
     """Limit the threads of libraries to those that the system allows; raise DeviceError if too few."""
     text = os.environ.get(THREAD_COUNTS[0], "")
-    default, cores = (int(text),) * 2 if text.isdecimal() else (_count_cores(), usable_cores())
-    limit = _address_space()
+    default, cores = (int(text),) * 2 if text.isdecimal() else (count_cores(), usable_cores())
+    limit = get_address_space()
     if limit < NEEDED[library]:
         sizes = f"{NEEDED[library]:,} MB of address space are required, {limit:,} MB allowed"
         raise DeviceError(f"not enough memory: {sizes}", "raise the limit of ulimit -v")
@@ -47,15 +47,6 @@ def require_room(library: str) -> None:
         os.environ.update(dict.fromkeys(THREAD_COUNTS, str(threads)))
 
 
-def _address_space() -> float:
-    if sys.platform == "win32":
-        return math.inf
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return math.inf if limit == resource.RLIM_INFINITY else limit // 10**6
-
-
 def _count_threads(most: int) -> int:
     end, threads = threading.Event(), list[threading.Thread]()
     with suppress(RuntimeError, MemoryError):
@@ -69,13 +60,9 @@ def _count_threads(most: int) -> int:
     return len(threads)
 
 
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def usable_cores() -> int:
     """Count the cores that this program may use, within the CPU limit of its container."""
-    cores = _count_cores()
+    cores = count_cores()
     for group, is_v1 in _iterate_groups("cpu"):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
         with suppress(OSError, ValueError):  # no such group, or no limit ("max")

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -200,14 +200,3 @@ def serve() -> None:
             pickle.dump((answer, tuple(lines)), answers)
             answers.flush()
             lines.clear()
-
-
-@contextmanager
-def block_ctrl_c() -> Iterator[None]:
-    """Block SIGINT in processes started meanwhile; this process receives it afterwards."""
-    # Only the main process decides about it; a handler would be too late, after the imports of a start.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

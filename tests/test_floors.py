@@ -18,10 +18,11 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     # floor: (floors or single modules it may import besides itself, packages from outside it may import)
     "errors": (set(), set()),
+    "systems": (set(), set()),
     "validation": ({"errors"}, {"pydantic"}),
-    "limits": ({"errors"}, set()),
+    "limits": ({"errors", "systems"}, set()),
     "workers": ({"errors", "limits"}, set()),
-    "files": ({"errors", "validation"}, {"pydantic", "numpy", "yaml"}),
+    "files": ({"errors", "systems", "validation"}, {"pydantic", "numpy", "yaml"}),
     "imaging": (
         {"errors", "validation", "files"},
         {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"},
@@ -38,6 +39,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "inference": (
         {
             "errors",
+            "systems",
             "limits",
             "files",
             "imaging",
@@ -70,14 +72,14 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "losses": ({"validation", "networks"}, {"torch"}),
     "training": (
-        {"errors", "validation", "workers", "files", "imaging", "networks", "losses"}
+        {"errors", "systems", "validation", "workers", "files", "imaging", "networks", "losses"}
         | {"registry", "inference", "scenes", "data", "evaluation", "winograd", "settings"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
     "cli": (
         {
-            *("errors", "workers", "files", "imaging", "calibration", "recordings", "registry"),
+            *("errors", "systems", "workers", "files", "imaging", "calibration", "recordings", "registry"),
             *("inference", "batch"),
             *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings", "reporting"),
         },

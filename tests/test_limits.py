@@ -24,8 +24,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment, without counts of threads, on a machine of eight cores."""
     for name in limits.THREAD_COUNTS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(limits, "_count_cores", lambda: 8)
-    monkeypatch.setattr(limits, "usable_cores", lambda: limits._count_cores())
+    monkeypatch.setattr(limits, "count_cores", lambda: 8)
+    monkeypatch.setattr(limits, "usable_cores", lambda: limits.count_cores())
     monkeypatch.setattr(limits, "_count_threads", lambda most: most)
     environment: dict[str, str] = {}
     monkeypatch.setattr(os.environ, "update", environment.update)
@@ -39,19 +39,19 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def test_no_more_threads_than_the_address_space_has_room_for(
     counts: dict[str, str], monkeypatch: pytest.MonkeyPatch, megabytes: float, threads: str | None
 ) -> None:
-    monkeypatch.setattr(limits, "_address_space", lambda: megabytes)
+    monkeypatch.setattr(limits, "get_address_space", lambda: megabytes)
     require_room("torch")
     assert counts.get("OMP_NUM_THREADS") == threads
     assert counts.get("OPENBLAS_NUM_THREADS") == threads
 
 
 def test_no_more_threads_than_can_be_started(counts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_address_space", lambda: math.inf)
+    monkeypatch.setattr(limits, "get_address_space", lambda: math.inf)
     monkeypatch.setattr(limits, "_count_threads", lambda most: OWN + 2 * KINDS + 1)
     require_room("numpy")
     assert counts["OMP_NUM_THREADS"] == "2"
     counts.clear()
-    monkeypatch.setattr(limits, "_count_cores", lambda: 128)
+    monkeypatch.setattr(limits, "count_cores", lambda: 128)
     monkeypatch.setattr(limits, "_count_threads", lambda most: most)
     require_room("numpy")
     assert not counts, "not every thread is tried on a large machine"

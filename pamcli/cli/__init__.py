@@ -12,9 +12,10 @@ import typer
 from typer import TyperException
 
 from pamcli import __version__
-from pamcli.cli.console import TERMINATIONS, complain, guard_streams
+from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import group
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
+from pamcli.systems import TERMINATIONS
 
 app = group(
     "Match stereo pairs and upscale them, with parallax attention networks.\n\n"

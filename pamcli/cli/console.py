@@ -24,6 +24,7 @@ from pamcli.errors import BATCH_FAILED, DiskFullError, OutputError, UsageError
 from pamcli.files.paths import escape_line
 from pamcli.reporting import SILENT
 from pamcli.settings.options import Settings, flag
+from pamcli.systems import TERMINATIONS
 
 if TYPE_CHECKING:
     from pamcli.batch.jobs import Result
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 CLOSED_PIPE = 141
 """Exit code when the reader of stdout has closed it, like that of a program ended by SIGPIPE."""
 STDOUT = "standard output"
-TERMINATIONS = signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)
-"""Signals that end the program like Ctrl-C; Windows has no SIGHUP."""
 
 
 def guard_streams() -> None:

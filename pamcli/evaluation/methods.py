@@ -4,12 +4,10 @@ The result of sample "a/b" is the file `a/b.pfm` (or another suffix), or `a/b_le
 Disparity may also lie as in the archives for KITTI and Middlebury: `disp_0/b.png`, `a/b/disp0NAME.pfm`.
 """
 
-import ctypes
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,12 +38,11 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
     """Run a function; return its result and its peak memory in bytes (None if unknown), on `gpu` if given."""
-    from pamcli.inference.device import measure_gpu_peak, remember_peak
+    from pamcli.inference.device import measure_gpu_peak, release_freed_memory, remember_peak
 
     if gpu is not None:
         return measure_gpu_peak(run, gpu)
-    with suppress(OSError, AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)  # freed but cached memory would be reused without being counted
+    release_freed_memory()  # it would be reused without being counted
     remember_peak()
     try:
         _RESET.write_text("5")  # resets the peak to the current size

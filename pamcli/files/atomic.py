@@ -6,7 +6,6 @@ import platform
 import re
 import secrets
 import stat
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from pamcli.errors import DiskFullError, OutputError, UsageError
 from pamcli.files.paths import quote
+from pamcli.systems import is_running, lock, rename_to_new
 
 _FULL = errno.ENOSPC, errno.EDQUOT
 _HINTS = {
@@ -68,15 +68,11 @@ def check_writable(path: Path) -> None:
 
 def remove_abandoned_files(folder: Path) -> None:
     """Remove temporary files of processes that were killed on this machine; ignore files that cannot be."""
-    if sys.platform == "win32":  # where os.kill would end the process
-        return
     mine, _, _ = _temporary_name().rpartition(f"{os.getpid()}-")
     with suppress(OSError):
         for path in folder.glob(f"{mine}*.tmp"):
             owner = re.fullmatch(r"(\d+)-[0-9a-f]+\.tmp", path.name.removeprefix(mine))
-            try:
-                os.kill(int(owner[1]) if owner else os.getpid(), 0)
-            except ProcessLookupError:
+            if owner and not is_running(int(owner[1])):
                 path.unlink()
 
 
@@ -155,22 +151,7 @@ def replace_atomically(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
 def _rename_to_new(temporary: Path, target: Path, path: Path) -> None:
     """Rename a file by an operation that fails if the new name exists, even since a moment ago."""
     try:
-        if sys.platform == "win32":
-            os.rename(temporary, target)
-            return
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL))
-            try:
-                os.replace(temporary, target)
-            except BaseException:
-                target.unlink()
-                raise
-        else:
-            temporary.unlink(missing_ok=True)
+        rename_to_new(temporary, target)
     except FileExistsError:
         message = f"{quote(path)} already exists: another process has written it meanwhile"
         raise FileInTheWayError(message, "use `overwrite` to replace it") from None
@@ -221,22 +202,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 def acquire_lock(folder: Path, *, wait: bool = False) -> int | None:
     """Return a descriptor whose closing releases the lock; None if the system has no locks."""
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        holder = _find_lock_holder(os.fstat(descriptor).st_ino)
-        os.close(descriptor)
-        reason = f"another process{holder} is writing into {quote(folder)}"
+        return lock(folder, wait=wait)
+    except BlockingIOError as error:
+        reason = f"another process{_find_lock_holder(error.args[0])} is writing into {quote(folder)}"
         raise UsageError(reason, "wait for it, or choose another folder") from None
-    except OSError:  # a file system without locks
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _find_lock_holder(inode: int) -> str:

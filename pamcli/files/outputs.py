@@ -1,7 +1,6 @@
 """Plan the names of results, and check before any work that they overwrite nothing."""
 
 import os
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,9 +11,9 @@ from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import join_names, quote
+from pamcli.systems import IGNORES_CASE
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
-_IGNORES_CASE = sys.platform.startswith(("darwin", "win"))  # A.png and a.png are usually one file
 _COLLISION_HINT = "choose other names or another folder for the results"
 
 
@@ -214,7 +213,7 @@ class PathRegistry:
         place = os.path.join(self._real(folder), name)
         if os.path.islink(place):
             place = os.path.realpath(place)
-        return hash(place.casefold() if _IGNORES_CASE else place)
+        return hash(place.casefold() if IGNORES_CASE else place)
 
 
 def check_collisions(

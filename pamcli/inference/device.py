@@ -3,17 +3,16 @@
 Work that does not fit is rejected in advance, because systems out of memory kill processes without a message.
 """
 
-import ctypes
 import logging
 import math
+import mmap
 import os
 import platform
 import re
-import resource
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 
 from pamcli import limits
 from pamcli.errors import DeviceError, UsageError
+from pamcli.systems import call_c_library, get_peak_memory
 
 LOG = logging.getLogger("pamcli")
 Result = TypeVar("Result")
@@ -182,15 +182,12 @@ def format_bytes(count: float) -> str:
 
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory: layers request the same blocks repeatedly, 10 to 33 % of the time."""
-    with suppress(OSError, AttributeError, TypeError):
-        tell = ctypes.CDLL(None).mallopt
-        for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
-            tell(parameter, value)
+    for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
+        call_c_library("mallopt", parameter, value)
 
 
 def release_freed_memory() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    call_c_library("malloc_trim", 0)
 
 
 @contextmanager
@@ -207,7 +204,7 @@ def get_used_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     try:
-        return int(OWN_PAGES.read_text().split()[1]) * resource.getpagesize()
+        return int(OWN_PAGES.read_text().split()[1]) * mmap.PAGESIZE
     except OSError:  # other systems report only the peak
         return peak_memory(device)
 
@@ -216,11 +213,13 @@ _PEAKS: dict[torch.device, int] = {}  # peaks before the counters were reset, by
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return the peak memory of this process, bytes: GPU memory for a GPU, else that of the process."""
+    """Return the peak memory of this process, bytes: GPU memory for a GPU, else that of the process.
+
+    0 = unknown, on Windows.
+    """
     if device.type == "cuda":
         return max(torch.cuda.max_memory_allocated(device), _PEAKS.get(device, 0))
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return max(most if sys.platform == "darwin" else most * 1024, _PEAKS.get(torch.device("cpu"), 0))
+    return max(get_peak_memory(), _PEAKS.get(torch.device("cpu"), 0))
 
 
 def remember_peak(device: torch.device | None = None) -> None:

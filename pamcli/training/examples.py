@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import signal
-import threading
 import time
 import traceback
 import warnings
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
+from pamcli.systems import TERMINATIONS, block_ctrl_c, keep_handler
 from pamcli.training import augmentation as augment
 from pamcli.training.augmentation import Crop, Example, choose_crop
 from pamcli.training.camera_faults import apply_faults
@@ -35,7 +34,6 @@ from pamcli.training.occluders import insert_occluders
 from pamcli.training.recipe import Recipe
 from pamcli.training.scene_cache import SceneCache
 from pamcli.training.view_synthesis import NEARER, synthesize_right_view
-from pamcli.workers import block_ctrl_c
 
 # Separate random streams of a seed; 4 and 5 belong to `recipe` and `scene_cache`. 0 is unused, because NumPy
 # treats (seed, position, 0) as (seed, position), the stream of a scene.
@@ -259,7 +257,8 @@ def load_batches(
 
     Raises PamError as `Examples` does, in order of the steps; DeviceError: a worker was killed.
     """
-    with _keep_sigchld_handler(), warnings.catch_warnings():
+    # DataLoader's handler raises anywhere, and `next` detects dead workers too.
+    with keep_handler("SIGCHLD"), warnings.catch_warnings():
         # Suppress advice on the number of workers.
         warnings.filterwarnings("ignore", "This DataLoader will create")
         loaded = DataLoader(
@@ -288,18 +287,9 @@ def load_batches(
         del batches  # ends the workers now, even if a traceback still refers to them
 
 
-@contextmanager
-def _keep_sigchld_handler() -> Iterator[None]:
-    """Undo DataLoader's SIGCHLD handler, which raises anywhere; `next` detects dead workers too."""
-    before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
-    yield
-    if before is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGCHLD, before)
-
-
 def _begin_worker(_: int) -> None:
     # Schedulers send SIGTERM to all processes of a job, and closed terminals SIGHUP: ignore the first, as the
     # main process ends the workers after saving. A second SIGTERM ends a worker that does not stop.
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+    for number in TERMINATIONS:
         signal.signal(number, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)

@@ -24,7 +24,7 @@ import pytest
 from pam_without_network import replace_networks
 
 from pamcli.cli import main
-from pamcli.cli.console import TERMINATIONS
+from pamcli.systems import TERMINATIONS
 
 WITHOUT_NETWORK = str(Path(__file__).with_name("pam_without_network.py"))
 

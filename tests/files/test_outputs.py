@@ -221,9 +221,9 @@ def test_many_collisions_are_counted() -> None:
 def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [pair(key="A"), pair("in/c.png", key="a")]
     paths = [*map(plan("out/", batch=True).paths, pairs)]
-    monkeypatch.setattr(module, "_IGNORES_CASE", False)
+    monkeypatch.setattr(module, "IGNORES_CASE", False)
     check_collisions(pairs, paths)
-    monkeypatch.setattr(module, "_IGNORES_CASE", True)
+    monkeypatch.setattr(module, "IGNORES_CASE", True)
     with pytest.raises(UsageError, match="would come from"):
         check_collisions(pairs, paths)
 

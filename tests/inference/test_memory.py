@@ -86,7 +86,7 @@ def test_inside_a_container_only_its_root_may_be_seen(system: Path) -> None:
 
 
 def test_a_container_has_no_more_cores_than_its_limit(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_count_cores", lambda: 8)
+    monkeypatch.setattr(limits, "count_cores", lambda: 8)
     assert limits.usable_cores() == 8
     for text, cores in (("250000 100000\n", 2), ("50000 100000\n", 1), ("max 100000\n", 8)):
         (system / "cpu.max").write_text(text)
