@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "pamcli" / "guide"
 SENTENCE_WORDS, PAGE_LINES, SUBJECT_LETTERS = 30, 120, 72
 LONG_PAGES = {"benchmarks.md"}  # the appendix of all measurements
-GENERATED_PAGES = {"options.md", "options-training.md"}  # from help texts, which `code` checks
+GENERATED_PAGES = {"options.md", "options-live.md", "options-training.md"}  # checked as help texts
 
 WRONG_WORDS = {  # the "not" side of the glossary (pamcli/guide/glossary.md), and what to write instead
     r"pictures?": "image",

@@ -56,8 +56,11 @@ if TYPE_CHECKING:
     from pamcli.settings.data import PrepareSettings as PrepareSettings
     from pamcli.settings.evaluation import EvaluateDisparitySettings as EvaluateDisparitySettings
     from pamcli.settings.evaluation import EvaluateSuperresSettings as EvaluateSuperresSettings
+    from pamcli.settings.live import LiveSettings as LiveSettings
     from pamcli.settings.training import TrainDisparitySettings as TrainDisparitySettings
     from pamcli.settings.training import TrainSuperresSettings as TrainSuperresSettings
+    from pamcli.streams.live import LiveFrame as LiveFrame
+    from pamcli.streams.live import live as live
     from pamcli.training.train import train_disparity as train_disparity
     from pamcli.training.train import train_superres as train_superres
 
@@ -93,7 +96,9 @@ _LAZY = {  # imported when they are first used: the command line must not wait f
         "pamcli.settings.batches": "DepthSettings MatchSettings RectifySettings UpscaleSettings",
         "pamcli.settings.data": "PrepareSettings",
         "pamcli.settings.evaluation": "EvaluateDisparitySettings EvaluateSuperresSettings",
+        "pamcli.settings.live": "LiveSettings",
         "pamcli.settings.training": "TrainDisparitySettings TrainSuperresSettings",
+        "pamcli.streams.live": "LiveFrame live",
         "pamcli.training.train": "train_disparity train_superres",
     }.items()
     for name in names.split()

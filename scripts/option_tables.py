@@ -39,6 +39,20 @@ See also: [options for evaluation and training](options-training.md).
             "view": ViewSettings,
         },
     ),
+    "options-live.md": (
+        """# Options for live cameras
+
+Look up the options of `pam live`. Each option is also a field of `LiveSettings` and a keyword of
+`pamcli.live`: `--camera-size` is `camera_size`.
+
+```sh
+pam live --help
+```
+
+See also: [live](live.md), [options for processing images](options.md).
+""",
+        {"live": pamcli.LiveSettings},
+    ),
     "options-training.md": (
         """# Options for evaluation, training and data sets
 

@@ -59,6 +59,13 @@ OUTPUT_OPTIONS = {
 }
 
 
+SOURCES = {
+    "/dev/video0 --packed": "both.mp4 --packed",
+    "/dev/video0 /dev/video2": "left.mp4 right.mp4",
+    "rtsp://127.0.0.1:8554/left rtsp://127.0.0.1:8554/right": "left.mp4 right.mp4",
+}
+"""Videos in place of cameras and streams, for `pam live`."""
+
 STAND_INS = {
     # sbatch --array=1-N ... --wrap COMMAND: as Slurm runs it, one task after the other.
     "sbatch": """#!/bin/bash
@@ -311,6 +318,13 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
                 view.crop((0, 0, 64, 32)).save(folder / f"MiddEval3/trainingQ/{scene}/{name}")
     if "clip_left" in block.text:
         prepare_videos(folder, left, right)
+    if "live" in block.text:
+        views = [[np.asarray(view.resize((240, 120)))] * 4 for view in (left, right)]
+        for name, frames in zip(("left", "right"), views, strict=True):
+            write_video(folder / f"{name}.mp4", frames, "libx264", "yuv420p")
+        write_video(
+            folder / "both.mp4", [np.hstack(pair) for pair in zip(*views, strict=True)], "libx264", "yuv420p"
+        )
     if "drive.bag" in block.text:
         prepare_bags(folder, left, right)
     if "HEIC" in block.text:
@@ -348,7 +362,7 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
 def assert_outputs_exist(folder: Path, command: str) -> None:
     words = words_of(command)
     for option, value in itertools.pairwise(words):
-        if option not in OUTPUT_OPTIONS or value == "-":
+        if option not in OUTPUT_OPTIONS or value == "-" or "://" in value:
             continue
         made = sorted(folder.glob(value.rstrip("/").replace("{}", "*")))
         assert made, f"{command}\nmade no {value}"
@@ -363,11 +377,15 @@ TRAIN_A_LITTLE = " --steps 1 --batch 1 --workers 0"
 
 
 def shortened(command: str) -> str:
-    """Return the command with less training or smaller exports; `pam view` ends when its address is known."""
+    """Return the command with less work, videos in place of cameras, and an end of `pam view`."""
     if command.startswith("pam view"):
         wait = "for _ in $(seq 600); do [ -s address ] && break; sleep 0.1; done"
         program = command.partition(" #")[0].replace("pam", f"{sys.executable} -m pamcli", 1)
         return f"{program} --no-browser > address & {wait}; kill $!; [ -s address ]"
+    if command.startswith("pam live"):
+        for source, video in SOURCES.items():
+            command = command.replace(source, video)
+        return command.partition(" #")[0] + ("" if "--no-page" in command else " --no-browser")
     if not command.startswith("pam train"):
         command = command.replace("--size 1248x384", "--size 96x64")  # of the images
         return command.replace("-o scenes.png", "-o scenes.png --count 1")

@@ -49,16 +49,20 @@ def seen_by_browser(page: bytes, probe: str, folder: Path) -> Any:
 
 
 @contextmanager
-def browsing(page: bytes, folder: Path, *, phone: bool = False, width: int = 1400) -> Iterator[Browser]:
+def browsing(page: bytes | str, folder: Path, *, phone: bool = False, width: int = 1400) -> Iterator[Browser]:
     """The page, loaded in a browser that obeys: with touches and 390 x 844 px as a phone, or as wide as said.
+
+    It is given whole, or by its address.
 
     Skips the test where there is no browser.
     """
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"no browser on PATH: none of {', '.join(BROWSERS)}")
-    file = folder / "page.html"
-    file.write_bytes(page)
+    address = page
+    if isinstance(page, bytes):
+        (folder / "page.html").write_bytes(page)
+        address = (folder / "page.html").as_uri()
     profile = tempfile.mkdtemp(dir="/tmp")  # a test's own TMPDIR is too long a path for the browser's socket
     read_end, to_browser = os.pipe()
     from_browser, write_end = os.pipe()
@@ -84,7 +88,7 @@ def browsing(page: bytes, folder: Path, *, phone: bool = False, width: int = 140
     try:
         with open(to_browser, "wb", buffering=0) as out, open(from_browser, "rb") as back:
             found = Browser(out, back)
-            found.visit(file.as_uri(), phone, width)
+            found.visit(address, phone, width)
             yield found
     finally:
         watchdog.cancel()

@@ -61,6 +61,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         | {"viewing", "settings", "workers"},
         {"numpy"},
     ),
+    "streams": (
+        {"errors", "files", "imaging", "calibration", "inference", "batch", "settings", "viewing"},
+        {"numpy"},
+    ),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "recordings", "scenes", "flickr1024"}
         | {"settings", "reporting"},
@@ -80,14 +84,14 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "cli": (
         {
             *("errors", "systems", "workers", "files", "imaging", "calibration", "recordings", "registry"),
-            *("inference", "batch"),
+            *("inference", "batch", "streams"),
             *("flickr1024", "data", "evaluation", "viewing", "losses", "training", "settings", "reporting"),
         },
         {"typer", "rich", "numpy"},
     ),
     "__init__": (
         {"calibration", "errors", "imaging", "registry", "inference", "batch", "evaluation"}
-        | {"data", "training", "settings"},
+        | {"data", "training", "settings", "streams"},
         set(),
     ),
     "__main__": ({"cli", "errors", "limits"}, set()),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from video_files import write_video
 from warm_python import WarmPython
 
 import pamcli
@@ -29,6 +30,8 @@ NAMES = {
     "EvaluateDisparitySettings",
     "EvaluateSuperresSettings",
     "Evaluation",
+    "LiveFrame",
+    "LiveSettings",
     "MatchSettings",
     "PamError",
     "RgbImage",
@@ -47,6 +50,7 @@ NAMES = {
     "upscale_files",
     "evaluate_disparity",
     "evaluate_superres",
+    "live",
     "match_files",
     "prepare_flickr1024",
     "read_calibration",
@@ -158,6 +162,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wider = place / "labelled" / side / "one.png"
         wider.parent.mkdir(parents=True)
         Image.open(SAMPLE / f"{side}.png").crop((300, 150, 492, 246)).save(wider)
+    for side in ("left", "right"):
+        write_video(place / f"{side}.mp4", [np.asarray(Image.open(place / f"{side}.png").convert("RGB"))] * 5)
     truth = pamcli.read_disparity(SAMPLE / "disparity.pfm")[200:248, 300:364]
     labels = pamcli.read_disparity(SAMPLE / "disparity.pfm")[150:246, 300:492]
     pamcli.write_disparity(place / "labelled" / "disparity" / "one.npy", labels)
@@ -185,7 +191,16 @@ def known(folder: Path) -> dict[str, Any]:
 
 def list_described_names() -> list[str]:
     """Names whose docstrings have to show an example: all but records that others return, and the error."""
-    records = {"__version__", "PamError", "Batch", "Evaluation", "RgbImage", "Result", "StereoResult"}
+    records = {
+        "__version__",
+        "PamError",
+        "Batch",
+        "Evaluation",
+        "RgbImage",
+        "Result",
+        "StereoResult",
+        "LiveFrame",
+    }
     return sorted(name for name in NAMES - records if not name.endswith("Settings"))
 
 

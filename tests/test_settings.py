@@ -14,6 +14,7 @@ COMMANDS = {
     "superres": (pamcli.upscale_files, pamcli.UpscaleSettings),
     "rectify": (pamcli.rectify_files, pamcli.RectifySettings),
     "depth": (pamcli.depth_files, pamcli.DepthSettings),
+    "live": (pamcli.live, pamcli.LiveSettings),
     "eval disparity": (pamcli.evaluate_disparity, pamcli.EvaluateDisparitySettings),
     "eval superres": (pamcli.evaluate_superres, pamcli.EvaluateSuperresSettings),
     "train disparity": (pamcli.train_disparity, pamcli.TrainDisparitySettings),
@@ -52,8 +53,8 @@ def test_settings_and_keywords_are_the_same_call(tmp_path: Path, monkeypatch: py
         Path(name).parent.mkdir()
         Path(name).touch()
     settings = pamcli.MatchSettings(output="o/", color_map="o/", range=(0, 64))
-    one = pamcli.match_files("lefts/", "rights/", settings).settings
-    other = pamcli.match_files("lefts/", "rights/", output="o/", color_map="o/", range=(0, 64)).settings
+    one = pamcli.match_files("lefts/", "rights/", settings).plan.settings
+    other = pamcli.match_files("lefts/", "rights/", output="o/", color_map="o/", range=(0, 64)).plan.settings
     assert one == other
     assert one.inputs == ("lefts/", "rights/")
     with pytest.raises(pamcli.PamError, match="cannot use both MatchSettings and `output`"):

@@ -33,6 +33,7 @@ app = group(
                     "nerfstudio": ("images:nerfstudio", "Write a data set for nerfstudio."),
                 },
             ),
+            "live": ("live:command", "Match cameras and streams while they run."),
             "view": ("images:show", "Show a result in the browser."),
         },
         "Calibrate and check": {

@@ -58,7 +58,7 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
 def quantize_disparity(disparity: np.ndarray, suffix: str) -> np.ndarray:
     """Return what `read_disparity` reads from a file of `encode_disparity`: (H, W) float32, NaN = unknown."""
     if suffix.lower() == ".png":
-        return decode_levels(_to_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
+        return decode_levels(to_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
     return np.where(np.isfinite(disparity), disparity, np.float32(np.nan)).astype(np.float32)
 
 
@@ -176,12 +176,12 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    levels, count = _to_levels(values, units, keep_far=keep_far)
+    levels, count = to_levels(values, units, keep_far=keep_far)
     warnings = [f"{count} pixels exceed {_TOO_LARGE[keep_far]}"] if count else []
     return Encoded(raster.encode_png(levels), warnings, count)
 
 
-def _to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
+def to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
     """Return 16-bit levels (`units` for 1, 0 = unknown) and the number of values too large for them."""
     known = np.isfinite(values)
     with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits too

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, OutputError, import_extra
+from pamcli.errors import DiskFullError, InputError, OutputError, import_extra
 from pamcli.files.atomic import replace_atomically
 from pamcli.files.paths import check_regular, quote
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, decode_levels
@@ -141,13 +143,7 @@ class Video:
 
     def frame(self, number: int, *, max_pixels: int | None = None) -> RgbImage:
         """Decode frame `number` (from 0, in display order) to 8 bits, or 16 if it has more."""
-
-        def convert(frame: Any) -> RgbImage:
-            deep = max(part.bits for part in frame.format.components) > 8
-            pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
-            return RgbImage(np.ascontiguousarray(np.rot90(pixels, round(frame.rotation / 90))))
-
-        return self._decode(number, max_pixels, convert)
+        return self._decode(number, max_pixels, convert_frame)
 
     def small(self, number: int, longer_side: int) -> NDArray[np.uint8]:
         """Decode a frame as a grey image (H, W) of at most this side (px). Raises the errors of `frame`."""
@@ -235,6 +231,13 @@ class Videos(dict[Path, Video]):
         return Videos, ()
 
 
+def convert_frame(frame: Any) -> RgbImage:
+    """Convert a decoded frame to an upright image of 8 bits, or 16 if it has more."""
+    deep = max(part.bits for part in frame.format.components) > 8
+    pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
+    return RgbImage(np.ascontiguousarray(np.rot90(pixels, round(frame.rotation / 90))))
+
+
 def write_video(
     path: Path,
     frames: Iterable[tuple[Fraction, np.ndarray]],
@@ -247,34 +250,87 @@ def write_video(
 
     `.mkv` keeps every bit, `.mp4` has 8 bits. `rate` is in frames per second, `unit` of time stamps in s.
     """
-    library = import_extra("av")
-    lossless, count, shape = path.suffix.lower() == ".mkv", 0, None
-    try:
-        with (
-            replace_atomically(path) as temporary,
-            library.open(str(temporary), "w", format="matroska" if lossless else "mp4") as container,
-        ):
-            container.metadata.update(notes)
+    lossless, shape = path.suffix.lower() == ".mkv", None
+    with replace_atomically(path) as temporary:
+        kind = "matroska" if lossless else "mp4"
+        writer = VideoWriter(
+            str(temporary), kind, str(path), rate=rate, unit=unit, notes=notes, lossless=lossless
+        )
+        with writer:
             for seconds, samples in frames:
-                if shape is None:
-                    stream = _add_stream(container, samples, lossless, rate, unit)
-                    shape = samples.shape, samples.dtype
-                elif shape != (samples.shape, samples.dtype):
+                shape = shape or (samples.shape, samples.dtype)
+                if shape != (samples.shape, samples.dtype):
+                    described = _describe(samples.shape, samples.dtype)
                     raise InputError(
-                        f"{path}: frame {count} is {_describe(samples.shape, samples.dtype)} but earlier "
+                        f"{path}: frame {writer.count} is {described} but earlier "
                         f"ones {_describe(*shape)}: all frames of a video must have the same format",
                         "write the results into a folder",
                     )
-                frame = _convert_frame(library, samples, stream.pix_fmt, lossless)
-                frame.pts, frame.time_base = round(seconds / unit), unit
-                container.mux(stream.encode(frame))
-                count += 1
-            if shape is None:
+                writer.write(seconds, samples)
+            if not writer.count:
                 raise InputError(f"{path} would contain no frame")
-            container.mux(stream.encode())
-    except library.FFmpegError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
-    return count
+    return writer.count
+
+
+class VideoWriter:
+    """Writes the frames of one or several video streams into one file; a context that completes it."""
+
+    def __init__(
+        self,
+        place: str,
+        kind: str,
+        name: str,
+        *,
+        rate: Fraction,
+        unit: Fraction,
+        notes: Mapping[str, str],
+        lossless: bool,
+        live: bool = False,
+    ) -> None:
+        """Open a file or an address. kind: FFmpeg's format; name: in messages; live: encode without delay.
+
+        Raises OutputError.
+        """
+        self.library, self.name, self.count = import_extra("av"), name, 0
+        self.rate, self.unit, self.lossless, self.live = rate, unit, lossless, live
+        self.streams: list[Any] = []
+        with self._report_errors():
+            self.container = self.library.open(place, "w", format=kind)
+        self.container.metadata.update(notes)
+
+    def write(self, seconds: Fraction, *samples: np.ndarray) -> None:
+        """Write a frame of each stream, (H, W, C), always of the same formats. Raises OutputError."""
+        with self._report_errors():
+            for each in samples if not self.streams else ():
+                stream = _add_stream(self.container, each, self.lossless, self.rate, self.unit)
+                if self.live:
+                    stream.options |= {
+                        "preset": "veryfast",
+                        "tune": "zerolatency",
+                        "g": str(2 * round(self.rate)),
+                    }
+                self.streams.append(stream)
+            for stream, each in zip(self.streams, samples, strict=True):
+                frame = _convert_frame(self.library, each, stream.pix_fmt, self.lossless)
+                frame.pts, frame.time_base = round(seconds / self.unit), self.unit
+                self.container.mux(stream.encode(frame))
+            self.count += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._report_errors(), self.container:
+            for stream in self.streams if kind is None or self.live else ():
+                self.container.mux(stream.encode())
+
+    @contextmanager
+    def _report_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self.library.FFmpegError as error:
+            kind = DiskFullError if error.errno == errno.ENOSPC else OutputError
+            raise kind(f"cannot write {self.name}: {error.strerror or error}") from None
 
 
 def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:

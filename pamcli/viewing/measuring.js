@@ -30,6 +30,7 @@ function errorOf(places, measure) {
 
 function metricText(name, places) {
   const { metric } = TOOLS[name];
+  if (places.some(({ disparity }) => !(depthOf(disparity) > 0))) return `${name} unknown: a point has no depth at the moment.`;
   const value = metric(places.map(({ x, y, disparity }) => pointOf(x, y, disparity)));
   if (value !== value) return "The first three points are on one line, so they define no plane.";
   const what = name === "height" ? ` ${value < 0 ? "below" : "above"} the plane` : "";
@@ -71,6 +72,7 @@ function measuring(planes, read) {
   let places = [], along = [];
   function show() {
     const name = $("tool").value, tool = TOOLS[name];
+    for (const place of places) place.disparity = planes.disparity[place.y * width + place.x]; // live, it changes
     const whole = tool && places.length === tool.count;
     along = whole && name === "profile" ? pixelsAlong(places) : [];
     const text = !tool ? "" : !whole ? `${places.length} of ${tool.count} points set: click or tap the image.` : along.length ? drawProfile(along, planes) : metricText(name, places);

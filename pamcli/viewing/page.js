@@ -6,8 +6,8 @@ const bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(
 const colors = bytesOf(facts.colors);
 
 // Deflated planes of width x height bytes: low and high bytes of steps from pixel to pixel, confidence.
-async function unpack() {
-  const stream = new Blob([bytesOf($("values").textContent)]).stream();
+async function unpack(values = $("values").textContent) {
+  const stream = new Blob([bytesOf(values)]).stream();
   const bytes = new Uint8Array(await new Response(stream.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer());
   const count = width * height;
   const disparity = new Float32Array(count);
@@ -43,14 +43,14 @@ const metres = (value, scale = value) => {
 const twoDigits = (value) => value.toFixed(2);
 // What can be shown. A range runs from the dark end of the colours to the bright one, which is near.
 const LAYERS = {
-  disparity: { unit: " px", range: facts.range, text: twoDigits, value: (planes, at) => planes.disparity[at] },
-  depth: { unit: " m", range: facts.depths, text: metres, value: (planes, at) => depthOf(planes.disparity[at]) },
-  confidence: { unit: "", range: [0, 1], text: twoDigits, value: (planes, at) => planes.confidence[at] / 255 },
+  disparity: { unit: " px", range: () => facts.range, text: twoDigits, value: (planes, at) => planes.disparity[at] },
+  depth: { unit: " m", range: () => facts.depths, text: metres, value: (planes, at) => depthOf(planes.disparity[at]) },
+  confidence: { unit: "", range: () => [0, 1], text: twoDigits, value: (planes, at) => planes.confidence[at] / 255 },
 };
 
 function showPlane(planes) {
   const { unit, range, text, value: valueOf } = LAYERS[$("plane").value];
-  const [low, high] = range;
+  const [low, high] = range();
   const image = new ImageData(width, height);
   for (let at = 0; at < width * height; at++) {
     const value = valueOf(planes, at);
@@ -88,11 +88,14 @@ function putAt(mark, x, y) {
   mark.style.top = `${(100 * (y + 0.5)) / height}%`;
 }
 
+// Returns what shows the values of the planes again.
 function watchPointer(planes) {
   const area = $("compare");
   let now = [Math.floor(width / 2), Math.floor(height / 2)];
+  let pointed = false;
   const read = (x, y, marked) => {
     now = [Math.min(width - 1, Math.max(0, x)), Math.min(height - 1, Math.max(0, y))];
+    pointed = true;
     $("pixel").textContent = pixelText(planes, ...now);
     $("cursor").hidden = !marked;
     putAt($("cursor"), ...now);
@@ -125,12 +128,18 @@ function watchPointer(planes) {
     area.classList.toggle("actual", $("actual").checked);
     area.style.width = $("actual").checked ? `${width}px` : "";
   });
+  return () => {
+    showPlane(planes);
+    measure.show();
+    if (pointed) $("pixel").textContent = pixelText(planes, ...now);
+  };
 }
 
 addEventListener("load", async () => {
   const planes = await unpack();
-  watchPointer(planes);
+  const renew = watchPointer(planes);
   showPlane(planes);
-  drawCloud(planes);
+  if ($("cloud")) drawCloud(planes);
+  else follow(planes, renew);
   document.body.dataset.ready = "yes";
 });

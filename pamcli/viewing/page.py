@@ -23,7 +23,7 @@ FINEST_STEP = 1 / 64  # px, between stored disparities; coarser if 16 bits do no
 PERCENTILES = (1, 50, 99)  # of the known disparities: range of the colours, and the middle of the scene
 THUMBNAIL = 224  # px, width of the thumbnails on an index
 CAMERA = "focal_length", "focal_length_y", "baseline", "offset", "principal"
-SCRIPTS = "page.js", "measuring.js", "cloud.js"  # in this order: `page.js` runs after loading
+SCRIPTS = "page.js", "measuring.js", "cloud.js", "live.js"  # in this order: `page.js` runs after loading
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -41,24 +41,52 @@ def render_page(
     *,
     confidence: NDArray[np.float32] | None = None,
     calibration: Calibration | None = None,
+    live: bool = False,
 ) -> bytes:
-    """Return the page of a result as UTF-8 bytes, for a browser of 2023 or later (WebGL for the cloud)."""
+    """Return the page of a result as UTF-8 bytes, for a browser of 2023 or later (WebGL for the cloud).
+
+    live: the page asks its server for the results that follow, and shows a histogram instead of the cloud.
+    """
     height, width = disparity.shape
     calibration = calibration and calibration.for_size(width, height)
-    stride = math.ceil(math.sqrt(height * width / MOST_PIXELS))
-    small = np.asarray(disparity[::stride, ::stride], np.float32)
-    confidence = None if confidence is None else confidence[::stride, ::stride]
-    known = small[np.isfinite(small)]
-    low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
-    thumbnail = Image.fromarray(colorize(small, low, high))
+    described = describe_result(left, disparity, confidence=confidence, calibration=calibration)
+    facts = described["facts"]
+    (low, high), stride = facts["range"], facts["stride"]
+    thumbnail = Image.fromarray(colorize(disparity[::stride, ::stride], low, high))
     thumbnail.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
     summary = {"size": f"{width}x{height} px", "disparity": f"{low:.1f} to {high:.1f} px"}
     if stride > 1:
         summary["shown"] = f"every {stride} pixels of every {stride} rows"
-    metric, depths = calibration if calibration and calibration.baseline > 0 else None, None
     if calibration is not None:
         focal = f"focal length {calibration.focal_length:.5g} px"
         summary["calibration"] = f"{focal}, baseline {calibration.baseline:.5g} m"
+    return render_template(
+        "page.html",
+        **{"title": title, "live": live, "summary": list(summary.items()), **described},
+        entry_json=json.dumps(vars(PageEntry(title, encode_jpeg(np.asarray(thumbnail), 75)))),
+    )
+
+
+def describe_result(
+    left: NDArray[np.generic],
+    disparity: NDArray[np.float32],
+    *,
+    confidence: NDArray[np.float32] | None,
+    calibration: Calibration | None,
+    most_pixels: int | None = None,
+    level: int = 6,
+) -> dict[str, Any]:
+    """Return the image, the maps (both encoded) and the facts that a page shows.
+
+    calibration: at the size of the image; most_pixels: default `MOST_PIXELS`; level: of compression, from 1.
+    """
+    height, width = disparity.shape
+    stride = math.ceil(math.sqrt(height * width / (most_pixels or MOST_PIXELS)))
+    small = np.asarray(disparity[::stride, ::stride], np.float32)
+    confidence = None if confidence is None else confidence[::stride, ::stride]
+    known = small[np.isfinite(small)]
+    low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
+    metric, depths = calibration if calibration and calibration.baseline > 0 else None, None
     # Without metric calibration, the camera of the point cloud is one that sees all points.
     camera: tuple[Any, ...] = width, width, 1, max(0.0, 1 - low), ((width - 1) / 2, (height - 1) / 2)
     if metric is not None:
@@ -67,26 +95,22 @@ def render_page(
             depths = np.percentile(finite, PERCENTILES[::-2]).tolist()
         focal_lengths = metric.focal_length, metric.vertical_focal_length
         camera = (*focal_lengths, metric.baseline, metric.offset, metric.principal)
-    values, lowest, step = _encode_maps(small, confidence)
-    return render_template(
-        "page.html",
-        title=title,
-        entry_json=json.dumps(vars(PageEntry(title, encode_jpeg(np.asarray(thumbnail), 75)))),
-        summary=list(summary.items()),
-        image=encode_jpeg(np.asarray(Image.fromarray(to_uint8(left)).reduce(stride)), 88),
-        values=values,
-        facts={
+    values, lowest, step = _encode_maps(small, confidence, level)
+    return {
+        "image": encode_jpeg(np.asarray(Image.fromarray(to_uint8(left)).reduce(stride)), 88),
+        "values": values,
+        "facts": {
             **{"width": small.shape[1], "height": small.shape[0], "stride": stride},
             **{"low": lowest, "step": step, "range": [low, high], "middle": middle, "depths": depths},
             **{"confidence": confidence is not None, "calibration": metric is not None},
             "camera": dict(zip(CAMERA, camera, strict=True)),
             "colors": base64.b64encode(get_color_table().tobytes()).decode(),
         },
-    )
+    }
 
 
 def _encode_maps(
-    disparity: NDArray[np.float32], confidence: NDArray[np.float32] | None
+    disparity: NDArray[np.float32], confidence: NDArray[np.float32] | None, level: int
 ) -> tuple[str, float, float]:
     """Return the encoded maps, the lowest disparity and the step between disparities (px).
 
@@ -104,7 +128,7 @@ def _encode_maps(
     if confidence is not None:
         sure = np.rint(np.clip(confidence, 0, 1) * np.float32(255)).astype(np.uint8)
         planes.append(np.diff(sure, axis=1, prepend=np.uint8(0)))
-    deflated = zlib.compress(b"".join(plane.tobytes() for plane in planes), 6)
+    deflated = zlib.compress(b"".join(plane.tobytes() for plane in planes), level)
     return base64.b64encode(deflated).decode(), low, step
 
 

@@ -17,6 +17,7 @@ from pamcli.errors import UsageError
 HOST = "127.0.0.1"
 INDEX = "index.html"
 MOST_CLIENTS = 64  # served at the same time; another one takes the place of the oldest
+HTML = "text/html; charset=utf-8"
 TIME_LIMIT = 10.0  # s, for a client to send its request, and then to receive each part of a page
 
 
@@ -30,7 +31,10 @@ class PageServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, read: Callable[[str], BinaryIO], first: str, port: int = 0) -> None:
-        """Serve what `read` opens for a path; it raises OSError or ValueError if there is no such page."""
+        """Serve what `read` opens for a path; it raises OSError or ValueError if there is no such page.
+
+        A stream with a `content_type` is not HTML.
+        """
         self.read = read
         self.clients: dict[Any, float] = {}  # sockets, and when their requests must be complete; oldest first
         self.change = threading.Condition()  # of `clients`
@@ -99,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             size = page.seek(0, os.SEEK_END)
             page.seek(0)
             self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Type", getattr(page, "content_type", HTML))
             self.send_header("Content-Length", str(size))
             self.end_headers()
             if size:

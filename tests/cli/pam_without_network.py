@@ -25,6 +25,7 @@ from pamcli.cli import progress as shown
 class Result:
     disparity: np.ndarray
     matched_size: None = None
+    confidence: None = None
 
     def disparity_where(self, **conditions: object) -> np.ndarray:
         return self.disparity
@@ -59,7 +60,7 @@ class StereoMatcher(Network):
         if "HOLD" in os.environ:
             with open(os.environ["HOLD"]) as gate:
                 gate.read()
-        be_slow(options["progress"])
+        be_slow(options.get("progress"))
         return Result(left.mean(axis=2, dtype=np.float32) / 8)
 
 
@@ -70,7 +71,7 @@ class StereoUpscaler(Network):
         return 2 * height, 2 * width
 
     def upscale_left(self, left: np.ndarray, right: np.ndarray, **options: Any) -> np.ndarray:
-        be_slow(options["progress"])
+        be_slow(options.get("progress"))
         return left.repeat(2, axis=0).repeat(2, axis=1)
 
 

@@ -63,8 +63,8 @@ COMMANDS = {
     "dataset prepare-flickr1024": "Flickr1024 -o out --scale 2 --workers 1",
 }
 """Arguments of each command. Whatever they call out... is to be there afterwards."""
-ELSEWHERE = {"calibration make", "view", "weights push"}
-"""Commands that run in test_calibration_make.py, test_view.py, test_downloads.py."""
+ELSEWHERE = {"calibration make", "live", "view", "weights push"}
+"""Commands that run in test_calibration_make.py, test_live.py, test_view.py, test_downloads.py."""
 
 
 def names_of(group: Any, *above: str) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""From cameras and streams to results: newest frame first, nothing queued."""

@@ -1,0 +1,210 @@
+"""`pamcli.live` on streams that stall, disconnect, change their size and lose packets, and on videos."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stream_server import StreamServer, mark, read_mark
+from video_files import write_video
+
+import pamcli
+from pamcli.inference.matcher import StereoResult
+from pamcli.streams import live as module
+from pamcli.streams import sources
+
+pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+SECONDS = 0.02
+"""Time that the made-up network takes."""
+
+
+class Matcher:
+    """A network whose disparity is the number in the left image."""
+
+    def __call__(self, left: np.ndarray, right: np.ndarray, **options: Any) -> StereoResult:
+        time.sleep(SECONDS)
+        confidence = np.full(left.shape[:2], 0.5, np.float32) if "confidence" in options["extras"] else None
+        return StereoResult(np.full(left.shape[:2], read_mark(left), np.float32), confidence=confidence)
+
+
+@pytest.fixture(autouse=True)
+def matcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "load_matcher", lambda settings: (Matcher(), None))
+    monkeypatch.setattr(sources, "FIRST_WAIT", 0.05)
+    monkeypatch.setattr(logging.getLogger("pamcli"), "propagate", True)
+
+
+def cameras(kind: str, **right: Any) -> tuple[StreamServer, StreamServer]:
+    start = time.monotonic()
+    return StreamServer(kind, start=start), StreamServer(kind, start=start, **right)
+
+
+def check(frame: pamcli.LiveFrame) -> None:
+    """Assert that a result belongs to its images, and the images to each other."""
+    assert np.all(frame.disparity == read_mark(frame.left))
+    assert frame.disparity.shape == frame.left.shape[:2] == frame.right.shape[:2]
+    assert abs(read_mark(frame.left) - read_mark(frame.right)) <= 1
+
+
+def test_results_belong_to_their_frames_through_all_faults(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pamcli")
+    left, right = cameras("mjpeg")
+    with left, right:
+        for frame in pamcli.live(left.address, right.address, count=70):
+            check(frame)
+            if frame.number == 15:
+                right.stall(0.3)
+            elif frame.number == 30:
+                left.disconnect()
+            elif frame.number == 45:
+                left.size = right.size = (160, 64)
+        assert frame.left.shape == (64, 160, 3)
+        assert frame.statistics["interruptions"] == 1
+        assert 0 < frame.latency < 1
+        assert frame.confidence is not None
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("next attempt in 0.05 s" in each for each in messages) == 1
+    assert sum("the image size changed from 128x96 to 160x64 px" in each for each in messages) == 2
+    assert any("restored after" in each for each in messages)
+
+
+def test_a_lossy_stream_yields_only_whole_frames() -> None:
+    left, right = cameras("mpegts", damage=25)
+    with left, right:
+        for frame in pamcli.live(left.address, right.address, count=30, no_page=True):
+            check(frame)
+        assert frame.confidence is None
+        assert frame.statistics["damaged"] > 0
+
+
+def test_a_stalled_stream_is_opened_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sources, "STALLED", 0.5)
+    left, right = cameras("mjpeg")
+    with left, right:
+        for frame in pamcli.live(left.address, right.address, count=20):
+            if frame.number == 5:
+                left.stall(1.5)
+    assert "no data for 0.5 s; next attempt" in caplog.text
+
+
+def test_skew_and_latency_are_measured() -> None:
+    left, right = cameras("mpegts", lag=0.0, offset=0.01)
+    with left, right:
+        frames = pamcli.live(left.address, right.address, count=25, clock="arrival", tolerance=25)
+        last = [*frames][-1]
+    assert last.statistics["latency_ms"] < 200
+    assert abs(last.statistics["skew_ms"]) < 25
+    assert last.statistics["tolerance_ms"] == 25
+    assert abs(time.time() - last.time) < 20
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> list[str]:
+    """Two videos of 20 frames at 10 per second; the right one lacks frame 5."""
+    for side, missing in (("left", None), ("right", 5)):
+        numbers = [number for number in range(20) if number != missing]
+        write_video(tmp_path / f"{side}.mkv", [mark(number) for number in numbers], stamps=numbers)
+    return [str(tmp_path / f"{side}.mkv") for side in ("left", "right")]
+
+
+def test_every_frame_of_videos_is_matched(clips: list[str]) -> None:
+    found = []
+    for frame in pamcli.live(*clips):
+        check(frame)
+        found.append(read_mark(frame.left))
+        time.sleep(0.005)
+    assert found == [number for number in range(20) if number != 5]
+
+
+def test_videos_in_real_time_take_their_time(clips: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.25)
+    began = time.monotonic()
+    found = [read_mark(frame.left) for frame in pamcli.live(*clips, realtime=True)]
+    assert 1.5 < time.monotonic() - began < 10
+    assert found == sorted(found)
+    assert 3 <= len(found) <= 12  # of 19: the others came while the network was busy
+
+
+def test_one_source_holds_both_views() -> None:
+    def paint(number: int, size: tuple[int, int]) -> np.ndarray:
+        return np.hstack([mark(number), mark(number + 1)])
+
+    with StreamServer(paint=paint, size=(256, 96)) as both:
+        for frame in pamcli.live(both.address, packed="lr", count=3, steady=True):
+            assert read_mark(frame.right) == read_mark(frame.left) + 1
+            assert (frame.left.shape, frame.skew, len(frame.sources)) == ((96, 128, 3), 0.0, 1)
+
+
+def test_a_calibration_rectifies_and_gives_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    from video_files import write_ideal_rig
+
+    write_ideal_rig()
+    left, right = StreamServer(size=(64, 48)), StreamServer(size=(64, 48))
+    with left, right:
+        frame = next(iter(pamcli.live(left.address, right.address, calibration="rig.yaml", count=1)))
+    assert frame.calibration is not None
+    depth = frame.depth
+    assert depth is not None
+    expected = frame.calibration.focal_length * 0.1 / frame.disparity
+    np.testing.assert_allclose(depth, expected, rtol=1e-5)
+    assert 0 <= frame.age < 30
+
+
+def test_a_source_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    text = tmp_path / "text.mp4"
+    text.write_text("not a video")
+    for name, said in (
+        ("http://user:secret@127.0.0.1:1/", "cannot open http://127.0.0.1:1/: connection refused"),
+        ("/dev/video77", "cannot open /dev/video77: no such file"),
+        ("v4l2:/dev/null", "cannot open v4l2:/dev/null: "),
+    ):
+        with StreamServer() as right, pytest.raises(pamcli.PamError, match=said) as caught:
+            next(iter(pamcli.live(name, right.address)))
+        assert caught.value.exit_code == 3
+    with pytest.raises(pamcli.PamError, match=r"text.mp4: invalid data"):
+        next(iter(pamcli.live(text, text)))
+    with StreamServer() as right, pytest.raises(pamcli.PamError, match="cannot be paired with a camera"):
+        pamcli.live(text, right.address)
+
+
+def test_leaving_the_loop_ends_the_threads() -> None:
+    import threading
+
+    left, right = cameras("mjpeg")
+    with left, right:
+        for frame in pamcli.live(left.address, right.address):
+            if frame.number >= 3:
+                break
+        del frame
+        names = {thread.name for thread in threading.enumerate()}
+    assert not [name for name in names if name.startswith(("match", "read"))]
+
+
+def test_an_unfinished_loop_does_not_disturb_the_end_of_python(clips: list[str]) -> None:
+    code = f"""
+import numpy, pamcli, pamcli.streams.live, types
+result = types.SimpleNamespace(confidence=None, disparity_where=lambda **_: numpy.ones((96, 128), "f"))
+pamcli.streams.live.load_matcher = lambda settings: (lambda *_, **more: result, None)
+frames = iter(pamcli.live(*{clips!r}, realtime=True))
+print(next(frames).number)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "0\n", "")
+
+
+def test_an_error_of_the_network_reaches_the_loop(clips: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise pamcli.PamError("too little memory")
+
+    monkeypatch.setattr(module, "load_matcher", lambda settings: (fail, None))
+    with pytest.raises(pamcli.PamError, match="too little memory"):
+        next(iter(pamcli.live(*clips)))
