@@ -145,13 +145,20 @@ class Module:
         return f"{self.name} runs in PyTorch on {', '.join(self.compute.describe().values())}"
 
     def probe(self) -> tuple[Interface, int]:
-        """Run on black images; return the interface with output shapes, and the scale of the first output."""
-        shape = (1, 3, self.side, self.side)
-        inputs = {name: np.zeros(shape, np.float32) for name in ("left", "right")}
-        found = self.run(inputs)
-        outputs = tuple(Port(name, values.shape) for name, values in found.items())
-        free = (1, 3, None, None)
-        return Interface((Port("left", free), Port("right", free)), outputs), _find_scale(inputs, found)
+        """Run on two black images, or on both in one input of six channels; return as `Session.probe`."""
+        failure: ModelError | None = None
+        for names, channels in ((("left", "right"), 3), (("images",), 6)):
+            inputs = {name: np.zeros((1, channels, self.side, self.side), np.float32) for name in names}
+            try:
+                found = self.run(inputs)
+            except ModelError as error:
+                failure = failure or error
+                continue
+            outputs = tuple(Port(name, values.shape) for name, values in found.items())
+            ports = tuple(Port(name, (1, channels, None, None)) for name in names)
+            return Interface(ports, outputs), _find_scale(inputs, found)
+        assert failure is not None
+        raise failure
 
     def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run the network; unnamed outputs are called 0, 1, ...; raise ModelError or MemoryError."""

@@ -91,6 +91,7 @@ def test_a_scale_that_is_no_number_is_refused(here: Path) -> None:
     refuse(pam(*command, "--set", "scale=x2", "-q"), 2, "scale")
 
 
+SIX = {"inputs": {"images": "left+right"}}
 MODULES = """
 import torch
 import torch.nn.functional as F
@@ -114,6 +115,14 @@ def quarter():
     return lambda left, right: F.avg_pool2d(match(left, right), 4) / 4
 
 
+def six_wide():
+    return lambda images: F.interpolate(images, scale_factor=2, mode="bicubic")
+
+
+def six_match():
+    return lambda images: match(images[:, :3], images[:, 3:])
+
+
 def wide():
     return lambda left, right: [F.interpolate(view, scale_factor=2, mode="bicubic") for view in (left, right)]
 """
@@ -126,6 +135,8 @@ def wide():
         ("coarse_and_fine", {"outputs": {"1": "disparity"}, "sign": -1}),
         ("quarter", {"outputs": {"0": "disparity"}, "resolution": 0.25, "unit": "output pixels"}),
         ("wide", {"task": "superres", "outputs": {"0": "left", "1": "right"}, "scale": 2}),
+        ("six_wide", {**SIX, "task": "superres", "outputs": {"0": "left+right"}, "scale": 2}),
+        ("six_match", {**SIX, "outputs": {"0": "disparity"}}),
     ],
 )
 def test_outputs_of_a_pytorch_network_are_found(
@@ -133,7 +144,7 @@ def test_outputs_of_a_pytorch_network_are_found(
 ) -> None:
     Path("modules.py").write_text(MODULES)
     monkeypatch.syspath_prepend(".")
-    size = ["--set", "size=224x160"] if function != "wide" else []
+    size = ["--set", "size=224x160"] if "wide" not in function else []
     options = [*size, "--set", "white=1", "-o", "n.toml", "--device", "cpu"]
     run = pam("weights", "describe", "--network-from", f"modules:{function}", *options)
     assert run.code == 0, run.stderr
