@@ -268,37 +268,6 @@ def read_kitti(source: Source) -> CameraDescription | None:
     return CameraDescription("KITTI", pairs, projections, notes=notes)
 
 
-_NAMES = {  # of values of rectified images in JSON and YAML of no fixed format, by their meaning
-    "focal": ("fx", "focal", "focal_length", "focal_length_px", "focal_px"),
-    "focal_y": ("fy", "focal_length_y"),
-    "x": ("cx", "cx0", "ppx", "u0"),
-    "y": ("cy", "ppy", "v0"),
-    "right_x": ("cx1",),
-    "baseline": ("baseline", "baseline_meters", "baseline_m", "baseline_mm", "baseline_cm"),
-}
-
-
-def read_values(source: Source) -> CameraDescription | None:
-    """Read rectified images; a baseline without a unit above 1 is in millimetres."""
-    keys, tree = {}, source.tree
-    for meaning, names in _NAMES.items():
-        if key := next((name for name in names if tree.get(name) is not None), None):
-            keys[meaning] = key
-    if not {"focal", "x", "y", "baseline"} <= keys.keys():
-        return None
-    values = {meaning: tree.number(key) for meaning, key in keys.items()}
-    size = tree.size("width height") if {"width", "height"} <= tree.keys() else None
-    unit = keys["baseline"].rpartition("_")[2]
-    scale = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "meters": 1.0}.get(unit)
-    notes = []
-    if scale is None and values["baseline"] > 1:
-        scale = 1e-3
-        notes = [f"the baseline of {values['baseline']:g} is assumed to be in millimetres"]
-    left = tree.camera(" ".join(keys.get(name, keys["focal"]) for name in ("focal", "focal_y", "x", "y")))
-    more: Any = {"offset": values.get("right_x", values["x"]) - values["x"], "size": size, "notes": notes}
-    return describe_rectified("JSON", left.matrix, values["baseline"], metres=scale, **more)
-
-
 def read_middlebury(source: Source) -> CameraDescription:
     """Read cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
     lines = source.read_lines("=", once=True)

@@ -12,6 +12,7 @@ from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import slam_files as slam
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.geometry import Calibration, Floats, Size
+from pamcli.calibration.named_values import read_named
 from pamcli.calibration.parsing import Source, walk
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
@@ -57,7 +58,13 @@ FORMATS = (
         "body_T_cam0 body_T_cam1 cam0_calib cam1_calib",
         numbered=True,
     ),
-    Format("Kalibr, OpenVINS", slam.read_kalibr, r"cam\d+\.[^.]+", "cam0 cam1", numbered=True),
+    Format(
+        "Kalibr, OpenVINS",
+        slam.read_kalibr,
+        r"cam\d+\.(camera_model|T_\w+|cam_overlaps)",
+        "cam0 cam1",
+        numbered=True,
+    ),
     Format(
         "Basalt",
         slam.read_basalt,
@@ -71,8 +78,6 @@ FORMATS = (
     ),
     Format("EuRoC", slam.read_euroc, "T_BS", "T_BS intrinsics camera_model distortion_model resolution"),
     Format("ROS topic", opencv.read_topics, keys="K D R P width height distortion_model"),
-    Format("a file with pose per camera", opencv.read_posed_cameras),
-    Format("a file per camera", opencv.read_camera_files, keys="camera_matrix R T"),
     Format(
         "ROS camera_info",
         opencv.read_camera_info,
@@ -89,7 +94,7 @@ FORMATS = (
     Format("RealSense preset", device.refuse_preset, r"(parameters\.)?param-.*"),
     Format("RealSense", device.read_realsense, r"(.*\.)?ppx", "fx fy ppx ppy rotation translation"),
     Format("Cityscapes", device.read_cityscapes, r"extrinsic\.baseline", "extrinsic.baseline intrinsic.fx"),
-    Format("focal length, centre and baseline", device.read_values, keys="fx fy cx cy baseline"),
+    Format("focal length, centre and baseline", read_named, keys="fx fy cx cy baseline", numbered=True),
     Format("OCamCalib", slam.refuse_ocam),
     Format("rectification maps", opencv.refuse_maps),
     Format("OpenCV", opencv.read_opencv),

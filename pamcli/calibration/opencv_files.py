@@ -45,7 +45,7 @@ _ALONE = {
     "Q": "q disptodepthmatrix disparitytodepthmatrix",
 }
 _SIDES = {"0": "0", "1": "1", "2": "2", "left": "1", "l": "1", "right": "2", "r": "2"}
-_KNOWN = {name: key for table in (_STEMS, _ALONE) for key, names in table.items() for name in names.split()}
+KNOWN = {name: key for table in (_STEMS, _ALONE) for key, names in table.items() for name in names.split()}
 _MAP = re.compile(
     r"(stereo|rect\w*|undist\w*|remap|left|right|l|r)?_?maps?[\dxy_]*(left|right|l|r)?[\dxy_]*", re.I
 )
@@ -63,15 +63,15 @@ def canonical_names(tree: Section) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in tree.items():
         plain = re.sub(r"[\W_]", "", name).lower()
-        key = _KNOWN.get(plain)
+        key = KNOWN.get(plain)
         if key not in _ALONE:
             match = re.fullmatch(r"(left|right)(.+)|(.+?)(left|right|l|r|\d)(fe)?", plain[:60])
             stem, side = (match[2] or match[3], match[1] or match[4]) if match else ("", "")
-            if _KNOWN.get(stem) not in _STEMS or side not in _SIDES:
+            if KNOWN.get(stem) not in _STEMS or side not in _SIDES:
                 continue
             if not isinstance(value, Mapping | list | tuple | np.ndarray):  # k1 of a lens, not a camera's K
                 continue
-            key = f"{_KNOWN[stem]}{_SIDES[side]}"
+            key = f"{KNOWN[stem]}{_SIDES[side]}"
         if value is not None:
             found.setdefault(str(key), name)
     if "M0" in found:  # cameras are counted from 0
@@ -151,38 +151,6 @@ def read_dat(source: Source) -> CameraDescription | None:
     return CameraDescription(".dat set", [pair_cameras(placed)], metres=None, notes=notes)
 
 
-def read_camera_files(source: Source) -> CameraDescription | None:
-    """Read a file for each camera, as OpenCV's calibration sample writes it, and R and T of both."""
-    cameras = [tree for tree in source.trees if "camera_matrix" in tree]
-    if len(cameras) != 2 or not {"R", "T"} <= canonical_names(source.tree).keys():
-        return None
-    tree = Section(source.tree)
-    for index, each in enumerate(cameras, 1):
-        tree |= {f"K{index}": each["camera_matrix"], f"D{index}": each.get("distortion_coefficients") or []}
-    return describe_opencv(tree)
-
-
-def read_posed_cameras(source: Source) -> CameraDescription | None:
-    """Read a file for each camera with its lens and its pose from world to camera coordinates."""
-    placed = []
-    for tree in source.trees:
-        names = {_KNOWN.get(re.sub(r"[\W_]", "", name).lower(), ""): name for name in reversed(tree)}
-        if len(source.trees) != 2 or not {"M", "R", "T"} <= names.keys():
-            return None
-        placed.append((tree, names))
-    if not placed:
-        return None
-    pair = pair_cameras(
-        (
-            tree.camera(names["M"], names.get("D", "")),
-            invert_transform(tree.transform(names["R"], names["T"])),
-            tree.find_size(*_SIZES),
-        )
-        for tree, names in placed
-    )
-    return CameraDescription("OpenCV", [pair], metres=None)
-
-
 def read_plain_numbers(source: Source) -> CameraDescription | None:
     """Read K row by row followed by the baseline, or rows of projections (3, 4) as KITTI has them."""
     text = re.sub(r"#.*", "", source.texts[0])
@@ -236,7 +204,7 @@ def read_topics(source: Source) -> CameraDescription | None:
 
 def read_camera_info(source: Source) -> CameraDescription | None:
     names = {"camera_matrix", "projection_matrix"}
-    is_known = source.trees and all(names & tree.keys() for tree in source.trees)
+    is_known = source.trees and all(names <= tree.keys() for tree in source.trees)
     return describe_ros(source.trees) if is_known else None
 
 

@@ -1,0 +1,134 @@
+"""Calibrations of no fixed format: the same cameras under the names and in the shapes of many programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pamcli.calibration.description import StoredCalibration
+from pamcli.errors import InputError
+
+Read = Callable[..., StoredCalibration]
+
+K = [[500, 0, 320], [0, 500, 240], [0, 0, 1]]
+K2 = [[500, 0, 325], [0, 500, 240], [0, 0, 1]]
+FOUR: dict[str, Any] = {"fx": 500, "fy": 500, "cx": 320, "cy": 240}
+FOUR2 = {**FOUR, "cx": 325}
+EYE, T = np.eye(3).tolist(), [-0.12, 0, 0]
+RT = [[1, 0, 0, -0.12], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+LEFT_RT, RIGHT_POSE = np.eye(4).tolist(), np.linalg.inv(RT).ravel().tolist()
+D = [0.1, 0, 0, 0]
+
+ONE_CAMERA: dict[str, Any] = {  # of rectified images: one focal length, one centre, a baseline of 120 mm
+    "pairs": {"focal_length": [500, 500], "principal_point": [320, 240], "baseline": 0.12},
+    "nested": {"intrinsics": FOUR, "extrinsics": {"baseline": 120}},
+    "matrix": {"K": [500, 0, 320, 0, 500, 240, 0, 0, 1], "baseline_mm": 120},
+    "rows": {"camera_matrix": K, "baseline": "0.12"},
+    "short": {"f": 500, "cx": 320, "cy": 240, "b": 0.12},
+    "with unit": {"focalLength": 500, "principalPoint": {"x": 320, "y": 240}, "baseline": {"value": 0.12}},
+    "centimetres": {**FOUR, "baseline": 12, "unit": "cm"},
+    "nerfstudio": {"fl_x": 500, "fl_y": 500, "cx": 320, "cy": 240, "baselineInMeters": 0.12},
+    "apart": {"camera": {"focal_length_px": 500, "center": [320, 240]}, "stereo": {"baseline_m": 0.12}},
+    "yaml": "fx: 500\nfy: 500\ncx: 320\ncy: 240\nbaseline: 0.12\n",
+    "lines": "fx = 500\nfy = 500\ncx = 320\ncy = 240\nbaseline = 0.12\n",
+    "both": {"left": FOUR, "right": FOUR, "baseline": 0.12},
+    "by side": {f"{side}_{name}": value for side in ("left", "right") for name, value in FOUR.items()}
+    | {"baseline": 0.12},
+}
+
+
+@pytest.mark.parametrize("name", ONE_CAMERA)
+def test_rectified_images(name: str, read: Read) -> None:
+    given = ONE_CAMERA[name]
+    found = read(given if isinstance(given, str) else json.dumps(given)).rectified
+    assert (found.focal_length, found.principal, found.offset) == (500, (320, 240), 0)
+    assert found.baseline == pytest.approx(0.12)
+
+
+def lens(matrix: Any, **more: Any) -> dict[str, Any]:
+    return {"camera_matrix": matrix, "distortion": D, **more}
+
+
+TWO_CAMERAS: dict[str, Any] = {
+    "sections": [{"left_camera": lens(K), "right_camera": lens(K2), "R": EYE, "T": T}],
+    "a list": [{"cameras": [{"K": K, "dist": D}, {"K": K2, "dist": D}], "extrinsics": {"R": EYE, "t": T}}],
+    "coefficients by name": [
+        {"cam0": {**FOUR, "k1": 0.1}, "cam1": {**FOUR2, "k1": 0.1}, "stereo": {"R": EYE, "T": T}}
+    ],
+    "right first": [
+        {"right": {"intrinsics": FOUR2, "coeffs": D}, "left": {"intrinsics": FOUR, "coeffs": D}, "rt": RT}
+    ],
+    "own poses": [
+        {"Cameras": [{"Intrinsics": lens(K), "Rt": LEFT_RT}, {"Intrinsics": lens(K2), "Rt": RT}]},
+    ],
+    "rotation vector": [{"left": lens(K), "right": lens(K2), "rotation": [0, 0, 0], "translation": T}],
+    "transform of ROS": [
+        {"left": lens(K), "right": lens(K2), "rotation": {"x": 0, "y": 0, "z": 0, "w": 1}}
+        | {"translation": {"x": -0.12, "y": 0, "z": 0}}
+    ],
+    "a file each": [{**lens(K), "extrinsic": LEFT_RT}, {**lens(K2), "extrinsic": RT}],
+    "three files": [{**FOUR, "dist": D}, {**FOUR2, "dist": D}, {"R": EYE, "T": T}],
+    "in millimetres": [
+        {"left": lens(K), "right": lens(K2), "R": EYE, "T": [[-120], [0], [0]], "unit": "mm"},
+    ],
+}
+OKVIS = """cameras:
+     - {{T_SC:
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
+        image_dimension: [640, 480], distortion_coefficients: [0.1, 0, 0, 0],
+        distortion_type: radialtangential, focal_length: [500, 500], principal_point: [320, 240]}}
+     - {{T_SC:
+        {pose},
+        image_dimension: [640, 480], distortion_coefficients: [0.1, 0, 0, 0],
+        distortion_type: radialtangential, focal_length: [500, 500], principal_point: [325, 240]}}
+imu_params:
+    T_BS: [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+"""
+TWO_CAMERAS["OKVIS"] = [OKVIS.format(pose=RIGHT_POSE)]
+
+
+@pytest.mark.parametrize("name", TWO_CAMERAS)
+def test_two_cameras(name: str, read: Read) -> None:
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in TWO_CAMERAS[name]]
+    rig = read(*texts).rig
+    np.testing.assert_allclose(rig.translation, T, atol=1e-12)
+    np.testing.assert_allclose(rig.rotation, EYE, atol=1e-12)
+    assert (rig.left.matrix[0, 2], rig.right.matrix[0, 2], rig.left.distortion[0]) == (320, 325, 0.1)
+    with pytest.raises(InputError, match="left of the left camera"):
+        read(*texts, cameras=(0, 1) if name == "right first" else (1, 0))
+
+
+def test_the_size_stands_in_either_order(read: Read) -> None:
+    for size in ([640, 480], [480, 640]):
+        found = read(json.dumps({**FOUR, "baseline": 0.12, "image_size": size})).rectified
+        assert found.size == (640, 480)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([{"left": FOUR, "right": FOUR}], "holds two cameras, but R and T between them are missing"),
+        ([{"left": lens(K), "right": lens(K), "baseline": 1}], "R and T between them are missing"),
+        ([FOUR], "holds one camera, a pair needs 2 (give the other camera, too; of rectified images, state"),
+        ([FOUR, {"R": EYE, "T": T}], "the files hold one camera, a pair needs 2"),
+        ([{"left": FOUR, "right": {**FOUR, "fx": 510, "fy": 510}, "baseline": 1}], "the same focal length"),
+        (
+            [{**FOUR, "focal_length": [1, 2, 3], "fx": None, "baseline": 1}],
+            "focal_length must hold one or two",
+        ),
+        ([{**FOUR, "fx": "long", "baseline": 1}], "fx must hold finite numbers"),
+        (
+            [{"left": {**FOUR, "distortion_model": "ftheta"}, "right": FOUR, "R": EYE, "T": T}],
+            "not a lens model",
+        ),
+        ([{"a": FOUR, "b": FOUR, "R": EYE, "T": [1, 2]}], "R and T between them are missing"),
+    ],
+)
+def test_what_is_ambiguous_is_refused(given: list[Any], said: str, read: Read) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        read(*map(json.dumps, given))
