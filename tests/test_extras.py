@@ -14,7 +14,8 @@ import pytest
 from pamcli.errors import _EXTRAS, UsageError, import_extra, suggest_extra
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {name: each for name, each in PROJECT["optional-dependencies"].items() if name != "test"}
+DEVELOPMENT = {"docs", "release", "test"}
+EXTRAS = {name: each for name, each in PROJECT["optional-dependencies"].items() if name not in DEVELOPMENT}
 
 
 @pytest.fixture

@@ -188,6 +188,18 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+def test_the_site_has_every_page_and_plain_pipes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import build_site
+
+    shown = str(build_site.navigation())
+    assert [page.name for page in PAGES if page.name not in shown] == []
+    assert "pamcli.batch.matching.match_files" in build_site.reference()
+    monkeypatch.setattr(build_site, "PAGES", tmp_path)
+    build_site.copy("pamcli/guide/batches.md")
+    assert "\\|" not in (tmp_path / "pamcli/guide/batches.md").read_text(encoding="utf-8")
+
+
 def test_the_pages_of_options_match_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import option_tables
