@@ -107,7 +107,16 @@ _LAZY = {  # imported when they are first used: the command line must not wait f
 __all__ = ["__version__", *_LAZY]
 
 
+_RENAMED = {"read_picture": "read_image"}  # former names, which still work: pam guide stability
+
+
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        import warnings
+
+        now = _RENAMED[name]
+        warnings.warn(f"pamcli.{name} is now pamcli.{now}", DeprecationWarning, stacklevel=2)
+        name = now
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from pamcli.cli.console import Console, listen
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import REGISTERED
-from pamcli.settings.options import Option, Settings, argument, list_options
+from pamcli.settings.options import Option, Settings, argument, find_renamed, list_options
 
 PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
 """Headings of `--help`, in their order."""
@@ -189,6 +189,7 @@ class _Panels:
 class _Command(_Panels, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         if not ctx.resilient_parsing:  # as for completion
+            args = _replace_renamed(self.get_params(ctx), args)
             _check_dashes(self.get_params(ctx), args)
         return super().parse_args(ctx, args)
 
@@ -203,6 +204,18 @@ class _Command(_Panels, TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section(typer.style("Examples", bold=True)):
             formatter.write_text(self.epilog)
+
+
+def _replace_renamed(params: Iterable[Any], args: list[str]) -> list[str]:
+    """Return the arguments with the present names of options; print a warning for each former one."""
+    known = {name for each in params if isinstance(each, TyperOption) for name in each.opts}
+    found = list(args)
+    for place, word in enumerate(args[: args.index("--")] if "--" in args else args):
+        name, equals, value = word.partition("=")
+        if now := find_renamed(name, known):
+            Console().warn(f"{name} is now {now}, and will be removed in a later version")
+            found[place] = now + equals + value
+    return found
 
 
 def _check_dashes(params: Iterable[Any], args: list[str]) -> None:

@@ -9,6 +9,7 @@ derived from these fields. Modules with settings do not use `from __future__ imp
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
@@ -70,6 +71,17 @@ def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
     text, bracket, shown = help_text.partition(" [default: ")
     metadata = {"help": f"{text}.", "show_default": shown.rstrip("].")} if bracket else {"help": text}
     return field(default=MISSING if default is ... else default, metadata=metadata | more)
+
+
+RENAMED = {"picture": "image", "enlarge": "match_size"}
+"""Former keywords of options, which still work (pam guide stability), and their present ones."""
+
+
+def find_renamed(name: str, known: Collection[str]) -> str | None:
+    """Return the present name of a former keyword or option, if a command has it; None for other names."""
+    now = RENAMED.get(name.removeprefix("--").replace("-", "_"), "")
+    found = "--" + now.replace("_", "-") if name.startswith("--") else now
+    return found if found in known and name not in known else None
 
 
 class Option:
@@ -267,8 +279,12 @@ def make_settings(cls: type[Kind], arguments: Sequence[Any], keywords: Mapping[s
                 f"an input must be a path or a name, got {type(each).__name__}",
                 "give each input as an argument of its own; arrays are for StereoMatcher and StereoUpscaler",
             )
-    options = list_options(cls)
-    values = {options[key].name if key in options else key: value for key, value in keywords.items()}
+    options, values = list_options(cls), dict[str, Any]()
+    for key, value in keywords.items():
+        if now := find_renamed(key, options):
+            warnings.warn(f"`{key}` is now `{now}`", DeprecationWarning, stacklevel=3)
+        name = now or key
+        values[options[name].name if name in options else name] = value
     values |= {cls.positional: tuple(arguments)} if arguments else {}
     if not arguments or not isinstance(arguments[-1], Settings):
         return cls(**values)

@@ -63,6 +63,23 @@ COMMANDS = {
     "dataset prepare-flickr1024": "Flickr1024 -o out --scale 2 --workers 1",
 }
 """Arguments of each command. Whatever they call out... is to be there afterwards."""
+_PAIR = "left right line outputs width height seconds options status code error warnings"
+STABLE_KEYS = {
+    **dict.fromkeys(("disparity", "superres", "rectify", "depth"), _PAIR),
+    "disparity": f"{_PAIR} device precision matched_width matched_height",
+    "eval disparity": "facts notes sets seconds_per_pair peak_memory_bytes",
+    "eval superres": "facts notes scale summary seconds_per_pair peak_memory_bytes",
+    "eval protocols": "name about source figures",
+    "doctor": "pam packages processor devices memory weights images ok",
+    "calibration show": "kind rectified",
+    "weights list": "name purpose architecture scale training licence version parameters bytes",
+    "weights info": "name architecture scale training licence version parameters bytes path sha256",
+    "weights verify": "name sha256",
+    "dataset list": "name about splits keys tree",
+    "dataset stats": "data pairs pixels",
+    "submit": "written",
+}
+"""JSON keys that pam guide stability promises; that page describes how to remove one."""
 ELSEWHERE = {"calibration make", "live", "view", "weights push"}
 """Commands that run in test_calibration_make.py, test_live.py, test_view.py, test_downloads.py."""
 
@@ -113,8 +130,11 @@ def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatc
         rules = replace(submissions.load_rules("kitti2015"), test=tuple(eval_trees.BOXES))
         monkeypatch.setattr(submissions, "load_rules", lambda kind: rules)
     words = COMMANDS[name].replace("{weights}", str(SHIPPED)).split()
-    run = pam(*name.split(), *words)
+    as_json = [] if name == "help" else ["--json"]
+    run = pam(*name.split(), *words, *as_json)
     assert run.code == 0, run.stderr
+    if name in STABLE_KEYS:
+        assert [key for key in STABLE_KEYS[name].split() if key not in run.records[0]] == []
     results = [Path(word) for word in words if word.startswith("out")]
     assert [path for path in results if not path.exists()] == []
     assert results or run.stdout

@@ -74,6 +74,19 @@ def test_help_has_a_panel_for_each_class_in_one_order_without_types_and_with_exa
     assert "  program work --folder out --cores 3\n" in shown
 
 
+@pytest.mark.parametrize("words", [["--enlarge", "3"], ["--enlarge=3"]])
+def test_a_former_option_works_with_a_warning(words: list[str]) -> None:
+    class Sized(Settings, panel="Output"):
+        match_size: int = option("How large.", default=1)
+
+    def work(sized: Sized) -> None:
+        """Work."""
+        typer.echo(sized.match_size)
+
+    warning = "pam: warning: --enlarge is now --match-size, and will be removed in a later version"
+    assert run(work, *words).output.splitlines() == [warning, "3"]
+
+
 def test_two_options_of_one_name_are_refused() -> None:
     def work(place: Place, other: NamedPlace) -> None:
         """Work."""
