@@ -59,7 +59,7 @@ def peak(model: Any, width: int, height: int) -> int:
     def run(width: int, height: int) -> None:
         left, right = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
         if model.spec.row.task == "disparity":
-            model.match(left, right, extras=("confidence", "attended"))
+            model.match(left, right, extras=("confidence", "visible"))
         else:
             model.upscale(left, right)
 

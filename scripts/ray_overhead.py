@@ -10,7 +10,7 @@ import resource
 import time
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 from pamcli.batch.jobs import Job
 from pamcli.batch.overlapping import run_overlapped
@@ -55,7 +55,7 @@ def driver_memory() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=5000)
-    jobs, steps = parser.parse_args().jobs, NoWork()
+    jobs, steps = parser.parse_args().jobs, cast(Any, NoWork())
     near, *_ = milliseconds_each(run_overlapped(repeat(Job(None), jobs), steps), jobs)
     taken = []
     for count in (jobs // 10, jobs):

@@ -3,11 +3,12 @@
 | task | module |
 | --- | --- |
 | find the pairs that settings name; `Job`, `Result` | `jobs`, for videos `frames` |
-| read, compute and write one pair; overlap these steps for many pairs | `processing` |
-| plan a batch and run it here, in several processes, or on a cluster | `run`, `ray_cluster` |
+| plan a batch; the kinds of results | `plan`, `kinds`, `video_names` |
+| read, compute and write one pair; overlap these steps for many pairs | `processing`, `overlapping` |
+| run a plan here, in several processes, or on a cluster | `run`, `ray_cluster` |
 | `match_files`, `upscale_files`, ... | `matching`, `upscaling`, `rectification`, `depth` |
-| write videos; colour disparity maps | `video_results`, `colors` |
-| calibrate from images of a board | `calibration` |
+| encode depth and point clouds; write videos; colour disparity maps | `metric`, `video_results`, `colors` |
+| read the calibration of settings; calibrate from images of a board | `camera_files`, `calibration` |
 
 Notes for the user go to the logger "pamcli".
 """

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pamcli.batch.jobs import Job
+from pamcli.batch.kinds import RIGHT_DISPARITY
 from pamcli.batch.matching import MatchProcessor
 from pamcli.batch.plan import Plan, plan_batch
+from pamcli.batch.processing import Encoder
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import compute_points, encode_ply
@@ -55,8 +57,7 @@ class Export:
             each.name for each in fields(ExportSettings)
         }
         given = {name: getattr(settings, name) for name in shared - {"output"}}
-        match = MatchSettings(**given, unknown="occluded", output_right="right.npy", workers=1)
-        self.settings = match
+        match = MatchSettings(**given, unknown="occluded", workers=1)
         depths = "stereo/depth_maps" if kind == "colmap" else "depths"
         suffix = ".png.geometric.bin" if kind == "colmap" else ".png"
         results: dict[OutputKind, Any] = {}
@@ -89,60 +90,67 @@ class Export:
         return [self.folder / name for name in files]
 
 
+def _encode_depth(depth: np.ndarray, path: Path) -> Encoded:
+    """Encode a depth map as a PNG, or in COLMAP's format."""
+    if path.suffix == ".png":
+        return encode_depth(depth, ".png")
+    height, width = depth.shape
+    return Encoded(f"{width}&{height}&1&".encode() + np.nan_to_num(depth, nan=0).astype("<f4").tobytes())
+
+
 class _ExportProcessor(MatchProcessor):
     def __init__(self, settings: MatchSettings, plan: Plan, folder: Path) -> None:
         super().__init__(settings, plan)
         self.images = folder / "images" / "left"
+        self.extras.add(RIGHT_DISPARITY.name)
         self.frames: list[_Frame] = []
-        self.skipped: Job | None = None
-
-    def skip(self, job: Job) -> None:
-        self.skipped = job
 
     def list_frames(self) -> Sequence[_Frame]:
         """Return the exported pairs; if a resumed batch skipped all pairs, one of those."""
         if not self.frames and self.many and self.skipped is not None:
-            pair = self.read(self.skipped)
-            calibration = self.get_calibration(pair)
-            assert calibration is not None
-            return [_Frame("", calibration.for_size(pair.width, pair.height), np.empty(0))]
+            return [_Frame("", self.fit_calibration(self.read_pair(self.skipped)), np.empty(0))]
         return self.frames
 
-    def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
+    def fit_calibration(self, pair: StereoPair) -> Calibration:
+        """Return the calibration for images of this size. Raises InputError without one."""
         calibration = self.get_calibration(pair)
         if calibration is None:
-            raise InputError(
-                f"{pair.title} does not state its calibration",
-                "give `calibration`, or `focal` and `baseline`",
-            )
+            message = f"{pair.title} does not state its calibration"
+            raise InputError(message, "give `calibration`, or `focal` and `baseline`")
         self.metric.check(calibration, pair.width, pair.height)
+        return calibration.for_size(pair.width, pair.height)
 
-    def encode(self, name: str, path: Path, pair: StereoPair, computed: StereoResult) -> Encoded:
-        calibration = self.get_calibration(pair)
-        assert calibration is not None
-        calibration = calibration.for_size(pair.width, pair.height)
-        if name in SIDES:
-            if name == "left":
-                disparity = self._mask_unknown(computed)
-                stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
-                points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
-                short = path.relative_to(self.images).as_posix()
-                self.frames.append(_Frame(short, calibration, points[: 0 if self.many else None]))
-            image = pair.left if name == "left" else pair.right
-            return Encoded(encode_image(image, ".png", name=str(path)))
-        if name == "left_depth":
-            depth = calibration.depth(self._mask_unknown(computed))
-        else:
+    def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
+        pair = self.read_pair(job)
+        self.fit_calibration(pair)
+        return pair, self.find_problems(pair)
+
+    def list_encoders(
+        self, pair: StereoPair, result: StereoResult, disparity: np.ndarray
+    ) -> Mapping[str, Encoder]:
+        calibration = self.fit_calibration(pair)
+
+        def encode_left(path: Path) -> Encoded:
+            stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
+            points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
+            short = path.relative_to(self.images).as_posix()
+            self.frames.append(_Frame(short, calibration, points[: 0 if self.many else None]))
+            return Encoded(encode_image(pair.left, ".png", name=str(path)))
+
+        def encode_right_depth(path: Path) -> Encoded:
             from pamcli.inference.agreement import find_visible
 
-            right = computed.right_disparity
-            assert right is not None
-            one, other = (np.ascontiguousarray(each[:, ::-1]) for each in (right, computed.disparity))
-            depth = calibration.depth(np.where(find_visible(one, other)[:, ::-1], right, np.nan))
-        if path.suffix == ".png":
-            return encode_depth(depth, ".png")
-        height, width = depth.shape
-        return Encoded(f"{width}&{height}&1&".encode() + np.nan_to_num(depth, nan=0).astype("<f4").tobytes())
+            right = result.require("right_disparity")
+            one, other = (np.ascontiguousarray(each[:, ::-1]) for each in (right, result.disparity))
+            known = np.where(find_visible(one, other)[:, ::-1], right, np.nan)
+            return _encode_depth(calibration.depth(known), path)
+
+        return {
+            "left": encode_left,
+            "right": lambda path: Encoded(encode_image(pair.right, ".png", name=str(path))),
+            "left_depth": lambda path: _encode_depth(calibration.depth(disparity), path),
+            "right_depth": encode_right_depth,
+        }
 
 
 def _cameras(calibration: Calibration) -> list[dict[str, float]]:

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 from pamcli.batch.jobs import Job, Result
+from pamcli.batch.processing import PairProcessor
 from pamcli.errors import DeviceError, PamError, convert_system_error
 from pamcli.inference import PAIRS_AT_ONCE
 
@@ -24,21 +25,8 @@ PATIENCE = 1.0
 """Time in which a thread must end if the caller stops early, s. One that waits for a pipe does not."""
 
 
-class Steps(Protocol):
-    """The three steps of a job. Each gets the value of the one before it."""
-
-    def load(self, job: Job) -> Any:
-        """Read a pair. Raises PamError."""
-
-    def compute(self, job: Job, loaded: Any) -> Any:
-        """Compute its results. Raises PamError."""
-
-    def save(self, job: Job, computed: Any) -> Result:
-        """Write its results. Raises PamError."""
-
-
 def run_overlapped(
-    jobs: Iterable[Job], steps: Steps, threads: int = 1
+    jobs: Iterable[Job], steps: PairProcessor[Any, Any], threads: int = 1
 ) -> Generator[tuple[Job, Result | PamError], None, None]:
     """Run all steps of every job; yield each, in order, with its result or error.
 
@@ -120,7 +108,9 @@ def run_overlapped(
         raise failures[0]
 
 
-def run_one(steps: Steps, job: Job, computing: AbstractContextManager[Any] | None = None) -> Any:
+def run_one(
+    steps: PairProcessor[Any, Any], job: Job, computing: AbstractContextManager[Any] | None = None
+) -> Any:
     """Run all steps of a job; return its result or error. computing: a lock of jobs that run at once."""
     loaded = attempt(steps.load, job)
     with computing or nullcontext():

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, find_pairs
@@ -27,6 +27,9 @@ from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX, VIDEO_SUFFI
 from pamcli.settings.batches import BatchSettings
 from pamcli.settings.options import Place
 from pamcli.settings.shared import Cluster, MetricResults, Pairs
+
+if TYPE_CHECKING:
+    from pamcli.batch.frames import FramePairs
 
 ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 """Suffixes of results that are one file for all pairs of a batch."""
@@ -50,28 +53,21 @@ class Plan:
     """Videos to write, by the kind of result."""
     returned: Mapping[str, Path]
     """The result that is returned as bytes, by its kind, with a name that has the suffix of its format."""
+    many: bool
+    """True if the batch continues after a failed pair."""
+    shard: tuple[int, int] | None
+    """The share of the batch to process, and the number of shares; None: all."""
+    uses_ray: bool
+    """True if a Ray cluster processes the batch."""
+    frames: FramePairs | None = None
+    """The frames of a video or a recording; None for files."""
     complete_videos: frozenset[str] = frozenset()
     """Videos that exist and are kept."""
 
     @property
-    def many(self) -> bool:
-        """True if the batch continues after a failed pair."""
-        return self.pairing is None or self.pairing.batch
-
-    @property
     def recording(self) -> Any:
         """The `Recording` that holds the pairs; None for files."""
-        return getattr(self.pairing and self.pairing.pairs, "recording", None)
-
-    @property
-    def shard(self) -> tuple[int, int] | None:
-        """The share of the batch to process, and the number of shares; None: all."""
-        return self.settings.shard if isinstance(self.settings, Pairs) else None
-
-    @property
-    def uses_ray(self) -> bool:
-        """True if a Ray cluster processes the batch."""
-        return isinstance(self.settings, Cluster) and self.settings.engine == "ray"
+        return self.frames and self.frames.recording
 
     @property
     def total(self) -> int | None:
@@ -155,7 +151,8 @@ def plan_batch(
         raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is requested", hint)
     pairing, packed = find_pairs(pairs) if pairs else (find and find(), None)
     many = pairing is None or pairing.batch
-    if isinstance(settings, Cluster) and settings.engine == "ray" and not many:
+    uses_ray = isinstance(settings, Cluster) and settings.engine == "ray"
+    if uses_ray and not many:
         raise UsageError("`engine` ray requires a batch of several pairs", "drop `engine` ray")
     if not is_named:
         key = "results/" if pairing is None or many else next(iter(pairing.pairs)).key
@@ -175,9 +172,12 @@ def plan_batch(
         texts[stdout[0]] = None
     names = plan_outputs(texts, batch=many, format_name=format_name)
     files_read = [place for place in (*read, listed) if place]
-    plan = Plan(settings, pairing, packed, names, files_read, videos, returned)
-    if plan.recording is not None:
-        plan = replace(plan, read=[*plan.read, plan.recording.place])
+    first = next(iter(pairing.pairs), None) if pairing else None
+    frames: Any = pairing.pairs if pairing and first and first.frames else None
+    if frames is not None and frames.recording is not None:
+        files_read.append(frames.recording.place)
+    shard = pairs.shard if pairs else None
+    plan = Plan(settings, pairing, packed, names, files_read, videos, returned, many, shard, uses_ray, frames)
     if pairing is None:
         return plan
     if pairing.unpaired and not (pairs and pairs.skip_unpaired):
@@ -188,7 +188,7 @@ def plan_batch(
     if videos:
         from pamcli.batch.video_names import find_complete_videos
 
-        first = next(iter(pairing.pairs))
+        assert first is not None
         for video in videos.values():
             check_extra_output(video, [first.left, first.right or first.left, *plan.read])
         if settings.skip_existing:

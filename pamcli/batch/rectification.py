@@ -5,21 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.depth import finish_calibration, read_description
-from pamcli.batch.frames import FramePairs
+from pamcli.batch.camera_files import finish_calibration, read_description
 from pamcli.batch.jobs import Job
+from pamcli.batch.kinds import LEFT, RIGHT
 from pamcli.batch.overlapping import attempt
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Outcome, PairProcessor, Results
+from pamcli.batch.processing import Computed, PairProcessor, Results
 from pamcli.batch.run import Batch
-from pamcli.batch.upscaling import LEFT, RIGHT
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import encode_calibration
@@ -93,14 +93,17 @@ def _format_angles(field_of_view: tuple[float, float]) -> str:
     return "x".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
 
 
-class _RectifyProcessor(PairProcessor):
-    settings: RectifySettings
+def _encode_view(image: RgbImage, path: Path) -> Encoded:
+    return Encoded(encode_image(image, path.suffix, name=str(path)))
+
+
+class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
     cores = 1
 
     def __init__(self, settings: RectifySettings, plan: Plan, path: Path | None) -> None:
         """path: of the calibration, if given. Raises InputError, UsageError."""
         super().__init__(settings, plan)
-        self.path, self.missing, self.reader.rectifies_recording = path, "", False
+        self.path, self.reader.rectifies_recording = path, False
         self.files = settings.calibration_files
         self.reading: tuple[CameraDescription, Interpretation] | None = None
         """The cameras as files and options describe them; None without a calibration."""
@@ -118,8 +121,8 @@ class _RectifyProcessor(PairProcessor):
         self.is_written = False
         recording = plan.recording
         if settings.uncalibrated:
-            if plan.pairing and isinstance(plan.pairing.pairs, FramePairs):
-                self.frames = plan.pairing.pairs.spread(SAMPLED_FRAMES)
+            if plan.frames is not None:
+                self.frames = plan.frames.spread(SAMPLED_FRAMES)
             return
         if recording is not None and not self.files:
             if recording.states_rectified:
@@ -157,7 +160,7 @@ class _RectifyProcessor(PairProcessor):
         job = next(plan.jobs(), None) if self.reading[0].pairs and plan.total else None
         if job is not None and job.pair is not None:
             with suppress(PamError):
-                pair = self.read(job)
+                pair = self._read_pair(job.pair)
                 found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
                 if found is not None and found.better is not None:
                     return InputError(
@@ -165,11 +168,20 @@ class _RectifyProcessor(PairProcessor):
                     )
         return error
 
-    def read(self, job: Job) -> StereoPair:
+    def _read_pair(self, paths: PairPaths) -> StereoPair:
+        return self.reader.read(paths).make_rectilinear(self.settings.vr180)
+
+    def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         if self.frames and self.rectification is None:
             self._rectify_video()
-        pair: StereoPair = super().read(job)
-        return pair.make_rectilinear(self.settings.vr180)
+        assert job.pair is not None
+        pair = self._read_pair(job.pair)
+        width, height = self.view["size"] or (pair.width, pair.height)
+        for kind, path in job.places.items():
+            view = pair.left if kind == LEFT.name else pair.right
+            bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
+            check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
+        return pair, ()
 
     def prepare(self, jobs: Iterator[Job]) -> Iterator[Job]:
         """Let the first readable pair determine the rectification and its calibration."""
@@ -190,21 +202,18 @@ class _RectifyProcessor(PairProcessor):
                 break
         return itertools.chain(read, jobs)
 
-    def skip(self, job: Job) -> None:
-        """Note a calibration that is missing beside existing images."""
-        path = self._make_calibration_path(_first_file(job))
-        if self.rig is not None and path is not None and not path.exists():
-            self.missing = str(path)
-
     def finish(self, results: Results) -> Results:
-        offsets = array("f")
+        offsets, missing = array("f"), None
         for result in results:
+            if result.status == "skipped" and self.rig is not None:
+                path = self._make_calibration_path(_first_file(result.job))
+                missing = path if path is not None and not path.exists() else missing
             if result.facts.get("vertical_offset") is not None:
                 offsets.append(result.facts["vertical_offset"])
             yield result
-        if self.many and self.missing and not self.is_written:
+        if self.many and missing and not self.is_written:
             hint = "use `overwrite` instead of `skip_existing`"
-            LOG.warning(f"{self.missing} is not written, because all images were skipped: {hint}")
+            LOG.warning(f"{missing} is not written, because all images were skipped: {hint}")
         if self.many and offsets:
             ordered = sorted(offsets)
             LOG.info(
@@ -212,13 +221,7 @@ class _RectifyProcessor(PairProcessor):
                 f"in {len(ordered)} checked pairs"
             )
 
-    def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
-        width, height = self.view["size"] or (pair.width, pair.height)
-        view = pair.left if name == LEFT.name else pair.right
-        bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
-        check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
-
-    def apply(self, job: Job, pair: StereoPair) -> Outcome:
+    def apply(self, job: Job, pair: StereoPair) -> Computed:
         rectification = self._get_rectification(pair)
         images = {}
         for name in ("left", "right"):
@@ -234,7 +237,8 @@ class _RectifyProcessor(PairProcessor):
             matches, offset = self._check(pair, images["left"].pixels, images["right"].pixels)
         self._write_calibration(_first_file(job))
         facts = {"vertical_offset": None if offset is None else round(offset, 3)}
-        return images, facts, self._report_rows(matches, offset)
+        encoders = {kind: partial(_encode_view, image) for kind, image in images.items()}
+        return Computed(encoders, facts, self._report_rows(matches, offset), [pair.note] if pair.note else [])
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
         """Return the matches of rectified images, and their median vertical offset, px, or None.
@@ -318,7 +322,7 @@ class _RectifyProcessor(PairProcessor):
         views = []
         for name in self.frames:
             with suppress(InputError):  # reported for that frame
-                pair = self.reader.read(name).make_rectilinear(self.settings.vr180)
+                pair = self._read_pair(name)
                 views.append((pair.left.pixels, pair.right.pixels))
         try:
             if not views:
@@ -328,9 +332,6 @@ class _RectifyProcessor(PairProcessor):
             self.failure = error
             raise
         LOG.info(f"rectified by {matches} matches in {pluralize(len(views), 'frame')}; {NO_METRES}")
-
-    def encode(self, name: str, path: Path, pair: StereoPair, computed: Mapping[str, RgbImage]) -> Encoded:
-        return Encoded(encode_image(computed[name], path.suffix, name=str(path)))
 
     def _report_rows(self, matches: int | None, offset: float | None) -> list[str]:
         """Return a warning if rows are not aligned; log the offset of a single pair."""

@@ -45,7 +45,7 @@ class Batch:
     made: Sequence[Path] = ()
     """The finished videos, after the last pair."""
 
-    def __init__(self, plan: Plan, processor: PairProcessor) -> None:
+    def __init__(self, plan: Plan, processor: PairProcessor[Any, Any]) -> None:
         """Run a processor on each pair of a plan. Raises InputError if a recording lacks its calibration."""
         self.plan, self.processor = plan, processor
         if plan.recording is not None and processor.reader.rectifies_recording:
@@ -65,8 +65,8 @@ class Batch:
     def resume_hint(self) -> str:
         """Hint for resuming the batch after an interruption."""
         videos, names = self.plan.videos.keys(), self.plan.names.templates.keys()
-        if self.processor.needs_whole_batch:
-            return "results of the whole batch are written at its end, so start again"
+        if self.processor.resume_hint is not None:
+            return self.processor.resume_hint
         if not self.plan.settings.overwrite:
             return "to resume, add `skip_existing` to the same command"
         if videos and names <= videos:
@@ -95,13 +95,31 @@ class Batch:
 
     def _run(self) -> Results:
         """Yield the result of each pair, and report its progress and its remarks."""
-        processor, reported = self.processor, set[str]()
+        plan, processor, settings = self.plan, self.processor, self.plan.settings
         processes = count_processes(self)
-        processor.bar = self.bar if processes == 1 else None
+        threads = count_threads(self) if processes == 1 and plan.many else 1
+        # Several threads have no progress within a pair.
+        processor.bar = self.bar if processes == threads == 1 else None
         known: dict[str, Any] = {"device": None, "precision": None} if processor.uses_gpu else {}
         known |= processor.start() if processes == 1 else {}
-        known["options"] = self.plan.settings.to_json()
-        with closing(self._answer_jobs(processes)) as answers:
+        known["options"] = settings.to_json()
+        answers: Generator[tuple[Job, Result | PamError], None, None]
+        if processes == 1:
+            answers = run_overlapped(plan.jobs(), processor, threads)
+        elif processes:
+            if isinstance(settings, Engine) and settings.max_memory is not None:
+                processor.settings = replace(settings, max_memory=settings.max_memory // processes)
+            do = partial(run_job, processor)
+            answers = answer_in_processes(do, plan.jobs(), processes, prepares=True)
+        else:
+            from pamcli.batch.ray_cluster import run_on_ray
+
+            assert isinstance(settings, Cluster)
+            jobs, cores = processor.prepare(plan.jobs()), settings.ray_cores or processor.cores
+            address, gpus = settings.ray_address, processor.uses_gpu
+            answers = run_on_ray(jobs, processor, address=address, cores=cores, gpus=gpus)
+        reported = set[str]()
+        with closing(answers):
             for job, outcome in answers:
                 result = Result(job, error=outcome) if isinstance(outcome, PamError) else outcome
                 if self.bar is not None:
@@ -111,25 +129,6 @@ class Batch:
                         LOG.info(remark)
                 reported.update(result.remarks)
                 yield replace(result, facts={**known, **result.facts})
-
-    def _answer_jobs(self, processes: int) -> Generator[tuple[Job, Result | PamError], None, None]:
-        """Yield each job with its result, from this process, others, or a cluster."""
-        plan, processor, settings = self.plan, self.processor, self.plan.settings
-        if processes == 1:
-            threads = count_threads(self)
-            if threads > 1:
-                processor.bar = None  # it shows the progress of one pair at a time
-            return run_overlapped(plan.jobs(), processor, threads)
-        jobs = processor.prepare(plan.jobs())
-        if processes:
-            if isinstance(settings, Engine) and settings.max_memory is not None:
-                processor.settings = replace(settings, max_memory=settings.max_memory // processes)
-            return answer_in_processes(partial(run_job, processor), jobs, processes, prepares=True)
-        assert isinstance(settings, Cluster)
-        from pamcli.batch.ray_cluster import run_on_ray
-
-        cores = settings.ray_cores or processor.cores
-        return run_on_ray(jobs, processor, address=settings.ray_address, cores=cores, gpus=processor.uses_gpu)
 
 
 def count_processes(batch: Batch) -> int:
@@ -162,7 +161,7 @@ def count_processes(batch: Batch) -> int:
 def count_threads(batch: Batch) -> int:
     """Return the number of threads that prepare pairs for a GPU, and of those that write its results."""
     plan, processor = batch.plan, batch.processor
-    if not (plan.many and processor.uses_gpu) or "cpu" in processor.start()["device"].lower():
+    if not processor.uses_gpu or "cpu" in processor.start()["device"].lower():
         return 1
     if plan.recording is not None or _find_sequential(batch) is not None:
         return 1
@@ -175,8 +174,7 @@ def _find_sequential(batch: Batch) -> str | None:
     plan = batch.plan
     if plan.pairing is None:
         return "`pairs` -"
-    frames = next(iter(plan.pairing.pairs)).frames
-    has_videos = plan.videos or (frames and plan.recording is None)
+    has_videos = plan.videos or (plan.frames is not None and plan.recording is None)
     return batch.processor.sequential or ("videos" if has_videos else None)
 
 
@@ -184,8 +182,9 @@ def _count_pixels(batch: Batch) -> int:
     """Return the pixels of the first readable left image, or 0 if the first three cannot be read."""
     for job in itertools.islice(batch.plan.jobs(), 3):
         with suppress(PamError):
-            pair = batch.processor.read(job)
-            return int(pair.width * pair.height)
+            if job.pair is not None:
+                pair = batch.processor.reader.read(job.pair)
+                return pair.width * pair.height
     return 0
 
 
@@ -197,6 +196,6 @@ def _uses_cpu(device: str) -> bool:
     return not any(map(os.path.exists, paths)) and shutil.which("nvidia-smi") is None
 
 
-def run_job(processor: PairProcessor, job: Job | None) -> Any:
+def run_job(processor: PairProcessor[Any, Any], job: Job | None) -> Any:
     """Load the network for None, else return the result or error of a job, in another process."""
     return attempt(processor.start) if job is None else run_one(processor, job)

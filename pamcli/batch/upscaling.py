@@ -6,23 +6,20 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pamcli.batch import LOG
-from pamcli.batch.frames import FramePairs
 from pamcli.batch.jobs import Job
+from pamcli.batch.kinds import LEFT, PACKED, RIGHT
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import NetworkProcessor, Outcome, Results
+from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results
 from pamcli.batch.run import Batch
 from pamcli.errors import InputError, UsageError
-from pamcli.files.outputs import Encoded, OutputKind
+from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import PairPaths
-from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
-from pamcli.imaging.images import LARGEST_SIDE, check_encodable, encode_image
+from pamcli.imaging.images import LARGEST_SIDE, RgbImage, check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
 from pamcli.inference.loading import load_upscaler
@@ -32,10 +29,6 @@ from pamcli.settings.options import takes
 
 if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
-
-LEFT = OutputKind("left", "`output`", IMAGE_OUTPUT_SUFFIXES, "_left")
-RIGHT = OutputKind("right", "`output_right`", IMAGE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
-PACKED = OutputKind("packed", "`output_packed`", IMAGE_OUTPUT_SUFFIXES, "_packed")
 
 
 @takes(UpscaleSettings)
@@ -68,16 +61,14 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     return Batch(plan, _UpscaleProcessor(settings, plan))
 
 
-class _UpscaleProcessor(NetworkProcessor):
-    settings: UpscaleSettings
+class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
     _loading = threading.Lock()
 
     def __init__(self, settings: UpscaleSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
         self.kind = None if settings.weights is not None else settings.input or "auto"
         """Kind of images that selects the weights; None if the weights are given."""
-        is_video = plan.pairing and isinstance(plan.pairing.pairs, FramePairs)
-        self.frames: Iterable[PairPaths] = plan.pairing.pairs if plan.pairing and is_video else ()
+        self.frames: Iterable[PairPaths] = plan.frames or ()
         """Frames of a video, of which the first readable one selects the weights."""
         self.video_fault: tuple[str | None] | None = None
         """The fault of that frame: all frames, shards and machines use the same weights."""
@@ -94,40 +85,35 @@ class _UpscaleProcessor(NetworkProcessor):
                 self.__dict__["camera_network"] = load_upscaler(self.settings, camera=True)[0]
             return self.__dict__["camera_network"]  # type: ignore[no-any-return]
 
-    def check_result(self, name: str, path: Path, pair: StereoPair) -> None:
-        views = {"left": [pair.left], "right": [pair.right]}.get(name, [pair.left, pair.right])
-        height, width = self.network.upscaled_size(pair.height, pair.width)
-        alpha = any(view.alpha is not None for view in views)
-        if name == "packed":
-            height, width = compute_packed_size(height, width, self.settings.packing)
-            alpha = alpha and self.settings.packing != RED_CYAN
-        check_encodable(
-            path.suffix,
-            height=height,
-            width=width,
-            bits=8 * max(view.pixels.itemsize for view in views),
-            alpha=alpha,
-            name=str(path),
-        )
-
-    def read(self, job: Job) -> StereoPair:
+    def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         frames, self.frames = self.frames, ()
         for name in frames if self.kind == "auto" else ():
             with suppress(InputError):  # reported for that frame
                 self.video_fault = (self.reader.read(name).camera_fault,)
                 break
-        return super().read(job)
-
-    def find_problems(self, pair: StereoPair) -> Sequence[str]:
+        pair = self.read_pair(job)
+        for kind, path in job.places.items():
+            self._check_encodable(kind, path, pair)
         self._find_fault(pair)  # which `apply` needs, while the network is busy with the previous pair
-        return super().find_problems(pair)
+        return pair, self.find_problems(pair)
+
+    def _check_encodable(self, kind: str, path: Path, pair: StereoPair) -> None:
+        """Raise InputError if a file of this format cannot hold the result."""
+        views = {"left": [pair.left], "right": [pair.right]}.get(kind, [pair.left, pair.right])
+        height, width = self.network.upscaled_size(pair.height, pair.width)
+        bits = 8 * max(view.pixels.itemsize for view in views)
+        alpha = any(view.alpha is not None for view in views)
+        if kind == PACKED.name:
+            height, width = compute_packed_size(height, width, self.settings.packing)
+            alpha = alpha and self.settings.packing != RED_CYAN
+        check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
 
     def _find_fault(self, pair: StereoPair) -> str | None:
         if self.kind != "auto":
             return None
         return pair.camera_fault if self.video_fault is None else self.video_fault[0]
 
-    def apply(self, job: Job, pair: StereoPair) -> Outcome:
+    def apply(self, job: Job, pair: StereoPair) -> Computed:
         fault = self._find_fault(pair)
         network = self.network if fault is None else self.camera_network
         kind = "camera" if fault is not None or self.kind == "camera" else "clean"
@@ -138,8 +124,21 @@ class _UpscaleProcessor(NetworkProcessor):
             upscaled = [network.upscale_left(*views, progress=progress)]
         else:
             upscaled = [*network(*views, progress=progress)]
-        images = [self.rotate(each, -1) for each in upscaled]
-        return dict(zip(("left", "right"), images, strict=False)), facts, ()
+        images: dict[str, RgbImage] = {}
+        for side, view, pixels in zip(("left", "right"), (pair.left, pair.right), upscaled, strict=False):
+            turned, alpha = self.rotate(pixels, -1), view.alpha
+            if alpha is not None:
+                alpha = imresize_to(alpha, turned.shape[1], turned.shape[0])
+            images[side] = replace(view, pixels=turned, alpha=alpha)
+
+        def encode(image: RgbImage, path: Path) -> Encoded:
+            return Encoded(encode_image(image, path.suffix, name=str(path), quality=self.settings.quality))
+
+        encoders: dict[str, Encoder] = {side: partial(encode, image) for side, image in images.items()}
+        encoders[PACKED.name] = lambda path: encode(
+            pack_views(images["left"], images["right"], self.settings.packing), path
+        )
+        return Computed(encoders, facts, (), self.list_remarks(pair))
 
     def finish(self, results: Results) -> Results:
         is_reported = False
@@ -148,16 +147,3 @@ class _UpscaleProcessor(NetworkProcessor):
                 is_reported = True
                 LOG.info(f"{fault}: using the weights for camera images (`input` clean disables this)")
             yield result
-
-    def encode(self, name: str, path: Path, pair: StereoPair, computed: dict[str, np.ndarray]) -> Encoded:
-        views = {}
-        for side, view in (("left", pair.left), ("right", pair.right)):
-            pixels = computed.get(side)
-            if pixels is not None and name in (side, "packed"):
-                alpha = view.alpha
-                if alpha is not None:
-                    alpha = imresize_to(alpha, pixels.shape[1], pixels.shape[0])
-                views[side] = replace(view, pixels=pixels, alpha=alpha)
-        packing = self.settings.packing
-        image = pack_views(views["left"], views["right"], packing) if name == "packed" else views[name]
-        return Encoded(encode_image(image, path.suffix, name=str(path), quality=self.settings.quality))

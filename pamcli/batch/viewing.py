@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pamcli.batch import LOG
-from pamcli.batch.depth import check_same_size, load_rectified_calibration
+from pamcli.batch.camera_files import load_rectified_calibration
+from pamcli.batch.depth import check_same_size
 from pamcli.errors import UsageError
 from pamcli.files.paths import require_file
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, TABLE_SUFFIXES

@@ -23,7 +23,7 @@ def show(
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml
     """
-    from pamcli.batch.depth import finish_calibration, read_description
+    from pamcli.batch.camera_files import finish_calibration, read_description
 
     given = CalibrationFiles(calibration=files, cameras=choice.cameras, unit=choice.unit)
     stored = finish_calibration(

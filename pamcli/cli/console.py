@@ -243,13 +243,13 @@ MANY = 10
 """Smallest number of pairs for which their rate is reported."""
 
 
-def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *, loading: Any = None) -> None:
+def run_batch(batch: "Batch", console: Console, *, network: str | Path | None = None) -> None:
     """Process a batch and report it; exit with 6 if a pair failed, or raise the error of a single pair.
 
-    `files` creates the batch from the settings; `loading`: name of the network, if there is one. Raises
-    UsageError for a result that cannot go to stdout.
+    network: name of the network, if there is one. Raises UsageError for a result that cannot go to stdout.
     """
-    for name, place in vars(settings).items():
+    plan = batch.plan
+    for name, place in vars(plan.settings).items() if plan.returned else ():
         if place == "-" and name not in ("pairs", "inputs"):
             if console.jsonl:
                 message = f"cannot write both `{name}` - and `jsonl` to stdout"
@@ -257,14 +257,12 @@ def run_batch(files: "Callable[..., Batch]", settings: Any, console: Console, *,
             if sys.stdout.isatty():
                 message = f"`{name}` - cannot write binary data to a terminal"
                 raise UsageError(message, "use a pipe, or name a file")
-    batch = files(settings)
-    plan = batch.plan
-    if loading is not None and not plan.uses_ray:
-        with console.starting(str(loading)):
+    if network is not None and not plan.uses_ray:
+        with console.starting(str(network)):
             batch.start()
     has_titles, counts, began = False, {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
     try:
-        with console.progress("pairs", batch.total) as bar:
+        with console.progress("pairs", plan.total) as bar:
             batch.bar = None if console.quiet else bar
             with closing(iter(batch)) as results:
                 for each in results:

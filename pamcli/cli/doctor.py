@@ -81,7 +81,7 @@ def command(
 
 
 def _examine(options: Pair, console: Console) -> None:
-    from pamcli.batch.depth import read_description, read_stated_calibration
+    from pamcli.batch.camera_files import read_description, read_stated_calibration
     from pamcli.calibration.description import StoredCalibration
     from pamcli.calibration.examination import KnownLength, examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors

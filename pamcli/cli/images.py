@@ -27,7 +27,7 @@ def match(settings: MatchSettings, console: Console) -> None:
     """
     from pamcli.batch.matching import match_files
 
-    run_batch(match_files, settings, console, loading=settings.name)
+    run_batch(match_files(settings), console, network=settings.name)
 
 
 def upscale(settings: UpscaleSettings, console: Console) -> None:
@@ -42,7 +42,7 @@ def upscale(settings: UpscaleSettings, console: Console) -> None:
     """
     from pamcli.batch.upscaling import upscale_files
 
-    run_batch(upscale_files, settings, console, loading=settings.name)
+    run_batch(upscale_files(settings), console, network=settings.name)
 
 
 def rectify(settings: RectifySettings, console: Console) -> None:
@@ -56,7 +56,7 @@ def rectify(settings: RectifySettings, console: Console) -> None:
     """
     from pamcli.batch.rectification import rectify_files
 
-    run_batch(rectify_files, settings, console)
+    run_batch(rectify_files(settings), console)
 
 
 def convert(settings: DepthSettings, console: Console) -> None:
@@ -70,7 +70,7 @@ def convert(settings: DepthSettings, console: Console) -> None:
     """
     from pamcli.batch.depth import depth_files
 
-    run_batch(depth_files, settings, console)
+    run_batch(depth_files(settings), console)
 
 
 def show(settings: ViewSettings, console: Console) -> None:
@@ -125,7 +125,7 @@ def _export(settings: ExportSettings, console: Console, kind: Literal["colmap", 
 
     export = Export(settings, kind)
     try:
-        run_batch(lambda _: export.batch, export.settings, console, loading=settings.name)
+        run_batch(export.batch, console, network=settings.name)
     finally:  # also if a pair failed: the cameras are those of the others
         for path in export.write_cameras():
             if not console.jsonl:

@@ -87,6 +87,7 @@ class Method(ABC, Generic[Case, Answer]):
     """A method to measure."""
 
     name: str  # in tables
+    network: Any = None  # the loaded network, if it is one
     fits_one_set = False  # True for result files, which belong to one data set
 
     def facts(self) -> list[Fact]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from pamcli import __version__
 from pamcli.evaluation.loop import MeasuredSet, Method, Task
-from pamcli.evaluation.methods import NetworkMethod
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_images import DrawnPair
 from pamcli.evaluation.tables import (
@@ -157,7 +156,7 @@ def _describe_methods(
         title = about[0][1]
         images = [image for one in sets for image in one.meter.images]
         seconds = [image.seconds for image in images if image.seconds is not None]
-        if seconds and isinstance(method, NetworkMethod):
+        if seconds and method.network is not None:
             mean, compute = sum(seconds) / len(seconds), method.network.compute
             memory = compute.peak_memory()
             where = "on the GPU" if compute.device.type == "cuda" else "in total"

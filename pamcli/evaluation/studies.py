@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -39,13 +40,14 @@ def make_variants(
     kind: str, method: Method[Sample, Estimate]
 ) -> Mapping[float, Callable[[Sample], Estimate]]:
     """Return modified runs of a network, by resolution factor or by maximum disparity, px."""
+    matcher = cast(MatcherMethod, method)
     if kind == "resolution":
-        if not isinstance(method, MatcherMethod):
+        if method.network is None:
             raise UsageError("`study` resolution requires a network", "result files have one resolution")
-        return {factor: partial(_match_at, method, factor) for factor in RESOLUTIONS if factor != 1}
-    if not isinstance(method, MatcherMethod) or method.network.model.has_fixed_search:
+        return {factor: partial(_match_at, matcher, factor) for factor in RESOLUTIONS if factor != 1}
+    if method.network is None or method.network.model.has_fixed_search:
         return {}
-    return {limit: _limit_search(method, limit) for limit in LIMITS}
+    return {limit: _limit_search(matcher, limit) for limit in LIMITS}
 
 
 def add_study(page: Evaluation, kind: str, sets: Sequence[MeasuredSet[DisparityMeter]]) -> Evaluation:

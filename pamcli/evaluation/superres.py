@@ -91,7 +91,7 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
             methods.append(UpscaledFiles(settings.predictions, settings.allow_missing, name))
         elif not settings.baseline_only:
             methods.append(_load_network(settings, sets, listener))
-    scales = {int(each.network.scale) for each in methods if isinstance(each, UpscalerMethod)}
+    scales = {int(each.network.scale) for each in methods if each.network is not None}
     if len(scales) > 1:
         message = f"the networks upscale by {' and '.join(map(str, sorted(scales)))}"
         raise UsageError(f"{message}, but can only be compared at one scale", "set `scale`")

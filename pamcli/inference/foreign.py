@@ -23,7 +23,7 @@ LEANING = 0.75
 """Position in the overlap of two tiles where the weight passes to the right one; matches lie to the left,
 where the right tile may have ended already."""
 
-DISPARITIES = ("disparity", "right disparity")  # outputs without negative values
+DISPARITIES = ("disparity", "right_disparity")  # outputs without negative values
 
 Maps = dict[str, NDArray[np.float32]]  # outputs by content, (C, H, W) each
 
@@ -111,9 +111,7 @@ class ForeignModel(StereoModel):
         maps = self._compute(left, right, 1, progress)
         if not self.signed:  # small negative values, which most file formats cannot store
             maps |= {name: np.maximum(each, 0) for name, each in maps.items() if name in DISPARITIES}
-        found = {"disparity": maps["disparity"]}
-        if "right disparity" in maps:
-            found["right_disparity"] = maps["right disparity"]
+        found = {name: maps[name] for name in DISPARITIES if name in maps}
         if "confidence" in extras and self.has_confidence:
             found["confidence"] = maps["confidence"].clip(0, 1)
         return found
@@ -137,7 +135,7 @@ class ForeignModel(StereoModel):
         def compute(rows: slice, columns: slice, progress: Progress) -> Maps:
             outputs = self._run_tile(pair[:, :, rows, columns], scale)
             if len(parts) > 1:
-                outputs.pop("right disparity", None)  # each tile sees a different part of the right image
+                outputs.pop("right_disparity", None)  # each tile sees a different part of the right image
             return {
                 name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
                 for name, values in outputs.items()
@@ -240,7 +238,8 @@ class ForeignModel(StereoModel):
                 width, columns = float(shape[1]), values.shape[2]
                 pixels = {"pixels": 1.0, "output pixels": width / columns, "width": width}[self.spec.unit]
                 values = values * np.float32(self.spec.sign * pixels)
-            maps[content] = values if values.shape[1:] == shape else _resize(values[None], shape)[0]
+            kind = content.replace(" ", "_")
+            maps[kind] = values if values.shape[1:] == shape else _resize(values[None], shape)[0]
         return maps
 
     def _read_map(self, values: NDArray[Any], name: str, sides: tuple[int, ...]) -> NDArray[np.float32]:

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import default_upscaling, locate
 from pamcli.registry.spec import read_header
+from pamcli.settings.shared import Compute, Matcher, Matching, Network, Upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.upscaler import StereoUpscaler
 
 LOG = logging.getLogger("pamcli")
-COMPUTE = ("device", "precision", "network_from")
 
 
-def load_matcher(settings: Any, max_memory: int | None = None) -> tuple[StereoMatcher, Path]:
-    """Load the network that the settings of a command name; return it with its file."""
+def load_matcher(settings: Matcher) -> tuple[StereoMatcher, Path]:
+    """Load the network that the settings of a command, also a `Compute`, name; return it with its file."""
     path = locate(settings.name)
     from pamcli.inference.matcher import StereoMatcher
 
-    values: dict[str, Any] = {"max_memory": max_memory or settings.max_memory}
-    for name in (*COMPUTE, "max_disparity", "min_disparity", "match_size"):
-        if hasattr(settings, name):
-            values.setdefault(name, getattr(settings, name))
+    values = _list_compute(settings)
+    if isinstance(settings, Matching):
+        names = "max_disparity", "min_disparity", "match_size"
+        values |= {name: getattr(settings, name) for name in names}
     matcher = StereoMatcher.load(path, **values)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", matching resolution {matcher.match_size}"
@@ -34,10 +34,8 @@ def load_matcher(settings: Any, max_memory: int | None = None) -> tuple[StereoMa
     return matcher, path
 
 
-def load_upscaler(
-    settings: Any, *, camera: bool = False, max_memory: int | None = None
-) -> tuple[StereoUpscaler, Path]:
-    """Load the network that settings name; `camera`: default to weights for camera images."""
+def load_upscaler(settings: Upscaling, *, camera: bool = False) -> tuple[StereoUpscaler, Path]:
+    """Load the network that settings, also a `Compute`, name. camera: prefer weights for camera images."""
     scale = settings.scale
     name = settings.weights or default_upscaling(scale, camera=camera)
     path = locate(name)
@@ -46,10 +44,16 @@ def load_upscaler(
         raise UsageError(f"{name} upscales by {stored}, not by {scale:g}", "omit `scale` or `weights`")
     from pamcli.inference.upscaler import StereoUpscaler
 
-    values = {each: getattr(settings, each) for each in (*COMPUTE, "scale", "ensemble")}
-    upscaler = StereoUpscaler.load(path, **values, max_memory=max_memory or settings.max_memory)
+    values = _list_compute(settings)
+    upscaler = StereoUpscaler.load(path, **values, scale=scale, ensemble=settings.ensemble)
     _log(upscaler, name, path, f"upscales by {upscaler.scale:g}")
     return upscaler, path
+
+
+def _list_compute(settings: Network) -> dict[str, Any]:
+    assert isinstance(settings, Compute)
+    names = "device", "precision", "max_memory", "network_from"
+    return {name: getattr(settings, name) for name in names}
 
 
 def _log(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Path, task: str) -> None:

@@ -77,6 +77,13 @@ class StereoResult:
             self.matched_size,
         )
 
+    def require(self, name: str) -> NDArray[Any]:
+        """Return an output by its name. Raises UsageError if it was not computed."""
+        values: NDArray[Any] | None = getattr(self, name)
+        if values is None:
+            raise UsageError(f"`{name}` was not computed", f'match with extras=("{name}",)')
+        return values
+
     def disparity_where(
         self, *, visible: bool = False, min_confidence: float | None = None
     ) -> NDArray[np.float32]:
@@ -85,15 +92,10 @@ class StereoResult:
         Raises UsageError: a required output was not computed.
         """
         known = np.ones(self.disparity.shape, bool)
-        for name, values, least in (
-            ("visible", self.visible, 1 if visible else None),
-            ("confidence", self.confidence, min_confidence),
-        ):
-            if least is None:
-                continue
-            if values is None:
-                raise UsageError(f"`{name}` was not computed", f'match with extras=("{name}",)')
-            known &= values >= least
+        if visible:
+            known &= self.require("visible")
+        if min_confidence is not None:
+            known &= self.require("confidence") >= min_confidence
         return np.where(known, self.disparity, np.float32(np.nan))
 
 
@@ -339,7 +341,7 @@ class StereoMatcher:
             report(1)
             return found
 
-        found = run(*views, reports[0], *["confidence"] * with_confidence, *["attended"] * with_visible)
+        found = run(*views, reports[0], *["confidence"] * with_confidence, *["visible"] * with_visible)
         disparity, confidence = found["disparity"], found.get("confidence")
         right_disparity = visible = None
         if twice:
@@ -349,7 +351,7 @@ class StereoMatcher:
                 mirror = run(*mirrored, reports[1])["disparity"]
                 right_disparity = np.ascontiguousarray(mirror[:, ::-1])
             if with_visible:
-                visible = find_visible(disparity, right_disparity, found.get("attended"))
+                visible = find_visible(disparity, right_disparity, found.get("visible"))
             if with_confidence and confidence is None:
                 confidence = measure_agreement(disparity, right_disparity)
         returned = right_disparity if "right_disparity" in extras else None

@@ -70,12 +70,12 @@ class StereoModel(Protocol):
             right: The right image.
             progress: Called with the completed fraction.
             max_disparity: Search below this disparity, px, a multiple of 16; None = no limit.
-            extras: Further maps to compute: "confidence" and "attended".
+            extras: Further maps to compute: "confidence" and "visible".
 
         Returns:
             Maps (H, W) by name. "disparity", px: left pixel (y, x) matches right (y, x - disparity).
             "right_disparity", px, if it is computed with the left one. If requested and available,
-            "confidence" in [0, 1], and "attended": True where a pixel receives attention from the right.
+            "confidence" in [0, 1], and "visible": True where a pixel receives attention from the right.
         """
         ...
 

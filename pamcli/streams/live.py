@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.batch.depth import finish_calibration, load_rectified_calibration, read_description
+from pamcli.batch.camera_files import finish_calibration, load_rectified_calibration, read_description
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.imaging.images import RgbImage

@@ -11,7 +11,7 @@ from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.passrnet2 import Exchange, GatedBlock
-from pamcli.networks.variants import CascadedASPP, SingleImage
+from pamcli.networks.variants import CascadedASPP
 from pamcli.registry.architectures import PASSRnet2Variant, parse_variant
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
@@ -61,8 +61,8 @@ def _build_random(recipe: Recipe) -> Network:
     network = build_network(recipe.model_spec())
     if recipe.initialisation == "xavier":
         initialise_by_xavier(network)
-    elif isinstance(network, PASSRnet) and recipe.initialisation == "upscaler":
-        initialise_as_upscaler(network)
+    elif recipe.architecture == "passrnet" and recipe.initialisation == "upscaler":
+        initialise_as_upscaler(cast(PASSRnet, network))
     return network
 
 
@@ -165,7 +165,7 @@ def initialise_as_upscaler(network: PASSRnet) -> None:
         elif isinstance(module, ResidualASPP):
             for group in (1, 2, 3):
                 _damp(getattr(module, f"b_{group}"))
-    if not isinstance(network, SingleImage):
+    if "pam" in dict(network.named_children()):  # it uses both views
         width = network.pam.fusion.out_channels
         _copy_channels(network.pam.fusion, {channel: width + channel for channel in colours})
 

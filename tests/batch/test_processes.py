@@ -56,11 +56,11 @@ def test_a_caller_that_stops_leaves_no_process(tmp_path: Path) -> None:
 
 def batch(pairs: int | None, *, sequential: str | None = None, **given: Any) -> Any:
     """Stand in for a batch of so many pairs."""
-    names = None if pairs is None else SimpleNamespace(pairs=[SimpleNamespace(frames=None)])
+    names = None if pairs is None else SimpleNamespace(pairs=())
     settings = MatchSettings(**{"device": "cpu", **given})
     plan = {"settings": settings, "pairing": names, "total": pairs, "many": True, "videos": {}}
     processor = SimpleNamespace(sequential=sequential)
-    return SimpleNamespace(plan=SimpleNamespace(**plan, uses_ray=False), processor=processor)
+    return SimpleNamespace(plan=SimpleNamespace(**plan, uses_ray=False, frames=None), processor=processor)
 
 
 def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_visible_is_what_both_the_disparities_and_the_attention_say(
     def visible_with(attended: NDArray[np.bool_]) -> NDArray[np.bool_]:
         def answered(*arguments: Any, **named: Any) -> dict[str, Any]:
             found = match(*arguments, **named)
-            return {**found, "attended": attended} if "attended" in found else found
+            return {**found, "visible": attended} if "visible" in found else found
 
         monkeypatch.setattr(matcher.model, "match", answered)
         visible = matcher(small.left, small.right, extras={"visible"}).visible

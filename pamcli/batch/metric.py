@@ -1,0 +1,142 @@
+"""Encode depth maps, point clouds and meshes from disparity maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pamcli.batch import LOG
+from pamcli.batch.jobs import Job
+from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, DISTANCES, MESH, POINT_CLOUD
+from pamcli.batch.processing import Encoder
+from pamcli.errors import import_extra
+from pamcli.files.outputs import Encoded
+from pamcli.files.paths import join_names
+from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
+from pamcli.files.units import parse_length
+from pamcli.imaging.disparity_files import encode_depth
+from pamcli.settings.shared import MetricResults
+
+if TYPE_CHECKING:
+    from pamcli.calibration.distances import Region
+    from pamcli.calibration.geometry import Calibration
+
+COARSE = 0.01
+"""Share of the median depth above which the 1 mm steps of a PNG are reported."""
+
+
+class MetricEncoder:
+    """Encodes depth maps and point clouds from disparity maps."""
+
+    def __init__(self, settings: MetricResults) -> None:
+        self.settings = settings
+        depth = settings.max_depth
+        self.max_depth = None if depth is None else parse_length(depth, "`max_depth`")
+        if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
+            import_extra("laspy")
+        self.reported: list[Calibration] = []
+        self.regions: Sequence[Region] = ()
+        if settings.has_distances:
+            from pamcli.calibration.distances import Region, read_regions
+
+            at = [Region(*each) for each in settings.at or ()]
+            self.regions = at if settings.boxes is None else read_regions(settings.boxes)
+
+    def check(self, calibration: Calibration, width: int, height: int) -> None:
+        """Raise InputError if the calibration does not fit images of this size; log if it is scaled."""
+        scaled = calibration.for_size(width, height)
+        scaled.reprojection()  # raises without a baseline
+        if scaled in self.reported:
+            return
+        is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
+        has_points = any(
+            getattr(self.settings, name, None)
+            for name in ("point_cloud", "mesh", "page", "rerun", "has_distances")
+        )
+        if has_points and is_assumed and not self.reported:
+            LOG.info("the image centre is used as the principal point: `principal_point` X,Y states another")
+        self.reported.append(scaled)
+        LOG.debug(
+            f"depth (m) = {scaled.focal_length:g} px * {scaled.baseline:g} m / "
+            f"(disparity (px) + {scaled.offset:g} px)"
+        )
+        if (size := calibration.size) and scaled.size not in calibration.sizes:
+            LOG.info(
+                f"the calibration of {size[0]}x{size[1]} px is scaled to {width}x{height} px: "
+                f"focal length {scaled.focal_length:g} px"
+            )
+
+    def measure(self, job: Job, disparity: Any, calibration: Calibration | None) -> tuple[Any, list[str]]:
+        """Return the positions of points and boxes as facts, and warnings; `disparity`: NaN = unknown.
+
+        Raises InputError if one is outside of the image.
+        """
+        if not self.regions or calibration is None:
+            return {}, []
+        from pamcli.calibration.distances import select_regions
+
+        regions = select_regions(self.regions, [*job.names[:1], str(job.pair and job.pair.left)])
+        rows = [each.measure(disparity, calibration, self.settings.disparity_error) for each in regions]
+        unknown = [f"{row['x']:g},{row['y']:g}" for row in rows if not row["known"]]
+        warnings = [] if rows else [f"{self.settings.boxes} has no box for this image"]
+        if unknown:
+            warnings += [f"no depth is known at {join_names(unknown)} px"]
+        return {DISTANCES: rows}, warnings
+
+    def list_encoders(
+        self, disparity: np.ndarray, image: Any, calibration: Calibration
+    ) -> Mapping[str, Encoder]:
+        """Return the encoder of each kind. disparity: (H, W) px, NaN = unknown; image: (H, W, C), or None."""
+        options = {"image": image, "max_depth": self.max_depth, "stride": self.settings.stride}
+
+        def encode_points(path: Path) -> Encoded:
+            from pamcli.calibration.point_cloud import encode_point_cloud
+
+            data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
+            return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
+
+        def encode_surface(path: Path) -> Encoded:
+            from pamcli.calibration.mesh import encode_mesh
+
+            data, count = encode_mesh(disparity, calibration, **options)
+            return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
+
+        return {
+            DEPTH.name: partial(self._encode_depth, disparity, calibration),
+            DEPTH_ERROR.name: partial(self._encode_depth, disparity, calibration, is_error=True),
+            POINT_CLOUD.name: encode_points,
+            MESH.name: encode_surface,
+        }
+
+    def _encode_depth(
+        self, disparity: np.ndarray, calibration: Calibration, path: Path, *, is_error: bool = False
+    ) -> Encoded:
+        height, width = disparity.shape
+        calibration = calibration.for_size(width, height)
+        depth, suffix = calibration.depth(disparity), path.suffix.lower()
+        known = depth <= (self.max_depth or math.inf)
+        if is_error:
+            depth = calibration.depth_error(disparity, self.settings.disparity_error)
+        file = encode_depth(np.where(known, depth, np.float32("nan")), suffix)
+        if not known.any():
+            return file._replace(warnings=["all depths are unknown", *file.warnings])
+        if suffix == ".png" and not is_error:
+            step = 0.001 / float(np.median(depth[known]))
+            if step > COARSE:
+                warning = f"the 1 mm steps of a PNG are {100 * step:.2g} % of the median depth"
+                file = file._replace(warnings=[*file.warnings, f"{warning}: use .tif or .npy"])
+        return file
+
+
+def encode_frame(
+    left: np.ndarray | None, right: np.ndarray | None, disparity: np.ndarray, calibration: Calibration | None
+) -> Encoded:
+    """Encode a frame of a recording."""
+    from pamcli.recordings import rrd
+
+    return Encoded(rrd.encode_frame(left, right, disparity, calibration))
