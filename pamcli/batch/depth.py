@@ -15,7 +15,7 @@ from pamcli.batch import LOG
 from pamcli.batch.camera_files import load_rectified_calibration
 from pamcli.batch.frames import pair_frames
 from pamcli.batch.jobs import EMPTY_NAME, Job, are_videos
-from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, MESH, POINT_CLOUD, RERUN
+from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, INVERTED_DEPTH, MESH, POINT_CLOUD, RERUN
 from pamcli.batch.metric import MetricEncoder, encode_frame
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, PairProcessor
@@ -24,7 +24,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
-from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL
+from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_disparity, read_depth
 from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
@@ -50,13 +50,15 @@ def depth_files(settings: DepthSettings) -> Batch:
     Raises:
         UsageError, InputError: Before any work. If a file fails, its result has an `error`.
     """
-    results = {DEPTH: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
+    main = INVERTED_DEPTH if settings.invert else DEPTH
+    results = {main: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
     results |= {MESH: settings.mesh, RERUN: settings.rerun}
     image = None if settings.image is None else str(settings.image)
     has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
+    tag = main.folder_tag or "_disparity"
     find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points)
     try:
-        plan = plan_batch(settings, results, find=find, read=settings.calibration_files, tag="_depth")
+        plan = plan_batch(settings, results, find=find, read=settings.calibration_files, tag=tag)
     except UsageError as error:
         if "`root`" not in (error.hint or ""):
             raise
@@ -158,7 +160,7 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
 
     def read(self, job: Job) -> tuple[_Map, Sequence[str]]:
         pair = self._read_map(job)
-        if job.places:
+        if job.places or self.settings.has_distances:
             self.metric.check(self.calibration, pair.width, pair.height)
         return pair, ()
 
@@ -167,6 +169,8 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
         path, settings, max_pixels = job.pair.left, self.settings, self.settings.max_pixels
         if job.pair.frames is not None:
             return _Map(self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels), None)
+        if settings.invert:
+            return self._read_depth(path)
         file = read_disparity_file(
             path, scale=settings.scale, invalid=settings.invalid, max_pixels=max_pixels
         )
@@ -178,10 +182,22 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
         check_same_size(job.pair.right, image, path, loaded.disparity)
         return replace(loaded, image=image)
 
+    def _read_depth(self, path: Path) -> _Map:
+        """Return the disparity map of a depth map."""
+        depth = read_depth(path, scale=self.settings.scale, max_pixels=self.settings.max_pixels)
+        height, width = depth.shape
+        disparity = self.calibration.for_size(width, height).disparity(depth)
+        near = float(np.nanmax(disparity, initial=0))
+        warning = (
+            f"disparities reach {near:.0f} px in an image {width} px wide; `scale` states the units per m"
+        )
+        return _Map(disparity, None, [warning] if near > width else [])
+
     def apply(self, job: Job, pair: _Map) -> Computed:
         note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"
         encoders = {
             **self.metric.list_encoders(pair.disparity, pair.image, self.calibration),
+            INVERTED_DEPTH.name: lambda path: encode_disparity(pair.disparity, path.suffix),
             RERUN.name: lambda path: encode_frame(pair.image, None, pair.disparity, self.calibration),
         }
         distances, doubts = self.metric.measure(job, pair.disparity, self.calibration)

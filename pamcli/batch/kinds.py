@@ -16,6 +16,7 @@ VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "`page`", (".html",))
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
+INVERTED_DEPTH = OutputKind("disparity", "`depth`", DISPARITY_SUFFIXES)  # of `pam depth --invert`
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", POINT_CLOUD_SUFFIXES, "_cloud")
 MESH = OutputKind("mesh", "`mesh`", (".glb",), "_mesh")

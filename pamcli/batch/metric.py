@@ -14,6 +14,7 @@ from pamcli.batch import LOG
 from pamcli.batch.jobs import Job
 from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, DISTANCES, MESH, POINT_CLOUD
 from pamcli.batch.processing import Encoder
+from pamcli.calibration.geometry import describe_resizing
 from pamcli.errors import import_extra
 from pamcli.files.outputs import Encoded
 from pamcli.files.paths import join_names
@@ -65,6 +66,9 @@ class MetricEncoder:
             f"depth (m) = {scaled.focal_length:g} px * {scaled.baseline:g} m / "
             f"(disparity (px) + {scaled.offset:g} px)"
         )
+        point = calibration.principal if calibration.size is None else None
+        if point and (warning := describe_resizing(point, calibration.focal_length, width, height)):
+            LOG.warning(warning)
         if (size := calibration.size) and scaled.size not in calibration.sizes:
             LOG.info(
                 f"the calibration of {size[0]}x{size[1]} px is scaled to {width}x{height} px: "

@@ -23,7 +23,7 @@ from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import encode_calibration
-from pamcli.calibration.geometry import Pixels
+from pamcli.calibration.geometry import Pixels, describe_resizing
 from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
@@ -301,6 +301,10 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         assert self.rig is not None
         assert self.rectification is not None
         width, height = size
+        matrix = self.rig.left.matrix
+        point, focal_length = matrix[:2, 2].tolist(), float(matrix[0, 0])
+        if self.rig.size is None and (warning := describe_resizing(point, focal_length, *size)):
+            LOG.warning("%s: %s", self.names, warning)
         if self.rig.size is not None and size not in self.rig.sizes:
             old = "{}x{}".format(*self.rig.size)
             LOG.info(f"the calibration of {old} px is scaled to {width}x{height} px")

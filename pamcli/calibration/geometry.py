@@ -20,6 +20,8 @@ SHORTEST_BASELINE, LONGEST_BASELINE = 1e-3, 5.0  # m; others are probably in ano
 SHORTEST_FOCAL_LENGTH = 50.0  # px; a shorter one is probably in millimetres
 SWAP_CAMERAS = "swap the cameras: `cameras` 1:0"
 SAME_SIZE = 1.0  # px by which a side may deviate from the aspect ratio of the calibration
+RESIZED, SAME_CENTRE = 1.3, 1.1
+"""Ratios of a principal point to the image centre, and of x to y, that show resized images."""
 SAME_LENS = 1.005  # largest ratio of focal lengths that belong to one lens
 
 
@@ -176,6 +178,13 @@ class Calibration:
             known = (shifted > 0) & np.isfinite(shifted) & np.isfinite(depth)
             return np.where(known, depth, np.float32("nan"))
 
+    def disparity(self, depth: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Convert depth (m, any shape) to disparities (px), NaN where the depth is not above 0."""
+        values = read_map(depth).astype(np.float32)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            disparity = np.float32(self.focal_length * self._require_baseline()) / values
+            return np.where((values > 0) & np.isfinite(values), disparity - np.float32(self.offset), np.nan)
+
     def depth_error(self, disparity: NDArray[np.generic], deviation: float) -> NDArray[np.float32]:
         """Return the standard deviation of the depth (m), given that of the disparity (px).
 
@@ -259,6 +268,19 @@ def check_baseline(baseline: float) -> list[str]:
     if baseline < SHORTEST_BASELINE:
         return [f"the baseline of {baseline:g} m is perhaps in km (`baseline` {1000 * baseline:g}m)"]
     return []
+
+
+def describe_resizing(point: Iterable[float], focal_length: float, width: int, height: int) -> str | None:
+    """Return a warning if a principal point (px) is the centre of a larger or smaller image than this one."""
+    (centre_x, x), (centre_y, y) = (
+        (p, (2 * p + 1) / side) for p, side in zip(point, (width, height), strict=True)
+    )
+    if not (x > 0 and 1 / SAME_CENTRE < y / x < SAME_CENTRE) or 1 / RESIZED < x < RESIZED:
+        return None
+    values = f"`focal` {focal_length / x:.6g} and `principal_point` {centre_x / x:.6g},{centre_y / y:.6g}"
+    other = f"{round(x * width)}x{round(y * height)} px, but the image is {width}x{height} px"
+    do = f"if it was resized, multiply the calibration by {1 / x:.3g} ({values})"
+    return f"the principal point {centre_x:g},{centre_y:g} px fits {other}: {do}"
 
 
 def has_aspect(size: Size, width: int, height: int) -> bool:

@@ -228,6 +228,7 @@ _MODELS = {  # parameters in COLMAP's order, with OpenCV's names; f: one focal l
     "RADIAL_FISHEYE": "f cx cy k1 k2",
 }
 _CAMERA = re.compile(r"(\d+)[ \t]+([A-Z_]+)[ \t]+(\d+)[ \t]+(\d+)[ \t]+([-+.\deE \t]+)")
+_IMAGE = re.compile(r"\d+((?:[ \t]+[-+.\deE]+){7})[ \t]+(\d+)[ \t]+(\S*[A-Za-z_./]\S*)")
 _RIG = re.compile(r"\d+[ \t]+(\d+)[ \t]+(?:0|CAMERA)[ \t]+(\d+)\b(.*)")
 
 # A camera of a rig: its number in cameras.txt or the camera itself, and the transform from the rig.
@@ -235,9 +236,9 @@ _Sensor = tuple[int | None, Floats, Camera | None]
 
 
 def read_colmap(source: Source) -> CameraDescription | None:
-    """Read cameras.txt with rigs.txt or rig_config.json, in the unit of length of the reconstruction."""
+    """Read cameras.txt with rigs.txt, rig_config.json or images.txt, in the unit of the reconstruction."""
     known: dict[int, tuple[Camera, Size]] = {}
-    rigs, has_cameras = None, False
+    rigs, images, has_cameras = None, [*filter(None, map(_IMAGE.fullmatch, _read_rows(source)))], False
     for text in source.texts:
         lines = map(str.strip, text.splitlines())
         rows = [line for line in lines if line and not line.startswith("#")]
@@ -255,9 +256,13 @@ def read_colmap(source: Source) -> CameraDescription | None:
     is_config = isinstance(listed, Sequence) and isinstance(listed[0], Mapping) and "cameras" in listed[0]
     if not has_cameras and rigs is None and not is_config:
         return None
-    if rigs is None and not is_config:
-        raise InputError("holds intrinsics, but no camera poses", "give rigs.txt or rig_config.json, too")
-    sensors = _read_rigs(rigs) if rigs is not None else _read_config(listed or (), known)
+    if rigs is None and not is_config and not images:
+        hint = "give rigs.txt, rig_config.json, or images.txt, too"
+        raise InputError("holds intrinsics, but no camera poses", hint)
+    if rigs is None and images and not is_config:
+        sensors = [_read_image(*found.groups()) for found in images]
+    else:
+        sensors = _read_rigs(rigs) if rigs is not None else _read_config(listed or (), known)
     pair = source.select_pair(len(sensors))
     placed = []
     for number, from_rig, lens in (sensors[index] for index in pair):
@@ -268,6 +273,18 @@ def read_colmap(source: Source) -> CameraDescription | None:
         placed.append((camera, invert_transform(from_rig), size))
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)} are used"] if len(sensors) > 2 else []
     return CameraDescription("COLMAP", [pair_cameras(placed)], metres=None, notes=notes)
+
+
+def _read_rows(source: Source) -> list[str]:
+    """Return the lines of an images.txt, whose second line of each image lists its points."""
+    texts = [text for text in source.texts if "CAMERA_ID, NAME" in text]
+    return [line.strip() for text in texts for line in text.splitlines()]
+
+
+def _read_image(pose: str, camera: str, name: str) -> "_Sensor":
+    values = pose.split()
+    placed = read_quaternion_pose(values[:4], values[4:], name[:40])
+    return read_integer(camera, "CAMERA_ID"), placed, None
 
 
 def _read_camera(model: str, values: Any, key: str) -> Camera:

@@ -105,6 +105,22 @@ def read_disparity(
     return convert_to_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)
 
 
+def read_depth(path: Path, *, scale: float | None, max_pixels: int | None) -> np.ndarray:
+    """Read a depth map (H, W), float32, m; NaN where it is 0, negative or not finite.
+
+    scale: Units per m; None: 1 in floating point, 1000 in 16-bit integers. Raises the errors of
+    `read_disparity`.
+    """
+    numbers = read_numbers(path, max_pixels)
+    if scale is None and not (numbers.dtype.kind == "f" or numbers.dtype.itemsize == 2):
+        hint = "state the units per m with `scale` N: 1000 for mm, 100 for cm"
+        raise InputError(f"{path} holds {numbers.dtype} numbers of unknown scale", hint)
+    units = (1 if numbers.dtype.kind == "f" else PNG_UNITS_PER_METRE) if scale is None else scale
+    with np.errstate(over="ignore", invalid="ignore"):
+        depth = numbers.astype(np.float32) / np.float32(units)
+        return np.where(np.isfinite(depth) & (depth > 0), depth, np.float32(np.nan))
+
+
 def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
     """Read the numbers of a disparity file as stored, (H, W). Raises the errors of `read_disparity`."""
     suffix = path.suffix.lower()
@@ -316,10 +332,6 @@ def _read_exr(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     if not maps or any(not np.array_equal(maps[0], other, equal_nan=True) for other in maps[1:]):
         raise InputError(
             f"{name} must hold one channel, but holds {', '.join(channels)}", "write one of them"
-        )
-    if [*channels] == ["Z"]:
-        raise InputError(
-            f"{name} is a depth map: its channel is Z", "pam depth --invert converts depth to disparity"
         )
     return maps[0]
 

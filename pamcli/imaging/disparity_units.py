@@ -54,7 +54,10 @@ def read_disparity_file(
     """
     numbers = read_numbers(path, max_pixels)
     if path.suffix.lower() in (".tif", ".tiff") and tiff.is_depth_map(path):
-        raise InputError(f"{path} is a depth map in metres", "pass the disparity map it was made from")
+        raise InputError(
+            f"{path} is a depth map in metres",
+            "pass the disparity map it was made from, or add `invert` to `pam depth`",
+        )
     disparity, warnings = convert_to_pixels(numbers, path, scale), []
     if invalid is not None:
         disparity[np.isclose(numbers, invalid, rtol=1e-6, atol=0)] = np.nan

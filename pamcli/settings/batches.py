@@ -181,6 +181,15 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
     depth: Place | None = result(
         "Write the depth map: .tif or .npy (m), .png (16 bits, mm).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
     )
+    invert: bool = flag(
+        "Convert depth maps to disparity maps: the inputs hold metres (integers: mm; --scale: units per m), "
+        "and -o writes .pfm, .npy, .tif or .png."
+    )
+
+    def check(self) -> None:
+        super().check()
+        self.forbid("invert", "depth_error", "invalid")
+        self.require("invert", "depth", "point_cloud", "mesh", "rerun", "at", "boxes")
 
 
 BatchSettings = MatchSettings | UpscaleSettings | RectifySettings | DepthSettings

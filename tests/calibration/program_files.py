@@ -291,6 +291,14 @@ def colmap_rigs() -> str:
     return f"{head}\n# Number of rigs: 1\n1 2 CAMERA 1 CAMERA 2 1 {pose}\n"
 
 
+def colmap_images() -> str:
+    text = "#   IMAGE_ID, QW, QX, QY, QZ, TX, TY, TZ, CAMERA_ID, NAME\n#   POINTS2D[] as (X, Y, POINT3D_ID)\n"
+    for number, (_, _, pose) in enumerate(CAMERAS[:2], 1):
+        values = [*quaternion((world := np.linalg.inv(pose))[:3, :3]), *world[:3, 3]]
+        text += f"{number} {' '.join(map(repr, map(float, values)))} {number} {number}.png\n1.5 2.5 -1\n"
+    return text
+
+
 def colmap_rig_config(models: bool = False) -> str:
     left: dict[str, object] = {"image_prefix": "rig1/left/", "ref_sensor": True}
     right: dict[str, object] = {"image_prefix": "rig1/right/", "cam_from_rig_rotation": quaternion(R)}
@@ -375,8 +383,7 @@ def posed_cameras() -> tuple[str, str]:
     """A JSON file for each camera, with its lens and its pose from the world."""
 
     def entry(values: np.ndarray) -> dict[str, object]:
-        rows, columns = np.atleast_2d(values).shape
-        return {"rows": rows, "cols": columns, "data": values.ravel().tolist()}
+        return {"rows": 3, "cols": values.size // 3, "data": values.ravel().tolist()}
 
     texts = []
     for k, d, pose in CAMERAS:

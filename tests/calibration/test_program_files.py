@@ -33,6 +33,7 @@ EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
     "opencv's xml": ("OpenCV", (files.OPENCV_XML,)),
     "opencv's json": ("OpenCV", (files.OPENCV_JSON,)),
     "opencv's two files": ("OpenCV", (files.INTRINSICS, files.EXTRINSICS)),
+    "colmap's images": ("COLMAP", (programs.colmap_cameras("FULL_OPENCV"), programs.colmap_images())),
     "opencv's cameras apart": ("YAML", (*programs.APART, files.opencv(R=files.R, T=files.T))),
     "opencv's cameras with their poses": ("JSON", programs.posed_cameras()),
     "npz": ("OpenCV", (programs.npz(**OPENCV_ARRAYS, **POSE, imageSize=np.array(files.SIZE)),)),

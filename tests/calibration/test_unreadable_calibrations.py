@@ -105,7 +105,7 @@ REFUSED: list[tuple[tuple[str | bytes, ...], str]] = [
     ),
     ((b"MATLAB 5.0 MAT-file".ljust(200),), "must be a .mat file of version 5"),
     ((mat({"x": np.eye(3)}),), "does not hold stereoParameters"),
-    (colmap(), "no camera poses (give rigs.txt or rig_config.json"),
+    (colmap(), "no camera poses (give rigs.txt, rig_config.json"),
     ((programs.colmap_rigs(),), "give cameras.txt, too"),
     ((programs.colmap_rig_config(),), "give cameras.txt, too"),
     (

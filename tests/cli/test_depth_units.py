@@ -62,6 +62,51 @@ def test_the_unit_of_a_ground_truth_is_found_and_declared(here: Path) -> None:
     refuse(run, 3, "times the ground truth nearly everywhere", "--scale ")
 
 
+def test_depth_becomes_the_disparity_that_it_was_made_from(here: Path) -> None:
+    camera = ("--focal", "700", "--baseline", "0.12m", "--doffs", "3")
+    numbers = MAP.astype(np.float32)
+    numbers[:, 30:39] = np.nan
+    np.save("d.npy", numbers)
+    for place, tolerance in (("z.npy", 1e-4), ("z.png", 0.3)):
+        assert pam("depth", "d.npy", *camera, "-o", place).code == 0
+        assert pam("depth", place, *camera, "--invert", "-o", f"{place}.npy").code == 0
+        np.testing.assert_allclose(np.load(f"{place}.npy"), numbers, atol=tolerance)
+    np.save("cm.npy", (100 * 84 / (MAP + 3)).astype(np.uint8))
+    refuse(
+        pam("depth", "cm.npy", *camera, "--invert", "-o", "x.npy"), 3, "uint8", "units per m with --scale N"
+    )
+    refuse(pam("depth", "z.npy", *camera, "--invert"), 2, "--invert requires --depth")
+    run = pam("depth", "z.npy", *camera, "--invert", "-o", "x.npy", "--scale", "1000")
+    assert "--scale states the units per m" in run.stderr
+
+
+def test_an_image_that_was_resized_without_its_calibration(here: Path) -> None:
+    np.save("d.npy", MAP.astype(np.float32))
+    for point, said in (("159.5,119.5", "multiply the calibration by 0.25"), ("42,28", ""), ("159,40", "")):
+        run = pam(
+            "depth", "d.npy", "--focal", "700", "--baseline", "1", "--principal-point", point, "--at", "1,2"
+        )
+        assert ("multiply" in run.stderr) == bool(said)
+        assert said in run.stderr
+    assert (
+        "(--focal 175 and --principal-point 39.875,29.875)"
+        in pam(
+            *(
+                "depth",
+                "d.npy",
+                "--focal",
+                "700",
+                "--baseline",
+                "1",
+                "--principal-point",
+                "159.5,119.5",
+                "--at",
+                "1,2",
+            )
+        ).stderr
+    )
+
+
 def test_a_stated_marker_becomes_unknown(here: Path) -> None:
     numbers = MAP.astype(np.float32)
     numbers[:, 30:39] = 25.5

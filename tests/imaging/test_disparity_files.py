@@ -192,12 +192,9 @@ def test_exr_has_one_channel(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             read_disparity(saved(tmp_path, "d.exr", exr_bytes(tmp_path, **channels))), values
         )
-    for channels, said in (
-        ({"Z": values}, "is a depth map"),
-        ({"u": values, "v": -values}, "one channel, but holds u, v"),
-    ):
-        with pytest.raises(InputError, match=said):
-            read_disparity(saved(tmp_path, "d.exr", exr_bytes(tmp_path, **channels)))
+    two = saved(tmp_path, "d.exr", exr_bytes(tmp_path, u=values, v=-values))
+    with pytest.raises(InputError, match="one channel, but holds u, v"):
+        read_disparity(two)
 
 
 def npy_header(shape: str) -> bytes:
