@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pamcli.imaging.images import RgbImage as RgbImage
     from pamcli.imaging.images import read_image as read_image
     from pamcli.inference.matcher import StereoMatcher as StereoMatcher
-    from pamcli.inference.matcher import StereoResult as StereoResult
+    from pamcli.inference.result import StereoResult as StereoResult
     from pamcli.inference.upscaler import StereoUpscaler as StereoUpscaler
     from pamcli.settings.batches import DepthSettings as DepthSettings
     from pamcli.settings.batches import MatchSettings as MatchSettings
@@ -91,7 +91,8 @@ _LAZY = {  # imported when they are first used: the command line must not wait f
         "pamcli.evaluation.superres": "evaluate_superres",
         "pamcli.imaging.disparity_files": "read_disparity write_disparity",
         "pamcli.imaging.images": "RgbImage read_image",
-        "pamcli.inference.matcher": "StereoMatcher StereoResult",
+        "pamcli.inference.matcher": "StereoMatcher",
+        "pamcli.inference.result": "StereoResult",
         "pamcli.inference.upscaler": "StereoUpscaler",
         "pamcli.settings.batches": "DepthSettings MatchSettings RectifySettings UpscaleSettings",
         "pamcli.settings.data": "PrepareSettings",

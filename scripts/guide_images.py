@@ -49,7 +49,8 @@ from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import read_image
-from pamcli.inference.matcher import StereoMatcher, StereoResult
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.result import StereoResult
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256

@@ -27,7 +27,7 @@ from pamcli.imaging.stereo_pair import StereoPair
 from pamcli.settings.batches import ExportSettings, MatchSettings
 
 if TYPE_CHECKING:
-    from pamcli.inference.matcher import StereoResult
+    from pamcli.inference.result import StereoResult
 
 Kind = Literal["colmap", "nerfstudio"]
 SIDES = ("left", "right")

@@ -23,6 +23,7 @@ from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES
+from pamcli.imaging.camera_faults import MatchingFault
 from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
 from pamcli.imaging.images import check_encodable, encode_mask
 from pamcli.imaging.stereo_pair import StereoPair
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from pamcli.batch.steady import VideoFusion
     from pamcli.batch.video_results import StoredFrames
     from pamcli.calibration.geometry import Calibration
-    from pamcli.inference.matcher import StereoMatcher, StereoResult
+    from pamcli.inference.matcher import StereoMatcher
+    from pamcli.inference.result import StereoResult
 
 Floats = NDArray[np.float32]
 
@@ -175,9 +177,9 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
 
     def apply(self, job: Job, pair: StereoPair) -> Computed:
         progress = None if self.bar is None else self.bar.watch(pair.height)
-        left, right = self.rotate(pair.left.pixels), self.rotate(pair.right.pixels)
-        result: StereoResult = self.network(left, right, extras=self.extras, progress=progress)
-        settings = self.settings
+        views = [self.rotate(view.pixels) for view in (pair.left, pair.right)]
+        fault, extras, settings = self.find_fault(pair), self.extras, self.settings
+        result: StereoResult = self.network(*views, extras=extras, progress=progress, fault=fault)
         if settings.vertical:
             size = result.matched_size and result.matched_size[::-1]
             back = partial(self.rotate, turns=-1)
@@ -201,7 +203,13 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
                 f"images of {pair.width}x{pair.height} px are matched at {width}x{height} px, and the "
                 "disparity map is upsampled along image edges (`match_size` 1 matches at full size)"
             )
-        facts = {"matched_width": width, "matched_height": height}
+        if fault is not None:
+            extent = "not upscaled" if width <= pair.width else "upscaled less"
+            kind = fault.text.partition(" (")[0]
+            remarks.append(
+                f"images with {kind} are {extent} before matching (`match_size` sets the resolution)"
+            )
+        facts = {"matched_width": width, "matched_height": height, "input_shows": fault and fault.text}
         if settings.has_distances:
             known = disparity
             if settings.min_confidence is None:
@@ -209,6 +217,9 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
             distances, doubts = self.metric.measure(job, known, self.get_calibration(pair))
             facts, warnings = {**facts, **distances}, [*warnings, *doubts]
         return Computed(self.list_encoders(pair, result, disparity), facts, warnings, remarks)
+
+    def detect_fault(self, pair: StereoPair) -> MatchingFault | None:
+        return self.network.find_fault(self.rotate(pair.left.pixels), self.rotate(pair.right.pixels))
 
     def list_encoders(
         self, pair: StereoPair, result: StereoResult, disparity: Floats

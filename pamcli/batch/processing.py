@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ from pamcli.batch.reading import PairReader
 from pamcli.errors import InputError
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import Encoded
+from pamcli.files.pairing import PairPaths
 from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair
 from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSettings
@@ -155,10 +157,33 @@ class NetworkProcessor(PairProcessor[NetworkOptions, StereoPair]):
     """Smallest disparity that is searched, px, if limited."""
     _is_stretch_reported = False
 
+    def __init__(self, settings: NetworkOptions, plan: Plan) -> None:
+        super().__init__(settings, plan)
+        self.video_frames: Iterable[PairPaths] = plan.frames or ()
+        """Frames of a video, until the first readable one was searched for faults."""
+        self.video_fault: tuple[Any] | None = None
+        """The fault of that frame: all frames, shards and machines process the video in the same way."""
+
     def read_pair(self, job: Job) -> StereoPair:
         """Read a pair as the network sees it. Raises InputError."""
+        frames, self.video_frames = self.video_frames, ()
+        for paths in frames:
+            with suppress(InputError):  # reported for that frame
+                self.video_fault = (self.detect_fault(self._read_views(paths)),)
+                break
         assert job.pair is not None
-        return self.reader.read(job.pair).make_rectilinear(self.settings.vr180).stretch_contrast()
+        return self._read_views(job.pair)
+
+    def _read_views(self, paths: PairPaths) -> StereoPair:
+        return self.reader.read(paths).make_rectilinear(self.settings.vr180).stretch_contrast()
+
+    def detect_fault(self, pair: StereoPair) -> Any:
+        """Return the fault of the images that changes how they are processed, or None."""
+        raise NotImplementedError
+
+    def find_fault(self, pair: StereoPair) -> Any:
+        """Return the fault of a pair, or of the video that it belongs to, or None."""
+        return self.detect_fault(pair) if self.video_fault is None else self.video_fault[0]
 
     def rotate(self, pixels: np.ndarray, turns: int = 1) -> np.ndarray:
         """Rotate an image of cameras one above the other (`vertical`) by 90 degrees, or back with -1."""

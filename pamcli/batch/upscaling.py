@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,9 +15,8 @@ from pamcli.batch.kinds import LEFT, PACKED, RIGHT
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results
 from pamcli.batch.run import Batch
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded
-from pamcli.files.pairing import PairPaths
 from pamcli.imaging.images import LARGEST_SIDE, RgbImage, check_encodable, encode_image
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
@@ -68,10 +66,8 @@ class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
         super().__init__(settings, plan)
         self.kind = None if settings.weights is not None else settings.input or "auto"
         """Kind of images that selects the weights; None if the weights are given."""
-        self.frames: Iterable[PairPaths] = plan.frames or ()
-        """Frames of a video, of which the first readable one selects the weights."""
-        self.video_fault: tuple[str | None] | None = None
-        """The fault of that frame: all frames, shards and machines use the same weights."""
+        if self.kind != "auto":
+            self.video_frames = ()
 
     @cached_property
     def network(self) -> StereoUpscaler:
@@ -86,15 +82,10 @@ class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
             return self.__dict__["camera_network"]  # type: ignore[no-any-return]
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
-        frames, self.frames = self.frames, ()
-        for name in frames if self.kind == "auto" else ():
-            with suppress(InputError):  # reported for that frame
-                self.video_fault = (self.reader.read(name).camera_fault,)
-                break
         pair = self.read_pair(job)
         for kind, path in job.places.items():
             self._check_encodable(kind, path, pair)
-        self._find_fault(pair)  # which `apply` needs, while the network is busy with the previous pair
+        self.find_fault(pair)  # which `apply` needs, while the network is busy with the previous pair
         return pair, self.find_problems(pair)
 
     def _check_encodable(self, kind: str, path: Path, pair: StereoPair) -> None:
@@ -108,13 +99,11 @@ class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
             alpha = alpha and self.settings.packing != RED_CYAN
         check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
 
-    def _find_fault(self, pair: StereoPair) -> str | None:
-        if self.kind != "auto":
-            return None
-        return pair.camera_fault if self.video_fault is None else self.video_fault[0]
+    def detect_fault(self, pair: StereoPair) -> str | None:
+        return pair.camera_fault if self.kind == "auto" else None
 
     def apply(self, job: Job, pair: StereoPair) -> Computed:
-        fault = self._find_fault(pair)
+        fault = self.find_fault(pair)
         network = self.network if fault is None else self.camera_network
         kind = "camera" if fault is not None or self.kind == "camera" else "clean"
         facts = {} if self.kind is None else {"input": kind, "input_shows": fault}

@@ -1,7 +1,9 @@
-"""Detect strong compression and noise in images from cameras."""
+"""Detect strong compression, noise and blur in images from cameras."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,19 +17,31 @@ LEAST_QUALITY = 93  # below this JPEG quality, the weights for cameras are bette
 
 LEAST_NOISE = 3.7  # levels of 255: those weights are better at 4, but not at 3; KITTI 2012 has at most 2.7
 
+WEAK_DETAIL, WEAK_COMPRESSED_DETAIL = 1.6, 2.5
+"""Images whose details are weaker relative to their grain, and JPEG images, are not upscaled before matching:
+grain would look like texture. Chosen on rooms and streets with ten kinds of faults, as all limits of matching
+(guide page benchmarks); other images with faults are upscaled up to `FAULTY_MOST`."""
+BLURRED, COMPRESSED, NOISY = 0.3, 85, 2.2
+"""Sharpness (0.25 to 0.29 for a blur of 2 px, 0.41 and more if sharp) below which images are not upscaled;
+largest JPEG quality and smallest noise (levels of 255) that count as faults in matching."""
+FAULTY_MOST = 1.41
+
 _SQUARE = 8  # px, side of JPEG's transform and of the squares for deviations
-_MOST_SQUARES = 64  # in each direction, evenly spaced
+_MOST_SQUARES = 32  # in each direction, evenly spaced
 _FLATTEST = 5  # percentile of the squares; the rest has texture
+_STRONGEST = 99  # percentile of the pixels, whose details show the sharpness
 _SHARE = 0.72  # deviation of these squares relative to that of white noise
 _DARKEST, _BRIGHTEST = 2, 253  # levels; noise is clipped beyond them
 
 _LOW = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (0, 3), (3, 0))
 """Frequencies of the transform, down and across, whose divisors are estimated from the pixels."""
-_STEPS = np.arange(2, 61)  # divisors; 1 leaves no trace, as pixels are rounded
+_STEPS = np.arange(2, 61, dtype=np.float32)  # divisors; 1 leaves no trace, as pixels are rounded
+_FINENESS = 8  # parts of a level that coefficients are rounded to
 _LEAST_FOUND = 5  # frequencies
 _LEAST_REGULAR = 0.3  # mean cosine; 1: all values are multiples of the divisor, 0: values are random
 _BY_CHANCE = 4 / np.sqrt(2)  # 4 deviations of such a mean over N random values, times the root of N
 _LINES = 256  # rows, and columns, used to locate the grid of squares
+_SHARP_LINES = 64  # rows, and columns, used to measure the sharpness
 
 
 def detect_camera_fault(image: RgbImage) -> str | None:
@@ -49,16 +63,15 @@ def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
         if not len(squares):
             continue
         brightness = squares @ np.array([0.299, 0.587, 0.114], np.float32)
-        waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16) / 2
+        waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16).astype(np.float32) / 2
         waves[0] /= np.sqrt(2)
-        steps = {
-            (down, across): _find_divisor(np.einsum("nij,i,j->n", brightness, waves[down], waves[across]))
-            for down, across in _LOW
+        transformed = waves @ brightness @ waves.T
+        steps = _find_divisors(transformed[:, *zip(*_LOW, strict=True)])
+        found = {
+            _SQUARE * row + column: step for (row, column), step in zip(_LOW, steps, strict=True) if step
         }
-        found = {place: step for place, step in steps.items() if step is not None}
         if len(found) >= _LEAST_FOUND:
-            places = [_SQUARE * down + across for down, across in found]
-            return find_nearest_quality(sum(found.values()), places)
+            return find_nearest_quality(sum(found.values()), [*found])
     return None
 
 
@@ -73,15 +86,23 @@ def _find_grid(pixels: np.ndarray) -> int:
     return (int(np.argmax(by_phase)) + 2) % _SQUARE
 
 
-def _find_divisor(values: np.ndarray) -> int | None:
-    """Return the divisor of coefficients (N,), except for rounding, or None if there is none above 1."""
-    sizes = np.abs(values)[:, None]
-    counted = sizes > _STEPS / 2  # smaller values are multiples of any divisor: 0
-    counts = np.maximum(counted.sum(0), 1)
-    regular = np.cos(2 * np.pi / _STEPS * sizes).sum(0, where=counted) / counts
-    regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(counts))] = 0
-    best = int(regular.argmax())
-    return int(_STEPS[best]) if regular[best] > 0 else None
+def _find_divisors(values: np.ndarray) -> list[int]:
+    """Return the divisor of each column of coefficients (N, K), except for rounding; 0 if none is above 1."""
+    counted, cosines = _make_tables()
+    bins = np.rint(_FINENESS * np.abs(values)).astype(int).clip(max=len(counted) - 1)
+    counts = np.array([np.bincount(column, minlength=len(counted)) for column in bins.T], np.float32)
+    summed = np.maximum(counts @ counted, 1)
+    regular = counts @ cosines / summed
+    regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(summed))] = 0
+    return [int(_STEPS[row.argmax()]) if row.any() else 0 for row in regular]
+
+
+@cache
+def _make_tables() -> tuple[np.ndarray, np.ndarray]:
+    """Return for each size of a coefficient and each divisor whether it counts, and its cosine; (B, D)."""
+    sizes = np.arange(1025 * _FINENESS, dtype=np.float32)[:, None] / _FINENESS
+    counted = (sizes > _STEPS / 2).astype(np.float32)  # smaller values are multiples of any divisor: 0
+    return counted, counted * np.cos(np.float32(2 * np.pi) / _STEPS * sizes)
 
 
 def measure_noise(pixels: np.ndarray) -> float:
@@ -94,13 +115,72 @@ def measure_noise(pixels: np.ndarray) -> float:
     return float(np.percentile(deviations, _FLATTEST)) / _SHARE
 
 
+@dataclass(frozen=True)
+class MatchingFault:
+    """A fault that limits the matching resolution of a pair."""
+
+    text: str  # such as "noise (3.1 levels of 255)"
+    most: float  # factor by which the images are upscaled at most
+
+
+def find_matching_fault(*views: np.ndarray) -> MatchingFault | None:
+    """Return the fault of images (H, W, 3) uint8 that limits their matching resolution most, if any."""
+    found = filter(None, map(_find_matching_fault, views))
+    return min(found, key=lambda fault: fault.most, default=None)
+
+
+def _find_matching_fault(pixels: np.ndarray) -> MatchingFault | None:
+    detail, sharpness = measure_detail(pixels)
+    if sharpness < BLURRED:
+        return MatchingFault(f"blur (sharpness {sharpness:.2f})", 1)
+    noise = measure_noise(pixels)
+    if noise >= NOISY or detail < WEAK_DETAIL:
+        most = 1 if detail < WEAK_DETAIL else FAULTY_MOST
+        return MatchingFault(f"noise ({noise:.1f} levels of 255)", most)
+    quality = detect_jpeg_quality(pixels)
+    if quality is None or quality > COMPRESSED:
+        return None
+    most = 1 if detail < WEAK_COMPRESSED_DETAIL else FAULTY_MOST
+    return MatchingFault(f"JPEG artefacts (quality {quality})", most)
+
+
+def measure_detail(pixels: np.ndarray) -> tuple[float, float]:
+    """Measure the details of an image (H, W, 3), of about 2 px.
+
+    Returns:
+        Their contrast in the median square relative to the flattest squares, which show only grain: noise,
+        or what denoising and compression left of it. inf without grain.
+        Their contrast relative to details of twice the size, along the blurrier of both directions.
+    """
+    import cv2
+
+    green = pixels[..., 1].astype(np.float32)
+    fine = green - cv2.pyrUp(cv2.pyrDown(green), dstsize=green.shape[::-1])
+    squares = _cut_squares(np.dstack([fine, green]))
+    deviations = np.sqrt((squares[..., 0] ** 2).mean((1, 2)))
+    flattest, median = np.percentile(deviations, (_FLATTEST, 50)) if len(deviations) else (0, 0)
+    sharpness = []
+    down, across = (-(-side // _SHARP_LINES) for side in green.shape)
+    for lines in (green[:, ::across], green[::down].T):
+        middle, end = 2 * lines[2:-2], len(lines)
+        changes = (middle - lines[2 - by : end - 2 - by] - lines[2 + by : end - 2 + by] for by in (1, 2))
+        near, far = (float(np.percentile(np.abs(each), _STRONGEST)) for each in changes)
+        sharpness.append(near / far if far else np.inf)
+    return float(median / flattest) if flattest else np.inf, min(sharpness)
+
+
 def _cut_squares(pixels: np.ndarray) -> np.ndarray:
-    """Return the squares (N, 8, 8, 3), 0 to 255, of an image (H, W, 3) that are neither dark nor bright."""
+    """Return the squares (N, 8, 8, C), 0 to 255, of an image (H, W, C) that are neither dark nor bright.
+
+    The second channel decides; floating-point images have 255 levels, too.
+    """
     down, across = (side // _SQUARE for side in pixels.shape[:2])
-    cut = pixels[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE, 3)
+    channels = pixels.shape[2]
+    cut = pixels[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE, channels)
     by, beside = (max(1, -(-count // _MOST_SQUARES)) for count in (down, across))
-    squares = cut.swapaxes(1, 2)[::by, ::beside].reshape(-1, _SQUARE, _SQUARE, 3)
-    squares = squares.astype(np.float32) * np.float32(255 / np.iinfo(pixels.dtype).max)
+    squares = cut.swapaxes(1, 2)[::by, ::beside].reshape(-1, _SQUARE, _SQUARE, channels)
+    levels = np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 255
+    squares = squares.astype(np.float32) * np.float32(255 / levels)
     green = squares[..., 1]
     within = (green.min((1, 2)) > _DARKEST) & (green.max((1, 2)) < _BRIGHTEST)
     return np.asarray(squares[within])

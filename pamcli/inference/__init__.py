@@ -2,7 +2,7 @@
 
 | task | module |
 | --- | --- |
-| match or upscale a pair of arrays | `matcher`, `upscaler` |
+| match or upscale a pair of arrays; the result of matching | `matcher`, `upscaler`; `result` |
 | compare the disparity maps of both images | `agreement` |
 | load the network that settings or weights name | `loading`, `models` |
 | define what every stereo model offers; run pam's own networks, with CUDA graphs | `model` |

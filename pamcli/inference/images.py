@@ -5,6 +5,8 @@ can be lost to the background. Upscaled images lose less, in time proportional t
 larger than those in training give better results when downscaled.
 """
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -121,15 +123,22 @@ def shift_pair(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels
 
 
 def choose_matching_size(
-    size: MatchSize, height: int, width: int, most: tuple[int, int] | None = None
+    size: MatchSize,
+    height: int,
+    width: int,
+    most: tuple[int, int] | None = None,
+    *,
+    largest: float = math.inf,
 ) -> tuple[int, int]:
     """Return height and width at which images of `height` x `width` px are matched.
 
-    auto: upscale small images to `AUTO_PIXELS`, within `most` (height, width), and downscale large ones to
-    `AUTO_LARGEST`. Raises UsageError: a width above `LARGEST_FACTOR` times the image's.
+    auto: upscale small images to `AUTO_PIXELS`, at most `largest` times and within `most` (height, width),
+    and downscale large ones to `AUTO_LARGEST`.
+
+    Raises UsageError: a width above `LARGEST_FACTOR` times the image's.
     """
     if size == "auto":
-        factor = max(1.0, min(AUTO_MOST, (AUTO_PIXELS / (height * width)) ** 0.5))
+        factor = max(1.0, min(largest, AUTO_MOST, (AUTO_PIXELS / (height * width)) ** 0.5))
         if most is not None:
             factor = max(1.0, min(factor, most[0] / height, most[1] / width))
         if height * width > AUTO_LARGEST:

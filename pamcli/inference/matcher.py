@@ -1,7 +1,8 @@
 """Match pairs of arrays."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.imaging.camera_faults import MatchingFault, find_matching_fault
 from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.imaging.stereo_pair import stretch_levels
@@ -24,79 +26,19 @@ from pamcli.inference.images import (
     choose_matching_size,
     resize_image,
     shift_pair,
+    to_plain,
 )
 from pamcli.inference.model import StereoModel
 from pamcli.inference.models import load_model, name_portably
+from pamcli.inference.result import StereoResult
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.architectures import NARROWEST_MATCH, MatchSize, check_match_size
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.settings.shared import Compute, Matching
 
-CONFIDENT, DOUBTFUL = 0.9, 0.25
-"""Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
-pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 31 %
-(scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
 
 UPSAMPLING = 0.05  # time to upsample a pixel to full size, relative to matching one
-
-_Change = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class StereoResult:
-    """The result for a pair, at the size of its images; outputs that were not requested are None."""
-
-    disparity: NDArray[np.float32]
-    """(H, W), px, dense, at least `min_disparity`: left pixel (y, x) matches right (y, x - disparity)."""
-    right_disparity: NDArray[np.float32] | None = None
-    """(H, W), px, dense, in the same range: right pixel (y, x) matches left (y, x + disparity)."""
-    visible: NDArray[np.bool_] | None = None  # (H, W), True where the left pixel is visible in both images
-    confidence: NDArray[np.float32] | None = None
-    """(H, W), in [0, 1]; the guide's page confidence explains the meaning."""
-    matched_size: tuple[int, int] | None = None
-    """Rows and columns of the matching resolution, if it differs from the image size."""
-
-    @property
-    def confident_share(self) -> float:
-        """Share of pixels with a confidence of at least `CONFIDENT`; 1 without confidence."""
-        return 1.0 if self.confidence is None else float((self.confidence >= CONFIDENT).mean())
-
-    @property
-    def doubtful(self) -> bool:
-        """True if so few pixels are confident that the images are probably not a stereo pair."""
-        return self.confident_share < DOUBTFUL
-
-    def map_arrays(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
-        """Apply a function to the arrays of each image, and a further one to disparities."""
-        return StereoResult(
-            disparity(left(self.disparity)),
-            None if self.right_disparity is None else disparity(right(self.right_disparity)),
-            None if self.visible is None else left(self.visible),
-            None if self.confidence is None else left(self.confidence),
-            self.matched_size,
-        )
-
-    def require(self, name: str) -> NDArray[Any]:
-        """Return an output by its name. Raises UsageError if it was not computed."""
-        values: NDArray[Any] | None = getattr(self, name)
-        if values is None:
-            raise UsageError(f"`{name}` was not computed", f'match with extras=("{name}",)')
-        return values
-
-    def disparity_where(
-        self, *, visible: bool = False, min_confidence: float | None = None
-    ) -> NDArray[np.float32]:
-        """Return the disparity with NaN where a pixel is occluded or below the confidence threshold.
-
-        Raises UsageError: a required output was not computed.
-        """
-        known = np.ones(self.disparity.shape, bool)
-        if visible:
-            known &= self.require("visible")
-        if min_confidence is not None:
-            known &= self.require("confidence") >= min_confidence
-        return np.where(known, self.disparity, np.float32(np.nan))
 
 
 class _Arguments(Matching, Compute):
@@ -217,8 +159,24 @@ class StereoMatcher:
             text += f"; export the network for {better}, or for any size"
         return text
 
+    def find_fault(self, left: Pixels, right: Pixels) -> MatchingFault | None:
+        """Return what limits the matching resolution of a pair of small images; None with `match_size`."""
+        size = left.shape[:2]
+        if self.match_size != "auto" or self._matching_size(*size) <= size:
+            return None
+        views = (np.asarray(to_plain(view)) for view in stretch_levels(left, right)[:2])
+        return find_matching_fault(
+            *(view if view.dtype == np.uint8 else np.rint(255 * view).astype(np.uint8) for view in views)
+        )
+
     def __call__(
-        self, left: Pixels, right: Pixels, *, extras: Collection[str] = (), progress: Progress | None = None
+        self,
+        left: Pixels,
+        right: Pixels,
+        *,
+        extras: Collection[str] = (),
+        progress: Progress | None = None,
+        fault: MatchingFault | Literal["detect"] | None = "detect",
     ) -> StereoResult:
         """Match a rectified pair; 16-bit images of low contrast are stretched first.
 
@@ -228,6 +186,7 @@ class StereoMatcher:
             extras: Further outputs: "right_disparity" and "visible" cost a second pass on the mirrored pair,
                 "confidence" little (for PASMnet up to 60 %).
             progress: Called repeatedly with the completed fraction, up to 1.
+            fault: The result of `find_fault` for this pair, or for the first frame of a video.
 
         Returns:
             The disparity map and the requested outputs.
@@ -244,19 +203,25 @@ class StereoMatcher:
             )
         check_pair(left, right, SMALLEST_SIDE)
         with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
-            return self._match_levels(left, right, extras, progress)
+            fault = self.find_fault(left, right) if fault == "detect" else fault
+            return replace(self._match_levels(left, right, extras, progress, fault), fault=fault)
 
     def _match_levels(
-        self, left: Pixels, right: Pixels, extras: Collection[str], progress: Progress | None
+        self,
+        left: Pixels,
+        right: Pixels,
+        extras: Collection[str],
+        progress: Progress | None,
+        fault: MatchingFault | None,
     ) -> StereoResult:
         """Match with stretched contrast, from `min_disparity` on."""
         left, right, _ = stretch_levels(left, right)
         least, limit = self.min_disparity, self.max_disparity
         if not least:
-            return self._match(left, right, extras, limit, progress)
+            return self._match(left, right, extras, limit, progress, fault)
         width = left.shape[1]
         limit = None if limit is None else -(-(limit - least) // 16) * 16
-        found = self._match(*shift_pair(left, right, -least), extras, limit, progress)
+        found = self._match(*shift_pair(left, right, -least), extras, limit, progress, fault)
         sides = slice(max(-least, 0), max(-least, 0) + width), slice(max(least, 0), max(least, 0) + width)
         result = found.map_arrays(
             lambda values: values[:, sides[0]].copy(),
@@ -271,11 +236,17 @@ class StereoMatcher:
         rows, columns = result.matched_size  # of the widened images
         return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
 
-    def _matching_size(self, height: int, width: int, *, requested: bool = False) -> tuple[int, int]:
-        """Return height and width of the matching resolution, or of the `requested` one without limits."""
+    def _matching_size(
+        self, height: int, width: int, *, requested: bool = False, largest: float = math.inf
+    ) -> tuple[int, int]:
+        """Return height and width of the matching resolution, or of the `requested` one without limits.
+
+        largest: the factor by which images are upscaled at most if `match_size` is "auto".
+        """
         size, most = (self._requested_size, None) if requested else (self.match_size, self.model.size)
         if size == "auto":
-            return self.model.reduced_size(height, width) or choose_matching_size(size, height, width, most)
+            reduced = self.model.reduced_size(height, width)
+            return reduced or choose_matching_size(size, height, width, most, largest=largest)
         if size >= NARROWEST_MATCH:  # a width, of images that `min_disparity` has widened
             size = size * width / (width - abs(self.min_disparity))
         return choose_matching_size(size, height, width, most)
@@ -287,10 +258,11 @@ class StereoMatcher:
         extras: Collection[str],
         max_disparity: int | None,
         progress: Progress | None,
+        fault: MatchingFault | None,
     ) -> StereoResult:
         """Match images whose disparities are not negative."""
         height, width = left.shape[:2]
-        rows, columns = self._matching_size(height, width)
+        rows, columns = self._matching_size(height, width, largest=fault.most if fault else math.inf)
         views = left, right
         if (rows, columns) != (height, width):
             views = resize_image(left, rows, columns), resize_image(right, rows, columns)

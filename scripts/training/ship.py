@@ -34,7 +34,7 @@ SETS = {"KITTI": "kitti2015", "Middlebury": "middlebury"}
 BY_HAND = """by hand:
   weights/pasmnet2.md: version, training data, training, time
   scripts/figures.toml: version, bf16 (compare_precisions.py), confidence (measure_confidence.py);
-    then run scripts/figure_tables.py, and compare DOUBTFUL of pamcli/inference/matcher.py with the confidence
+    then run scripts/figure_tables.py, and compare DOUBTFUL of pamcli/inference/result.py with the confidence
   pamcli/guide/onnx.md: memory of an exported pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
 then the tests: tests/registry tests/test_guide_images.py tests/test_package.py tests/test_guide.py

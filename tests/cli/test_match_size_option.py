@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pam_program import pam, refuse_all
-from PIL import Image
+from PIL import Image, ImageFilter
+from video_files import write_video
 
 from pamcli.inference import images
 
@@ -36,6 +37,43 @@ def test_large_images_are_matched_reduced_and_it_is_said(monkeypatch: pytest.Mon
     assert as_they_are.complaints == []
     assert as_they_are.records[0]["matched_width"] == 96
     assert 0 < np.abs(np.load("d.npy") - reduced).mean() < 4
+
+
+@pytest.fixture
+def faulty(networks: None, pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blurred images of 96x64 px, which would be upscaled without blur."""
+    monkeypatch.setattr(images, "AUTO_MOST", 1.5)
+    for name in ("left.png", "right.png"):
+        Image.open(name).save(f"clean_{name}")
+        Image.open(name).filter(ImageFilter.GaussianBlur(2)).save(name)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_blurred_images_are_not_upscaled_and_it_is_said() -> None:
+    run = pam(*DISPARITY, "--jsonl")
+    said = "images with blur are not upscaled before matching (--match-size sets the resolution)"
+    assert run.complaints == [said]
+    assert run.records[0]["matched_width"] == 96
+    assert run.records[0]["input_shows"].startswith("blur (sharpness 0.")
+    run = pam(*DISPARITY, "--jsonl", "--overwrite", "--match-size", "1.5")
+    assert run.complaints == []
+    assert (run.records[0]["matched_width"], run.records[0]["input_shows"]) == (144, None)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_the_first_frame_decides_for_a_video_each_pair_in_a_list() -> None:
+    Path("pairs.tsv").write_text("left.png\tright.png\ta.pfm\nclean_left.png\tclean_right.png\tb.pfm\n")
+    run = pam("disparity --pairs pairs.tsv --device cpu --jsonl")
+    assert [record["matched_width"] for record in run.records] == [96, 144]
+    pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    for side in ("left", "right"):
+        views = [np.asarray(Image.open(f"{name}{side}.png")) for name in ("clean_", "", "")]
+        write_video(Path(f"{side}.mkv"), views)
+    for shard in ("1/3", "2/3"):
+        run = pam(
+            "disparity", "left.mkv", "right.mkv", "-o", "f/", "--shard", shard, "--jsonl", "--device=cpu"
+        )
+        assert [record["matched_width"] for record in run.records] == [144], "as the clean first frame"
 
 
 def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_records_of_a_batch(command: str) -> None:
     os.remove("l/c.png")
     Path("l/c.png").write_bytes(b"")
     results = {"disparity": "out/{}.png"}
-    added: dict[str, object] = {"matched_width": 96, "matched_height": 64}
+    added: dict[str, object] = {"matched_width": 96, "matched_height": 64, "input_shows": None}
     if command == "superres":
         results = {"left": "out/{}_left.png", "right": "out/{}_right.png"}
         added = {"input": "clean", "input_shows": None}

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.imaging.camera_faults import LEAST_NOISE, detect_camera_fault, detect_jpeg_quality, measure_noise
-from pamcli.imaging.degradation import Degradation
+from pamcli.imaging.camera_faults import (
+    FAULTY_MOST,
+    LEAST_NOISE,
+    detect_camera_fault,
+    detect_jpeg_quality,
+    find_matching_fault,
+    measure_noise,
+)
+from pamcli.imaging.degradation import CAMERAS, Degradation
 from pamcli.imaging.images import RgbImage, read_image
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample" / "left.png"
@@ -91,3 +99,38 @@ def test_where_noise_is_cut_off_it_is_not_measured(level: int) -> None:
     cut_off = Degradation(noise=20)(np.full((32, 32, 3), level, np.uint8), np.random.default_rng(0))
     assert measure_noise(cut_off) == 0
     assert measure_noise(cut_off[:7]) == 0  # and too small
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "most"),
+    [
+        ("noise3", r"noise \([23]\.\d levels of 255\)", FAULTY_MOST),
+        ("dark", r"noise \(1\.\d levels of 255\)", 1),
+        ("jpeg75", r"JPEG artefacts \(quality 75\)", FAULTY_MOST),
+        ("soft2", r"blur \(sharpness 0\.2\d\)", 1),
+    ],
+)
+def test_faults_limit_the_matching_resolution(clean: np.ndarray, kind: str, text: str, most: float) -> None:
+    rng = np.random.default_rng(0)
+    fault = find_matching_fault(clean, CAMERAS[kind](clean, rng))
+    assert fault is not None, "one view is enough"
+    assert re.fullmatch(text, fault.text)
+    assert fault.most == most
+    worse = find_matching_fault(CAMERAS["jpeg75"](clean, rng), CAMERAS["soft2"](clean, rng))
+    assert worse is not None
+    assert worse.most == 1, "the fault that limits most"
+
+
+def test_bare_images_bear_less_noise(clean: np.ndarray) -> None:
+    bare = clean.copy()
+    bare[:, 120:] = 120
+    noisy, phone = (CAMERAS[kind](bare, np.random.default_rng(0)) for kind in ("noise3", "phone"))
+    assert [fault and fault.most for fault in map(find_matching_fault, (bare, noisy, phone))] == [None, 1, 1]
+
+
+def test_good_images_have_no_limit(clean: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    for camera in (CAMERAS["jpeg90"], CAMERAS["soft1"], Degradation(noise=1), Degradation(sharpening=0.6)):
+        assert find_matching_fault(clean, camera(clean, rng)) is None
+    for plain in (np.full((64, 64, 3), 90, np.uint8), clean[:20, :20], clean[:16, :16] // 255):
+        assert find_matching_fault(plain) is None

@@ -10,6 +10,7 @@ import pytest
 from sample_cut import Cut, whole_sample
 
 from pamcli.errors import UsageError
+from pamcli.imaging.degradation import CAMERAS
 from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.inference.device import Compute
@@ -56,6 +57,28 @@ def test_auto_fits_into_a_network_of_one_size() -> None:
     assert choose_matching_size("auto", 240, 320, (480, 640)) == (480, 640)
     assert choose_matching_size("auto", 240, 320, (300, 640)) == (300, 400)
     assert choose_matching_size("auto", 240, 320, (240, 640)) == (240, 320)
+
+
+def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
+    cut, rng = large[120:216, 200:360], np.random.default_rng(0)
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
+    own, small = (
+        StereoMatcher.load("pasmnet2", device="cpu", precision="fp32", match_size=size) for size in (1, 1.41)
+    )
+    for camera, reference in ((CAMERAS["soft2"], own), (CAMERAS["jpeg75"], small)):
+        views = [camera(view, rng) for view in (cut.left, cut.right)]
+        found, plain = matcher(*views), reference(*views)
+        assert found.fault == matcher.find_fault(*views)
+        assert found.fault is not None
+        assert (found.matched_size, plain.fault) == (plain.matched_size, None)
+        np.testing.assert_array_equal(found.disparity, plain.disparity)
+        sixteen_bits = matcher.find_fault(*(view.astype(np.uint16) * 257 for view in views))
+        assert sixteen_bits == found.fault
+        assert matcher(*views, fault=None).matched_size == (240, 400), "the fault of another frame decides"
+    assert matcher(cut.left, cut.right, fault=found.fault).matched_size == (135, 226)
+    assert matcher.find_fault(cut.left, cut.right) is None
+    wide = [np.tile(view, (8, 8, 1)) for view in views]
+    assert matcher.find_fault(*wide) is None, "larger images are not upscaled anyway"
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])

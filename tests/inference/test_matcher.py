@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sample_cut import Cut
 
 from pamcli.errors import InputError, ModelError, UsageError
-from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
+from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.result import StereoResult
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import locate

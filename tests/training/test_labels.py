@@ -13,7 +13,8 @@ from PIL.ExifTags import Base
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.imaging.matching import DenseMatch
-from pamcli.inference.matcher import StereoMatcher, StereoResult
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.result import StereoResult
 from pamcli.training import labels
 from pamcli.training.labels import find_labels, select_pairs_to_label
 
