@@ -160,19 +160,7 @@ class MemoryBudget:
     ) -> dict[str, Array]:
         """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size."""
         # `results`: bytes of all that is in memory meanwhile. `originals`: the images before resizing.
-        with self._turn:
-            return self._run(compute, left, right, scale, results, originals or (left, right), progress)
-
-    def _run(
-        self,
-        compute: Callable[[Pixels, Pixels, Progress], dict[str, Array]],
-        left: Pixels,
-        right: Pixels,
-        scale: int,
-        results: int,
-        originals: tuple[Pixels, Pixels],
-        progress: Progress | None,
-    ) -> dict[str, Array]:
+        originals = originals or (left, right)
         height, width = left.shape[:2]
         size, (given_height, given_width) = self.model.size, originals[0].shape[:2]
         if size is not None and (height > size[0] or width > size[1]):
@@ -182,7 +170,6 @@ class MemoryBudget:
                 f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
                 "export it for their size, or for any size: pam weights export",
             )
-        rows = self._count_rows(left, right, results, originals)
 
         def compute_rows(lines: slice, _: slice, report: Progress) -> dict[str, Array]:
             found = compute(left[lines], right[lines], report)
@@ -191,22 +178,24 @@ class MemoryBudget:
             return found
 
         is_reduced = False
-        while True:
-            parts = make_bands(height, width, rows, self.model.halo, self.model.multiple)
-            try:
-                found = compute_parts(parts, compute_rows, scale=scale, progress=progress)
-            except (MemoryError, RuntimeError) as error:
-                fewer = max(self._count_fewest_rows(height), min(rows, height) // 2)
-                if not is_memory_error(error) or fewer >= min(rows, height):
-                    with catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
-                        raise
-            else:
-                if is_reduced:
-                    note = "not enough memory for %dx%d at once: computed in bands of %d rows"
-                    LOG.warning(note, width, height, rows)
-                return found
-            rows, is_reduced = fewer, True
-            self.model.release_memory()
+        with self._turn:
+            rows = self._count_rows(left, right, results, originals)
+            while True:
+                parts = make_bands(height, width, rows, self.model.halo, self.model.multiple)
+                try:
+                    found = compute_parts(parts, compute_rows, scale=scale, progress=progress)
+                except (MemoryError, RuntimeError) as error:
+                    fewer = max(self._count_fewest_rows(height), min(rows, height) // 2)
+                    if not is_memory_error(error) or fewer >= min(rows, height):
+                        with catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
+                            raise
+                else:
+                    if is_reduced:
+                        note = "not enough memory for %dx%d at once: computed in bands of %d rows"
+                        LOG.warning(note, width, height, rows)
+                    return found
+                rows, is_reduced = fewer, True
+                self.model.release_memory()
 
     def _count_fewest_rows(self, height: int) -> int:
         multiple = self.model.multiple
