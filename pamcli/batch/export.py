@@ -18,7 +18,7 @@ from pamcli.batch.processing import Encoder
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import compute_points, encode_ply
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.imaging.disparity_files import encode_depth
@@ -113,16 +113,11 @@ class _ExportProcessor(MatchProcessor):
 
     def fit_calibration(self, pair: StereoPair) -> Calibration:
         """Return the calibration for images of this size. Raises InputError without one."""
-        calibration = self.get_calibration(pair)
-        if calibration is None:
-            message = f"{pair.title} does not state its calibration"
-            raise InputError(message, "give `calibration`, or `focal` and `baseline`")
-        self.metric.check(calibration, pair.width, pair.height)
-        return calibration.for_size(pair.width, pair.height)
+        return self.require_calibration(pair).for_size(pair.width, pair.height)
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         pair = self.read_pair(job)
-        self.fit_calibration(pair)
+        self.require_calibration(pair)
         return pair, self.find_problems(pair)
 
     def list_encoders(

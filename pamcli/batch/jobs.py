@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -167,11 +168,14 @@ def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
     return resolve_pairs(*inputs), None
 
 
+def _forbid(settings: Pairs, source: str, *names: str) -> None:
+    for name in filter(partial(getattr, settings), names):
+        raise UsageError(f"cannot use both `{name}` and {source}", f"drop `{name}`")
+
+
 def _find_recorded(settings: Pairs, inputs: list[str]) -> Pairing:
     """Pair the images of a ROS bag. Raises UsageError, InputError."""
-    for name in ("pairs", "root", "packed", "offset"):
-        if getattr(settings, name):
-            raise UsageError(f"cannot use both `{name}` and the ROS bag {inputs[0]}", f"drop `{name}`")
+    _forbid(settings, f"the ROS bag {inputs[0]}", "pairs", "root", "packed", "offset")
     if len(inputs) > 1:
         raise UsageError(
             f"a ROS bag must be the only input, got {join_names(inputs)}",
@@ -184,9 +188,7 @@ def _find_recorded(settings: Pairs, inputs: list[str]) -> Pairing:
 
 def _find_frames(settings: Pairs, inputs: list[str], packed: str | None) -> Pairing:
     """Pair the frames of one or two videos. Raises UsageError, InputError."""
-    for name in ("pairs", "root"):
-        if getattr(settings, name) is not None:
-            raise UsageError(f"cannot use both `{name}` and the video {quote(inputs[0])}", f"drop `{name}`")
+    _forbid(settings, f"the video {quote(inputs[0])}", "pairs", "root")
     if packed == "auto":
         raise UsageError("the layout of a video must be stated", PACKED_HINT)
     if len(inputs) != (1 if packed else 2):

@@ -154,6 +154,15 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
 
         return read_stated_calibration(pair, self.settings)
 
+    def require_calibration(self, pair: StereoPair) -> Calibration:
+        """Return the calibration of a pair. Raises InputError if there is none, or it does not fit."""
+        calibration = self.get_calibration(pair)
+        if calibration is None:
+            message = f"{pair.title} does not state its calibration"
+            raise InputError(message, "give `calibration`, or `focal` and `baseline`")
+        self.metric.check(calibration, pair.width, pair.height)
+        return calibration
+
     @cached_property
     def metric(self) -> MetricEncoder:
         return MetricEncoder(self.settings)
@@ -163,14 +172,11 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         if self.fusion is not None and self.skipped is not None:
             self.fusion.restore_previous(job, self.skipped, self.read_pair)
             self.skipped = None
-        calibration, places = self.get_calibration(pair), job.places
-        is_metric = self.settings.has_distances or not kinds.METRIC.isdisjoint(places)
-        if calibration is not None and (is_metric or calibration.baseline):
+        if self.settings.has_distances or not kinds.METRIC.isdisjoint(job.places):
+            self.require_calibration(pair)
+        elif (calibration := self.get_calibration(pair)) and calibration.baseline:
             self.metric.check(calibration, pair.width, pair.height)
-        elif is_metric:
-            message = f"{pair.title} does not state its calibration"
-            raise InputError(message, "give `calibration`, or `focal` and `baseline`")
-        if (path := places.get(kinds.COLOR_MAP.name)) is not None:
+        if (path := job.places.get(kinds.COLOR_MAP.name)) is not None:
             size = {"height": pair.height, "width": pair.width}
             check_encodable(path.suffix, **size, bits=8, alpha=False, name=str(path))
         return pair, self.find_problems(pair)

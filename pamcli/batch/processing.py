@@ -17,6 +17,7 @@ from pamcli.errors import InputError
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import PairPaths
+from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair
 from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSettings
@@ -39,6 +40,11 @@ class Computed(NamedTuple):
     warnings: Sequence[str] = ()
     remarks: Sequence[str] = ()
     """Notes on the processing of a pair; each is reported once per batch."""
+
+
+def encode_view(image: RgbImage, path: Path, quality: int | None = None) -> Encoded:
+    """Encode an image for a file."""
+    return Encoded(encode_image(image, path.suffix, name=str(path), quality=quality))
 
 
 class PairProcessor(Generic[Options, Input]):

@@ -18,7 +18,7 @@ from pamcli.batch.jobs import Job
 from pamcli.batch.kinds import LEFT, RIGHT
 from pamcli.batch.overlapping import attempt
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, PairProcessor, Results
+from pamcli.batch.processing import Computed, PairProcessor, Results, encode_view
 from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
@@ -28,10 +28,10 @@ from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.outputs import Encoded, check_extra_output
+from pamcli.files.outputs import check_extra_output
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import pluralize
-from pamcli.imaging.images import RgbImage, check_encodable, encode_image
+from pamcli.imaging.images import check_encodable
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.raster import update_exif
 from pamcli.imaging.stereo_pair import StereoPair
@@ -91,10 +91,6 @@ def _first_file(job: Job) -> Path | None:
 
 def _format_angles(field_of_view: tuple[float, float]) -> str:
     return "x".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
-
-
-def _encode_view(image: RgbImage, path: Path) -> Encoded:
-    return Encoded(encode_image(image, path.suffix, name=str(path)))
 
 
 class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
@@ -237,7 +233,7 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
             matches, offset = self._check(pair, images["left"].pixels, images["right"].pixels)
         self._write_calibration(_first_file(job))
         facts = {"vertical_offset": None if offset is None else round(offset, 3)}
-        encoders = {kind: partial(_encode_view, image) for kind, image in images.items()}
+        encoders = {kind: partial(encode_view, image) for kind, image in images.items()}
         return Computed(encoders, facts, self._report_rows(matches, offset), [pair.note] if pair.note else [])
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:

@@ -13,11 +13,10 @@ from pamcli.batch import LOG
 from pamcli.batch.jobs import Job
 from pamcli.batch.kinds import LEFT, PACKED, RIGHT
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results
+from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results, encode_view
 from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
-from pamcli.files.outputs import Encoded
-from pamcli.imaging.images import LARGEST_SIDE, RgbImage, check_encodable, encode_image
+from pamcli.imaging.images import LARGEST_SIDE, RgbImage, check_encodable
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
 from pamcli.inference.loading import load_upscaler
@@ -120,9 +119,7 @@ class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
                 alpha = imresize_to(alpha, turned.shape[1], turned.shape[0])
             images[side] = replace(view, pixels=turned, alpha=alpha)
 
-        def encode(image: RgbImage, path: Path) -> Encoded:
-            return Encoded(encode_image(image, path.suffix, name=str(path), quality=self.settings.quality))
-
+        encode = partial(encode_view, quality=self.settings.quality)
         encoders: dict[str, Encoder] = {side: partial(encode, image) for side, image in images.items()}
         encoders[PACKED.name] = lambda path: encode(
             pack_views(images["left"], images["right"], self.settings.packing), path
