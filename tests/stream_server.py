@@ -50,11 +50,12 @@ class StreamServer:
         paint: Callable[[int, tuple[int, int]], np.ndarray] | None = None,
         size: tuple[int, int] = (128, 96),
         damage: int = 0,
+        encode_once: bool = False,
     ) -> None:
         self.kind, self.rate, self.offset, self.lag, self.damage = kind, rate, offset, lag, damage
         self.start = time.monotonic() if start is None else start
         self.paint = paint or (lambda number, size: mark(number, *size))
-        self.size = size
+        self.size, self.encode_once = size, encode_once
         self.stalled_until = 0.0
         self.generation = 0
         self.closed = False
@@ -101,10 +102,12 @@ class StreamServer:
 
     def _send_jpegs(self, client: socket.socket) -> None:
         client.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n\r\n")
+        data = b""
         for number in self._frames():
-            buffer = io.BytesIO()
-            Image.fromarray(self.paint(number, self.size)).save(buffer, "JPEG", quality=90)
-            data = buffer.getvalue()
+            if not (data and self.encode_once):
+                buffer = io.BytesIO()
+                Image.fromarray(self.paint(number, self.size)).save(buffer, "JPEG", quality=90)
+                data = buffer.getvalue()
             client.sendall(b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(data))
             client.sendall(data + b"\r\n")
 

@@ -30,7 +30,7 @@ class LiveStatistics:
     def record(self, capture: Capture) -> dict[str, Any]:
         """Return the figures by names that end in their units; None while they are unknown."""
         times, latencies, skews = np.array(self._recent).T
-        span = times[-1] - times[0]
+        span = float(times[-1] - times[0])
         median, late = (1000 * np.percentile(latencies, (50, 95))).round(1).tolist()
         drift = 60_000 * float(np.polyfit(times - times[0], skews, 1)[0]) if span > 1 else None
         return {
