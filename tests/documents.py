@@ -178,6 +178,8 @@ def prepare_photos(folder: Path, left: Image.Image, right: Image.Image) -> None:
     encoded = [
         stereo_files.jpeg(np.asarray(view.convert("RGB").resize((128, 128)))) for view in (left, right)
     ]
+    both = np.concatenate([np.asarray(view.convert("RGB").resize((128, 64))) for view in (left, right)])
+    (folder / "walk360.jpg").write_bytes(stereo_files.jpeg(both))
     (folder / "walk.vr.jpg").write_bytes(photo_files.vr180(*encoded, (128, 128), parts=2))
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pamcli.imaging import matching
 from pamcli.imaging.left_right_order import weigh_order
+from pamcli.imaging.vr180 import is_panorama
 
 REACH = 0.4, 0.1  # largest distance of a match across and down, as a part of the width and of the longer side
 REFINED = 48  # largest number of matches measured at full size
@@ -70,6 +71,7 @@ class PairCheck:
     vertical_offset: float = 0.0  # median of right y - left y (px); 0 without a verdict
     vertical_error: float = 0.0  # median of |right y - left y| (px); also large if the offsets cancel out
     identical: bool = False  # True if both images have the same pixels; nothing else is checked then
+    panorama: bool = False  # True if both images look like panoramas of 360 degrees; nothing else is checked
     unrelated: bool = False  # True if the images share hardly anything and probably show two scenes
     upright: bool = False  # True if one camera is above the other
     order: float = 0.0  # log-odds that the left image is the left view; 0 if unknown or not in doubt
@@ -87,6 +89,9 @@ class PairCheck:
         if self.identical:
             reason = "both images are identical, so all disparities would be 0"
             return [Finding("images", "wrong", reason, "use the two views of a scene")]
+        if self.panorama:
+            reason = "both images look like panoramas of 360 degrees (equirectangular), not like flat images"
+            return [Finding("projection", "wrong", reason, "match a view of 90 degrees with `vr180` 90")]
         if self.unrelated:
             reason = "the images seem to show different scenes: hardly any part of one appears in the other"
             do = "check that both belong to one pair, and the layout of packed images"
@@ -136,6 +141,8 @@ def check_pair(
     """
     if left.dtype == right.dtype and np.array_equal(left[::64], right[::64]) and np.array_equal(left, right):
         return PairCheck(identical=True)
+    if is_panorama(left) and is_panorama(right):
+        return PairCheck(panorama=True)
     found, measured, factor = measured_matches or measure_pair(left, right, most)
     offset = float(np.median(measured.dy)) if len(measured) else 0.0
     alike = int(np.count_nonzero(np.abs(measured.dy - offset) <= ALIKE))

@@ -23,7 +23,7 @@ from pamcli.imaging.images import (
     split_mpo,
 )
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.vr180 import FIELD_OF_VIEW, HALF_SPHERE, find_right_view, make_rectilinear
+from pamcli.imaging.vr180 import FIELD_OF_VIEW, FULL_SPHERE, HALF_SPHERE, find_right_view, make_rectilinear
 
 RED_CYAN = "red-cyan"
 Levels = tuple[int, int]  # levels of 16-bit files that become 0 and 65535
@@ -88,12 +88,15 @@ class StereoPair:
     def make_rectilinear(self, field_of_view: float | None = None) -> "StereoPair":
         """Return rectilinear views `field_of_view` degrees wide, with a calibration without baseline.
 
+        Views that are twice as wide as high span 360 degrees, others 180 degrees.
+
         None: those of a VR180 photo become 90 degrees wide, and others stay unchanged.
         """
         if self.span is None and field_of_view is None:
             return self
         views, angle = (self.left, self.right), field_of_view or FIELD_OF_VIEW
-        (left, right), stated = make_rectilinear(views, angle, self.span or HALF_SPHERE, self.name)
+        span = self.span or (FULL_SPHERE if self.width == 2 * self.height else HALF_SPHERE)
+        (left, right), stated = make_rectilinear(views, angle, span, self.name)
         return replace(self, left=left, right=right, stated=stated, span=None)
 
     def stretch_contrast(self) -> "StereoPair":

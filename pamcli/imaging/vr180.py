@@ -17,6 +17,10 @@ from pamcli.imaging.raster import report_damage
 
 FIELD_OF_VIEW = 90.0  # degrees of the view that is made of a photo if no other is asked for
 HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)  # degrees at the left, right, upper and lower edge of 180 degrees
+FULL_SPHERE = (-180.0, 180.0, -90.0, 90.0)
+_SEAM, _POLE = 1.5, 0.2
+"""Limits for a panorama of 360 degrees: difference of its outer columns relative to neighbouring ones, and
+variation of its outer rows, which are the poles, relative to the middle one."""
 _XMP, _EXTENSION = b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
 _LARGEST_SIDE = 32766  # of an image that OpenCV remaps
 
@@ -55,6 +59,18 @@ def _parse_span(text: bytes) -> tuple[float, ...]:
     if not (-180 <= edges[0] < 0 < edges[1] <= 180 and -90 <= edges[2] < 0 < edges[3] <= 90):
         raise ValueError("the panorama does not cover the forward direction")
     return tuple(edges)
+
+
+def is_panorama(pixels: np.ndarray) -> bool:
+    """Return True if an image (H, W, 3) looks like an equirectangular panorama of 360 degrees."""
+    height, width = pixels.shape[:2]
+    if width != 2 * height or height < 32:
+        return False
+    grey = pixels[:, [0, 1, -2, -1]].astype(np.float32).mean(axis=2)
+    seam, beside = (float(np.abs(grey[:, a] - grey[:, b]).mean()) for a, b in ((0, 3), (0, 1)))
+    first, middle, last = pixels[[0, height // 2, -1]].astype(np.float32).mean(axis=2).std(axis=1)
+    has_poles = max(first, last) < _POLE * middle < grey[:, 0].std()  # not a black frame
+    return bool(has_poles and seam <= _SEAM * beside + 0.01 * middle)
 
 
 def make_rectilinear(

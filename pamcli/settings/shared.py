@@ -72,8 +72,8 @@ class Pairs(Limit, Packed):
     )
     null: bool = flag("Read the list of --pairs as left NUL right NUL.", "-0", "--null")
     vr180: float | None = option(
-        "Convert VR180 images to rectilinear views with this field of view, degrees [default: 90 for "
-        "photos marked as VR180].",
+        "Convert VR180 images and panoramas of 360 degrees to rectilinear views with this field of view, "
+        "degrees [default: 90 for photos marked as VR180].",
         metavar="DEGREES",
         min=10,
         max=150,

@@ -19,8 +19,10 @@ from image_bytes import pillow_bytes
 
 from pamcli.errors import InputError
 from pamcli.files.paths import are_packed, states_layout
-from pamcli.imaging.images import read_image
+from pamcli.imaging.images import RgbImage, read_image
+from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
+from pamcli.imaging.vr180 import is_panorama
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 CAMERAS = [made.camera(0.7, 0.5, 0.5, (0, 0, 0)), made.camera(0.7, 0.52, 0.5, (19200, 0, 0))]
@@ -150,6 +152,21 @@ def test_a_vr180_photo_becomes_rectilinear_views() -> None:
     assert np.abs(moved - flat.left.pixels[20:-20, columns, 0]).mean() < 1.5
     with pytest.raises(InputError, match="less than 150 degrees"):
         StereoPair(pair.left, pair.right, "photo", span=(-60, 60, -90, 90)).make_rectilinear(150)
+
+
+def test_panoramas_of_360_degrees_are_named_and_cut() -> None:
+    half = [panorama(move) for move in (0.0, 0.2)]
+    whole = [np.pad(view, ((0, 0), (256, 256), (0, 0)), "symmetric") for view in half]
+    one, two = (
+        StereoPair(*map(RgbImage, views), "pair").make_rectilinear(80)
+        for views in (half, whole)  # type: ignore[arg-type]
+    )
+    assert np.abs(one.left.pixels.astype(int) - two.left.pixels).max() <= 1
+    assert np.abs(one.right.pixels.astype(int) - two.right.pixels).max() <= 1
+    (problem,) = check_pair(*whole).problems()
+    assert (problem.topic, problem.do) == ("projection", "match a view of 90 degrees with `vr180` 90")
+    flat = read_image(SAMPLE / "left.png").pixels[:370, :740]
+    assert not any(map(is_panorama, (half[0], flat, two.left.pixels, np.zeros((64, 128, 3), np.uint8))))
 
 
 def test_views_in_alternating_rows_are_aligned() -> None:
