@@ -151,12 +151,8 @@ def available() -> bool:
 
 
 def winograd(layer: nn.Conv2d) -> Winograd | None:
-    """Return the prepared convolution of a layer, cached; None if the layer is not supported."""
-    if not can_run(layer):
-        return None
-    if not hasattr(layer, "winograd"):
-        layer.winograd = Winograd(layer.weight, layer.bias, layer.dilation[0])  # type: ignore[assignment]
-    return layer.winograd  # type: ignore[return-value]
+    """Return a layer ready to run, or None if `winograd.c` does not support it."""
+    return Winograd(layer.weight, layer.bias, layer.dilation[0]) if can_run(layer) else None
 
 
 def can_run(layer: nn.Conv2d) -> bool:

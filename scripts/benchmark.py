@@ -3,16 +3,17 @@
 python scripts/benchmark.py                                   # every device, precision and size
 python scripts/benchmark.py --networks pasmnet2 --sizes 1248x384 --threads 1,2 --neighbours 0,2
 python scripts/benchmark.py --devices cuda --json figures.json
+python scripts/benchmark.py --compare figures.json            # exit code 1 if something got slower
 
-Arrays in, arrays out, from Python. Variants alternate, so that a machine that slows down does so for all; the
-fastest repetition and the median are printed, and their ratio to the classical method on the CPU. Neighbours
-are other processes that keep a core busy. The table goes to stdout as Markdown.
+Arrays in, arrays out, from Python. Variants alternate, so that a machine that slows down does so for all.
+`ratio` is the median of the repetitions' times by that of the classical method on the CPU in the same
+repetition, and `lowest` and `highest` are the quartiles. A figure got slower if its `lowest` is above the
+`highest` of before. Neighbours are other processes that keep a core busy. The table goes to stdout.
 """
 
 import argparse
-import importlib
+import importlib.metadata
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -22,6 +23,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pamcli  # before torch: it says how threads wait
+from pamcli.systems import count_cores
 
 SAMPLE = Path(__file__).resolve().parent / "sample"
 SIZES = {"disparity": "640x480,1248x384,1920x1080", "superres": "310x93,480x270"}
@@ -41,40 +45,76 @@ def main() -> None:
         "--threads", default="", help="numbers of threads of the CPU [default: 1 and all cores]"
     )
     parser.add_argument("--neighbours", default="0", help="numbers of busy processes")
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--json", type=Path, help="write the figures to a file, too")
+    parser.add_argument("--compare", type=Path, help="say what got slower than in a file of --json")
     parser.add_argument("--one", nargs=2, type=int, metavar=("THREADS", "NEIGHBOURS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(list(measured(options, *options.one))))
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = [int(each) for each in (options.threads or f"1,{cores}").split(",")]
+    before = json.loads(options.compare.read_text(encoding="utf-8")) if options.compare else None
+    threads = [int(each) for each in (options.threads or f"1,{count_cores()}").split(",")]
     rows: list[dict[str, Any]] = []
     for count in sorted(set(threads)):
         for neighbours in map(int, options.neighbours.split(",")):
             command = [sys.executable, __file__, *sys.argv[1:], "--one", str(count), str(neighbours)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             rows += json.loads(done.stdout.splitlines()[-1])
+    now = {"machine": machine(), "versions": versions(), "figures": rows}
     if options.json:
-        options.json.write_text(json.dumps({"machine": machine(), "figures": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     columns = [*rows[0]]
-    print(f"{machine()}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    about = ", ".join(f"{name} {value}" for name, value in versions().items())
+    print(f"{machine()}; {about}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for row in rows:
         print(f"| {' | '.join(str(value) for value in row.values())} |")
+    if before is not None:
+        lines, is_slower = compared(before, now)
+        print("", *lines, sep="\n")
+        sys.exit(is_slower)
+
+
+def compared(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[str], bool]:
+    """Return a line for each figure that two runs share, and whether one got slower beyond its noise."""
+    old = {key_of(row): row for row in before["figures"]}
+    lines, is_slower = [], False
+    if before["machine"] != now["machine"]:
+        lines.append(f"Measured before on {before['machine']}: the ratios may differ for that reason.")
+    for row in now["figures"]:
+        then = old.get(key_of(row))
+        if then is None or row["precision"] == "classical":
+            continue
+        slower, faster = row["lowest"] > then["highest"], row["highest"] < then["lowest"]
+        verdict = "slower" if slower else "faster" if faster else "the same within the noise"
+        is_slower |= slower
+        lines.append(f"{' '.join(map(str, key_of(row)))}: {then['ratio']} -> {row['ratio']}, {verdict}")
+    return lines, is_slower
+
+
+def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what identifies a figure."""
+    return tuple(row[name] for name in ("network", "size", "device", "precision", "threads", "neighbours"))
 
 
 def machine() -> str:
-    """Return what the figures were measured on."""
+    """Return the processor and GPU that the figures were measured on."""
     import torch
 
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    names = [line.partition(": ")[2] for line in info.splitlines() if line.startswith("model name")]
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"
-    return f"{platform.processor() or platform.machine()}, {gpu}, torch {torch.__version__}"
+    return f"{(names or [platform.processor() or platform.machine()])[0]}, {count_cores()} cores, {gpu}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of pam and of the libraries that the times depend on."""
+    found = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "opencv-python-headless")}
+    return {"pam": pamcli.__version__, "python": platform.python_version(), **found}
 
 
 def measured(options: Any, threads: int, neighbours: int) -> Iterator[dict[str, Any]]:
     """Measure everything at a number of threads beside a number of busy processes."""
-    importlib.import_module("pamcli")  # before torch: it says how threads wait
     import torch
 
     torch.set_num_threads(threads)
@@ -92,6 +132,8 @@ def measured(options: Any, threads: int, neighbours: int) -> Iterator[dict[str, 
             times = alternate(runs, options.repeat, neighbours)
             base = times["cpu", "classical"]
             for (device, precision), seconds in times.items():
+                ratios = [each / other for each, other in zip(seconds, base, strict=True)]
+                quarter, _, three_quarters = statistics.quantiles(ratios * 2, n=4, method="inclusive")
                 yield {
                     "network": ("SGBM" if task == "disparity" else "bicubic")
                     if precision == "classical"
@@ -103,7 +145,9 @@ def measured(options: Any, threads: int, neighbours: int) -> Iterator[dict[str, 
                     "neighbours": neighbours,
                     "min ms": round(1000 * min(seconds), 1),
                     "median ms": round(1000 * statistics.median(seconds), 1),
-                    "by classical": round(min(seconds) / min(base), 2),
+                    "ratio": float(f"{statistics.median(ratios):.3g}"),
+                    "lowest": float(f"{quarter:.3g}"),
+                    "highest": float(f"{three_quarters:.3g}"),
                 }
 
 

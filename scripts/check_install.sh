@@ -1,7 +1,8 @@
 #!/bin/sh
 # Install pam as users do, and match the sample pair: builds a wheel without a C compiler, and installs it into clean
 # environments: with pip, which pipx runs, then with uvx. If the package index has neither pipx nor uv, only with pip.
-# Prints the seconds of the first; fails if they exceed the first argument (default: none).
+# Prints the seconds of the first; fails if they exceed the first argument (default: none). With PAM_WHEEL, the path of
+# a wheel, nothing is built.
 #
 #   PAM_PYTHON   Python that creates the environments (default: the first suitable one)
 #   PAM_TORCH    requirement of PyTorch (default: the version that pam is tested with)
@@ -15,14 +16,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CC=false CXX=false # any attempt to compile fails
 
-say "Building a wheel without a compiler with $("$candidate" --version)"
 "$candidate" -m venv "$work/build"
-"$work/build/bin/python" -m pip --quiet wheel --no-deps --wheel-dir "$work" "$root"
-wheel=$(ls "$work"/pamcli-*.whl)
-case $wheel in
-    *-py3-none-any.whl) ;;
-    *) fail "$wheel is not a wheel for all platforms." ;;
-esac
+wheel=${PAM_WHEEL:-}
+if [ -z "$wheel" ]; then
+    say "Building a wheel without a compiler with $("$candidate" --version)"
+    "$work/build/bin/python" -m pip --quiet wheel --no-deps --wheel-dir "$work" "$root"
+    wheel=$(ls "$work"/pamcli-*.whl)
+    case $wheel in
+        *-py3-none-any.whl) ;;
+        *) fail "$wheel is not a wheel for all platforms." ;;
+    esac
+fi
 
 # Match the sample pair with this command, and print the error. In $work the package of the checkout is not found.
 match() {

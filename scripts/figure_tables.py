@@ -105,11 +105,25 @@ def thresholds(*networks: str, chosen: Iterable[float] = CONFIDENCE["threshold"]
 def times(names: Iterable[str], columns: slice) -> Rows:
     """Return milliseconds per pair on the GPU."""
     for name in names:
-        network, size = name.split()
-        what = f"both images of {size} upscaled by 4" if "passr" in network else f"disparity map of {size}"
-        found = [f"{value:g} ms" for value in GPU[name][columns]]
+        found = [f"{value:g} ms" for value in GPU[name]["ms"][columns]]
         missing = len(range(4)[columns]) - len(found)  # StereoSGBM computes disparity only
-        yield f"{what}, `{network}`", *found, *[""] * missing
+        yield describe_task(name, GPU), *found, *[""] * missing
+
+
+def describe_task(name: str, figures: dict[str, Any]) -> str:
+    """Return what a time is for, and the version of the weights that it was measured with."""
+    network, size = name.split()
+    what = f"both images of {size} upscaled by 4" if "passr" in network else f"disparity map of {size}"
+    return f"{what}, `{network}` version {figures[name]['version']}"
+
+
+def ratios() -> Rows:
+    """Return times on the CPU by those of the classical method, if they are those of the shipped weights."""
+    for name, found in FIGURES["cpu"].items():
+        network = name.split()[0]
+        if found["version"] == {**DISPARITY, **SUPERRES}[network]["version"]:
+            low, high = found["quartiles"]
+            yield describe_task(name, FIGURES["cpu"]), f"{found['ratio']:g} ({low:g} to {high:g})"
 
 
 SHOWN_TIMES = ("pasmnet2 1248x384", "pasmnet2 1920x1080", "passrnet2-x4 310x93")
@@ -126,7 +140,7 @@ TABLES: dict[tuple[str, str], list[tuple[str, ...]]] = {
             "network | data | pam | baseline",
             accuracy(DEFAULTS),
         ),
-        ("README.md", "time of one pair, bf16 | NVIDIA H200", times(SHOWN_TIMES, slice(1, 2))),
+        ("README.md", "one pair on one CPU core, fp32 | times StereoSGBM (quartiles)", ratios()),
         (f"{GUIDE}networks.md", "network | data | pam | baseline", accuracy(NETWORKS)),
         (f"{GUIDE}networks.md", "network | gain from the second image", second_image()),
         (f"{GUIDE}disparity.md", "network | data | pam | baseline", accuracy(DEFAULTS[:1])),

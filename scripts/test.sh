@@ -4,10 +4,15 @@
 # As the first argument:
 #   --fast   format, lint, texts, imports and every command once, in less than a minute
 #   --lint   format, lint, texts, sizes and types, no tests
+#   --coverage   everything, and then the share of lines of each module that ran, lowest first
 set -eu
 fast=
 lint=
 if [ "${1:-}" = --lint ]; then lint=1; fi
+if [ "${1:-}" = --coverage ]; then
+    shift
+    set -- --cov=pamcli --cov-report=term:skip-covered "$@"
+fi
 if [ "${1:-}" = --fast ]; then
     shift
     fast="tests/test_floors.py tests/test_startup.py tests/cli/test_every_command.py"

@@ -331,7 +331,7 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
         prepare_bags(folder, left, right)
     if "HEIC" in block.text:
         prepare_photos(folder, left, right)
-    if "calibration make" in block.text:
+    if "calibration make" in block.text or "--calibrate" in block.text:
         prepare_boards(folder)
     if "stereo.onnx" in block.text:  # needs onnx
         foreign_networks.block_matcher(folder / "stereo.onnx", (160, 224), reach=24, white=255)
@@ -387,7 +387,9 @@ def shortened(command: str) -> str:
     if command.startswith("pam live"):
         for source, video in SOURCES.items():
             command = command.replace(source, video)
-        return command.partition(" #")[0] + ("" if "--no-page" in command else " --no-browser")
+        command = command.replace("--calibrate", "--calibrate --count 9")
+        quiet = any(word in command for word in ("--no-page", "--calibrate", "--doctor"))
+        return command.partition(" #")[0] + ("" if quiet else " --no-browser")
     if not command.startswith("pam train"):
         command = command.replace("--size 1248x384", "--size 96x64")  # of the images
         return command.replace("-o scenes.png", "-o scenes.png --count 1")

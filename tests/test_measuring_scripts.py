@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -46,11 +46,39 @@ def test_the_benchmark_stands_beside_the_classical_methods(run: Run, tmp_path: P
     tiny = ["--networks", "pasmnet2,passrnet2-x2", "--sizes", "64x48", "--devices", "cpu", "--threads", "1"]
     made = run("benchmark.py", *tiny, "--precisions", "fp32", "--repeat", "1", "--json", str(figures))
     assert made.returncode == 0, made.stderr
-    rows = json.loads(figures.read_text())["figures"]
+    written = json.loads(figures.read_text())
+    assert {"pam", "python", "torch", "opencv-python-headless"} <= written["versions"].keys()
+    rows = written["figures"]
     assert [row["network"] for row in rows] == ["SGBM", "pasmnet2", "bicubic", "passrnet2-x2"]
     assert all(0 < row["min ms"] <= row["median ms"] for row in rows)
-    assert [row["by classical"] for row in rows if row["precision"] == "classical"] == [1, 1]
+    assert [row["ratio"] for row in rows if row["precision"] == "classical"] == [1, 1]
     assert "| pasmnet2 | 64x48 | cpu | fp32 | 1 | 0 |" in made.stdout
+
+
+def test_a_figure_is_slower_only_beyond_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark
+
+    names = {"network": "pasmnet2", "size": "64x48", "device": "cpu", "precision": "fp32"}
+
+    def run_with(low: float, ratio: float, high: float, machine: str = "A") -> dict[str, Any]:
+        return {
+            "machine": machine,
+            "figures": [
+                {**names, "threads": 1, "neighbours": 0, "ratio": ratio, "lowest": low, "highest": high}
+            ],
+        }
+
+    before = run_with(4.0, 4.2, 4.5)
+    for now, word, is_slower in (
+        (run_with(4.6, 4.7, 4.9), "slower", True),
+        (run_with(4.4, 4.7, 4.9), "the same within the noise", False),
+        (run_with(3.0, 3.2, 3.9), "faster", False),
+    ):
+        lines, found = benchmark.compared(before, now)
+        assert (found, len(lines)) == (is_slower, 1)
+        assert lines[0].endswith(f"4.2 -> {now['figures'][0]['ratio']}, {word}")
+    assert "Measured before on A" in benchmark.compared(before, run_with(4, 4.2, 5, "B"))[0][0]
 
 
 def test_the_formula_of_memory_is_above_what_is_measured(run: Run) -> None:

@@ -16,7 +16,6 @@ from random_networks import normalised, pasmnet2, picture_pair
 from torch import nn
 
 from pamcli import winograd as module
-from pamcli.networks.blocks import fold_batch_norms
 from pamcli.winograd import available, winograd
 
 ROOT = Path(__file__).parents[1]
@@ -126,21 +125,6 @@ def test_a_network_finds_the_same_with_and_without_it(monkeypatch: pytest.Monkey
             found.append(network(pair[:1], pair[1:]).disparity)
     assert found[0].max() > 1
     assert 0 < (found[0] - found[1]).abs().max() < 1e-3
-
-
-@compiled
-def test_a_copy_in_another_precision_and_with_other_weights_is_made_ready_anew() -> None:
-    network = pasmnet2().prepare(torch.float32)
-    block = network.E1.body[1].body
-    assert winograd(block[0]) is not None
-    assert winograd(fold_batch_norms(network).to(torch.bfloat16).E1.body[1].body[0]) is None
-    with torch.no_grad():
-        block[0].weight.mul_(2)
-    copy = fold_batch_norms(network).E1.body[1].body[0]
-    again, before = winograd(copy), winograd(block[0])
-    assert again is not None
-    assert before is not None
-    assert torch.allclose(again.weight, 2 * before.weight)
 
 
 @pytest.mark.parametrize("there", ["nothing", "no library", "another version"])

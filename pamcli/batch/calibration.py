@@ -166,12 +166,18 @@ def calibrate(
 
     Raises InputError if no image shows the board, sizes differ, or the boards are too few.
     """
-    found = images.find_boards(board, advance)
+    return fit_boards(images.find_boards(board, advance), fisheye=fisheye, tip=tip, thin=images.are_frames)
+
+
+def fit_boards(
+    found: SightingCollector, *, fisheye: bool, tip: Callable[[str], str], thin: bool = False
+) -> Calibrated:
+    """Calibrate two cameras from detected boards; thin: use only the most different. Raises InputError."""
     size, sightings = found.require_sightings(), found.sightings
-    if images.are_frames:
+    if thin:
         sightings = select_diverse(sightings, size)
     if len(sightings) < len(found.sightings):
         LOG.info(f"the {len(sightings)} most different of {len(found.sightings)} detected boards are used")
-    made = calibrate_rig(sightings, board, size, fisheye=fisheye)
+    made = calibrate_rig(sightings, found.board, size, fisheye=fisheye)
     tips = [tip(each) for each in list_advice(made, [find_dark_regions(each) for each in found.brightest])]
-    return Calibrated(made, board, found, [*made.rejections, *found.rejections], tips)
+    return Calibrated(made, found.board, found, [*made.rejections, *found.rejections], tips)

@@ -72,6 +72,26 @@ class SightingCollector:
         self._counted: list[Grey] = []
 
     def add(self, name: str, left: Pixels, right: Pixels, following: Pixels | None = None) -> None:
+        """Search a pair, and keep it if it shows the board at rest; else note why not. Raises InputError."""
+        sighting, views = self.search(name, left, right)
+        moved = 0.0
+        if following is not None and sighting.left:
+            moved = measure_motion(views[0], _to_grey(following), sighting.left.corners.pixels)
+        if not sighting.detections:
+            least = "the whole board" if self.board.marker is None else f"{FEWEST_CORNERS} corners of it"
+            self.rejections.append(Rejection(name, f"neither image shows {least}"))
+        elif moved > STILL:
+            self.rejections.append(Rejection(name, f"the board moves by {moved:.0f} px per frame"))
+        else:
+            self.keep(sighting, views)
+
+    def keep(self, sighting: Sighting, views: Sequence[Grey]) -> None:
+        """Keep a sighting in a pair of grey images."""
+        self.sightings.append(sighting)
+        self.images[sighting.name] = _shrink(views[0], SHOWN_SIDE), _shrink(views[1], SHOWN_SIDE)
+
+    def search(self, name: str, left: Pixels, right: Pixels) -> tuple[Sighting, list[Grey]]:
+        """Search a pair for the board; return what is seen, and the grey images. Raises InputError."""
         size = left.shape[1], left.shape[0]
         if left.shape != right.shape:
             sizes = f"{size[0]}x{size[1]} px, the right one {right.shape[1]}x{right.shape[0]} px"
@@ -92,17 +112,7 @@ class SightingCollector:
             self._counted += [view for view, seen in zip(views, (one, two), strict=True) if seen]
             if len(self._counted) >= COUNTED:
                 self._check_count()
-        moved = 0.0
-        if following is not None and one:
-            moved = measure_motion(views[0], _to_grey(following), one.corners.pixels)
-        if one is None and two is None:
-            least = "the whole board" if self.board.marker is None else f"{FEWEST_CORNERS} corners of it"
-            self.rejections.append(Rejection(name, f"neither image shows {least}"))
-        elif moved > STILL:
-            self.rejections.append(Rejection(name, f"the board moves by {moved:.0f} px per frame"))
-        else:
-            self.sightings.append(Sighting(name, one, two))
-            self.images[name] = _shrink(views[0], SHOWN_SIDE), _shrink(views[1], SHOWN_SIDE)
+        return Sighting(name, one, two), views
 
     def _check_count(self) -> None:
         if (other := guess_board(self.board, self._counted)) is not None:
@@ -157,7 +167,7 @@ def select_diverse(sightings: Sequence[Sighting], size: tuple[int, int]) -> list
     chosen: list[Sighting] = []
     for both in (True, False):
         group = [each for each in sightings if each.both == both]
-        outlines = np.array([_find_outline(each, size) for each in group]).reshape(len(group), 8)
+        outlines = np.array([find_outline(each, size) for each in group]).reshape(len(group), 8)
         nearest = np.full(len(group), np.inf)
         while len(chosen) < MOST_SIGHTINGS and len(group) and nearest.max() > 0:
             best = int(nearest.argmax())
@@ -167,7 +177,7 @@ def select_diverse(sightings: Sequence[Sighting], size: tuple[int, int]) -> list
     return [each for each in sightings if id(each) in kept]
 
 
-def _find_outline(sighting: Sighting, size: tuple[int, int]) -> Floats:
+def find_outline(sighting: Sighting, size: tuple[int, int]) -> Floats:
     """Return the four extreme corners of a board (8,), as parts of the image width."""
     pixels = sighting.detections[0].corners.pixels / size[0]
     corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])

@@ -4,10 +4,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, format_option_names
 from pamcli.errors import UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.outputs import check_new_file
 from pamcli.settings.live import LiveSettings
 
 EVERY = 5.0
@@ -27,7 +31,13 @@ def command(settings: LiveSettings, console: Console) -> None:
     $ pam live /dev/video0 /dev/video2 --calibration rig.yaml --record drive.mkv
     $ pam live rtsp://127.0.0.1:8554/left rtsp://127.0.0.1:8554/right -o - --format mjpeg
     $ pam live left.mp4 right.mp4 --realtime
+    $ pam live /dev/video0 /dev/video2 --doctor
+    $ pam live /dev/video0 /dev/video2 --calibrate --board 9x6 --square 25mm -o rig.yaml
     """
+    if settings.doctor:
+        return _examine(settings, console)
+    if settings.calibrate:
+        return _calibrate(settings, console)
     if settings.output == "-":
         if console.jsonl:
             raise UsageError("cannot write both `output` - and `jsonl` to stdout", "drop one of them")
@@ -61,6 +71,33 @@ def command(settings: LiveSettings, console: Console) -> None:
         finally:
             if statistics is not None:
                 _show_statistics(statistics, console)
+
+
+def _examine(settings: LiveSettings, console: Console) -> None:
+    """Print what is wrong with the newest pair, again and again."""
+    from pamcli.streams.alignment import examine_pairs
+
+    for number, findings in enumerate(examine_pairs(settings), 1):
+        lines = [format_option_names(str(each)) for each in findings]
+        console.answer({"findings": [asdict(each) for each in findings]}, " | ".join(lines))
+        if number == settings.count:
+            return
+
+
+def _calibrate(settings: LiveSettings, console: Console) -> None:
+    """Take boards, and write the calibration with its report."""
+    output = Path(settings.output or "")
+    check_new_file(output, ".yaml", ".yml", overwrite=settings.overwrite)
+    with console.starting("OpenCV"):
+        from pamcli.batch.calibration import fit_boards
+        from pamcli.calibration.boards import Board
+        from pamcli.streams.alignment import take_boards
+    assert settings.board is not None
+    assert settings.square is not None
+    taker = take_boards(settings, Board(*settings.board, settings.square, settings.marker), console.inform)
+    found = fit_boards(taker.found, fisheye=settings.fisheye, tip=format_option_names)
+    write_atomically(output, found.file())
+    console.answer({"written": [str(output)], **found.facts()}, str(output), *found.lines())
 
 
 def _open_page(settings: LiveSettings) -> Any:

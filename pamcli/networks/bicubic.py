@@ -7,15 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import is_inference
-
 CUBIC_REACH = 2  # rows and columns on each side in bicubic upscaling, and in bicubic downscaling
 CORRECTION_REACH = 2  # likewise for `Consistency`, beyond which less than 4 % of a correction would lie
 
 
 def upscale_bicubic(images: Tensor, scale: int, difference: Tensor | None = None) -> Tensor:
     """Upscale (B, 3, H, W) and add a `difference`; on CPUs a convolution takes a sixth of the time."""
-    if images.device.type != "cpu" or not is_inference():
+    if images.device.type != "cpu" or torch.compiler.is_compiling():
         size = [scale * side for side in images.shape[2:]]  # not a scale factor, which export rounds
         upscaled = F.interpolate(images.contiguous(), size, mode="bicubic", align_corners=False)
         return upscaled if difference is None else upscaled + F.pixel_shuffle(difference, scale)

@@ -1,48 +1,70 @@
-"""Build the convolution units, upsampling and folding that the networks share.
+"""Build the convolution units and upsampling that the networks share.
 
 Attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
 """
 
-import copy
 from functools import lru_cache
-from typing import Self, TypeVar, cast
+from typing import Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.onednn import add_convolution, convolve
-from pamcli.winograd import winograd
+from pamcli.networks.fused import FusedResidual, convert, finish, fold_batch_norms, fuse, fuse_layers
+from pamcli.onednn import add_convolution
 
 SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
 
-Network = TypeVar("Network", bound=nn.Module)
-
 
 class Convolutions(nn.Sequential):
-    """Convolutions with optional batch norms and LeakyReLUs; fused in inference once norms are folded."""
+    """Convolutions with optional batch norms and LeakyReLUs."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not is_inference():
-            for layer in self:
-                x = layer(x)
-            return x
-        layers, is_fused = [*self], False
-        for place, layer in enumerate(layers):
-            if isinstance(layer, nn.Conv2d):
-                following = layers[place + 1 : place + 3]  # a folded norm is an Identity
-                if following and isinstance(following[0], nn.Identity):
-                    del following[0]
-                rectifier = following[0] if following else None
-                slope = rectifier.negative_slope if isinstance(rectifier, nn.LeakyReLU) else None
-                is_fused, x = slope is not None, convolve_layer(x, layer, slope)
-            elif isinstance(layer, nn.Identity):
-                continue
-            elif is_fused:
-                is_fused = False
-            else:
-                x = layer(x)
+    def fused(self) -> nn.Sequential:
+        return fuse_layers([*self])
+
+
+class UpsamplingUnit(Convolutions):
+    """A 1x1 convolution unit over upsampled deeper features (B, C, H/2, W/2) and a skip connection."""
+
+    # It commutes with upsampling, and is the sum of one per part: a quarter of the work, no copy.
+
+    skip_first = False  # True: the skip connection has the first input channels
+
+    def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
+        """Compute (B, C, H/2, W/2) and the skip connection (B, C', H, W) to (B, C'', H, W)."""
+        layer, *rest = self
+        assert isinstance(layer, nn.Conv2d)
+        deep, beside = self.split_weight(layer.weight, deeper.shape[1])
+        x = upsample(pointwise(deeper, deep, layer.bias))
+        if skip is not None:
+            x = x + pointwise(skip, beside)
+        for following in rest:
+            x = following(x)
         return x
+
+    def split_weight(self, weight: Tensor, deeper: int) -> tuple[Tensor, Tensor]:
+        """Return the weights for the `deeper` channels and for those of the skip connection."""
+        if self.skip_first:
+            return weight[:, -deeper:], weight[:, :-deeper]
+        return weight[:, :deeper], weight[:, deeper:]
+
+    def fused(self) -> nn.Sequential:
+        made = FusedUpsamplingUnit(*self)
+        made.skip_first = self.skip_first
+        return made
+
+
+class FusedUpsamplingUnit(UpsamplingUnit):
+    """The unit in inference, which adds in place."""
+
+    def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
+        layer, _, rectifier = self
+        assert isinstance(layer, nn.Conv2d) and isinstance(rectifier, nn.LeakyReLU)  # noqa: PT018
+        deep, beside = self.split_weight(layer.weight, deeper.shape[1])
+        x = upsample(pointwise(deeper, deep, layer.bias))
+        if skip is None:
+            return F.leaky_relu_(x, rectifier.negative_slope)
+        return add_convolution(x, skip, beside, slope=rectifier.negative_slope)
 
 
 def conv(
@@ -67,30 +89,12 @@ def conv_unit(
     return Convolutions(layer, nn.BatchNorm2d(outputs), nn.LeakyReLU(slope))
 
 
-def is_inference() -> bool:
-    """Return True without gradients and outside of compilation and export."""
-    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
-def is_folded(unit: nn.Sequential) -> bool:
-    """Return True in inference with a unit whose batch norm is folded into its convolution."""
-    return is_inference() and isinstance(unit[1], nn.Identity)
-
-
-def convolve_layer(
-    x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None
-) -> Tensor:
-    """Convolve x (B, C, H, W) for inference, in place into `add_to` if given, then rectify with `slope`."""
-    fast = vars(layer).get("winograd")
-    padding, stride, dilation = layer.padding, layer.stride[0], layer.dilation[0]
-    assert not isinstance(padding, str)
-    sides = padding[0], padding[1]
-    if fast is not None and x.dtype == torch.float32 and x.device.type == "cpu":
-        return fast(x, sides, slope, add_to)  # type: ignore[no-any-return]
-    x = x.to(layer.weight.dtype)  # the first layer of a network in 16 bits is in float32
-    if add_to is None:
-        return convolve(x, layer.weight, layer.bias, stride, sides, dilation, slope)
-    return add_convolution(add_to, x, layer.weight, layer.bias, sides, dilation, slope)
+def upsampling_unit(
+    inputs: int, outputs: int, *, bias: bool = False, slope: float = SLOPE, skip_first: bool = False
+) -> UpsamplingUnit:
+    unit = UpsamplingUnit(*conv_unit(inputs, outputs, 1, bias=bias, slope=slope))
+    unit.skip_first = skip_first
+    return unit
 
 
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -160,11 +164,10 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        if not is_folded(self.body):
-            return F.leaky_relu(x + self.body(x), SLOPE)
-        first, second = cast("tuple[nn.Conv2d, nn.Conv2d]", (self.body[0], self.body[3]))
-        x = x.to(first.weight.dtype)
-        return convolve_layer(convolve_layer(x, first, SLOPE), second, SLOPE, add_to=x)
+        return F.leaky_relu(x + self.body(x), SLOPE)
+
+    def fused(self) -> nn.Module:
+        return FusedResidual(self.body, SLOPE)
 
 
 class Encoder(nn.Module):
@@ -185,13 +188,12 @@ class Decoder(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, inner: int | None = None) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv_unit(inputs, outputs, 1), ResidualBlock(outputs, inner))
+        self.body = nn.Sequential(upsampling_unit(inputs, outputs), ResidualBlock(outputs, inner))
 
     def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
         """Compute (B, C, H/2, W/2) and the skip connection (B, C'', H, W) to (B, C', H, W)."""
         unit, residual = self.body
-        assert isinstance(unit, nn.Sequential)
-        return cast("Tensor", residual(upsample_and_join(unit, deeper, skip)))
+        return cast("Tensor", residual(unit(deeper, skip)))
 
 
 class ParallaxAttentionBlock(nn.Module):
@@ -207,72 +209,6 @@ class ParallaxAttentionBlock(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         f = self.head(x)
         return x + f, self.query(f), self.key(f)
-
-
-def upsample_and_join(
-    unit: nn.Sequential, deeper: Tensor, skip: Tensor | None, *, skip_first: bool = False
-) -> Tensor:
-    """Run a 1x1 convolution unit over upsampled `deeper` (B, C, H/2, W/2) and `skip` (B, C', H, W)."""
-    # It commutes with upsampling, and is the sum of one per part: a quarter of the work, no copy.
-    layer = unit[0]
-    assert isinstance(layer, nn.Conv2d)
-    if skip is None:
-        x = upsample(pointwise(deeper, layer.weight, layer.bias))
-    else:
-        sizes = [deeper.shape[1], skip.shape[1]]
-        deep, beside = torch.split(layer.weight, sizes[::-1] if skip_first else sizes, 1)
-        if skip_first:
-            deep, beside = beside, deep
-        x = upsample(pointwise(deeper, deep, layer.bias))
-        x = add_convolution(x, skip, beside) if is_inference() else x + pointwise(skip, beside)
-    for following in list(unit)[1:]:
-        x = following(x)
-    return x
-
-
-def fold_batch_norms(network: Network) -> Network:
-    """Copy a network for inference, with batch norms folded into the convolutions before them, in float64."""
-    network = copy.deepcopy(network).eval().requires_grad_(False)
-    for module in network.modules():
-        vars(module).pop("winograd", None)  # prepared for weights that may have changed
-        if isinstance(module, nn.LeakyReLU):
-            module.inplace = True
-        if not isinstance(module, nn.Sequential):
-            continue
-        for place in range(len(module) - 1):
-            layer, norm = module[place], module[place + 1]
-            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                assert norm.running_mean is not None
-                assert norm.running_var is not None
-                scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
-                bias = (
-                    -norm.running_mean.double()
-                    if layer.bias is None
-                    else layer.bias.double() - norm.running_mean.double()
-                )
-                weight = layer.weight.double() * scale[:, None, None, None]
-                layer.weight = nn.Parameter(weight.to(layer.weight.dtype), False)
-                layer.bias = nn.Parameter((bias * scale + norm.bias.double()).to(layer.weight.dtype), False)
-                module[place + 1] = nn.Identity()
-    return network
-
-
-def convert(network: Network, dtype: torch.dtype) -> Network:
-    """Convert convolutions to channels last and `dtype`, in place; the first one stays in float32."""
-    # Rounding the images causes almost half of the error of 16 bits; their layer is a hundredth of the work.
-    kind = torch.float32
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.to(dtype=kind, memory_format=torch.channels_last)  # type: ignore[call-overload]
-            kind = dtype
-    return network
-
-
-def prepare_winograd(network: nn.Module) -> None:
-    """Compute float32 3x3 convolutions on CPUs by `winograd.c`, if it was compiled."""
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d):
-            winograd(layer)
 
 
 class MatchingNetwork(nn.Module):
@@ -291,10 +227,6 @@ class MatchingNetwork(nn.Module):
     def prepare(self, dtype: torch.dtype) -> Self:
         """Return a copy for inference with convolutions in `dtype` and everything else in float32."""
         network = fold_batch_norms(self)
-        network.merge_products()
-        if dtype == torch.float32:
-            prepare_winograd(network)
-        return convert(network, dtype)
-
-    def merge_products(self) -> None:
-        """Merge consecutive products of folded weights, in place, if there are any."""
+        fuse(network)
+        finish(convert(network, dtype), dtype)
+        return network

@@ -21,10 +21,9 @@ from pamcli.networks.blocks import (
     ParallaxAttentionBlock,
     conv,
     conv_unit,
-    is_inference,
     upsample,
-    upsample_and_join,
     upsample_cost,
+    upsampling_unit,
 )
 from pamcli.networks.parallax import (
     ParallaxMaps,
@@ -124,7 +123,7 @@ def _regress_and_receive(
 ) -> tuple[Tensor, Tensor]:
     """Compute disparity and attention mass (B, H, W) from both costs, on CPUs a few rows at a time."""
     height, width = right_to_left_cost.shape[1:3]
-    in_blocks = is_inference() and right_to_left_cost.device.type == "cpu"
+    in_blocks = right_to_left_cost.device.type == "cpu" and not torch.compiler.is_compiling()
     step = max(1, BLOCK // width**2) if in_blocks else height
     disparity, attention_mass = [], []
     for first in range(0, height, step):
@@ -213,15 +212,15 @@ class CascadedParallaxAttention(nn.Module):
         self.stage1 = Stage(128, blocks)
         self.stage2 = Stage(96, blocks)
         self.stage3 = Stage(64, blocks)
-        self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
-        self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
+        self.b2 = upsampling_unit(128 + 96, 96, bias=True)
+        self.b3 = upsampling_unit(96 + 64, 64, bias=True)
 
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
         """Compute features to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
         views, *cost1 = self.stage1(f1)
-        views, *cost2 = self.stage2(upsample_and_join(self.b2, views, f2))
+        views, *cost2 = self.stage2(self.b2(views, f2))
         cost2 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
-        views, *cost3 = self.stage3(upsample_and_join(self.b3, views, f3))
+        views, *cost3 = self.stage3(self.b3(views, f3))
         cost3 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost3, cost2, strict=True)]
         return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)], views
 

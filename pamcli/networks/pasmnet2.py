@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -31,15 +31,13 @@ from pamcli.networks.blocks import (
     ParallaxAttentionBlock,
     conv,
     conv_unit,
-    convolve_layer,
-    is_folded,
-    is_inference,
     pointwise,
     upsample,
-    upsample_and_join,
+    upsampling_unit,
 )
 from pamcli.networks.parallax import ParallaxMaps
-from pamcli.networks.symmetric_attention import SymmetricAttention, attend
+from pamcli.networks.pasmnet2_fused import FusedUpdate, MergedStage, split_mixing
+from pamcli.networks.symmetric_attention import SymmetricAttention, attend, attend_in_blocks
 from pamcli.networks.updates import (
     SURROUNDINGS,
     ErrorScale,
@@ -51,7 +49,6 @@ from pamcli.networks.updates import (
     signed_log,
     to_confidence,
 )
-from pamcli.onednn import add_convolution
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 
@@ -140,12 +137,12 @@ class PASMnet2(MatchingNetwork):
         self.D0 = Encoder(160, 160, parts.get("D0"))
         self.D1 = Decoder(160 + 128, 128, parts.get("D1"))
         self.D2 = Decoder(128 + 96, 96, parts.get("D2"))
-        self.D3 = conv_unit(96 + 64, 64, 1)
+        self.D3 = upsampling_unit(96 + 64, 64)
         self.st1 = Stage(128, parts.get("st1"), blocks=2)
         self.st2 = Stage(96, parts.get("st2"), blocks=1)
         self.st3 = Stage(64, parts.get("st3"), blocks=1)
-        self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
-        self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
+        self.b2 = upsampling_unit(128 + 96, 96, bias=True)
+        self.b3 = upsampling_unit(96 + 64, 64, bias=True)
         self.s1 = Scale(128 + 128, updates=UPDATES[0], dilations=(1, 2, 4), coarsest=True)
         self.s2 = Scale(96 + 96, updates=UPDATES[1], dilations=(1, 2, 4))
         self.s3 = Scale(64 + 64, updates=UPDATES[2], dilations=(1, 3, 9))
@@ -155,9 +152,13 @@ class PASMnet2(MatchingNetwork):
         for parameter in self.mask[1].parameters():  # start with the mean of the nine
             nn.init.zeros_(parameter)
 
-    def merge_products(self) -> None:
-        for stage in (self.st1, self.st2, self.st3):
-            stage.merge_products()
+        self.attend = attend
+
+    def prepare(self, dtype: torch.dtype) -> Self:
+        """Return a copy for inference, see `MatchingNetwork`."""
+        network = super().prepare(dtype)
+        network.attend = attend_in_blocks
+        return network
 
     def forward(
         self,
@@ -170,29 +171,26 @@ class PASMnet2(MatchingNetwork):
     ) -> PASMnet2Matching:
         """Match a batch of pairs, see `MatchingNetwork`; always returns all scales."""
         x0 = self.E0(torch.cat((left, right)))  # (2B, 32, H/2, W/2)
-        if is_inference():
-            x0 = x0.to(self.x2[0].weight.dtype)
         half, x1 = self.x2(x0[: len(left)]), self.E1(x0)  # 1/4
         del x0  # half of the peak memory
         x2 = self.E2(x1)  # 1/8
         x3 = self.E3(x2)  # 1/16
         F1 = self.D1(self.D0(self.E4(x3)), x3)
         F2 = self.D2(F1, x2)
-        F3 = upsample_and_join(self.D3, F2, x1)
-        count = len(left)
-        x1, x2, x3 = _first(x1, count), _first(x2, count), _first(x3, count)
+        F3 = self.D3(F2, x1)
+        x1, x2, x3 = _copy_left(x1), _copy_left(x2), _copy_left(x3)
 
         limits: list[int | None] = [None, None, None]
         if max_disparity is not None:
             limits = [max_disparity // 16, max_disparity // 8, max_disparity // 4]
         v1, features = self.st1(F1)
-        attention1 = attend(features, None, limits[0])
-        v2, features = self.st2(upsample_and_join(self.b2, v1, F2))
-        attention2 = attend(features, attention1.cost, limits[1])
-        v3, features = self.st3(upsample_and_join(self.b3, v2, F3))
-        v1, v2, v3 = _first(v1, count), _first(v2, count), _first(v3, count)
+        attention1 = self.attend(features, None, limits[0])
+        v2, features = self.st2(self.b2(v1, F2))
+        attention2 = self.attend(features, attention1.cost, limits[1])
+        v3, features = self.st3(self.b3(v2, F3))
+        v1, v2, v3 = _copy_left(v1), _copy_left(v2), _copy_left(v3)
         del F1, F2, F3
-        attention3 = attend(features, attention2.cost, limits[2], finest=True)
+        attention3 = self.attend(features, attention2.cost, limits[2], finest=True)
         del features
         for attention in (attention1, attention2):
             attention.mask_columns()
@@ -217,9 +215,9 @@ class PASMnet2(MatchingNetwork):
         )
 
 
-def _first(views: Tensor, count: int) -> Tensor:
-    """Return features of the left images; copied in inference, so that the right ones are freed."""
-    return views[:count].clone() if is_inference() else views[:count]
+def _copy_left(views: Tensor) -> Tensor:
+    """Copy the features of the left images, so that the right ones' memory is freed."""
+    return views[: len(views) // 2].clone()
 
 
 class Stage(nn.Module):
@@ -236,44 +234,20 @@ class Stage(nn.Module):
             "Sequence[ParallaxAttentionBlock]",
             nn.ModuleList(ParallaxAttentionBlock(width, inner) for _ in range(blocks)),
         )
-        self.products: Sequence[Tensor] | None = None
-        """In inference, weight and bias of each block's merged convolution, see `merge_products`."""
 
     def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute (2B, C, h, w) to features (2B, C, h, w), and left and right features of the cost."""
         lefts, rights = [], []
-        for place, block in enumerate(self.blocks):
+        for block in self.blocks:
             f = block.head(views)
             views = views + f
-            if self.products is None:
-                query, key = block.query(f).chunk(2), block.key(f).chunk(2)
-                lefts += [query[0] / (2 * self.width), key[0] / (2 * self.width)]
-                rights += [key[1], query[1]]
-            else:
-                left, right = f.float().chunk(2)
-                lefts.append(pointwise(left, *self.products[2 * place : 2 * place + 2]))
-                rights.append(F.pad(right, (0, 0, 0, 0, 0, 1), value=1.0))
+            query, key = block.query(f).chunk(2), block.key(f).chunk(2)
+            lefts += [query[0] / (2 * self.width), key[0] / (2 * self.width)]
+            rights += [key[1], query[1]]
         return views, (torch.cat(lefts, 1), torch.cat(rights, 1))
 
-    def merge_products(self) -> None:
-        """Merge query and key convolutions into one convolution L of the left features; norms must be folded.
-
-        The cost of left features f and right ones f' is L f . (f', 1): with queries W f + w and keys V f + v
-        it is (W f + w) . (V f' + v) + (V f + v) . (W f' + w), over 2C.
-        """
-        merged = []
-        for block in self.blocks:
-            query, key = block.query[0], block.key[0]
-            assert isinstance(query, nn.Conv2d) and isinstance(key, nn.Conv2d)  # noqa: PT018
-            assert query.bias is not None and key.bias is not None  # noqa: PT018
-            W, V = query.weight[:, :, 0, 0].double(), key.weight[:, :, 0, 0].double()
-            w, v = query.bias.double(), key.bias.double()
-            vector = (W.T @ v + V.T @ w)[None]
-            weight = torch.cat((W.T @ V + V.T @ W, vector))[..., None, None]
-            bias = torch.cat((vector[0], 2 * (w @ v)[None]))
-            merged += [(weight / (2 * self.width)).float(), (bias / (2 * self.width)).float()]
-            block.query, block.key = Convolutions(), Convolutions()
-        self.products = cast("Sequence[Tensor]", nn.ParameterList(merged).requires_grad_(False))
+    def fused(self) -> nn.Module:
+        return MergedStage(self.blocks, self.width)
 
 
 class Scale(nn.Module):
@@ -286,7 +260,10 @@ class Scale(nn.Module):
         super().__init__()
         self.updates, self.dilations, self.coarsest = updates, dilations, coarsest
         self.ctx = conv_unit(features, WIDTH, 1, slope=0)
-        self.h0 = conv_unit(features + (0 if coarsest else WIDTH), WIDTH, 1, slope=0)
+        if coarsest:
+            self.h0 = conv_unit(features, WIDTH, 1, slope=0)
+        else:
+            self.h0 = upsampling_unit(WIDTH + features, WIDTH, slope=0, skip_first=True)
         neighbours, own = 9 * len(dilations), 2 * REACH + 1
         seen = own + neighbours - len(dilations) + 3
         self.upd = Update(seen, neighbours) if coarsest else Update(seen + own + 9 + 3, neighbours + 9)
@@ -303,7 +280,7 @@ class Scale(nn.Module):
         if coarser is None:
             hidden = self.h0(features)
         else:
-            hidden = upsample_and_join(self.h0, coarser.hidden, features, skip_first=True)
+            hidden = self.h0(coarser.hidden, features)
             upsampled = 2 * upsample(coarser.disparity[:, None])[:, 0]
             coarse = neighbours(repeat_edges(upsampled, 1), 1, 1)  # (B, 9, h, w)
             coarse_match = attention.lookup(upsampled.detach(), NEAR_COARSER)
@@ -353,30 +330,17 @@ class Update(nn.Module):
         """Return the part of the mixing convolution that depends on the context (B, 48, h, w) only."""
         layer = self.mix[0]
         assert isinstance(layer, nn.Conv2d)
-        return pointwise(context, layer.weight[:, -2 * WIDTH : -WIDTH], layer.bias)
+        return pointwise(context, split_mixing(layer.weight, context)[1], layer.bias)
 
     def forward(self, seen: Sequence[Tensor], context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the hidden state (B, 48, h, w) and mixing weights from parts seen (B, 36 or 57, h, w)."""
-        layer, last = self.mix[0], self.b[0]
-        assert isinstance(layer, nn.Conv2d) and isinstance(last, nn.Conv2d)  # noqa: PT018
-        seen_weight, _, hidden_weight = torch.split(layer.weight, [40, WIDTH, WIDTH], 1)
-        if not is_folded(self.mix):
-            x = context + pointwise(self.enc(torch.cat(list(seen), 1)), seen_weight)
-            x = self.mix[2](self.mix[1](x + pointwise(hidden, hidden_weight)))
-            hidden = F.relu(x + self.b(self.a(x)))
-            return hidden, self.out(hidden)
-        x = add_convolution(context.clone(), self.enc(join(seen, self.out.weight.dtype)), seen_weight)
-        x = add_convolution(x, hidden, hidden_weight, slope=0)
-        hidden = convolve_layer(self.a(x), last, add_to=x, slope=0)
-        return hidden, convolve_layer(hidden, self.out)
+        layer, norm, rectifier = self.mix
+        assert isinstance(layer, nn.Conv2d)
+        seen_weight, _, hidden_weight = split_mixing(layer.weight, hidden)
+        x = context + pointwise(self.enc(torch.cat(list(seen), 1)), seen_weight)
+        x = rectifier(norm(x + pointwise(hidden, hidden_weight)))
+        hidden = F.relu(x + self.b(self.a(x)))
+        return hidden, self.out(hidden)
 
-
-def join(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """Concatenate the channels of several (B, C, h, w) in channels last and `dtype`."""
-    count, _, height, width = parts[0].shape
-    joined = parts[0].new_empty((count, height, width, sum(part.shape[1] for part in parts)), dtype=dtype)
-    place = 0
-    for part in parts:
-        joined[..., place : place + part.shape[1]].copy_(part.permute(0, 2, 3, 1))
-        place += part.shape[1]
-    return joined.permute(0, 3, 1, 2)
+    def fused(self) -> nn.Module:
+        return FusedUpdate(self)

@@ -15,15 +15,8 @@ from itertools import product as combinations
 import torch
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import (
-    SLOPE,
-    Convolutions,
-    conv,
-    convolve_layer,
-    fold_batch_norms,
-    is_inference,
-    prepare_winograd,
-)
+from pamcli.networks.blocks import SLOPE, Convolutions, conv
+from pamcli.networks.fused import FusedConvolution, FusedSum, finish, fold_batch_norms, fuse
 from pamcli.networks.parallax import (
     CLOSING_RADIUS,
     SMALLEST_INVALID_REGION,
@@ -35,7 +28,6 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import add_convolution, convolve
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)
@@ -91,24 +83,19 @@ class PASSRnet(nn.Module):
         network = fold_batch_norms(self)  # copies; the network has none
         *blocks, spread, shuffle, blend, last = network.upscale
         network.upscale = Convolutions(*blocks, _merge_layers(spread, blend, self.scale), shuffle, last)
-        if dtype == torch.float32:
-            prepare_winograd(network)
+        fuse(network)
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d):
                 layer.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        finish(network, dtype)
         return network
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
         """Upscale a batch of pairs (B, 3, H, W), RGB in [0, 1]; with `both` the right images, too."""
-        views = self.init_feature(self._join(left, right))  # (2B, C, H, W)
+        views = self.init_feature(torch.cat((left, right)))  # (2B, C, H, W)
         fused, attention = self.pam(views, both=both)
         images = self.upscale(fused).float().chunk(2 if both else 1)
         return SuperResolution(images[0], images[1] if both else None, attention)
-
-    def _join(self, *images: Tensor) -> Tensor:
-        first = self.init_feature[0]
-        assert isinstance(first, nn.Conv2d)
-        return torch.cat(images).to(first.weight.dtype)
 
 
 def _merge_layers(spread: nn.Module, blend: nn.Module, scale: int) -> nn.Conv2d:
@@ -138,7 +125,7 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         body: Tensor = self.body(x)
-        return body.add_(x) if is_inference() else x + body
+        return body.add_(x)
 
 
 class ResidualASPP(nn.Module):
@@ -155,7 +142,7 @@ class ResidualASPP(nn.Module):
             for rank, dilation in enumerate(self.dilations, 1):
                 branch = nn.Conv2d(WIDTH, WIDTH, 3, padding=dilation, dilation=dilation, bias=False)
                 self.add_module(f"conv{rank}_{group}", Convolutions(branch, nn.LeakyReLU(SLOPE)))
-            self.add_module(f"b_{group}", conv(WIDTH * len(DILATIONS), WIDTH, 1))
+            self.add_module(f"b_{group}", JoiningConv(WIDTH * len(DILATIONS)))
 
     def forward(self, x: Tensor) -> Tensor:
         out, inner = x, x
@@ -166,19 +153,20 @@ class ResidualASPP(nn.Module):
 
     def group(self, x: Tensor, group: int) -> Tensor:
         branches = [getattr(self, f"conv{rank}_{group}")(x) for rank in (1, 2, 3)]
-        return convolve_joined(getattr(self, f"b_{group}"), *branches)
+        return getattr(self, f"b_{group}")(*branches)  # type: ignore[no-any-return]
 
 
-def convolve_joined(layer: nn.Conv2d, *parts: Tensor) -> Tensor:
-    """Convolve the concatenation of parts by a 1x1 layer, in inference as a sum without a copy."""
-    if not is_inference() or torch.is_autocast_enabled(parts[0].device.type):
-        return layer(torch.cat(parts, 1))  # type: ignore[no-any-return]
-    sizes = [part.shape[1] for part in parts]
-    weights = [weight.contiguous() for weight in torch.split(layer.weight, sizes, 1)]
-    total = convolve(parts[0], weights[0], layer.bias)
-    for part, weight in zip(parts[1:], weights[1:], strict=True):
-        add_convolution(total, part, weight)
-    return total
+class JoiningConv(nn.Conv2d):
+    """A 1x1 convolution of the concatenation of its inputs."""
+
+    def __init__(self, inputs: int, *, bias: bool = False) -> None:
+        super().__init__(inputs, WIDTH, 1, bias=bias)
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        return super().forward(torch.cat(parts, 1))
+
+    def fused(self) -> nn.Module:
+        return FusedSum(self)
 
 
 class ParallaxAttention(nn.Module):
@@ -190,18 +178,11 @@ class ParallaxAttention(nn.Module):
         self.b1 = conv(WIDTH, WIDTH, 1, bias=True)
         self.b2 = conv(WIDTH, WIDTH, 1, bias=True)
         self.b3 = conv(WIDTH, WIDTH, 1, bias=True)
-        self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
+        self.fusion = JoiningConv(2 * WIDTH + 1, bias=True)
 
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
         """Fuse features (2B, C, H, W) of the left view, or of both, and return a function for the maps."""
         adapted = self.rb(views)
-        if is_inference():
-            queries, keys = convolve_layer(adapted, self.b1), convolve_layer(adapted, self.b2)
-            values = convolve_layer(views, self.b3)
-            with torch.autocast(views.device.type, enabled=False):
-                gathered, attention_mass = _gather(queries, keys, values, both=both)
-            valid = valid_mask(attention_mass[: len(gathered)], pad_closing=True)
-            return self._fuse(views, gathered, valid), partial(_parallax_maps, queries, keys)
         maps = _parallax_maps(self.b1(adapted), self.b2(adapted))
         return self.fuse(views, maps, both=both), lambda: maps
 
@@ -216,7 +197,27 @@ class ParallaxAttention(nn.Module):
 
     def _fuse(self, views: Tensor, gathered: Tensor, valid: Tensor) -> Tensor:
         """Fuse `gathered` features (N, C, H, W) with those of the first N views and their masks (N, H, W)."""
-        return convolve_joined(self.fusion, gathered, views[: len(gathered)], valid[:, None].to(views.dtype))
+        fused: Tensor = self.fusion(gathered, views[: len(gathered)], valid[:, None].to(views.dtype))
+        return fused
+
+    def fused(self) -> nn.Module:
+        return FusedAttention(self)
+
+
+class FusedAttention(ParallaxAttention):
+    """The attention in inference, without whole maps."""
+
+    def __init__(self, plain: ParallaxAttention) -> None:
+        nn.Module.__init__(self)
+        self.rb, self.fusion = plain.rb, plain.fusion
+        self.b1, self.b2, self.b3 = map(FusedConvolution, (plain.b1, plain.b2, plain.b3))  # type: ignore[assignment]
+
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
+        adapted = self.rb(views)
+        queries, keys, values = self.b1(adapted), self.b2(adapted), self.b3(views)
+        gathered, attention_mass = _gather(queries, keys, values, both=both)
+        valid = valid_mask(attention_mass[: len(gathered)], pad_closing=True)
+        return self._fuse(views, gathered, valid), partial(_parallax_maps, queries, keys)
 
 
 def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:

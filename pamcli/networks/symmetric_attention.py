@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.networks.blocks import is_inference, upsample_cost
+from pamcli.networks.blocks import upsample_cost
 from pamcli.networks.parallax import (
     ParallaxMaps,
     RowAttention,
@@ -98,22 +98,25 @@ def attend(
     finest: bool = False,
 ) -> SymmetricAttention:
     """Compute the attention of a scale: c = left . right + upsampled `coarse` (B, h/2, w/2, w/2)."""
-    # `finest`: no finer scale needs the cost; in inference it may be -inf where columns cannot match.
+    # `finest`: no finer scale needs the cost, which `attend_in_blocks` then may overwrite.
     left, right = features
     with torch.autocast(left.device.type, enabled=False):
-        if not is_inference():
-            cost = matching_cost(left, right)
-            if coarse is not None:
-                cost = cost + upsample_cost(coarse)
-            found = _summarise(cost + _mask(cost, max_disparity))
-            return SymmetricAttention(cost, *found, max_disparity=max_disparity)
-        return _attend_in_blocks(left, right, coarse, max_disparity, finest=finest)
+        cost = matching_cost(left, right)
+        if coarse is not None:
+            cost = cost + upsample_cost(coarse)
+        found = _summarise(cost + _mask(cost, max_disparity))
+        return SymmetricAttention(cost, *found, max_disparity=max_disparity)
 
 
-def _attend_in_blocks(
-    left: Tensor, right: Tensor, coarse: Tensor | None, max_disparity: int | None, *, finest: bool
+def attend_in_blocks(
+    features: tuple[Tensor, Tensor],
+    coarse: Tensor | None = None,
+    max_disparity: int | None = None,
+    *,
+    finest: bool = False,
 ) -> SymmetricAttention:
     """Compute `attend` for inference, on CPUs a few rows at a time."""
+    left, right = features
     count, _, height, width = left.shape
     padded = torch.empty(count, height, width, BEFORE + width + BEHIND, device=left.device)
     cost = padded[..., BEFORE:-BEHIND]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import conv, is_inference
+from pamcli.networks.blocks import conv
 
 ROWS = 8  # rows to upsample at a time on CPUs, so that the weights stay in the cache
 
@@ -33,9 +33,9 @@ def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
 
 
 def signed_log(x: Tensor) -> Tensor:
-    if is_inference():  # fewer passes over memory, with operations that ONNX lacks
-        return x.abs().add_(1).log_().copysign_(x)
-    return x.sign() * x.abs().log1p()
+    if torch.compiler.is_compiling():  # ONNX lacks the operations below, which make fewer passes over memory
+        return x.sign() * x.abs().log1p()
+    return x.abs().add_(1).log_().copysign_(x)
 
 
 def mix(candidates: Tensor, mixing: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
     around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]  # (B, h, w, 9, 1)
     weights = mixture.permute(0, 2, 3, 1)
     pieces = [(weights, around)]
-    if is_inference() and not mixture.is_cuda:
+    if not mixture.is_cuda and not torch.compiler.is_compiling():
         pieces = [*zip(weights.split(ROWS, 1), around.split(ROWS, 1), strict=True)]  # type: ignore[no-untyped-call]
     parts = []
     for some, near in pieces:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, conv, conv_unit, upsample, upsample_and_join, upsample_cost
+from pamcli.networks.blocks import SLOPE, conv_unit, upsample, upsample_cost
 from pamcli.networks.parallax import ParallaxMaps, parallax_maps
 from pamcli.networks.pasmnet import (
     STAGE_STRIDES,
@@ -24,11 +24,11 @@ from pamcli.networks.pasmnet import (
 )
 from pamcli.networks.passrnet import (
     WIDTH,
+    JoiningConv,
     ParallaxAttention,
     PASSRnet,
     ResidualASPP,
     SuperResolution,
-    convolve_joined,
 )
 
 
@@ -102,9 +102,9 @@ class CostVolumes(CascadedParallaxAttention):
 
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
         volume1 = self.stage1(f1)
-        views = upsample_and_join(self.b2, f1, f2)
+        views = self.b2(f1, f2)
         volume2 = self.stage2(views) + upsample_cost(volume1)
-        views = upsample_and_join(self.b3, views, f3)
+        views = self.b3(views, f3)
         volume3 = self.stage3(views) + upsample_cost(volume2)
         return [_convert_volume(volume) for volume in (volume1, volume2, volume3)], views
 
@@ -177,12 +177,15 @@ class StackedFeatures(ParallaxAttention):
 
     def __init__(self) -> None:
         nn.Module.__init__(self)
-        self.fusion = conv(2 * WIDTH, WIDTH, 1, bias=True)
+        self.fusion = JoiningConv(2 * WIDTH, bias=True)
 
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
         left, right = views.chunk(2)
         own, other = (views, torch.cat((right, left))) if both else (left, right)
-        return convolve_joined(self.fusion, other, own), None
+        return self.fusion(other, own), None
+
+    def fused(self) -> nn.Module:
+        return self
 
 
 class CostVolume(ParallaxAttention):
@@ -193,7 +196,7 @@ class CostVolume(ParallaxAttention):
         self.disparities = disparities
         self.body = nn.Sequential(_conv3d(WIDTH, WIDTH), nn.LeakyReLU(SLOPE), _conv3d(WIDTH, WIDTH))
         self.b3 = nn.Identity()  # type: ignore[assignment]
-        self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
+        self.fusion = JoiningConv(2 * WIDTH + 1, bias=True)
 
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
         """Fuse as `ParallaxAttention` does; 3D convolutions and whole maps are float32."""
@@ -202,6 +205,9 @@ class CostVolume(ParallaxAttention):
         costs = _convert_volume(self.body(volume).float().mean(1))
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)
         return self.fuse(views, maps, both=both), lambda: maps
+
+    def fused(self) -> nn.Module:
+        return self
 
 
 class SingleImage(PASSRnet):
@@ -212,7 +218,7 @@ class SingleImage(PASSRnet):
         del self.pam
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-        features = self.init_feature(self._join(left, right) if both else self._join(left))
+        features = self.init_feature(torch.cat((left, right)) if both else left)
         images = self.upscale(features).float().chunk(2 if both else 1)
         return SuperResolution(images[0], images[1] if both else None)
 

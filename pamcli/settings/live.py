@@ -7,7 +7,7 @@ from typing import Literal
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import VIDEO_OUTPUT_SUFFIXES, PackedLayout
 from pamcli.settings.options import Place, argument, flag, option
-from pamcli.settings.parsing import AnyNumber, ColorRange, ImageSize, Name, Point
+from pamcli.settings.parsing import AnyNumber, BoardSize, ColorRange, ImageSize, Metres, Name, Point
 from pamcli.settings.shared import Compute, LensesAndPose, Matching, NewFile, RectifiedCalibration
 
 STREAMED = "raw", "mjpeg"
@@ -91,8 +91,40 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
         "Mark pixels with a confidence below T as unknown.", metavar="T", min=0, max=1
     )
 
+    fps: float | None = option(
+        "Choose the matching resolution that holds N results per second, measured in the first seconds.",
+        metavar="N",
+        panel="Performance",
+    )
+    doctor: bool = flag(
+        "Show row offset, rotation and order of the images while you turn the cameras into place.",
+        panel="Calibration",
+    )
+    calibrate: bool = flag(
+        "Calibrate the cameras with a board: boards that are sharp, still and in a new place are taken by "
+        "themselves. --output names the calibration (.yaml).",
+        panel="Calibration",
+    )
+    board: BoardSize | None = option(
+        "With --calibrate: inner corners of the chessboard, such as 9x6; or, with --marker, squares of the "
+        "ChArUco board.",
+        panel="Calibration",
+    )
+    square: Metres | None = option("With --calibrate: side of a square, such as 25mm.", panel="Calibration")
+    marker: Metres | None = option("With --calibrate: side of a ChArUco marker.", panel="Calibration")
+
     def check(self) -> None:
         super().check()
+        if self.calibrate:
+            for name in ("output", "board", "square"):
+                self.require("calibrate", name)
+            for name in ("doctor", "calibration", "focal", "record", "color_map", "depth", "at", "format"):
+                self.forbid("calibrate", name)
+        for name in ("board", "square", "marker"):
+            self.require(name, "calibrate")
+        for name in ("output", "record", "color_map", "depth", "at", "fps", "steady"):
+            self.forbid("doctor", name)
+        self.forbid("fps", "match_size")
         needed = 1 if self.packed else 2
         if len(self.inputs) != needed:
             expected = "one source with `packed`" if self.packed else "a left and a right source"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from pamcli.streams.statistics import LiveStatistics
 
 LOG = logging.getLogger("pamcli")
 POLL = 0.5  # s, the longest wait for a pair or a result
+WARMING, MEASURED = 2, 6  # first pairs at a matching resolution that are ignored, and pairs until its end
+BUSY, NARROWEST = 0.9, 128  # share of the time for a result that matching may take; px, smallest width
 GAP = 1.0  # s between frames from which `steady` begins anew
 
 
@@ -59,6 +62,15 @@ class LiveFrame:
     def age(self) -> float:
         """Seconds since the left image was captured."""
         return time.monotonic() - self.captured
+
+
+class LivePair(NamedTuple):
+    """Two images of a moment, and their calibration if they are rectified."""
+
+    left: np.ndarray
+    right: np.ndarray
+    calibration: Calibration | None
+    number: int  # of the left frame
 
 
 class PairReader:
@@ -109,6 +121,19 @@ class PairReader:
         return left, right, self.calibration and self.calibration.for_size(*sizes[0])
 
 
+def iterate_pairs(settings: LiveSettings) -> Iterator[LivePair]:
+    """Yield the newest pair again and again, without matching. Raises InputError, UsageError."""
+    reader = PairReader(settings)
+    with Capture(settings) as capture:
+        while True:
+            try:
+                frames = capture.take(POLL)
+            except EOFError:
+                return
+            if frames is not None and (found := reader.read(frames)) is not None:
+                yield LivePair(*found, frames[0].number)
+
+
 class _LiveMatcher:
     """Computes the result of a pair."""
 
@@ -118,6 +143,7 @@ class _LiveMatcher:
         needs_confidence = not settings.no_page or settings.min_confidence is not None
         self.extras = ["confidence"] if needs_confidence else []
         self.previous: tuple[PreviousFrame, float] | None = None
+        self.speed = _SpeedControl(settings.fps) if settings.fps else None
         self.statistics = LiveStatistics()
 
     def step(self, capture: Capture) -> LiveFrame | None:
@@ -130,8 +156,12 @@ class _LiveMatcher:
         if frames is None or found is None:
             return None
         left, right, calibration = found
+        began, captured = time.monotonic(), frames[0].captured
         result = self.network(left, right, extras=self.extras)
-        captured = frames[0].captured
+        if self.speed is not None:
+            self.speed.note(
+                time.monotonic() - began, result.matched_size or result.disparity.shape, self.network
+            )
         if self.settings.steady and self.previous is not None and captured - self.previous[1] < GAP:
             fused = fuse_frames(result.disparity, left, right, self.previous[0])
             result = replace(result, disparity=np.maximum(fused, np.float32(self.settings.min_disparity)))
@@ -148,6 +178,32 @@ class _LiveMatcher:
             tuple(frame.number for frame in frames),
             self.statistics.record(capture),
         )
+
+
+class _SpeedControl:
+    """Chooses the matching resolution that holds a number of results per second, then keeps it."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.is_settled = rate, False
+        self.seconds: list[float] = []
+
+    def note(self, seconds: float, size: tuple[int, ...], network: Any) -> None:
+        """Note the time of a pair at a matching resolution (rows, columns), which becomes smaller if slow."""
+        self.seconds.append(seconds)
+        if self.is_settled or len(self.seconds) < MEASURED:
+            return
+        typical = statistics.median(self.seconds[WARMING:])
+        share, width = typical * self.rate / BUSY, size[1]
+        narrower = max(NARROWEST, int(width / max(share, 1.0) ** 0.5) // 16 * 16)
+        self.is_settled, self.seconds = share <= 1 or narrower >= width, []
+        if not self.is_settled:
+            network.match_size = float(narrower)
+            return
+        found = f"matched at {width}x{size[0]} px: {1000 * typical:.0f} ms per pair"
+        if share <= 1:
+            LOG.info(f"{found} holds {self.rate:g} results per second")
+        else:
+            LOG.warning(f"{found} does not hold {self.rate:g} results per second")
 
 
 @takes(LiveSettings)

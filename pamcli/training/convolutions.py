@@ -23,7 +23,8 @@ def make_faster(network: nn.Module) -> None:
             continue
         if layer.kernel_size == (1, 1):
             layer.dilation = 2, 2  # no effect except that torch uses oneDNN
-            if layer.stride == (1, 1) and layer.padding == (0, 0) and layer.groups == 1:
+            plain = type(layer) is nn.Conv2d and layer.groups == 1
+            if plain and layer.stride == (1, 1) and layer.padding == (0, 0):
                 layer.__class__ = _Pointwise
         elif can_run(layer) and layer.padding == layer.dilation:
             layer.__class__ = _WinogradConv2d

@@ -155,6 +155,13 @@ def test_bad_input_is_one_line(clips: list[list[np.ndarray]]) -> None:
         2 left.mkv right.mkv --no-page --port 80 | cannot use both --no-page and --port
         2 left.mkv right.mkv -o full | the folder full is not empty
         2 left.mkv right.mkv --at 99,9 --no-page | --at 99,9 is outside of the image of 64x48 px
+        2 left.mkv right.mkv --calibrate -o r.yaml | --calibrate requires --board
+        2 left.mkv right.mkv --calibrate --board 9x6 --square 25mm | --calibrate requires --output
+        2 left.mkv right.mkv --calibrate --board 9x6 --square 25mm -o r.txt | r.txt must end in .yaml, .yml
+        3 left.mkv right.mkv --calibrate --board 9x6 --square 25mm -o r.yaml -q | none of the 6 image pairs
+        2 left.mkv right.mkv --board 9x6 | --board requires --calibrate
+        2 left.mkv right.mkv --doctor --fps 9 | cannot use both --doctor and --fps
+        2 left.mkv right.mkv --fps 9 --match-size 1 | cannot use both --fps and --match-size
         3 none.mkv right.mkv --no-page | cannot open none.mkv: no such file
         3 left.mkv http://127.0.0.1:1/ --no-page | a video cannot be paired with a camera
         3 http://127.0.0.1:1/ http://127.0.0.1:1/ --no-page | connection refused

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.networks.blocks import Decoder
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 
@@ -43,8 +44,8 @@ def reference_matching(
     for index, stage in enumerate((cascade.stage1, cascade.stage2, cascade.stage3)):
         if index:
             joint = (cascade.b2, cascade.b3)[index - 1]
-            x_left = joint(torch.cat((_up(x_left), features_left[index]), 1))
-            x_right = joint(torch.cat((_up(x_right), features_right[index]), 1))
+            x_left = _run_layers(joint, torch.cat((_up(x_left), features_left[index]), 1))
+            x_right = _run_layers(joint, torch.cat((_up(x_right), features_right[index]), 1))
             cost_rl, cost_lr = _up_cost(cost_rl), _up_cost(cost_lr)
         for block in (stage.pab1, stage.pab2, stage.pab3, stage.pab4):
             f_left, f_right = block.head(x_left), block.head(x_right)
@@ -123,16 +124,23 @@ def _refine(net: PASMnet, initial: Tensor, features: Tensor) -> Tensor:
     e2 = r.E2.body(e1)
     d0 = r.D0.body(r.E3.body(e2))
     d3 = _decode(r.D3, _decode(r.D2, _decode(r.D1, d0, e2), e1), e0)
-    d5 = r.D5.body(_up(r.D4.body(_up(d3))))
+    d5 = _decode(r.D5, _decode(r.D4, d3))
     blend, residual = r.confidence(d5), r.disp(d5).clamp(min=0)
     coarse = F.interpolate(initial / 32, scale_factor=4, mode="bilinear", align_corners=False)
     out: Tensor = ((1 - blend) * coarse + blend * residual) * 128
     return out
 
 
-def _decode(layer: nn.Module, deeper: Tensor, skip: Tensor) -> Tensor:
-    out: Tensor = layer.body(torch.cat((_up(deeper), skip), 1))  # type: ignore[operator]
+def _decode(layer: Decoder, deeper: Tensor, *skip: Tensor) -> Tensor:
+    unit, residual = layer.body
+    out: Tensor = residual(_run_layers(unit, torch.cat((_up(deeper), *skip), 1)))
     return out
+
+
+def _run_layers(unit: nn.Sequential, x: Tensor) -> Tensor:
+    for layer in unit:
+        x = layer(x)
+    return x
 
 
 def _up(x: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.parallax import RowAttention
-from pamcli.networks.pasmnet2 import REACH, UPDATES, PASMnet2, Stage, join
+from pamcli.networks.pasmnet2 import REACH, UPDATES, PASMnet2, Stage
+from pamcli.networks.pasmnet2_fused import join
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     ErrorScale,

@@ -10,7 +10,7 @@ from random_networks import passrnet2, picture_pair
 from pamcli.imaging.resize import imresize
 from pamcli.losses.total import GroundTruth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
-from pamcli.networks import passrnet2 as module
+from pamcli.networks import passrnet2_fused
 from pamcli.networks.bicubic import upscale_bicubic
 from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.passrnet2 import (
@@ -18,6 +18,7 @@ from pamcli.networks.passrnet2 import (
     PASSRnet2,
     compute_maps,
 )
+from pamcli.networks.passrnet2_fused import gather_both
 from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _gather_detail, find_most_attended
 
 
@@ -94,7 +95,7 @@ def plain(network: PASSRnet2, views: torch.Tensor) -> SuperResolution:
 def test_prepared_network_equals_the_plain_one(
     scale: int, height: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAP_BYTES", 4 * 31 * 31 * 5)
+    monkeypatch.setattr(passrnet2_fused, "MAP_BYTES", 4 * 31 * 31 * 5)
     network, views = passrnet2(scale), picture_pair(height, width, shift=3)
     expected, prepared = plain(network, views), network.prepare(torch.float32)
     with torch.inference_mode():
@@ -151,7 +152,7 @@ def test_attention_is_softmax_however_much_better_one_pixel_fits(largest: float)
     queries, keys = torch.randn(2, 1, 8, 2, 9, generator=generator).unbind()
     values = torch.randn(2, 8, 2, 9, generator=generator)
     queries[0, 0, 0, 4], keys[0, 0, 0, 6] = largest / 8, 8.0
-    found, attended = module._gather_both(queries, keys, values, find_attended=True)
+    found, attended = gather_both(queries, keys, values, find_attended=True)
     assert attended is not None
     for view, map_ in enumerate(compute_maps(queries, keys)):
         expected = (map_ @ values[1 - view].permute(1, 2, 0)).permute(0, 3, 1, 2)[0]
@@ -163,7 +164,7 @@ def test_attention_is_softmax_however_much_better_one_pixel_fits(largest: float)
 def test_a_pixel_whose_exponentials_vanish_gathers_nothing() -> None:
     queries, keys = torch.zeros(2, 1, 1, 1, 5)
     queries[..., 4], keys[..., 3] = 20, 20
-    found, _ = module._gather_both(queries, keys, torch.ones(2, 1, 1, 5), find_attended=False)
+    found, _ = gather_both(queries, keys, torch.ones(2, 1, 1, 5), find_attended=False)
     assert found[0].flatten().tolist() == [0, 0, 0, 0, 1]
     assert found[1].flatten().tolist() == [0, 0, 0, 1, 0]
 
