@@ -113,10 +113,7 @@ def are_videos(inputs: Sequence[str]) -> bool:
 
     Raises UsageError if only some are, InputError if a video does not exist.
     """
-    videos = []
-    for text in inputs:
-        if os.path.splitext(text)[1].lower() in VIDEO_SUFFIXES:
-            videos.append(text)
+    videos = [text for text in inputs if os.path.splitext(text)[1].lower() in VIDEO_SUFFIXES]
     if videos and len(videos) < len(inputs):
         raise UsageError(f"{join_names(inputs)}: only {quote(videos[0])} is a video", "give two videos")
     for text in videos:
