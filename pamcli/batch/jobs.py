@@ -158,10 +158,10 @@ def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
     if "-" in inputs:
         raise UsageError("an image from stdin must hold both views", PACKED_HINT)
     if len(inputs) != 2:
-        raise UsageError(
-            f"a left and a right image are required, got {len(inputs) or 'none'}",
-            "pass two images, folders or quoted templates; `packed` reads images that hold both views",
-        )
+        hint = "pass two images, folders or quoted templates; `packed` reads images that hold both views"
+        if len(inputs) == 1:
+            hint = f"if {quote(inputs[0])} holds both views side by side, add `packed` lr"
+        raise UsageError(f"a left and a right image are required, got {len(inputs) or 'none'}", hint)
     return resolve_pairs(*inputs), None
 
 

@@ -28,7 +28,7 @@ def test_both_commands(command: str) -> None:
         2 left.png right.png | no result is requested | --output
         2 left.png right.png -o '' | no result is requested
         2 -o x.png | a left and a right image | got none
-        2 left.png -o x.png | got 1 | --packed
+        2 left.png -o x.png | got 1 | if left.png holds both views side by side, add --packed lr
         2 left.png right.png left2.png -o x.png | got 3 | templates
         2 --packed lr -o x.png | no packed image is given
         2 left.png - -o x.png | stdin | --packed lr
@@ -74,7 +74,6 @@ def test_hints_that_work() -> None:
         2 eval disparity --cuda | no such option: --cuda, did you mean --device?
         2 superres left.png right.png --outdir x | did you mean --output?
         2 disparity left.png right.png --over-write | did you mean --overwrite?
-        2 disparity left.png right.png --enlarge 1.5 | --enlarge | did you mean --match-size?
         2 dataset list --gpu | no such option: --gpu (pam dataset list --help
         2 disparity left.png right.png -output x.pfm | no such option: -output, did you mean --output?
         2 disparity packed.png \u2013packed lr | did you mean --packed?
