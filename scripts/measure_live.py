@@ -95,7 +95,7 @@ def plan_faults(seconds: float) -> Iterator[tuple[float, str]]:
 
 def soak(minutes: float) -> None:
     """Run pam live through faults; print what does not belong together, and the memory."""
-    from pamcli.inference.matcher import StereoResult
+    from pamcli.inference.result import StereoResult
     from pamcli.streams import live
 
     def match(left: np.ndarray, right: np.ndarray, **_: Any) -> StereoResult:
