@@ -61,7 +61,7 @@ def _build_random(recipe: Recipe) -> Network:
     network = build_network(recipe.model_spec())
     if recipe.initialisation == "xavier":
         initialise_by_xavier(network)
-    elif recipe.architecture == "passrnet" and recipe.initialisation == "upscaler":
+    elif recipe.row.begins_as_upscaler and recipe.initialisation == "upscaler":
         initialise_as_upscaler(cast(PASSRnet, network))
     return network
 
