@@ -29,10 +29,6 @@ def command(settings: LiveSettings, console: Console) -> None:
 
     $ pam live /dev/video0 --packed lr
     $ pam live /dev/video0 /dev/video2 --calibration rig.yaml --record drive.mkv
-    $ pam live rtsp://127.0.0.1:8554/left rtsp://127.0.0.1:8554/right -o - --format mjpeg
-    $ pam live left.mp4 right.mp4 --realtime
-    $ pam live /dev/video0 /dev/video2 --doctor
-    $ pam live /dev/video0 /dev/video2 --calibrate --board 9x6 --square 25mm -o rig.yaml
     """
     if settings.doctor:
         return _examine(settings, console)
