@@ -83,12 +83,12 @@ def test_the_current_folder_may_be_called_so(
 
 
 def test_ground_truth_of_a_format_that_is_not_known_is_an_error_when_pairs_are_listed(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png", "truth.exr"):
+    for name in ("a.png", "b.png", "truth.docx"):
         (tmp_path / name).touch()
     (tmp_path / "list.tsv").write_text(
-        "\t".join(f"{tmp_path}/{each}" for each in ("a.png", "b.png", "truth.exr"))
+        "\t".join(f"{tmp_path}/{each}" for each in ("a.png", "b.png", "truth.docx"))
     )
-    with pytest.raises(UsageError, match=r"cannot read .*truth\.exr"):
+    with pytest.raises(UsageError, match=r"cannot read .*truth\.docx"):
         open_data(f"pairs:{tmp_path}/list.tsv")
 
 
