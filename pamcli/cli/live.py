@@ -25,7 +25,8 @@ def command(settings: LiveSettings, console: Console) -> None:
     the time stamps, and dropped frames. Interrupted streams are opened again. Ctrl-C ends the command and
     completes the recordings.
 
-    The images must be rectified, or give their --calibration. Nothing was tried on real cameras yet.
+    If the images are not rectified, give the --calibration of the cameras. It has not been tried on real
+    cameras yet.
 
     $ pam live /dev/video0 --packed lr
     $ pam live /dev/video0 /dev/video2 --calibration rig.yaml --record drive.mkv
@@ -51,7 +52,7 @@ def command(settings: LiveSettings, console: Console) -> None:
         writer = stack.enter_context(ThreadPoolExecutor(1))
         writer.submit(int).result()
         page = None if settings.no_page else stack.enter_context(_open_page(settings))
-        last, statistics = time.monotonic(), None
+        last, statistics, shown = time.monotonic(), None, None
         try:
             for frame in stack.enter_context(closing(live(settings))):  # type: ignore[type-var]
                 writer.submit(outputs.write, frame).result()
@@ -63,9 +64,9 @@ def command(settings: LiveSettings, console: Console) -> None:
                 statistics = frame.statistics
                 if time.monotonic() - last >= EVERY:
                     _show_statistics(statistics, console)
-                    last = time.monotonic()
+                    last, shown = time.monotonic(), statistics
         finally:
-            if statistics is not None:
+            if statistics is not None and statistics is not shown:
                 _show_statistics(statistics, console)
 
 

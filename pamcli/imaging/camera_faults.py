@@ -18,13 +18,13 @@ LEAST_QUALITY = 93  # below this JPEG quality, the weights for cameras are bette
 LEAST_NOISE = 3.7  # levels of 255: those weights are better at 4, but not at 3; KITTI 2012 has at most 2.7
 
 WEAK_DETAIL, WEAK_COMPRESSED_DETAIL = 1.6, 2.5
-"""Images whose details are weaker relative to their grain, and JPEG images, are not upscaled before matching:
-grain would look like texture. Chosen on rooms and streets with ten kinds of faults, as all limits of matching
-(guide page benchmarks); other images with faults are upscaled up to `FAULTY_MOST`."""
+"""Contrast of details relative to grain (see `measure_detail`), of other images and of JPEG images, below
+which images are not upscaled before matching, as grain would look like texture. The limits of matching were
+chosen on rooms and streets with ten kinds of faults (guide page benchmarks)."""
 BLURRED, COMPRESSED, NOISY = 0.3, 85, 2.2
 """Sharpness (0.25 to 0.29 for a blur of 2 px, 0.41 and more if sharp) below which images are not upscaled;
 largest JPEG quality and smallest noise (levels of 255) that count as faults in matching."""
-FAULTY_MOST = 1.41
+FAULTY_MOST = 1.41  # factor up to which other images with faults are upscaled
 
 _SQUARE = 8  # px, side of JPEG's transform and of the squares for deviations
 _MOST_SQUARES = 32  # in each direction, evenly spaced

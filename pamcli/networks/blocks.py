@@ -10,7 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.fused import FusedResidual, convert, finish, fold_batch_norms, fuse, fuse_layers
+from pamcli.networks.fused import (
+    FusedResidual,
+    convert,
+    fold_batch_norms,
+    fuse_layers,
+    fuse_modules,
+    prepare_convolutions,
+)
 from pamcli.onednn import add_convolution
 
 SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
@@ -19,7 +26,7 @@ SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
 class Convolutions(nn.Sequential):
     """Convolutions with optional batch norms and LeakyReLUs."""
 
-    def fused(self) -> nn.Sequential:
+    def make_fused(self) -> nn.Sequential:
         return fuse_layers([*self])
 
 
@@ -48,7 +55,7 @@ class UpsamplingUnit(Convolutions):
             return weight[:, -deeper:], weight[:, :-deeper]
         return weight[:, :deeper], weight[:, deeper:]
 
-    def fused(self) -> nn.Sequential:
+    def make_fused(self) -> nn.Sequential:
         made = FusedUpsamplingUnit(*self)
         made.skip_first = self.skip_first
         return made
@@ -166,7 +173,7 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.leaky_relu(x + self.body(x), SLOPE)
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return FusedResidual(self.body, SLOPE)
 
 
@@ -227,6 +234,6 @@ class MatchingNetwork(nn.Module):
     def prepare(self, dtype: torch.dtype) -> Self:
         """Return a copy for inference with convolutions in `dtype` and everything else in float32."""
         network = fold_batch_norms(self)
-        fuse(network)
-        finish(convert(network, dtype), dtype)
+        fuse_modules(network)
+        prepare_convolutions(convert(network, dtype), dtype)
         return network

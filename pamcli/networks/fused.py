@@ -21,7 +21,7 @@ class FusedConvolution(nn.Module):
         self.layer, self.slope = layer, slope
         self.winograd: Winograd | None = None
         """On CPUs, the layer in float32 by `winograd.c`, if that can run it."""
-        self.result: torch.dtype | None = None  # None = as the layer computes it
+        self.result_dtype: torch.dtype | None = None  # None = that of the layer
 
     def forward(self, x: Tensor, add_to: Tensor | None = None) -> Tensor:
         """Convolve x (B, C, H, W), in place into `add_to` if given, then rectify."""
@@ -35,7 +35,7 @@ class FusedConvolution(nn.Module):
         if add_to is not None:
             return add_convolution(add_to, x, layer.weight, layer.bias, sides, dilation, slope)
         x = convolve(x, layer.weight, layer.bias, stride, sides, dilation, slope)
-        return x if self.result is None else x.to(self.result)
+        return x if self.result_dtype is None else x.to(self.result_dtype)
 
 
 class FusedSum(nn.Module):
@@ -106,13 +106,13 @@ def fold_batch_norms(network: Network) -> Network:
     return network
 
 
-def fuse(network: nn.Module) -> None:
-    """Replace each module that has a method `fused` by what that returns, inner ones first, in place."""
+def fuse_modules(network: nn.Module) -> None:
+    """Replace each module that has a method `make_fused` by what that returns, inner ones first, in place."""
     for name, child in list(network.named_children()):
-        fuse(child)
-        fused = getattr(child, "fused", None)
-        if callable(fused):
-            setattr(network, name, fused())
+        fuse_modules(child)
+        make_fused = getattr(child, "make_fused", None)
+        if make_fused is not None:
+            setattr(network, name, make_fused())
 
 
 def convert(network: Network, dtype: torch.dtype) -> Network:
@@ -126,10 +126,10 @@ def convert(network: Network, dtype: torch.dtype) -> Network:
     return network
 
 
-def finish(network: nn.Module, dtype: torch.dtype) -> None:
-    """Make the fused convolutions of a converted network ready, in place."""
+def prepare_convolutions(network: nn.Module, dtype: torch.dtype) -> None:
+    """Choose how the fused convolutions of a converted network run, in place."""
     fused = [module for module in network.modules() if isinstance(module, FusedConvolution)]
     if dtype != torch.float32:
-        fused[0].result = dtype
+        fused[0].result_dtype = dtype
     for module in fused:
         module.winograd = winograd(module.layer)

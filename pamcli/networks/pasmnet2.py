@@ -246,7 +246,7 @@ class Stage(nn.Module):
             rights += [key[1], query[1]]
         return views, (torch.cat(lefts, 1), torch.cat(rights, 1))
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return MergedStage(self.blocks, self.width)
 
 
@@ -342,5 +342,5 @@ class Update(nn.Module):
         hidden = F.relu(x + self.b(self.a(x)))
         return hidden, self.out(hidden)
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return FusedUpdate(self)

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Convolutions, conv
-from pamcli.networks.fused import FusedConvolution, FusedSum, finish, fold_batch_norms, fuse
+from pamcli.networks.fused import (
+    FusedConvolution,
+    FusedSum,
+    fold_batch_norms,
+    fuse_modules,
+    prepare_convolutions,
+)
 from pamcli.networks.parallax import (
     CLOSING_RADIUS,
     SMALLEST_INVALID_REGION,
@@ -83,11 +89,11 @@ class PASSRnet(nn.Module):
         network = fold_batch_norms(self)  # copies; the network has none
         *blocks, spread, shuffle, blend, last = network.upscale
         network.upscale = Convolutions(*blocks, _merge_layers(spread, blend, self.scale), shuffle, last)
-        fuse(network)
+        fuse_modules(network)
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d):
                 layer.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        finish(network, dtype)
+        prepare_convolutions(network, dtype)
         return network
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
@@ -165,7 +171,7 @@ class JoiningConv(nn.Conv2d):
     def forward(self, *parts: Tensor) -> Tensor:
         return super().forward(torch.cat(parts, 1))
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return FusedSum(self)
 
 
@@ -200,7 +206,7 @@ class ParallaxAttention(nn.Module):
         fused: Tensor = self.fusion(gathered, views[: len(gathered)], valid[:, None].to(views.dtype))
         return fused
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return FusedAttention(self)
 
 

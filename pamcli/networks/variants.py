@@ -184,7 +184,7 @@ class StackedFeatures(ParallaxAttention):
         own, other = (views, torch.cat((right, left))) if both else (left, right)
         return self.fusion(other, own), None
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return self
 
 
@@ -206,7 +206,7 @@ class CostVolume(ParallaxAttention):
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)
         return self.fuse(views, maps, both=both), lambda: maps
 
-    def fused(self) -> nn.Module:
+    def make_fused(self) -> nn.Module:
         return self
 
 

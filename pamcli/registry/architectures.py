@@ -152,7 +152,7 @@ class Architecture:
     normalised: bool = False  # expect inputs normalised with `IMAGE_MEAN` and `IMAGE_STD`, else in [0, 1]
     multiple: int = 1  # input sides must be multiples of this
     sixteen_bits: bool = True  # allow `auto` to choose bf16, which changes the results very little
-    begins_as_upscaler: bool = False  # has the initialisation `upscaler`; others start as bicubic anyway
+    begins_as_upscaler: bool = False  # can begin as interpolation, see `recipe.initialisation`
     match_size: MatchSize = 1.0  # default matching resolution, as a factor of the image size
     searched_beyond: int = 0
     """Matching: px to search beyond the user's maximum disparity, a multiple of 16; interpolation between

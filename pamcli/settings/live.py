@@ -47,14 +47,15 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
         panel="Input",
     )
     offset: AnyNumber = option(
-        "The right stream shows the same moment N ms later than the left one, as its time stamps say.",
+        "Delay of the right stream: its time stamps of a moment are N ms above those of the left one.",
         default=0.0,
         metavar="MS",
         panel="Input",
     )
     clock: Literal["auto", "stamps", "arrival"] = option(
-        "Pair by the time stamps of one common clock, or by stamps aligned to the arrival of each stream; "
-        "auto: stamps for cameras and videos, arrival for network streams.",
+        "stamps: both streams share a clock, so their time stamps are compared directly; arrival: each "
+        "stream is first aligned by when its frames arrive; auto: stamps for cameras and videos, arrival for "
+        "network streams.",
         default="auto",
         panel="Input",
     )

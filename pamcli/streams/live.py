@@ -29,8 +29,9 @@ from pamcli.streams.statistics import LiveStatistics
 
 LOG = logging.getLogger("pamcli")
 POLL = 0.5  # s, the longest wait for a pair or a result
-WARMING, MEASURED = 2, 6  # first pairs at a matching resolution that are ignored, and pairs until its end
-BUSY, NARROWEST = 0.9, 128  # share of the time for a result that matching may take; px, smallest width
+WARMING, MEASURED = 2, 6  # pairs for which `fps` tries a matching resolution: ignored ones, and all
+BUSY = 0.9  # share of the time between two results that matching may take with `fps`
+NARROWEST = 128  # smallest width at which `fps` matches, px
 GAP = 1.0  # s between frames from which `steady` begins anew
 
 

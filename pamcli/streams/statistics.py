@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.files.paths import pluralize
 from pamcli.streams.sources import Capture
 
 RECENT = 300
@@ -50,7 +51,7 @@ class LiveStatistics:
 def format_statistics(found: dict[str, Any]) -> str:
     """Return the figures of `LiveStatistics.record` in one line for people."""
     rate, drift = found["results_per_s"], found["skew_drift_ms_per_min"]
-    parts = [f"{found['results']} results" + (f", {rate:.1f} per s" if rate else "")]
+    parts = [pluralize(found["results"], "result") + (f", {rate:.1f} per s" if rate else "")]
     parts.append(f"latency {found['latency_ms']:.0f} ms (95 %: {found['latency_95_ms']:.0f} ms)")
     change = "" if drift is None else f" ({drift:+.1f} ms/min)"
     parts.append(f"skew {found['skew_ms']:+.1f} ms{change}, {found['dropped']} dropped")
