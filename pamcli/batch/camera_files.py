@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import EMPTY_NAME
+from pamcli.calibration.alignment import OtherCamera
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
-from pamcli.calibration.files import describe_calibration, prefix_errors
+from pamcli.calibration.files import describe_calibration, describe_other_camera, prefix_errors
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.units import parse_length
 from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import Place
 from pamcli.settings.shared import CalibrationFiles, RectifiedCalibration
 
@@ -76,6 +79,41 @@ def load_rectified_calibration(settings: RectifiedCalibration) -> Calibration:
     for warning in [doubt] if doubt else calibration.warnings():
         LOG.warning("%s: %s", names or "the calibration", warning)
     return calibration
+
+
+def load_other_camera(settings: DepthSettings) -> list[OtherCamera]:
+    """Return the camera that `align_to` names, as [FILE:][[LEFT:]NUMBER], for each size of left images.
+
+    Raises InputError, UsageError.
+    """
+    if settings.align_to is None:
+        return []
+    file, numbers = str(settings.align_to), list[int]()
+    while len(numbers) < 2 and (found := re.fullmatch(r"(?:(.+):)?([0-9]{1,3})", file)):
+        file, numbers = found[1] or "", [int(found[2]), *numbers]
+    own = settings.calibration_files
+    if not (file or own):
+        raise UsageError(
+            f"`align_to` {settings.align_to} requires `calibration`", "or name a file: FILE:NUMBER"
+        )
+    if not file and settings.baseline is not None:
+        message = "cannot use both `baseline` and a camera of the same `calibration`"
+        raise UsageError(message, "correct the file: all of its distances have the same unit")
+    files, unit = [file] if file else own, settings.unit
+    metres = 1.0 if unit is None else parse_length(unit, "`unit`")
+    cameras = None
+    if numbers:
+        usual = settings.cameras if not file else None
+        left = numbers[0] if len(numbers) == 2 else (usual or describe_calibration(*files)[0].numbers)[0]
+        if left == numbers[-1]:
+            message = f"`align_to` {settings.align_to} is the left camera, as which the map is given"
+            raise UsageError(message, "name another camera; `cameras` states the left one")
+        cameras = (left, numbers[-1])
+    others = describe_other_camera(*files, cameras=cameras, metres=metres)
+    description, interpretation = read_description(settings) if own else (None, Interpretation())
+    if description is None or not description.rotations or others[0].is_rectified:
+        return others
+    return [each.rotate_left(description.rotations[interpretation.swapped]) for each in others]
 
 
 def read_stated_calibration(pair: StereoPair, settings: CalibrationFiles) -> Calibration | None:

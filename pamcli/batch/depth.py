@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.camera_files import load_rectified_calibration
+from pamcli.batch.camera_files import load_other_camera, load_rectified_calibration
 from pamcli.batch.frames import pair_frames
 from pamcli.batch.jobs import EMPTY_NAME, Job, are_videos
 from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, INVERTED_DEPTH, MESH, POINT_CLOUD, RERUN
@@ -20,6 +20,7 @@ from pamcli.batch.metric import MetricEncoder, encode_frame
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, PairProcessor
 from pamcli.batch.run import Batch
+from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
@@ -136,10 +137,11 @@ def check_same_size(file: Path, image: np.ndarray, result: Path, disparity: np.n
 
 @dataclass(frozen=True)
 class _Map:
-    """A disparity map, and the left image."""
+    """A disparity map, and the image of the same camera."""
 
     disparity: np.ndarray
-    image: np.ndarray | None
+    calibration: Calibration
+    image: np.ndarray | None = None
     warnings: Sequence[str] = ()
     is_default_png: bool = False
     """True if the default scale of 16-bit PNG was used."""
@@ -157,30 +159,42 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
     def __init__(self, settings: DepthSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
         self.metric, self.calibration = MetricEncoder(settings), load_rectified_calibration(settings)
+        self.others = load_other_camera(settings)
+        if any(each.camera.distortion.any() or each.camera.fisheye for each in self.others):
+            named = [name for name in ("point_cloud", "mesh", "at", "boxes") if settings.is_set(name)]
+            if named:
+                message = f"`{named[0]}` requires images without distortion, and {settings.align_to} has some"
+                raise InputError(message, "undistort its images, and state their K without D; or use `depth`")
 
     def read(self, job: Job) -> tuple[_Map, Sequence[str]]:
         pair = self._read_map(job)
         if job.places or self.settings.has_distances:
             self.metric.check(self.calibration, pair.width, pair.height)
-        return pair, ()
+        assert job.pair is not None
+        if self.others:
+            fits = [each for each in self.others if each.left_size == (pair.width, pair.height)]
+            other = (fits or self.others)[0]
+            disparity, calibration = other.align(pair.disparity, self.calibration)
+            pair = replace(pair, disparity=disparity, calibration=calibration)
+        if job.pair.right is None or job.pair.frames is not None:
+            return pair, ()
+        image = read_image(job.pair.right, max_pixels=self.settings.max_pixels).pixels
+        check_same_size(job.pair.right, image, job.pair.left, pair.disparity)
+        return replace(pair, image=image), ()
 
     def _read_map(self, job: Job) -> _Map:
         assert job.pair is not None
         path, settings, max_pixels = job.pair.left, self.settings, self.settings.max_pixels
         if job.pair.frames is not None:
-            return _Map(self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels), None)
+            disparity = self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels)
+            return _Map(disparity, self.calibration)
         if settings.invert:
             return self._read_depth(path)
         file = read_disparity_file(
             path, scale=settings.scale, invalid=settings.invalid, max_pixels=max_pixels
         )
         is_default_png = settings.scale is None and file.units == PNG_UNITS_PER_PIXEL
-        loaded = _Map(file.disparity, None, file.warnings, is_default_png)
-        if job.pair.right is None:
-            return loaded
-        image = read_image(job.pair.right, max_pixels=max_pixels).pixels
-        check_same_size(job.pair.right, image, path, loaded.disparity)
-        return replace(loaded, image=image)
+        return _Map(file.disparity, self.calibration, None, file.warnings, is_default_png)
 
     def _read_depth(self, path: Path) -> _Map:
         """Return the disparity map of a depth map."""
@@ -191,16 +205,16 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
         warning = (
             f"disparities reach {near:.0f} px in an image {width} px wide; `scale` states the units per m"
         )
-        return _Map(disparity, None, [warning] if near > width else [])
+        return _Map(disparity, self.calibration, None, [warning] if near > width else [])
 
     def apply(self, job: Job, pair: _Map) -> Computed:
         note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"
         encoders = {
-            **self.metric.list_encoders(pair.disparity, pair.image, self.calibration),
+            **self.metric.list_encoders(pair.disparity, pair.image, pair.calibration),
             INVERTED_DEPTH.name: lambda path: encode_disparity(pair.disparity, path.suffix),
-            RERUN.name: lambda path: encode_frame(pair.image, None, pair.disparity, self.calibration),
+            RERUN.name: lambda path: encode_frame(pair.image, None, pair.disparity, pair.calibration),
         }
-        distances, doubts = self.metric.measure(job, pair.disparity, self.calibration)
+        distances, doubts = self.metric.measure(job, pair.disparity, pair.calibration)
         remarks = [note] if pair.is_default_png else []
         return Computed(encoders, distances, [*pair.warnings, *doubts], remarks)
 

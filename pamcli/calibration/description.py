@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, StatedRectification, invert_transform
+from pamcli.calibration.alignment import OtherCamera
+from pamcli.calibration.camera import Camera, StatedRectification, invert_transform, make_transform
 from pamcli.calibration.geometry import Calibration, Floats, Size, check_baseline
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
@@ -96,6 +97,7 @@ class Projections:
     keys: tuple[str, str] = ("P1", "P2")
     ndisp: float | None = None
     stated: tuple[float, float] | None = None  # baseline and offset as stated, to the last digit
+    rotations: Sequence[Floats] = ()  # R1, R2 (3, 3) from camera to rectified coordinates, if stated
 
     def build_calibration(self, swapped: bool, scale: float) -> Calibration:
         """Build the calibration of rectified images, given the metres per unit. Raises InputError."""
@@ -128,10 +130,38 @@ class CameraDescription:
     metres: float | None = 1.0  # metres per unit of length; None: not stated
     notes: Sequence[str] = ()
     swappable: bool = True
+    numbers: tuple[int, int] = (0, 1)  # of the two cameras, as the user counts them
+
+    @property
+    def rotations(self) -> Sequence[Floats]:
+        """Rotations (3, 3) from both cameras to rectified coordinates, empty if not stated."""
+        stated = self.pairs[0].stated if self.pairs else None
+        return stated.rotations if stated else self.projections[0].rotations if self.projections else ()
 
     @property
     def has_two_sizes(self) -> bool:
         return any(None not in pair.sizes and pair.sizes[0] != pair.sizes[1] for pair in self.pairs)
+
+    def describe_second(self, swapped: bool, metres: float) -> list[OtherCamera]:
+        """Return the second camera as seen from the first one, for each image size; rectified if described.
+
+        metres: length of one unit if the files do not state it. Raises InputError.
+        """
+        first, second = (1, 0) if swapped else (0, 1)
+        found = []
+        for pair in () if self.projections else self.pairs:
+            transform = invert_transform(pair.transform) if swapped else pair.transform
+            found.append(OtherCamera(pair.cameras[second], transform, pair.sizes[second], pair.sizes[first]))
+        for each in self.projections:
+            both = each.p1, each.p2
+            places = [np.linalg.solve(p[:, :3], p[:, 3]) for p in both]
+            transform = make_transform(np.eye(3), places[second] - places[first])
+            camera = Camera(both[second][:, :3], np.zeros(0))
+            found.append(OtherCamera(camera, transform, each.size, each.size, is_rectified=True))
+        if not all(each.transform[:3, 3].any() for each in found):
+            message = "states no distance between the two cameras"
+            raise InputError(message, "add R and T, or P2 with the baseline")
+        return [each.scale_lengths(self.metres or metres) for each in found]
 
     def resolve(self, interpretation: Interpretation = Interpretation()) -> StoredCalibration:
         """Return the calibration with a user's interpretation. Raises InputError, UsageError."""

@@ -102,11 +102,14 @@ def refuse_preset(source: Source) -> None:
     )
 
 
-_SIDES = (r"left|(infra(red)?|ir|fisheye)[ _]?1", r"right|(infra(red)?|ir|fisheye)[ _]?2")
+_SIDE = re.compile(
+    "(left|depth|(?:infra(?:red)?|ir|fisheye)[ _]?1)|(right|(?:infra(?:red)?|ir|fisheye)[ _]?2)|(colou?r|rgb)"
+)
 
 
-def _find_side(name: str) -> int | None:
-    return next((side for side, pattern in enumerate(_SIDES) if re.search(pattern, name.lower())), None)
+def _find_sides(name: str) -> tuple[int, ...]:
+    """Return the cameras that a name mentions: 0 is the left infrared one, 1 the right one, 2 colour."""
+    return tuple((found.lastindex or 1) - 1 for found in _SIDE.finditer(name.lower()))
 
 
 def read_realsense(source: Source) -> CameraDescription:
@@ -114,15 +117,26 @@ def read_realsense(source: Source) -> CameraDescription:
     below = [(name.replace(".", " "), each) for name, each in walk(source.tree) if isinstance(each, Mapping)]
     sections = [("", source.tree), *((name, Section(each, f"{name}: ")) for name, each in below)]
     cameras = [(name, each) for name, each in sections if {"fx", "fy", "ppx", "ppy"} <= each.keys()]
-    sides = [[each for each in cameras if _find_side(each[0]) == side] for side in (0, 1)]
-    poses = [each for _, each in sections if {"rotation", "translation"} <= each.keys()]
-    if any(len(side) != 1 for side in sides) or len(poses) != 1:
-        message = f"holds intrinsics of {len(cameras)} cameras and {len(poses)} extrinsics of a RealSense"
+    known = {side: each for name, each in cameras for side in _find_sides(name)[:1]}
+    found = [(name, each) for name, each in sections if {"rotation", "translation"} <= each.keys()]
+    poses = {
+        sides if len(sides := _find_sides(name)) == 2 or len(found) > 1 else (0, 1): make_transform(
+            each.numbers("rotation", 9).reshape(3, 3).T, each.numbers("translation", 3)
+        )
+        for name, each in found
+    }
+    pair = source.pair or (0, 1)
+    if not known.keys() >= {*pair} or (transform := _find_pose(poses, pair)) is None:
+        message = f"holds intrinsics of {len(cameras)} cameras and {len(found)} extrinsics of a RealSense"
         hint = "it needs the intrinsics of infrared1 and infrared2, and the transform from one to the other"
         raise InputError(message, hint)
-    rotation = poses[0].numbers("rotation", 9).reshape(3, 3).T
-    transform = make_transform(rotation, poses[0].numbers("translation", 3))
-    return CameraDescription("RealSense", [_pair_realsense([side[0][1] for side in sides], transform)])
+    return CameraDescription("RealSense", [_pair_realsense([known[side] for side in pair], transform)])
+
+
+def _find_pose(poses: Mapping[tuple[int, ...], Floats], pair: tuple[int, int]) -> Floats | None:
+    """Return the transform (4, 4) between two cameras, of which the file may state the inverse."""
+    inverse = poses.get(pair[::-1])
+    return poses.get(pair, None if inverse is None else invert_transform(inverse))
 
 
 def _pair_realsense(sections: Sequence[Section], transform: Floats) -> CameraPair:
@@ -148,29 +162,30 @@ def read_listing(source: Source) -> CameraDescription | None:
     if len(source.texts) != 1 or not _INTRINSIC.search(source.texts[0]):
         return None
     cameras: dict[str, dict[int, Section]] = {}
-    poses: dict[tuple[int | None, int | None], list[str]] = {}
+    poses: dict[tuple[int, ...], list[str]] = {}
     below: Any = None
     for line in source.texts[0].splitlines():
         name, _, value = line.partition(":")
         if found := _INTRINSIC.match(line):
             below = Section({}, f"{found[1]}: ")
-            if (side := _find_side(found[1])) is not None:
+            for side in _find_sides(found[1].replace("Depth", "")):
                 cameras.setdefault(found[2], {})[side] = below
         elif found := _EXTRINSIC.match(line):
-            below = poses[_find_side(found[1]), _find_side(found[2])] = []
+            below = poses[_find_sides(f"{found[1]} {found[2]}")] = []
         elif isinstance(below, list) and len(below) < 12:
             below += line.rpartition(":")[2].split()
         elif isinstance(below, dict) and value:
             below[name.strip().lower().replace("distortion", "model")] = value.strip()
-    way = next((way for way in ((0, 1), (1, 0)) if way in poses), None)
-    both = [sides for sides in cameras.values() if len(sides) == 2]
-    if way is None or not both:
+    pair = source.pair or (0, 1)
+    both = [sides for sides in cameras.values() if sides.keys() >= {*pair}]
+    if not both and (all_sides := {side: each for sides in cameras.values() for side, each in sides.items()}):
+        both = [all_sides] if all_sides.keys() >= {*pair} else []
+    values = {way: read_numbers(text, "Extrinsic", 12) for way, text in poses.items() if {*way} == {*pair}}
+    found_poses = {way: make_transform(each[:9].reshape(3, 3), each[9:]) for way, each in values.items()}
+    if (transform := _find_pose(found_poses, pair)) is None or not both:
         message = "must list the intrinsics of both infrared cameras and the extrinsics between them"
         raise InputError(message, "rs-enumerate-devices -c lists both")
-    values = read_numbers(poses[way], "Extrinsic", 12)
-    transform = make_transform(values[:9].reshape(3, 3), values[9:])
-    transform = transform if way == (0, 1) else invert_transform(transform)
-    pairs = [_pair_realsense([sides[0], sides[1]], transform) for sides in both]
+    pairs = [_pair_realsense([sides[side] for side in pair], transform) for sides in both]
     pairs.sort(key=lambda pair: pair.sizes[0] or (0, 0), reverse=True)
     return CameraDescription("RealSense", pairs)
 
@@ -206,7 +221,8 @@ def read_oak(source: Source) -> CameraDescription:
     if len(roots) > 1:
         raise InputError(f"the extrinsics of sockets {pair[0]} and {pair[1]} must lead to a common camera")
     notes = [f"the left camera is in socket {pair[0]}, the right one in socket {pair[1]}"]
-    return CameraDescription("OAK (DepthAI)", [pair_cameras(placed)], metres=1e-2, notes=notes)
+    pairs = [pair_cameras(placed)]
+    return CameraDescription("OAK (DepthAI)", pairs, metres=1e-2, notes=notes, numbers=pair)
 
 
 def _follow_extrinsics(sockets: Mapping[int, Section], socket: int) -> tuple[int, Floats]:
@@ -252,10 +268,10 @@ def read_kitti(source: Source) -> CameraDescription | None:
     size = lines.find_size(f"S_rect_{left}")
     projections = [Projections(p1, p2, size, keys)]
     if not raw or not all(f"{name}_{side}" in lines for name in "KRT" for side in sides):
-        return CameraDescription("KITTI", projections=projections, notes=notes)
+        return CameraDescription("KITTI", projections=projections, notes=notes, numbers=pair)
     if any(lines.matrix(f"K_{side}", 3, 3)[0, 1] for side in sides):
         notes.append("K has skew, which OpenCV does not support, so only the rectified images are described")
-        return CameraDescription("KITTI", projections=projections, notes=notes)
+        return CameraDescription("KITTI", projections=projections, notes=notes, numbers=pair)
     cameras = [lines.camera(f"K_{side}", f"D_{side}") for side in sides]
     r1, r2 = (lines.matrix(f"R_{side}", 3, 3) for side in sides)
     t1, t2 = (lines.numbers(f"T_{side}", 3) for side in sides)
@@ -265,7 +281,7 @@ def read_kitti(source: Source) -> CameraDescription | None:
         stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
     sizes = [lines.find_size(f"S_{side}") for side in sides]
     pairs = [CameraPair(cameras, make_transform(rotation, t2 - rotation @ t1), sizes, stated)]
-    return CameraDescription("KITTI", pairs, projections, notes=notes)
+    return CameraDescription("KITTI", pairs, projections, notes=notes, numbers=pair)
 
 
 def read_middlebury(source: Source) -> CameraDescription:

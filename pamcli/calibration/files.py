@@ -10,9 +10,10 @@ from typing import Any
 from pamcli.calibration import device_files as device
 from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import slam_files as slam
+from pamcli.calibration.alignment import OtherCamera
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.geometry import Calibration, Floats, Size
-from pamcli.calibration.named_values import read_named
+from pamcli.calibration.named_values import read_named, read_placed
 from pamcli.calibration.parsing import Source, walk
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
@@ -49,7 +50,7 @@ FORMATS = (
     Format("Middlebury, ETH3D", device.read_middlebury, "cam0=", "cam0 baseline"),
     Format("cvkit", device.read_cvkit, r"camera\.A=", "camera.A t"),
     Format("K.txt, two lines of KITTI", opencv.read_plain_numbers, numbered=True),
-    Format("RealSense listing", device.read_listing),
+    Format("RealSense listing", device.read_listing, numbered=True),
     Format(".dat set", opencv.read_dat),
     Format(
         "VINS-Fusion",
@@ -92,7 +93,9 @@ FORMATS = (
     Format("MATLAB", opencv.read_matlab, keys="CameraParameters1 CameraParameters2"),
     Format("RealSense Viewer", device.read_viewer, r"rectified\.0\.fx", "baseline rectified.0.fx"),
     Format("RealSense preset", device.refuse_preset, r"(parameters\.)?param-.*"),
-    Format("RealSense", device.read_realsense, r"(.*\.)?ppx", "fx fy ppx ppy rotation translation"),
+    Format(
+        "RealSense", device.read_realsense, r"(.*\.)?ppx", "fx fy ppx ppy rotation translation", numbered=True
+    ),
     Format("Cityscapes", device.read_cityscapes, r"extrinsic\.baseline", "extrinsic.baseline intrinsic.fx"),
     Format("focal length, centre and baseline", read_named, keys="fx fy cx cy baseline", numbered=True),
     Format("OCamCalib", slam.refuse_ocam),
@@ -158,6 +161,34 @@ def describe_calibration(
                 raise InputError(message, "omit `cameras`, or swap them with 1:0")
             return found, Interpretation(not each.numbered and cameras == (1, 0), *how)
         raise _describe_unknown(source)
+
+
+def describe_other_camera(
+    *paths: str | Path, cameras: tuple[int, int] | None, metres: float
+) -> list[OtherCamera]:
+    """Return a camera beside a left one: that of a file with K, R and T, else the second of a pair.
+
+    Args:
+        paths: As in `read_calibration`.
+        cameras: Numbers of the left and the other camera.
+        metres: Length of one unit if the files do not state it.
+
+    Returns:
+        The camera for each size of left images, at least one.
+    """
+    with prefix_errors(", ".join(map(str, paths))):
+        if cameras is None:
+            found = read_placed(Source([(str(path), read_bytes(Path(path))) for path in paths]), metres)
+            if found is not None:
+                return _require_size([found])
+        description, interpretation = describe_calibration(*paths, cameras=cameras)
+        return _require_size(description.describe_second(interpretation.swapped, metres))
+
+
+def _require_size(cameras: list[OtherCamera]) -> list[OtherCamera]:
+    if any(each.size is None and not each.is_rectified for each in cameras):
+        raise InputError("states no image size of the other camera", "add width and height, px")
+    return cameras
 
 
 def _describe_unknown(source: Source) -> InputError:

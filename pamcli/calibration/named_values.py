@@ -7,10 +7,12 @@ stand in the section of no camera, such as R, T and the baseline, belong to both
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pamcli.calibration.alignment import OtherCamera
 from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform, pinhole_matrix
 from pamcli.calibration.description import (
     CameraDescription,
@@ -208,10 +210,8 @@ def _list_sections(value: Any, path: _Path) -> Iterator[tuple[_Path, Mapping[str
             yield from _list_sections(each, (*path, str(name)))
 
 
-def read_named(source: Source) -> CameraDescription | None:
-    """Read one camera of a rectified pair, or two cameras, from named values; None if there is no camera."""
-    if {"M1", "M2", "P1", "P2", "Q"} & canonical_names(source.tree).keys():
-        return None
+def _find_cameras(source: Source) -> tuple[list[tuple[_Path, Mapping[str, Any]]], list[_Path]]:
+    """Return all sections with their paths, and the paths of those that are cameras."""
     parsed = [tree for _, trees, _ in source.parsed_contents for tree in trees]  # also equal ones
     trees = map(_split_sides, parsed or map(_parse_lines, source.texts))
     files = (_list_sections(tree, (f"file {number}",)) for number, tree in enumerate(trees, 1))
@@ -228,6 +228,31 @@ def read_named(source: Source) -> CameraDescription | None:
     ]
     if len(cameras) < 2 and len(halves) == 2:  # fx, cx_left and cx_right
         cameras = halves
+    return places, cameras
+
+
+def read_placed(source: Source, metres: float) -> OtherCamera | None:
+    """Read one camera with R and T that lead to it from the left camera; None if there are more, or none."""
+    places, cameras = _find_cameras(source)
+    values = _Values(section for _, section in places)
+    if len(cameras) != 1 or "P2" in canonical_names(source.tree):
+        return None
+    lens, transform = values.read_lens(), values.read_pose(shared=True)
+    if transform is None and "baseline" in values.names:
+        return None
+    if transform is None:
+        message = "holds one camera, but not its position beside the left camera"
+        raise InputError(message, "add R and T with x2 = R x1 + T, or give `align_to` FILE:NUMBER of a rig")
+    unit = values.get(values.names.get("unit", ""))
+    other = OtherCamera(lens, transform, values.read_size(lens))
+    return other.scale_lengths(metres if unit is None else parse_length(str(unit), "unit"))
+
+
+def read_named(source: Source) -> CameraDescription | None:
+    """Read one camera of a rectified pair, or two cameras, from named values; None if there is no camera."""
+    if {"M1", "M2", "P1", "P2", "Q"} & canonical_names(source.tree).keys():
+        return None
+    places, cameras = _find_cameras(source)
     text = source.texts[0].lstrip()[:1]
     kind = {"<": "XML", "{": "JSON", "[": "JSON", "": "NumPy"}.get(text, "YAML")
     if len(cameras) < 2:
@@ -242,8 +267,11 @@ def read_named(source: Source) -> CameraDescription | None:
         own = [section for path, section in places if _is_below(path, scopes[index])]
         prefix = f"{' '.join(scopes[index][-1:])}: "
         both.append((_Values([*own, *shared], prefix), _Values(own, prefix).read_pose()))
-    is_swapped = source.pair is not None and pair == _choose_pair(Source(source.contents), cameras)[::-1]
-    return _describe_pair(both, _Values(shared), kind, notes, is_swapped)
+    usual = _choose_pair(Source(source.contents), cameras)
+    common = _Values(
+        shared if {*pair} == {*usual} else ()
+    )  # R and T lead from the first to the second camera
+    return replace(_describe_pair(both, common, kind, notes, pair == usual[::-1]), numbers=pair)
 
 
 def _parse_lines(text: str) -> dict[str, Any]:

@@ -99,7 +99,9 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
     pairs: list[CameraPair] = []
     projections: list[Projections] = []
     if {"P1", "P2"} & names.keys():
-        projections = [Projections(tree.matrix(key["P1"], 3, 4), tree.matrix(key["P2"], 3, 4), size)]
+        turns = [tree.matrix(name, 3, 3) for name in ("R1", "R2") if name in tree]
+        p1, p2 = (tree.matrix(key[name], 3, 4) for name in ("P1", "P2"))
+        projections = [Projections(p1, p2, size, rotations=turns if len(turns) == 2 else ())]
     elif "Q" in names:
         q = tree.matrix(key["Q"], 4, 4)
         if q[3, 2] == 0 or q[2, 3] <= 0:
@@ -119,9 +121,8 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
         else:
             transform = tree.pose(names.get("RT", key["T"]))
         stated = None
-        if {"R1", "R2"} <= tree.keys() and {"P1", "P2"} <= names.keys():
-            turns = tree.matrix("R1", 3, 3), tree.matrix("R2", 3, 3)
-            stated = StatedRectification(turns, (projections[0].p1, projections[0].p2))
+        if projections and projections[0].rotations:
+            stated = StatedRectification((turns[0], turns[1]), (p1, p2))
         pairs = [CameraPair(cameras, transform, (size, size), stated)]
     if not (pairs or projections):
         raise InputError("must hold K1 D1 K2 D2 R T, or P1 P2, or Q")

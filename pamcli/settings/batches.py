@@ -8,7 +8,7 @@ from pamcli.errors import UsageError
 from pamcli.files.suffixes import Packing
 from pamcli.registry.catalog import default_upscaling
 from pamcli.settings.options import Place, argument, flag, option, result
-from pamcli.settings.parsing import ColorRange, ImageSize
+from pamcli.settings.parsing import ColorRange, ImageSize, Name
 from pamcli.settings.shared import (
     CalibrationFiles,
     Cluster,
@@ -181,6 +181,12 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
     depth: Place | None = result(
         "Write the depth map: .tif or .npy (m), .png (16 bits, mm).", "-o", metavar="FILE|FOLDER|TEMPLATE|-"
     )
+    align_to: Name | None = option(
+        "Compute all results for another camera, such as colour beside infrared: N for camera N of "
+        "--calibration, FILE:N for that of another file, or a FILE with its K, R, T and size.",
+        metavar="CAMERA",
+        panel="Calibration",
+    )
     invert: bool = flag(
         "Convert depth maps to disparity maps: the inputs hold metres (integers: mm; --scale: units per m), "
         "and -o writes .pfm, .npy, .tif or .png."
@@ -189,6 +195,8 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
     def check(self) -> None:
         super().check()
         self.forbid("invert", "depth_error", "invalid")
+        self.forbid("align_to", "invert", "rerun")
+        self.require("align_to", "depth", "depth_error", "point_cloud", "mesh", "at", "boxes")
         self.require("invert", "depth", "point_cloud", "mesh", "rerun", "at", "boxes")
 
 
