@@ -299,9 +299,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
     )
-    (folder / "colour.yaml").write_text(
-        "K: [120, 120, 60, 40]\nR: [0, 0, 0]\nT: [0.05, 0, 0]\nsize: [120, 80]\n"
-    )
+    (folder / "colour.yaml").write_text("K: [9, 9, 60, 40]\nR: [0, 0, 0]\nT: [1, 0, 0]\nsize: [120, 80]\n")
     (folder / "mynetwork.py").write_text(foreign_networks.AS_MODULE)
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "bin" / "activate").touch()
