@@ -1,7 +1,7 @@
 """Make a store of patches from pairs: plan and check it before writing, cut the patches, publish it."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.flickr1024 import stores
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.resumable import LOG, DamagedError, Request, Work, check_space, format_size, write_json
+from pamcli.flickr1024.resumable import LOG, Request, Work, check_space, format_size, write_json
 from pamcli.flickr1024.stores import Index, StoredPair, StoreName, StorePaths
 from pamcli.reporting import SILENT, Progress
 
@@ -64,26 +64,24 @@ def make_store(
     tasks, images, unreadable = _list_tasks(pairs, scale, layout, skip_damaged=skip_damaged)
     check_folder(out)
     request = Request({"store": layout, "scale": scale, "split": split}, images)
-    work = Work(paths.store, paths.index, request, tasks, list[Sha256], _list_files)
-    if work.is_complete:
+    work = Work(paths.store, paths.index, request, tasks, list[Sha256], _has_files)
+    if work.is_complete():
         return paths.store, stores.read_index(paths.index)
-    _check_disk(work, scale, layout)
+    done, end = work.read_results(), max(task.end for task in tasks.values())
+    _check_disk(work, done, end, scale, layout)
     bar.expect(len(tasks))
-    work.begin()
+    work.begin(done)
     if layout == "packed":
-        stores.allocate(work.store / "pixels.npy", [*tasks.values()][-1].end)
+        stores.allocate(work.store / "pixels.npy", end)
     for title, reason in unreadable.items():
         LOG.warning("%s: %s", title, reason)
-    unreadable |= (failed := work.process(_cut_patches, workers, bar, skip_damaged=skip_damaged))
-    if failed and not skip_damaged:
-        raise DamagedError("some pairs cannot be read", "skip them with `skip_damaged`")
-    checksums = work.read_results()
-    stored = tuple(task.stored for title, task in tasks.items() if title in checksums)
-    index = Index(scale, split, stored, request, tuple(unreadable.items()))
+    unreadable |= work.process(_cut_patches, done, workers, bar, skip_damaged=skip_damaged)
+    stored = [task.stored for title, task in tasks.items() if title in done]
+    index = Index(scale, split, tuple(stored), request, tuple(unreadable.items()))
     if not index.patches:
         raise InputError("no pair can be read, so there are no patches")
     home = work.store if layout == "packed" else out  # files beside patch folders are written in place
-    manifest = stores.encode_manifest(index, [*checksums.values()])
+    manifest = stores.encode_manifest(index, [done[title] for title in tasks if title in done])
     write_atomically(home / paths.manifest.name, manifest)
     write_json(home / paths.index.name, index.as_json())
     work.publish()
@@ -129,27 +127,30 @@ def _list_tasks(
     return tasks, [*images.values()], unreadable
 
 
-def _list_files(store: Path, task: PairTask, checksums: list[str]) -> Iterable[tuple[Path, int]]:
-    stored = task.stored
-    if len(checksums) != stored.patches:
-        raise ValueError(f"it lists {len(checksums)} of {stored.patches} patches")
+def _has_files(store: Path, task: PairTask, checksums: list[str]) -> bool:
+    """Return True unless patches of a finished pair are missing."""
+    count, pixels = task.stored.patches, store / "pixels.npy"
     if task.layout == "packed":
-        return [(store / "pixels.npy", stores.HEADER + task.end)]
-    return [(store / f"{stored.first + stored.patches - 1:06d}", 0)] if stored.patches else []
+        there = pixels.exists() and pixels.stat().st_size >= stores.HEADER + task.end
+    else:
+        there = not count or (store / f"{task.stored.first + count - 1:06d}").exists()
+    return there and len(checksums) == count
 
 
-def _check_disk(work: Work[PairTask, list[str]], scale: int, layout: StoreName) -> None:
+def _check_disk(
+    work: Work[PairTask, list[str]], done: Mapping[str, Any], end: int, scale: int, layout: StoreName
+) -> None:
     """Log the amount of work, and raise OutputError if the disk is too small for it."""
     counts = {title: task.stored.patches for title, task in work.tasks.items()}
     patches = sum(counts.values())
     needed, files = 300 * patches, 10  # the manifest first
     if layout == "folders":
-        remaining = sum(counts[title] for title in counts.keys() - work.read_results().keys())
+        remaining = sum(counts[title] for title in counts.keys() - done.keys())
         patch = stores.count_bytes(stores.WIDTH * scale, stores.HEIGHT * scale, scale)
         needed += int(remaining * (_PNG_SHARE * patch + _SLACK))
         files = remaining * _PATCH_FILES
     elif not (work.store / "pixels.npy").exists():
-        needed += [*work.tasks.values()][-1].end
+        needed += end
     check_space(work.target, needed, files)
     made = f"{pluralize(patches, 'patch')} of {pluralize(len(counts), 'pair')}"
     LOG.info(f"{made}, about {format_size(needed)} to write")

@@ -1,8 +1,8 @@
 """Resume interrupted work: a folder with the request, the finished images and the growing result.
 
-    OUT/x4.unfinished/job.json          options and images; a run with the same ones resumes here
-    OUT/x4.unfinished/done/000012.json  result for the twelfth image, written last
-    OUT/x4.unfinished/store/            renamed to the final name when everything is done
+    OUT/x4.unfinished/job.json    options and images; a run with the same ones resumes here
+    OUT/x4.unfinished/done.jsonl  a line for each finished image: its title and its result
+    OUT/x4.unfinished/store/      renamed to the final name when everything is done
 
 A run may thus be interrupted at any moment without losing finished images.
 """
@@ -14,8 +14,9 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -23,9 +24,10 @@ import pydantic
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, report_write_errors, require_folder, write_atomically
-from pamcli.files.json_files import Text, load_json
+from pamcli.files.json_files import Text, check_json, load_json, parse_stored_json
 from pamcli.files.paths import escape_csv, quote
-from pamcli.reporting import SILENT, Progress
+from pamcli.files.safe_reading import read_text
+from pamcli.reporting import Progress
 from pamcli.workers import run_in_processes
 
 LOG = logging.getLogger("pamcli")
@@ -62,11 +64,9 @@ class Work(Generic[Task, Result]):
     target: Path  # path of the finished result
     record: Path  # file that records the request of the target
     request: Request
-    tasks: Mapping[str, Task]  # work by title of the image or pair; numbered in this order
+    tasks: Mapping[str, Task]  # work by title of the image or pair
     kind: type[Result]  # result of a task in JSON
-    list_files: Callable[[Path, Task, Result], Iterable[tuple[Path, int]]]
-    """Return the files of a result in the store, with their least sizes (bytes). Raises ValueError if the
-    result does not fit the task."""
+    has_files: Callable[[Path, Task, Result], bool]  # whether the store holds the files of a result
 
     @property
     def folder(self) -> Path:
@@ -76,9 +76,8 @@ class Work(Generic[Task, Result]):
     def store(self) -> Path:
         return self.folder / "store"
 
-    @cached_property
     def is_complete(self) -> bool:
-        """True if the target already exists. Raises UsageError if it belongs to another request."""
+        """Return True if the target already exists. Raises UsageError if it belongs to another request."""
         started, target = self.folder / "job.json", quote(self.target)
         if self.target.exists():
             if not self.record.exists():
@@ -91,7 +90,7 @@ class Work(Generic[Task, Result]):
             LOG.info(f"{target} is already complete")
             return True
         hint = f"remove {quote(self.folder)} and start again"
-        if (self.folder / "done").exists() and not started.exists():
+        if self.store.exists() and not started.exists():
             raise InputError(f"{quote(started)} is missing, so the options of the command are unknown", hint)
         if started.exists():
             earlier = load_json(Request, started, hint)
@@ -101,30 +100,52 @@ class Work(Generic[Task, Result]):
         check_writable(self.target)
         return False
 
-    def begin(self) -> None:
+    def read_results(self) -> dict[str, Result]:
+        """Return the results so far by title, without damaged lines and those whose files are missing."""
+        done, kind, results = self.folder / "done.jsonl", tuple[Text, self.kind], dict[str, Result]()  # type: ignore[name-defined]
+        for line in read_text(done).splitlines() if done.exists() else ():
+            with suppress(InputError):  # a killed run may leave half a line
+                title, result = check_json(kind, parse_stored_json(line, done, ""), done, "")
+                if title in self.tasks and self.has_files(self.store, self.tasks[title], result):
+                    results[title] = result
+        return results
+
+    def begin(self, done: Mapping[str, Result]) -> None:
         """Create the folder and record the request. Raises OutputError."""
-        if done := len(self.read_results()):
-            LOG.info(f"{quote(self.target)} is resumed: {done} of {len(self.tasks)} images are done")
+        if done:
+            LOG.info(f"{quote(self.target)} is resumed: {len(done)} of {len(self.tasks)} images are done")
         with report_write_errors(self.store):
             self.store.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "job.json").exists():
             write_json(self.folder / "job.json", asdict(self.request))
 
     def process(
-        self, do: Callable[[Path, Task], Any], workers: int, bar: Progress = SILENT, *, skip_damaged: bool
+        self,
+        do: Callable[[Path, Task], Result],
+        done: dict[str, Result],
+        workers: int,
+        bar: Progress,
+        *,
+        skip_damaged: bool,
     ) -> dict[str, str]:
-        """Do the remaining tasks, in any process; return and log the reasons of damaged images by title.
+        """Do the remaining tasks, in any process, and add their results to `done`.
 
-        `do` gets the store and a task and returns the result.
+        `do` gets the store and a task. Returns and logs the reasons of damaged images by title.
         """
-        done, failed = self.read_results(), {}
+        file, failed = self.folder / "done.jsonl", {}
+        remaining = [each for each in self.tasks.items() if each[0] not in done]
         for _ in done:
             bar.advance()
-        numbered = enumerate(self.tasks.items(), start=1)
-        remaining = [(number, title, task) for number, (title, task) in numbered if title not in done]
-        for (_, title, _), error in run_in_processes(partial(_process, do, self.folder), remaining, workers):
-            if isinstance(error, InputError):
-                failed[title] = error.message
+        for (title, _), result in run_in_processes(partial(_do_task, do, self.store), remaining, workers):
+            if isinstance(result, InputError):
+                failed[title] = result.message
+            else:
+                require_folder(self.folder, "job.json")
+                # The line break comes first, to end what a killed run left.
+                line = "\n" + json.dumps([title, result], default=vars)
+                with report_write_errors(file), file.open("a") as stream:
+                    stream.write(line)
+                done[title] = result
             bar.advance()
         for title, reason in failed.items():
             LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", title, reason)
@@ -133,31 +154,8 @@ class Work(Generic[Task, Result]):
                 f"{len(self.tasks) - len(failed)} of {len(self.tasks)} images are done: repair the others "
                 "and repeat the command, or add `skip_damaged` to finish without them"
             )
+            raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
         return failed
-
-    def read_results(self) -> dict[str, Result]:
-        """Return the results so far by title. Raises InputError if a record is damaged."""
-        done = self.folder / "done"
-        names = set(os.listdir(done)) if done.is_dir() else set()
-        records = {title: _get_record(self.folder, i) for i, title in enumerate(self.tasks, start=1)}
-        return {
-            title: self._read_result(record, self.tasks[title])
-            for title, record in records.items()
-            if record.name in names
-        }
-
-    def _read_result(self, record: Path, task: Task) -> Result:
-        hint = "remove this file to process the image again"
-        result = load_json(self.kind, record, hint)
-        try:
-            files = [*self.list_files(self.store, task, result)]
-        except ValueError as error:
-            raise InputError(f"{quote(record)} is damaged: {error}", hint) from None
-        for path, size in files:
-            if not os.path.exists(path) or path.stat().st_size < size:
-                reason = f"{quote(path)}, which {quote(record)} lists as done, is missing or incomplete"
-                raise InputError(reason, f"remove {quote(self.folder)} and start again")
-        return result
 
     def publish(self) -> None:
         """Rename the store to its final name and delete the rest. Raises OutputError."""
@@ -169,15 +167,8 @@ class Work(Generic[Task, Result]):
             shutil.rmtree(self.folder)
 
 
-def _get_record(folder: Path, number: int) -> Path:
-    return folder / "done" / f"{number:06d}.json"
-
-
-def _process(do: Callable[[Path, Task], Any], folder: Path, numbered: tuple[int, str, Task]) -> None:
-    number, _, task = numbered
-    result = do(folder / "store", task)
-    require_folder(folder, "job.json")
-    write_json(_get_record(folder, number), result, indent=None)
+def _do_task(do: Callable[[Path, Task], Result], store: Path, task: tuple[str, Task]) -> Result:
+    return do(store, task[1])
 
 
 def describe_difference(old: Request, new: Request) -> str:

@@ -21,7 +21,7 @@ from pamcli.files.suffixes import IMAGE_SUFFIXES, MPO_SUFFIX
 from pamcli.flickr1024.archives import ImageLocation, find_images
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
-from pamcli.flickr1024.resumable import LOG, DamagedError, Request, Work, check_space, encode_csv, write_json
+from pamcli.flickr1024.resumable import LOG, Request, Work, check_space, encode_csv, write_json
 from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.raster import encode_png
 from pamcli.reporting import Progress
@@ -50,10 +50,6 @@ class Report:
     infinity: Literal["yes", "no"] | None = None
     smallest_disparity: Number | None = None
     largest_disparity: Number | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the known fields."""
-        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 _COLUMNS = tuple(field.name for field in fields(Report))
@@ -97,29 +93,26 @@ def make_pairs(
     target, record = out / "pairs", out / "stereograms.json"
     tasks = _list_stereograms(places, options)
     check_folder(out)
-    work = Work(target, record, Request(dict(options), [*tasks]), tasks, Report, _list_files)
-    if work.is_complete:
+    work = Work(target, record, Request(dict(options), [*tasks]), tasks, Report, _has_files)
+    if work.is_complete():
         return load_json(Reports, record, f"remove {quote(target)} and start again").pictures
-    remaining = [tasks[title] for title in tasks.keys() - work.read_results().keys()]
-    files = {task.location.path for task in remaining}
+    reports = work.read_results()
+    files = {task.location.path for title, task in tasks.items() if title not in reports}
     growth = {file: 1 if file.suffix.lower() in _LOSSLESS else _PNG_GROWTH for file in files}
     needed = sum(file.stat().st_size * times for file, times in growth.items())
-    check_space(target, needed, 2 * len(remaining))
+    check_space(target, needed, 2 * (len(tasks) - len(reports)))
     bar.expect(len(tasks))
-    work.begin()
-    failed = work.process(_rectify, workers, bar, skip_damaged=skip_damaged)
-    reports = work.read_results()
-    for report in reports.values():
-        if report.outcome == "set aside":
-            LOG.info("%s is set aside: %s", report.picture, report.reason)
-    if failed and not skip_damaged:
-        raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
+    work.begin(reports)
+    failed = work.process(_rectify, reports, workers, bar, skip_damaged=skip_damaged)
     reports |= {title: Report(title, "damaged", reason) for title, reason in failed.items()}
     outcomes = tuple(reports[title] for title in tasks)
+    for report in outcomes:
+        if report.outcome == "set aside":
+            LOG.info("%s is set aside: %s", report.picture, report.reason)
     table = encode_csv([_COLUMNS, *(vars(outcome).values() for outcome in outcomes)])
     write_atomically(record.with_suffix(".csv"), table)
-    records = [outcome.as_json() for outcome in outcomes]
-    write_json(record, {"pictures": records, "job": vars(work.request)})
+    known = [{key: value for key, value in vars(each).items() if value is not None} for each in outcomes]
+    write_json(record, {"pictures": known, "job": vars(work.request)})
     work.publish()
     return outcomes
 
@@ -141,19 +134,20 @@ def _list_stereograms(places: Sequence[Path], options: Mapping[str, Any]) -> dic
     return tasks
 
 
-def _list_files(store: Path, task: Stereogram, report: Report) -> list[tuple[Path, int]]:
-    return [(store / f"{task.name}_{side}.png", 0) for side in "LR"] if report.outcome == "pair" else []
+def _has_files(store: Path, task: Stereogram, report: Report) -> bool:
+    files = [store / f"{task.name}_{side}.png" for side in "LR"] if report.outcome == "pair" else []
+    return all(file.exists() for file in files)
 
 
-def _rectify(store: Path, task: Stereogram) -> dict[str, Any]:
-    """Rectify one stereogram and return its report. Raises InputError if it cannot be read."""
+def _rectify(store: Path, task: Stereogram) -> Report:
+    """Rectify one stereogram. Raises InputError if it cannot be read."""
     try:
         result = rectify_stereogram(task.location.read().pixels, **task.options)
     except StereogramError as why:
-        return Report(task.title, "set aside", str(why)).as_json()
+        return Report(task.title, "set aside", str(why))
     height, width = result.left.shape[:2]
     measured: dict[str, Any] = {key: getattr(result, key) for key in _MEASURED}
     measured |= {key: round(value, 4) for key, value in measured.items() if isinstance(value, float)}
     for side, pixels in (("L", result.left), ("R", result.right)):
         write_atomically(store / f"{task.name}_{side}.png", encode_png(pixels))
-    return Report(task.title, "pair", name=task.name, width=width, height=height, **measured).as_json()
+    return Report(task.title, "pair", name=task.name, width=width, height=height, **measured)

@@ -211,7 +211,7 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "pixels.npy": (open_pixels, lambda: npy(PIXELS.ravel())),
     "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
     "job.json": (partial(stored, Request), lambda: json.dumps(INDEX["job"]).encode()),
-    "000001.json": (partial(stored, list[Sha256]), lambda: b'["' + b"0f" * 32 + b'"]'),
+    "done.json": (partial(stored, tuple[str, list[Sha256]]), lambda: b'["a", ["' + b"0f" * 32 + b'"]]'),
     "stereograms.json": (partial(stored, Reports), lambda: json.dumps(REPORTS).encode()),
     "log.jsonl": (run_log, lambda: b'{"step": 1, "loss": 2.5}\n{"step": 2, "figure": 7.5}\n'),
     "page.html": (page_index, lambda: render_page("a", PIXELS, DISPARITY)),
